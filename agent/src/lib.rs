@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The half of ktrial that touches a machine. `docs/formats.md` describes its protocol, plans and journal.
+
+pub mod root;

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The file tree that the agent looks at: the machine's own, or a fake or mounted one below a folder.
+//!
+//! `/proc`, `/sys` and `/etc` are spelled only in requests, in catalog data and in [`Root`]'s callers as
+//! absolute paths of the machine; `Root` alone turns them into paths that are opened.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where the machine's `/` is.
+#[derive(Debug, Clone)]
+pub struct Root {
+    base: PathBuf,
+}
+
+impl Root {
+    /// A tree whose `/` is the folder `base`; `/` itself for the machine that the agent runs on.
+    pub fn new(base: impl Into<PathBuf>) -> Self {
+        Self { base: base.into() }
+    }
+
+    /// The path to open for the machine's absolute path `absolute`.
+    #[must_use]
+    pub fn path(&self, absolute: &str) -> PathBuf {
+        self.base.join(absolute.trim_start_matches('/'))
+    }
+
+    /// The folder that stands for `/`.
+    #[must_use]
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// Whether this is the tree of the machine that the agent runs on.
+    #[must_use]
+    pub fn is_real(&self) -> bool {
+        self.base == Path::new("/")
+    }
+
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// Those of opening and reading.
+    pub fn read_bytes(&self, absolute: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.path(absolute))
+    }
+
+    /// A file's text, trimmed of white space at both ends; bytes that are not UTF-8 become replacement characters.
+    ///
+    /// # Errors
+    /// Those of opening and reading.
+    pub fn read_text(&self, absolute: &str) -> io::Result<String> {
+        Ok(String::from_utf8_lossy(&self.read_bytes(absolute)?).trim().to_owned())
+    }
+
+    /// Names in a folder, sorted.
+    ///
+    /// # Errors
+    /// Those of opening and reading the folder.
+    pub fn list(&self, absolute: &str) -> io::Result<Vec<String>> {
+        let mut names: Vec<String> = fs::read_dir(self.path(absolute))?
+            .filter_map(|entry| entry.ok().and_then(|entry| entry.file_name().into_string().ok()))
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+}
