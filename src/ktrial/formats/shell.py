@@ -42,11 +42,12 @@ Variables = dict[str, list[str] | Unknown]
 
 
 class _Frame(msgspec.Struct):
-    """An open `if`, `while` or `case`, with the variables as they were before it."""
+    """An open `if`, `while` or `case`, with the variables as they were before it; `entered` once past its condition."""
 
     kind: str
     condition: str
     before: Variables
+    entered: bool = False
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -143,11 +144,14 @@ class _Reader:
             self.frames.append(_Frame(word, subject, dict(self.variables)))
         elif word in ("elif", "else", "pattern") and self.frames:
             frame = self.frames[-1]
+            frame.entered = word != "elif"
             self.variables = dict(frame.before)
             if word == "pattern":
                 frame.condition = f"{frame.condition.split(': ')[0]}: {' | '.join(command.words)}"
             else:
                 frame.condition = _condition_text(commands, index) if word == "elif" else f"unless {frame.condition}"
+        elif word in ("then", "do") and self.frames:
+            self.frames[-1].entered = True
         elif word in ("fi", "done", "esac") and self.frames:
             frame = self.frames.pop()
             for name, values in list(self.variables.items()):
@@ -319,7 +323,7 @@ class _Reader:
                 line_number=place.line_number,
                 text=place.text,
                 alternatives=tuple(values) if len(values) > 1 else (),
-                conditions=(*(frame.condition for frame in self.frames), *chain),
+                conditions=(*(frame.condition for frame in self.frames if frame.entered), *chain),
             )
         )
 

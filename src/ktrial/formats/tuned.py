@@ -78,7 +78,9 @@ def parse(data: str | bytes, file: str) -> TunedProfile:
     sections, entries, unread = _ini.parse(data, file, inline_comments=True)
     main = {entry.key: entry.value for entry in entries if entry.section == "main"}
     variables = _variables(entries)
-    units = {name: _unit(name, entries) for name in dict.fromkeys(sections) if name not in ("main", "variables")}
+    units = {
+        name: _unit(name, entries, variables) for name in dict.fromkeys(sections) if name not in ("main", "variables")
+    }
     assignments: list[Assignment] = []
     for entry in entries:
         unit = units.get(entry.section)
@@ -115,8 +117,12 @@ def _substitute(text: str, variables: dict[str, str]) -> str:
     return re.sub(r"(?<!\\)\$\{([A-Za-z0-9_.-]+)\}", lambda found: variables.get(found[1], found[0]), text)
 
 
-def _unit(name: str, entries: list[_ini.Entry]) -> Unit:
-    options = {entry.key: entry.value for entry in entries if entry.section == name and entry.key in _UNIT_OPTIONS}
+def _unit(name: str, entries: list[_ini.Entry], variables: dict[str, str]) -> Unit:
+    options = {
+        entry.key: _substitute(entry.value, variables)
+        for entry in entries
+        if entry.section == name and entry.key in _UNIT_OPTIONS
+    }
     return Unit(
         name=name,
         type=options.get("type", name),
@@ -192,7 +198,7 @@ def _disk(unit: Unit, name: str, value: str) -> tuple[Literal["sysctl", "path"],
     if path is None:
         return f"{name} of [disk] sets no file that is read here"
     device = (unit.devices or "*").strip()
-    if re.search(r"[\s,!]", device):
+    if re.search(r"[\s,!$]", device):
         return f"devices={device} is not one name or pattern"
     if name == "readahead":
         found = re.fullmatch(r"(\d+)\s*(s?)", value)
