@@ -16,8 +16,9 @@ from typing import Literal
 import msgspec
 
 TargetKind = Literal["sysctl", "path", "attribute", "boot", "module", "zram"]
-"""What a foreign text names: a sysctl key, a file below /proc or /sys, an attribute of a matched device (udev), a kernel
-command line parameter, a module parameter (`module.parameter`), or a key of zram-generator."""
+"""What a foreign text names: a sysctl key, a file below /proc or /sys, an attribute of a matched device (udev), a
+kernel command line parameter, a module parameter (`module.parameter`), or a key of zram-generator.
+"""
 
 SHOWN_CHARACTERS = 200
 
@@ -51,8 +52,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
     `value` is as written (white space around it removed); None is a boot or module parameter without a value.
     `alternatives` holds all choices, `value` being the first, where the text takes the first one that is offered.
-    `conditions` are what must hold for the line to act, as written there. `instance` is the device the text names (`zram0`).
-    `direction` is "raise" or "lower" where the text only ever moves the value that way.
+    `conditions` are what must hold for the line to act, as written there. `instance` is the device the text names
+    (`zram0`). `direction` is "raise" or "lower" where the text only ever moves the value that way.
     """
 
     kind: TargetKind

@@ -23,8 +23,8 @@ class Redirect(msgspec.Struct, frozen=True):
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A simple command, or a keyword.
 
-    `keyword` is None for a simple command; else the keyword, `pattern` (of a case) or `function` (definition: its name in `words`).
-    `before` and `after` are the operators around it (`&&`, `|`, …).
+    `keyword` is None for a simple command; else the keyword, `pattern` (of a case) or `function` (definition: its
+    name in `words`). `before` and `after` are the operators around it (`&&`, `|`, …).
     """
 
     words: tuple[str, ...]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel command line: `/proc/cmdline`, a pasted line, or the `GRUB_CMDLINE_LINUX*` lines of `/etc/default/grub`.
 
-The kernel takes `-` and `_` in parameter names as equal; here names of module parameters (`module.parameter`) are spelled with `_`,
-others as written. What follows ` -- ` belongs to init and is passed over.
+The kernel takes `-` and `_` in parameter names as equal; here names of module parameters (`module.parameter`) are
+spelled with `_`, others as written. What follows ` -- ` belongs to init and is passed over.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def parse_line(text: str, file: str, number: int) -> tuple[list[Assignment], lis
 
 
 def split_words(text: str) -> list[str]:
-    """Words as the kernel splits them: white space within double quotes does not end a word; quotes around a whole word go."""
+    """Words as the kernel splits them: white space within double quotes does not end a word; quotes around a whole
+    word go.
+    """
     words: list[str] = []
     word, quoted = "", False
     for character in text:

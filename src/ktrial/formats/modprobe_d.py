@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """modprobe.d files: the module parameters of `options` lines.
 
-Other commands (`alias`, `blacklist`, `softdep`, …) set no parameter and are passed over; an `install` or `remove` command that touches
-sysctls or files below /sys is named as unread, for it runs a program.
+Other commands (`alias`, `blacklist`, `softdep`, …) set no parameter and are passed over; an `install` or `remove`
+command that touches sysctls or files below /sys is named as unread, for it runs a program.
 """
 
 from __future__ import annotations

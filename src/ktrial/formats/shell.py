@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shell scripts that set knobs: `sysctl -w`, `echo V > FILE`, `echo V | tee FILE`, helper functions, simple loops.
 
-A script is read, never run. Variables and whole-number arithmetic are put in, functions of the script are followed, loops over
-written lists are unrolled (globs stay patterns). What an assignment depends on (`if`, `&&`, `while`) is kept as its conditions. A loop that
-breaks at the first fit gives one assignment with alternatives. Every command that may set something and is not understood is named.
+A script is read, never run. Variables and whole-number arithmetic are put in, functions of the script are followed,
+loops over written lists are unrolled (globs stay patterns). What an assignment depends on (`if`, `&&`, `while`) is
+kept as its conditions. A loop that breaks at the first fit gives one assignment with alternatives. Every command
+that may set something and is not understood is named.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from ktrial.formats._shell_commands import Command, closing, group
 from ktrial.formats._shell_words import Unknown, expand, tokenise
 
 _HARMLESS = frozenset(
-    """: true false test [ [[ ]] exit return break continue shift set unset local export readonly declare typeset sleep wait
-    sync cd pwd echo printf cat grep egrep fgrep sed awk cut tr head tail sort uniq wc ls find read basename dirname id
-    whoami uname date log log_print ui_print chmod chown mkdir rm touch getprop command type which trap umask alias logger
-    dmesg tput clear stat seq expr let shopt""".split()
+    """: true false test [ [[ ]] exit return break continue shift set unset local export readonly declare typeset sleep
+    wait sync cd pwd echo printf cat grep egrep fgrep sed awk cut tr head tail sort uniq wc ls find read basename
+    dirname id whoami uname date log log_print ui_print chmod chown mkdir rm touch getprop command type which trap
+    umask alias logger dmesg tput clear stat seq expr let shopt
+    """.split()
 )
 _PREFIXES = frozenset(("sudo", "doas", "command", "exec", "busybox", "env", "nohup", "builtin"))
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "su"))
@@ -358,7 +360,7 @@ def _chain(commands: list[Command], index: int) -> tuple[str, ...]:
 
 
 def _without_prefix(words: tuple[str, ...]) -> tuple[str, ...]:
-    """A command without `sudo` and its like, and without variables set for it alone; empty where nothing else is there."""
+    """A command without `sudo` and its like, and without variables set for it alone; may be empty."""
     index = 0
     while index < len(words):
         word = words[index]

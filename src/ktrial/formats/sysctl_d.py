@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """sysctl.d files: `key = value` lines, and the rule by which several files become one set of values.
 
-Canonical ids use dots between the parts of a name; a dot that belongs to a part (an interface `eth0.100`) is written as a
-slash: `net.ipv4.conf.eth0/100.rp_filter`. That is the spelling of `sysctl` itself.
+Canonical ids use dots between the parts of a name; a dot that belongs to a part (an interface `eth0.100`) is
+written as a slash: `net.ipv4.conf.eth0/100.rp_filter`. That is the spelling of `sysctl` itself.
 """
 
 from __future__ import annotations
@@ -153,9 +153,10 @@ def _line(text: str, file: str, number: int) -> Assignment | Unread:
 def merge(files: Sequence[tuple[str, str | bytes | None]]) -> Merged:
     """Merge files as the system does at boot.
 
-    `files` are (path, text); text None is a file that is a link to /dev/null (it masks and sets nothing). Of equal base names the
-    one in the directory that comes first in `DIRECTORIES` counts. Those that count are applied in order of their base names, then
-    `/etc/sysctl.conf`; a later line wins. A key with a line of its own is not touched by globs. Files that do not end in `.conf` are passed over.
+    `files` are (path, text); text None is a file that is a link to /dev/null (it masks and sets nothing). Of equal
+    base names the one in the directory that comes first in `DIRECTORIES` counts. Those that count are applied in
+    order of their base names, then `/etc/sysctl.conf`; a later line wins. A key with a line of its own is not
+    touched by globs. Files that do not end in `.conf` are passed over.
     """
     chosen, masked = _choose(files)
     parsed: list[SysctlFile] = []
@@ -176,7 +177,7 @@ def merge(files: Sequence[tuple[str, str | bytes | None]]) -> Merged:
         winners=tuple(Winner(assignment=items[-1], overrode=tuple(items[:-1])) for items in by_name.values()),
         exclusions=tuple(item for one in parsed for item in one.exclusions),
         masked=tuple(masked),
-        unread=tuple([*unread, *(item for one in parsed for item in one.unread)]),
+        unread=(*unread, *(item for one in parsed for item in one.unread)),
     )
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """tmpfiles.d files: `w` lines that write a value into a file below /sys or /proc.
 
-`w` and `w+` are written whenever systemd-tmpfiles runs, those with `!` only at boot. Lines of other types, and `w` lines for other
-files, set no knob and are passed over.
+`w` and `w+` are written whenever systemd-tmpfiles runs, those with `!` only at boot. Lines of other types, and `w`
+lines for other files, set no knob and are passed over.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TuneD profiles (`tuned.conf`): the sysctls, files and kernel arguments that a profile sets.
 
-Read are the units of type `sysctl`, `sysfs`, `vm`, `disk`, `cpu` and `bootloader`. Variables of the same file are put in; functions (`${f:…}`) and
-variables from elsewhere are named as unread. `include` is kept as names: finding those files is the caller's part. A value that begins with
-`>` only raises, one with `<` only lowers.
+Read are the units of type `sysctl`, `sysfs`, `vm`, `disk`, `cpu` and `bootloader`. Variables of the same file are
+put in; functions (`${f:…}`) and variables from elsewhere are named as unread. `include` is kept as names: finding
+those files is the caller's part. A value that begins with `>` only raises, one with `<` only lowers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ _DISK_PATHS = {
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """One section that sets something. `replace` means that it takes the place of the included profile's section of that name."""
+    """One section that sets something. `replace` means that it takes the place of the included profile's section of
+    that name.
+    """
 
     name: str
     type: str

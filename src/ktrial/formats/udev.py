@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """udev rules: which attribute or sysctl a rule sets, and for which devices.
 
-Rules that set neither are passed over. A rule that runs a program on a file below /sys or on sysctl is named as unread: what such a
-program sets cannot be known. Rules that a `GOTO` may jump over carry that as a condition.
+Rules that set neither are passed over. A rule that runs a program on a file below /sys or on sysctl is named as
+unread: what such a program sets cannot be known. Rules that a `GOTO` may jump over carry that as a condition.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     value: str
 
     def __str__(self) -> str:
+        """The condition as rules write it."""
         braces = "" if self.attribute is None else "{" + self.attribute + "}"
         return f'{self.key}{braces}{self.operator}"{self.value}"'
 
@@ -151,7 +152,8 @@ def _tokens(logical: _Logical) -> list[_Token] | str:
     while offset < len(text):
         found = _TOKEN.match(text, offset)
         if found is None:
-            return f'cannot be read from {text[offset : offset + 40].strip()!r} on: KEY=="value" or KEY="value" is expected'
+            shown = text[offset : offset + 40].strip()
+            return f'cannot be read from {shown!r} on: KEY=="value" or KEY="value" is expected'
         key, operator = found["key"], found["operator"]
         if key not in _MATCH_ONLY | _BOTH | _ASSIGN_ONLY:
             return f"{key} is not a key of udev rules"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """zram-generator files: which zram devices are made at boot, and how.
 
-Assignments have the device as `instance` (`zram0`) and the key as `name` (`compression-algorithm`). Sizes are expressions over `ram` in MB
-(`min(ram / 2, 4096)`) and are kept as written.
+Assignments have the device as `instance` (`zram0`) and the key as `name` (`compression-algorithm`). Sizes are
+expressions over `ram` in MB (`min(ram / 2, 4096)`) and are kept as written.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ktrial.formats import _ini
 from ktrial.formats._lines import Assignment, Reading, in_order, require_something, unread_line
 
 KEYS = frozenset(
-    "zram-size compression-algorithm zram-resident-limit host-memory-limit swap-priority fs-type fs-options mount-point options "
-    "writeback-device zram-fraction max-zram-size memory-limit".split()
+    "zram-size compression-algorithm zram-resident-limit host-memory-limit swap-priority fs-type fs-options mount-point "
+    "options writeback-device zram-fraction max-zram-size memory-limit".split()
 )
 """Keys that zram-generator knows, older spellings included."""
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every reader: names what it cannot read, fails on what it does not recognise, never raises anything else."""
+"""What holds for every reader: names what it cannot read, fails on what it does not recognise, never raises anything
+else.
+"""
 
 from __future__ import annotations
 
