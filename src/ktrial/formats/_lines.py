@@ -95,8 +95,8 @@ def split_lines(data: str | bytes, file: str) -> tuple[list[Line], list[Unread]]
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     lines: list[Line] = []
     unread: list[Unread] = []
-    for number, content in enumerate(raw.split(b"\n"), start=1):
-        content = content.removesuffix(b"\r")
+    for number, ended in enumerate(raw.split(b"\n"), start=1):
+        content = ended.removesuffix(b"\r")
         try:
             text = content.decode("utf-8")
         except UnicodeDecodeError:

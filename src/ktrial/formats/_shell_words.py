@@ -182,12 +182,8 @@ def _piece(
     piece: str, word: str, end: int, variables: Mapping[str, list[str] | Unknown]
 ) -> list[str] | Unknown | tuple[list[str] | Unknown, int]:
     """Values of one piece; with a new end where the piece is `$name`, which ends later than one character."""
-    if piece[0] == "\\":
-        return [piece[1:].replace("\n", "")]
-    if piece[0] == "'":
-        return [piece[1:-1]]
-    if piece[0] == '"':
-        return _double_quoted(piece[1:-1], variables)
+    if piece[0] in "\\'\"":
+        return _quoted(piece, variables)
     if piece.startswith("$((") and piece.endswith("))"):
         return arithmetic(piece[3:-2], variables)
     if piece[0] == "`" or piece.startswith("$("):
@@ -204,8 +200,13 @@ def _piece(
     return [piece]
 
 
-def _double_quoted(text: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
-    """Within double quotes a backslash escapes only `$`, `` ` ``, `"`, itself and a newline."""
+def _quoted(piece: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
+    """A quoted piece. Within double quotes a backslash escapes only `$`, `` ` ``, `"`, itself and a newline."""
+    if piece[0] == "\\":
+        return [piece[1:].replace("\n", "")]
+    text = piece[1:-1]
+    if piece[0] == "'":
+        return [text]
     escaped = re.sub(r"\\([$`\"\\\n])|\\", lambda found: found[0] if found[1] else "\\\\", text)
     escaped = escaped.replace("'", "\\'")
     return expand(escaped, variables)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pasted list of settings: bullets, headings, tables, `name = value`, `name: 60 --> 10`, commands and udev rules,
-with prose around.
+"""A pasted list of settings with prose around: bullets, headings, tables, commands, udev rules, `name: 60 --> 10`.
 
 Prose without a setting's name is passed over. A line that names a setting and whose value cannot be told (several
 candidates, a unit that the kernel does not take) is named as unread: a wrong guess would be worse.

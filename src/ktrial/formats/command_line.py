@@ -77,9 +77,7 @@ def parse_line(text: str, file: str, number: int) -> tuple[list[Assignment], lis
 
 
 def split_words(text: str) -> list[str]:
-    """Words as the kernel splits them: white space within double quotes does not end a word; quotes around a whole
-    word go.
-    """
+    """Words as the kernel splits them: blanks within double quotes end no word; quotes around a whole word go."""
     words: list[str] = []
     word, quoted = "", False
     for character in text:

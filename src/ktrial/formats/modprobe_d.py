@@ -24,7 +24,7 @@ from ktrial.formats._lines import (
 )
 from ktrial.formats.command_line import split_words
 
-_COMMANDS = frozenset("alias blacklist config include install options remove softdep weakdep".split())
+_COMMANDS = frozenset(["alias", "blacklist", "config", "include", "install", "options", "remove", "softdep", "weakdep"])
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 

@@ -107,7 +107,7 @@ def _is_prose(line: str) -> bool:
     )
 
 
-def read(data: str | bytes, file: str, format: Format | None = None) -> tuple[Reading, Sniffed]:
-    """Read a text as `format`, or as what it seems to be."""
-    sniffed = sniff(file, data) if format is None else Sniffed(format, "said so")
+def read(data: str | bytes, file: str, as_format: Format | None = None) -> tuple[Reading, Sniffed]:
+    """Read a text as `as_format`, or as what it seems to be."""
+    sniffed = sniff(file, data) if as_format is None else Sniffed(as_format, "said so")
     return READERS[sniffed.format](data, file), sniffed

@@ -19,7 +19,7 @@ from ktrial.formats.command_line import canonical as canonical_boot
 from ktrial.formats.command_line import split_words
 
 _UNIT_OPTIONS = frozenset(
-    "type devices devices_udev_regex enabled replace priority drop uname_regex cpuinfo_regex".split()
+    ["type", "devices", "devices_udev_regex", "enabled", "replace", "priority", "drop", "uname_regex", "cpuinfo_regex"]
 )
 _READ_TYPES = frozenset(("sysctl", "sysfs", "vm", "disk", "cpu", "bootloader"))
 _TRUE = frozenset(("1", "true", "yes", "y", "on"))
@@ -48,8 +48,9 @@ _DISK_PATHS = {
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """One section that sets something. `replace` means that it takes the place of the included profile's section of
-    that name.
+    """One section that sets something.
+
+    `replace` means that it takes the place of the included profile's section of that name.
     """
 
     name: str
@@ -183,15 +184,18 @@ def _target(unit: Unit, name: str, value: str) -> tuple[Literal["sysctl", "path"
     if unit.type == "cpu":
         path = _CPU_PATHS.get(name)
         return ("path", path, value) if path else f"{name} of [cpu] is held by the daemon or not known; no file is set"
-    if unit.type == "vm":
-        if name in _VM_PATHS:
-            return "path", _VM_PATHS[name], value
-        if name not in _VM_SYSCTLS:
-            return f"{name} of [vm] is not known"
-        if value.endswith("%"):
-            return "sysctl", "vm." + name.replace("_bytes", "_ratio"), value[:-1].strip()
-        return "sysctl", f"vm.{name}", value
-    return _disk(unit, name, value)
+    return _vm(name, value) if unit.type == "vm" else _disk(unit, name, value)
+
+
+def _vm(name: str, value: str) -> tuple[Literal["sysctl", "path"], str, str] | str:
+    """A setting of [vm]; a percent given for bytes sets the ratio."""
+    if name in _VM_PATHS:
+        return "path", _VM_PATHS[name], value
+    if name not in _VM_SYSCTLS:
+        return f"{name} of [vm] is not known"
+    if value.endswith("%"):
+        return "sysctl", "vm." + name.replace("_bytes", "_ratio"), value[:-1].strip()
+    return "sysctl", f"vm.{name}", value
 
 
 def _disk(unit: Unit, name: str, value: str) -> tuple[Literal["sysctl", "path"], str, str] | str:

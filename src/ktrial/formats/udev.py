@@ -26,10 +26,25 @@ from ktrial.formats._lines import (
 )
 
 _MATCH_ONLY = frozenset(
-    "ACTION DEVPATH KERNEL KERNELS SUBSYSTEM SUBSYSTEMS DRIVER DRIVERS ATTRS TAGS TEST PROGRAM RESULT CONST".split()
+    [
+        "ACTION",
+        "DEVPATH",
+        "KERNEL",
+        "KERNELS",
+        "SUBSYSTEM",
+        "SUBSYSTEMS",
+        "DRIVER",
+        "DRIVERS",
+        "ATTRS",
+        "TAGS",
+        "TEST",
+        "PROGRAM",
+        "RESULT",
+        "CONST",
+    ]
 )
-_BOTH = frozenset("ATTR SYSCTL ENV TAG NAME SYMLINK IMPORT".split())
-_ASSIGN_ONLY = frozenset("OWNER GROUP MODE SECLABEL RUN LABEL GOTO OPTIONS WAIT_FOR".split())
+_BOTH = frozenset(["ATTR", "SYSCTL", "ENV", "TAG", "NAME", "SYMLINK", "IMPORT"])
+_ASSIGN_ONLY = frozenset(["OWNER", "GROUP", "MODE", "SECLABEL", "RUN", "LABEL", "GOTO", "OPTIONS", "WAIT_FOR"])
 _RUNS = frozenset(("PROGRAM", "IMPORT"))
 _TOKEN = re.compile(
     r"""[\s,]*(?P<key>[A-Z_]+)(?:\{(?P<attribute>[^}"]*)\})?\s*(?P<operator>==|!=|\+=|-=|:=|=)\s*"""

@@ -13,8 +13,21 @@ from ktrial.formats import _ini
 from ktrial.formats._lines import Assignment, Reading, in_order, require_something, unread_line
 
 KEYS = frozenset(
-    "zram-size compression-algorithm zram-resident-limit host-memory-limit swap-priority fs-type fs-options mount-point "
-    "options writeback-device zram-fraction max-zram-size memory-limit".split()
+    [
+        "zram-size",
+        "compression-algorithm",
+        "zram-resident-limit",
+        "host-memory-limit",
+        "swap-priority",
+        "fs-type",
+        "fs-options",
+        "mount-point",
+        "options",
+        "writeback-device",
+        "zram-fraction",
+        "max-zram-size",
+        "memory-limit",
+    ]
 )
 """Keys that zram-generator knows, older spellings included."""
 
