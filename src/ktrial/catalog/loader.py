@@ -29,13 +29,14 @@ _PATH_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+|\.\.\.)\]")
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a claim comes from."""
+    """Where claims come from: what was measured on what, how, and what speaks against believing it."""
 
-    id: str
+    key: str
     title: str
-    about: str
-    url: str | None = None
-    date: str | None = None
+    kind: str
+    machine: str | None = None
+    method: str | None = None
+    doubts: tuple[str, ...] = ()
 
 
 class Catalog(msgspec.Struct, frozen=True):
@@ -71,7 +72,7 @@ def catalog_files(folders: Iterable[Path]) -> list[Path]:
 def load_catalog(folders: Iterable[Path] = (), extra_profiles: Iterable[Path] = ()) -> Catalog:
     """Read and check the built-in catalog, the users' folders, and single profile files."""
     kinds = {kind.name: kind for kind in read_toml(BUILT_IN / "facts.toml", _FactFile).fact}
-    sources = {source.id: source for source in read_toml(BUILT_IN / "sources.toml", _SourceFile).source}
+    sources = {source.key: source for source in read_toml(BUILT_IN / "sources.toml", _SourceFile).source}
     knobs: dict[str, Knob] = {}
     profiles: dict[str, Profile] = {}
     for path in [*catalog_files(folders)[2:], *extra_profiles]:

@@ -176,7 +176,8 @@ def _check_pairs(changes: list[Change], knobs: Mapping[str, Knob]) -> None:
             if partner is not None and mutual and change.new_text != "0" and partner.new_text != "0":
                 raise Contradiction(
                     f"{change.knob}={change.new_text} ({change.origin}) and"
-                    f" {other}={partner.new_text} ({partner.origin}) exclude each other: the kernel clears one when the other is written",
+                    f" {other}={partner.new_text} ({partner.origin}) exclude each other:"
+                    " the kernel clears one when the other is written",
                     hint="set only one of the two",
                 )
 

@@ -30,7 +30,7 @@ def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]
         if is_assignment(word):
             address, value = parse_assignment(word)
             find_knob(address.knob, catalog.knobs)
-            requests.append(Request("command line", (Setting(knob=str(address), value=value),)))
+            requests.append(Request(f"setting {word}", (Setting(knob=str(address), value=value),)))
         else:
             requests.append(Request(f"profile {word}", flatten(word, catalog.profiles)))
     return tuple(requests)
