@@ -7,12 +7,13 @@ system_root=${system_root:-}
 oldest_python=3.11
 oldest_rust=1.85
 
-# Places that a login shell adds to PATH and that sudo or a desktop start leaves out.
+# PATH and the places that a login shell adds to it and that sudo or a desktop start leaves out.
 search_path() {
     printf '%s' "$PATH"
     for more in "${HOME:-/nonexistent}/.cargo/bin" "${HOME:-/nonexistent}/.local/bin" /home/linuxbrew/.linuxbrew/bin; do
         [ ! -d "$more" ] || printf ':%s' "$more"
     done
+    printf '\n'
 }
 
 # programs NAME…: every executable of these names in search_path, in its order, one per line.
