@@ -112,14 +112,10 @@ build_agent() {
     stamp .setup/agent-stamp "$key"
 }
 
-# Compiles the modules, so that a start as root finds their bytecode, and the catalog to its fast form.
+# Compiles the modules, so that a start as root, which writes no bytecode, finds it. (The catalog's fast form is kept in
+# the user's cache by ktrial itself.)
 compile_python() {
     .venv/bin/python -I -m compileall -q src/ktrial >&2 9>&-
-    [ -f src/ktrial/catalog/compiled.py ] || return 0
-    key="$root $(hash_of src/ktrial/catalog)"
-    if is_stamped .setup/catalog-stamp "$key"; then return 0; fi
-    .venv/bin/python -I -m ktrial.catalog.compiled >&2 9>&-
-    stamp .setup/catalog-stamp "$key"
 }
 
 cd "$root"

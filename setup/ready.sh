@@ -6,8 +6,8 @@
 # changed_since STAMP: prints one of the inputs of the set-up that is newer. Directories count, so that a removed file
 # is seen too; an input that is missing counts as changed.
 changed_since() {
-    (cd "$root" && exec find setup agent/Cargo.toml agent/Cargo.lock agent/.cargo agent/src src/ktrial/catalog \
-        -newer "$1" ! -name '*.pyc' ! -name __pycache__ -print -quit 2>&1)
+    (cd "$root" && exec find setup agent/Cargo.toml agent/Cargo.lock agent/.cargo agent/src \
+        -newer "$1" -print -quit 2>&1)
 }
 
 # The stamp holds the place that the checkout was set up in: a moved or copied one is set up anew.

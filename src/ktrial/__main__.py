@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the command line: `python -m ktrial`."""
+"""Starts the command line: `python -m ktrial`, and the wheel's `ktrial`."""
 
 import sys
 

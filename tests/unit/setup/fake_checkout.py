@@ -74,8 +74,7 @@ class FakeCheckout:
         for name in ("Cargo.toml", "Cargo.lock", ".cargo/config.toml", "src/main.rs", "src/lib.rs"):
             (root / "agent" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(CHECKOUT / "agent" / name, root / "agent" / name)
-        (root / "src/ktrial/catalog").mkdir(parents=True)
-        shutil.copy2(CHECKOUT / "src/ktrial/catalog/facts.toml", root / "src/ktrial/catalog")
+        (root / "src/ktrial").mkdir(parents=True)
         checkout = cls(root, tools, log)
         checkout.add_tool("python3", _PYTHON.format(log=log, python=os.path.realpath(sys.executable)))
         checkout.add_tool("cargo", _CARGO.format(log=log, cargo=tools / "cargo"))
