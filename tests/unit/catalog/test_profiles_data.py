@@ -243,12 +243,13 @@ def settings_of(name: str) -> list[dict[str, Any]]:
     return settings
 
 
-def conditions(when: Any) -> list[str]:
+def conditions(when: str | dict[str, list[Any]]) -> list[str]:
     """The comparisons of a `when`, however deep they are nested."""
     if isinstance(when, str):
         return [when]
-    assert isinstance(when, dict) and len(when) == 1 and set(when) <= {"all", "any"}, when
-    return [text for part in next(iter(when.values())) for text in conditions(part)]
+    ((word, parts),) = when.items()
+    assert word in {"all", "any"}
+    return [text for part in parts for text in conditions(part)]
 
 
 def test_the_profiles_are_those_that_are_promised() -> None:
@@ -274,8 +275,10 @@ def test_keys_are_those_of_the_schema(name: str) -> None:
     assert set(profile) <= PROFILE_KEYS
     assert profile["name"] == name
     for key in ("summary", "source"):
-        assert isinstance(profile[key], str) and profile[key]
-    assert profile["notes"] and all(isinstance(note, str) and note for note in profile["notes"])
+        assert isinstance(profile[key], str)
+        assert profile[key]
+    assert profile["notes"]
+    assert all(isinstance(note, str) and note for note in profile["notes"])
     for table, keys, must in (
         ("setting", SETTING_KEYS, {"knob", "value", "why"}),
         ("tier", TIER_KEYS, {"name", "why"}),
@@ -382,7 +385,7 @@ def test_controlled_actions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "said"),
+    "profile, said",
     [
         ("ktweak", ["vm.dirty_writeback_centisecs = 0", "queue:iostats = 0", "vm.extfrag_threshold", "6.6"]),
         *((f"ktweak-2021-{branch}", ["tcp_syncookies = 0", "queue:iostats = 0", "6.6"]) for branch in TWENTY_ONE),
