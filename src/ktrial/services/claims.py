@@ -10,27 +10,16 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
 from ktrial.domain.errors import AgentError
+from ktrial.domain.origin import Source
 from ktrial.domain.reading import Reading as FileReading
 from ktrial.formats import command_line, modprobe_d, sysctl_d, tmpfiles_d, tuned, udev, zram_generator
 from ktrial.formats.lines import Assignment, ForeignFormatError, Reading, Unread
 from ktrial.services.ports import Machine
 
-Source = Literal["command-line", "modprobe.d", "zram-generator", "tmpfiles.d", "sysctl.d", "udev", "tuned", "ktrial"]
-ORDER: tuple[Source, ...] = (
-    "command-line",
-    "modprobe.d",
-    "zram-generator",
-    "tmpfiles.d",
-    "sysctl.d",
-    "udev",
-    "tuned",
-    "ktrial",
-)
 COMMAND_LINE = "/proc/cmdline"
 ACTIVE_PROFILE = "/etc/tuned/active_profile"
 _PLACES = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")

@@ -6,29 +6,24 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from ktrial.catalog.loader import Catalog
 from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import INSTANCE_FACTS, Knob
+from ktrial.domain.origin import ORDER, Origin, Source, Verdict, Word
 from ktrial.domain.profile import Setting
 from ktrial.domain.reading import InstanceState, KnobState
 from ktrial.domain.value import active_text, kernel_text, same_value
 from ktrial.domain.wanted import default_value
 from ktrial.formats import command_line, sysctl_d
 from ktrial.formats.lines import Assignment
-from ktrial.services.claims import ORDER, Claim, Claims, Source, gather
+from ktrial.services.claims import Claim, Claims, gather
 from ktrial.services.ports import Machine
 from ktrial.services.tune import observe
-
-Verdict = Literal["set", "kernel-default", "unknown-writer", "nobody-named", "unreadable", "absent"]
-"""`set`: a source names the value in force. `kernel-default`: no source does and it is the mainline default.
-`unknown-writer`: neither. `nobody-named`: no source names the knob and its default is not known.
-"""
 
 _BOOT_PLACES = {
     "transparent_hugepage": "/sys/kernel/mm/transparent_hugepage/enabled",
@@ -40,42 +35,6 @@ _ZRAM_PLACES = {
     "compression-algorithm": "comp_algorithm",
     "zram-resident-limit": "mem_limit",
 }
-
-
-class Word(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source says about a knob. `place` is `file:line`; `in_force` whether its value is the one in force."""
-
-    source: Source
-    place: str
-    value: str | None
-    text: str
-    conditions: tuple[str, ...]
-    in_force: bool
-
-
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance of a knob: what is in force, the kernel's default, and who set it.
-
-    `overrode` are words of lower rank or earlier lines, `not_in_force` words that should have won and did not; oldest
-    first.
-    """
-
-    knob: str
-    address: str
-    path: str | None
-    value: str | None
-    default: str | None
-    default_unknown: str | None
-    verdict: Verdict
-    set_by: Word | None = None
-    overrode: tuple[Word, ...] = ()
-    not_in_force: tuple[Word, ...] = ()
-    why: str | None = None
-
-    @property
-    def differs(self) -> bool:
-        """Whether the value is known to be another one than the kernel's default."""
-        return self.verdict in ("set", "unknown-writer") and self.default is not None and self.value != self.default
 
 
 def origins(
@@ -273,7 +232,7 @@ def _rule_names(claim: Claim, path: str) -> bool:
 
 
 def _is_in_force(knob: Knob, claim: Claim, value: str | None) -> bool:
-    """Whether the value in force is the claimed one; expressions (`min(ram / 2, 4096)`) cannot be compared: they count."""
+    """Whether the value in force is the claimed one; expressions (`min(ram / 2, 4096)`) count, none compares them."""
     item = claim.assignment
     if value is None:
         return False
