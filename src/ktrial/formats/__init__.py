@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Foreign texts in, typed records out; pure."""
