@@ -42,7 +42,7 @@ def internal() -> None:
 
 def rendered(page: str) -> str:
     done = subprocess.run(
-        ["groff", "-man", "-Tascii", "-ww", "-P-cbou"], input=page, capture_output=True, text=True, check=True
+        ["groff", "-man", "-Tutf8", "-ww", "-P-cbou", "-Kutf8"], input=page, capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     return done.stdout
@@ -62,7 +62,7 @@ def test_every_visible_command_and_option_is_there() -> None:
 
 def test_text_that_looks_like_roff_stays_text() -> None:
     text = rendered(manual_page(small, "small", "1.2"))
-    assert ".hidden files and 'quotes' at the begin of a line, a back\\slash, an ellipsis..." in " ".join(text.split())
+    assert ".hidden files and 'quotes' at the begin of a line, a back\\slash, an ellipsis…" in " ".join(text.split())
 
 
 def test_marked_paragraphs_keep_their_lines() -> None:
