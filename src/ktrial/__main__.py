@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m ktrial`, and the entry point of the installed command."""
+"""Starts the command line: `python -m ktrial`, and the wheel's `ktrial`."""
 
 import sys
 
 from ktrial.cli.main import main
 
 
-def run() -> None:
-    """Run the command line of this process."""
-    sys.exit(main(sys.argv[1:], sys.stdout, sys.stderr))
+def run() -> int:
+    """Run the command line with the process's own arguments and streams; the result is the exit status."""
+    return main(sys.argv[1:], sys.stdout, sys.stderr)
 
 
 if __name__ == "__main__":
-    run()
+    sys.exit(run())

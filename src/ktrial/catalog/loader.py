@@ -36,6 +36,7 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: str
     machine: str | None = None
     method: str | None = None
+    address: str | None = None
     doubts: tuple[str, ...] = ()
 
 
@@ -138,6 +139,8 @@ def check_profile(profile: Profile, catalog: Catalog) -> None:
     """Raise BadInput for a profile that names what is not there, or a value that its knob does not take."""
     try:
         flatten(profile.name, catalog.profiles)
+        for requirement in profile.require:
+            check_condition(requirement.that, catalog.kinds)
         for setting in profile.setting:
             knob = find_knob(setting.knob, catalog.knobs)
             parse_address(setting.knob)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
 from ktrial.domain.errors import BadInput
 
@@ -25,6 +24,8 @@ dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Also writ
 
 def write_json(data: Any) -> None:
     """One JSON document on stdout."""
+    import msgspec
+
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n")
 
 

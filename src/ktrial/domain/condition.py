@@ -126,6 +126,8 @@ def _compare(text: str, facts: FactBook, kinds: Mapping[str, FactKind]) -> tuple
     fact = facts.get(kind.name)
     if fact is None or not fact.known:
         if fact is not None and fact.absent is not None:
+            if operator == "!=":
+                return Truth.YES, ""
             return Truth.NO, f"{kind.name}: {fact.absent}"
         return Truth.UNKNOWN, f"{kind.name} could not be told" + (f": {fact.unknown}" if fact else "")
     if _ORDERS[operator](fact.value, wanted):

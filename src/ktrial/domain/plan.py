@@ -142,12 +142,18 @@ def resolve(title: str, requests: Iterable[Request], context: Context, *, allow_
 def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
     """The catalog's entry, or UnknownName with a did-you-mean."""
     name = parse_address(address_text).knob
-    knob = knobs.get(name)
+    knob = knobs.get(name) or _by_sysctl_name(name, knobs)
     if knob is None:
         raise UnknownName(
             "knob", name, knobs, hint="`ktrial knobs` lists all; own ones go into ~/.config/ktrial/knobs/"
         )
     return knob
+
+
+def _by_sysctl_name(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
+    """A knob that was a sysctl on older kernels is also found under that name."""
+    place = f"/proc/sys/{name.replace('.', '/')}"
+    return next((knob for knob in knobs.values() if place in knob.files), None)
 
 
 def _add(outcomes: dict[str, Change | Refusal], outcome: Change | Refusal) -> None:

@@ -30,6 +30,13 @@ class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     build: str | None = None
 
 
+class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A state that must hold before the profile may be applied; the profile itself does not bring it about."""
+
+    that: Any
+    why: str
+
+
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Named settings. `generated` marks one whose settings are computed on the machine."""
 
@@ -40,12 +47,20 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     notes: tuple[str, ...] = ()
     setting: tuple[Setting, ...] = ()
     tier: tuple[Tier, ...] = ()
+    require: tuple[Requirement, ...] = ()
     generated: Literal["stock", "distro"] | None = None
 
 
 def flatten(name: str, profiles: Mapping[str, Profile]) -> tuple[Setting, ...]:
     """All settings of a profile: those it extends (and its tiers' profiles) first, its own last; a later one wins."""
     return tuple(_walk(name, profiles, ()))
+
+
+def requirements(name: str, profiles: Mapping[str, Profile]) -> tuple[Requirement, ...]:
+    """What must hold for a profile and all that it extends."""
+    profile = profiles[name]
+    inherited = [item for parent in profile.extends for item in requirements(parent, profiles)]
+    return (*inherited, *profile.require)
 
 
 def _walk(name: str, profiles: Mapping[str, Profile], path: tuple[str, ...]) -> list[Setting]:

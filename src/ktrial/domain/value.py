@@ -14,7 +14,7 @@ from ktrial.domain.units import parse_quantity
 _TRUE = {"1", "y", "yes", "on", "true", "enabled"}
 _FALSE = {"0", "n", "no", "off", "false", "disabled"}
 _TEXT_LIMIT_BYTES = 4096
-_BRACKETED = re.compile(r"\[([^\]]*)\]")
+_BRACKETED = re.compile(r"[\[(]([^\])]*)[\])]")
 
 
 def kernel_text(knob: Knob, value: Any) -> str:
@@ -42,7 +42,7 @@ def active_text(knob: Knob, shown: str) -> str:
 
 def offered(shown: str) -> tuple[str, ...]:
     """Words that a bracketed choice offers; empty when nothing is bracketed."""
-    return tuple(word.strip("[]") for word in shown.split()) if _BRACKETED.search(shown) else ()
+    return tuple(word.strip("[]()") for word in shown.split()) if _BRACKETED.search(shown) else ()
 
 
 def same_value(knob: Knob, left: str, right: str) -> bool:

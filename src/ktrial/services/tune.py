@@ -8,11 +8,12 @@ from typing import Any
 
 from ktrial.catalog.loader import Catalog
 from ktrial.domain.address import is_assignment, parse_assignment
-from ktrial.domain.errors import BadInput
+from ktrial.domain.condition import Truth, evaluate
+from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import Knob, instance_of, place_pattern
 from ktrial.domain.plan import Context, Plan, Request, find_knob, resolve, wire_plan
-from ktrial.domain.profile import Profile, Setting, flatten
+from ktrial.domain.profile import Profile, Setting, flatten, requirements
 from ktrial.domain.reading import InstanceState, KnobState, Reading
 from ktrial.domain.wanted import default_value
 from ktrial.services.ports import Machine
@@ -41,6 +42,7 @@ def make_plan(
 ) -> tuple[Plan, FactBook]:
     """Resolve what the words ask for on this machine."""
     facts = machine.facts()
+    _check_requirements(words, catalog, facts)
     requests = tuple(_generated(request, machine, catalog, facts) for request in requests_from(words, catalog))
     knobs = [
         find_knob(setting.knob, catalog.knobs)
@@ -51,6 +53,14 @@ def make_plan(
     states = observe(machine, with_couples(knobs, catalog.knobs))
     context = Context(catalog.knobs, catalog.kinds, facts, states)
     return resolve(" ".join(words), requests, context, allow_dangerous=allow_dangerous), facts
+
+
+def _check_requirements(words: Sequence[str], catalog: Catalog, facts: FactBook) -> None:
+    for name in words:
+        for requirement in requirements(name, catalog.profiles) if name in catalog.profiles else ():
+            truth, why = evaluate(requirement.that, facts, catalog.kinds)
+            if truth is Truth.NO:
+                raise Refused(f"profile {name} is not for this machine as it is now: {why}", hint=requirement.why)
 
 
 def with_couples(knobs: Iterable[Knob], known: Mapping[str, Knob]) -> list[Knob]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,8 +19,10 @@ from ktrial.cli.options import (
 )
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, KtrialError, Refused
-from ktrial.domain.plan import Plan, Why
-from ktrial.host.agent import AgentSession
+
+if TYPE_CHECKING:
+    from ktrial.domain.plan import Plan
+    from ktrial.host.agent import AgentSession
 
 
 @click.command(short_help="Apply a profile or settings as one transaction.")
@@ -90,6 +92,8 @@ def _nothing(as_json: bool) -> int:
 
 
 def _refuse_dangerous(plan: Plan, allowed: bool) -> None:
+    from ktrial.domain.plan import Why
+
     dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
     if dangerous and not allowed and plan.empty:
         raise Refused(f"dangerous: {', '.join(dangerous)}", hint="read `ktrial explain`; --yes-dangerous applies it")
