@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from unit.setup.fake_checkout import FakeCheckout
+from tests.unit.setup.fake_checkout import FakeCheckout
 
 
 @pytest.fixture
