@@ -167,7 +167,6 @@ DOCUMENTED: dict[str, dict[str, Any]] = {
         "kconfig:LRU_GEN": "y",
         "kconfig:LRU_GEN_ENABLED": "y",
         "kconfig:DAMON": "y",
-        "kconfig:TRANSPARENT_HUGEPAGE": "y",
         "kconfig:RCU_LAZY": "y",
         "kconfig:SCHED_CLASS_EXT": "y",
     },
