@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ktrial.cli.manpage import manual_page
-
 from ktrial import __version__
 from ktrial.catalog.loader import load_catalog
 from ktrial.cli.main import cli
+from ktrial.cli.manpage import manual_page
 from ktrial.cli.reference import commands_page
 from ktrial.report.reference import reference_pages
 
