@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from unit.setup.fake_checkout import FakeCheckout
+from tests.unit.setup.fake_checkout import FakeCheckout
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@
 import re
 import tomllib
 
-from unit.setup.fake_checkout import CHECKOUT
+from tests.unit.setup.fake_checkout import CHECKOUT
 
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 

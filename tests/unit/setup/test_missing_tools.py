@@ -6,8 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from unit.setup.fake_checkout import CHECKOUT, FakeCheckout
+from tests.unit.setup.fake_checkout import CHECKOUT, FakeCheckout
 
 BASICS = (
     "sh awk cat chmod cp cut env find flock grep id ln mkdir mktemp mv readlink rm sed sha256sum sort stat tr xargs"

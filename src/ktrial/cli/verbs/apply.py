@@ -44,7 +44,7 @@ def command(
     yes_dangerous: bool,
     as_json: bool,
 ) -> int:
-    r"""Apply a profile or settings. Old values are on disk before the first write; `ktrial revert` puts them back.
+    """Apply a profile or settings. Old values are on disk before the first write; `ktrial revert` puts them back.
 
     \b
     sudo ./ktrial apply vm.swappiness=10
