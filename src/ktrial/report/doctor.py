@@ -41,10 +41,25 @@ def _differences(examination: Examination, width: int) -> str:
             for name, value, default, said in _merged(examination.differ, with_default=True)
         ]
         lines.append(table(("knob", "now", "default", "set by"), rows, width=width))
+        if any(origin.verdict == "unknown-writer" for origin in examination.differ):
+            lines.append(
+                "unknown writer: no file of this machine names the value; a program, an image or a driver did it"
+                if width >= 96
+                else "unknown writer: no file here names the value; a program or driver did it"
+            )
     if examination.named:
         rows_named = [(name, value, said) for name, value, _, said in _merged(examination.named, with_default=False)]
         lines += ["", "Set by somebody, default not known", table(("knob", "now", "set by"), rows_named, width=width)]
     return "\n".join(lines)
+
+
+def _short_who(origin: Origin) -> str:
+    """Who set it, short enough for a column: the place says by itself what it is."""
+    if origin.set_by is None:
+        return "unknown writer" if origin.verdict == "unknown-writer" else who(origin)
+    return {"command-line": "kernel command line", "ktrial": f"ktrial, {origin.set_by.place}"}.get(
+        origin.set_by.source, origin.set_by.place
+    )
 
 
 def _counted(counts: Counts) -> str:
@@ -61,7 +76,7 @@ def _merged(origins: Iterable[Origin], *, with_default: bool) -> list[tuple[str,
     grouped: dict[tuple[str, str, str, str], list[str]] = {}
     for origin in origins:
         default = (origin.default or "") if with_default else ""
-        key = (origin.knob, origin.value or "", default, who(origin))
+        key = (origin.knob, origin.value or "", default, _short_who(origin))
         grouped.setdefault(key, []).append(origin.address.partition("@")[2])
     rows = []
     for (knob, value, default, said), labels in grouped.items():
