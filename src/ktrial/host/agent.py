@@ -62,7 +62,7 @@ class AgentSession:
         return dict(reply["ok"])
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Facts whose names begin with one of `only`; all when it is empty."""
+        """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
         answer = self.request("facts", **({"only": list(only)} if only else {}))
         return FactBook({name: msgspec.convert(fact, Fact) for name, fact in answer["facts"].items()})
 
