@@ -90,7 +90,8 @@ def _write(output: Path, text: str) -> None:
 
 def _name_lines(what: str, lines: Iterable[Unread]) -> None:
     for line in lines:
-        print(f"  {line.file}:{line.line_number}: {what}: {line.reason}", file=sys.stderr)
+        place = "standard input" if line.file == "-" else line.file
+        print(f"  {place}:{line.line_number}: {what}: {line.reason}", file=sys.stderr)
         if line.text:
             print(f"    {line.text}", file=sys.stderr)
 
