@@ -40,7 +40,9 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("name", documents())
-def test_examples_print_what_the_document_shows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_print_what_the_document_shows(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "home").mkdir()
