@@ -160,7 +160,7 @@ def start(kernel: Path, image: Path) -> str:
     command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-machine", "q35", "-cpu", "qemu64"]
     command += ["-accel", "tcg", "-smp", "2", "-m", "1024", "-display", "none", "-serial", "stdio", "-no-reboot"]
     command += [*DEVICES, "-kernel", str(kernel), "-initrd", str(image)]
-    command += ["-append", "console=ttyS0 quiet panic=-1 nokaslr cryptomgr.notests no_timer_check delayacct"]
+    command += ["-append", "console=ttyS0 quiet panic=-1 nokaslr cryptomgr.notests no_timer_check"]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=BOOT_LIMIT_S, check=True)
     except OSError as error:
@@ -179,5 +179,5 @@ def present(console: str) -> dict[str, str]:
     begin = next((number for number, line in enumerate(lines) if line.startswith(BEGIN)), None)
     if begin is None or END not in lines[begin:]:
         raise KernelError(f"the guest's script did not finish; the console showed:\n{console}")
-    found = (line.split(" = ", 1) for line in lines[begin + 1 : lines.index(END, begin)] if " = " in line)
+    found = (line.split(" =", 1) for line in lines[begin + 1 : lines.index(END, begin)] if " =" in line)
     return {path: value.strip() for path, value in found}

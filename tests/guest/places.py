@@ -60,8 +60,12 @@ def patterns() -> list[str]:
 def recorded(name: str) -> dict[str, str]:
     """The list `name` of `tests/golden/presence`: path found -> value seen."""
     lines = (PRESENCE / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    pairs = (line.split(" = ", 1) for line in lines if line and not line.startswith("#"))
-    return {path: value for path, value in pairs}
+    found: dict[str, str] = {}
+    for line in lines:
+        if line and not line.startswith("#"):
+            path, value = line.split(" =", 1)
+            found[path] = value.strip()
+    return found
 
 
 def lists() -> list[str]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from glob import glob
 from pathlib import Path
 
 from tests.guest.kernels import KERNELS, boot, present, release
@@ -15,7 +14,7 @@ def on_this_machine() -> dict[str, str]:
     """The first instance of each place of the catalog on this machine, with its value. Only reads."""
     found: dict[str, str] = {}
     for pattern in patterns():
-        for path in sorted(glob(pattern)):
+        for path in sorted(str(path) for path in Path("/").glob(pattern.removeprefix("/"))):
             if "/debug/" in path:
                 continue  # may be listed and yet closed by kernel lockdown
             try:
@@ -28,7 +27,7 @@ def on_this_machine() -> dict[str, str]:
 
 def write(name: str, kernel: str, found: dict[str, str]) -> None:
     """One list, sorted, with the kernel's release in its first line."""
-    lines = [f"# {kernel}", *(f"{path} = {value}" for path, value in sorted(found.items()))]
+    lines = [f"# {kernel}", *(f"{path} = {value}".rstrip() for path, value in sorted(found.items()))]
     (PRESENCE / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
