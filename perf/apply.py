@@ -16,24 +16,54 @@ from typing import Any
 from ktrial.host.agent import AgentSession
 from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import ProcessTransport
-
 from perf.side_by_side import measure, report
 
 ROUNDS = 15
 WANTED = 30
 PEER = "3 rounds of sysctl -w, a process a key"
 SYSCTL = "/sbin/sysctl"
-NAMES = """
-vm.swappiness vm.vfs_cache_pressure vm.dirty_expire_centisecs vm.dirty_writeback_centisecs vm.stat_interval
-vm.extfrag_threshold vm.watermark_scale_factor vm.watermark_boost_factor vm.laptop_mode vm.max_map_count
-vm.compaction_proactiveness vm.page_lock_unfairness vm.admin_reserve_kbytes vm.user_reserve_kbytes
-vm.percpu_pagelist_high_fraction vm.numa_stat kernel.watchdog_thresh kernel.hung_task_timeout_secs
-kernel.sched_rr_timeslice_ms kernel.sched_cfs_bandwidth_slice_us kernel.msgmni kernel.perf_cpu_time_max_percent
-kernel.perf_event_max_stack kernel.pty.max net.core.netdev_max_backlog net.core.netdev_budget
-net.core.netdev_budget_usecs net.core.dev_weight net.core.somaxconn net.core.optmem_max net.ipv4.tcp_fin_timeout
-net.ipv4.tcp_keepalive_time net.ipv4.tcp_keepalive_intvl net.ipv4.tcp_max_syn_backlog net.ipv4.tcp_reordering
-net.ipv4.ip_default_ttl net.ipv4.tcp_retries2 net.ipv4.tcp_syn_retries fs.inotify.max_user_watches fs.lease-break-time
-""".split()
+NAMES = [
+    "vm.swappiness",
+    "vm.vfs_cache_pressure",
+    "vm.dirty_expire_centisecs",
+    "vm.dirty_writeback_centisecs",
+    "vm.stat_interval",
+    "vm.extfrag_threshold",
+    "vm.watermark_scale_factor",
+    "vm.watermark_boost_factor",
+    "vm.laptop_mode",
+    "vm.max_map_count",
+    "vm.compaction_proactiveness",
+    "vm.page_lock_unfairness",
+    "vm.admin_reserve_kbytes",
+    "vm.user_reserve_kbytes",
+    "vm.percpu_pagelist_high_fraction",
+    "vm.numa_stat",
+    "kernel.watchdog_thresh",
+    "kernel.hung_task_timeout_secs",
+    "kernel.sched_rr_timeslice_ms",
+    "kernel.sched_cfs_bandwidth_slice_us",
+    "kernel.msgmni",
+    "kernel.perf_cpu_time_max_percent",
+    "kernel.perf_event_max_stack",
+    "kernel.pty.max",
+    "net.core.netdev_max_backlog",
+    "net.core.netdev_budget",
+    "net.core.netdev_budget_usecs",
+    "net.core.dev_weight",
+    "net.core.somaxconn",
+    "net.core.optmem_max",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.tcp_reordering",
+    "net.ipv4.ip_default_ttl",
+    "net.ipv4.tcp_retries2",
+    "net.ipv4.tcp_syn_retries",
+    "fs.inotify.max_user_watches",
+    "fs.lease-break-time",
+]
 
 
 def candidates() -> dict[str, tuple[int, int]]:

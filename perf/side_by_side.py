@@ -13,7 +13,7 @@ Action = Callable[[], None]
 
 def measure(actions: Mapping[str, Action], rounds: int, seed: int = 7) -> dict[str, list[float]]:
     """Seconds of each action in each round. One round holds each action once, in random order; the first is dropped."""
-    order = random.Random(seed)  # noqa: S311 (an order of runs, no secret)
+    order = random.Random(seed)
     times_s: dict[str, list[float]] = {name: [] for name in actions}
     for number in range(rounds + 1):
         names = list(actions)

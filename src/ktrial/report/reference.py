@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ktrial.catalog.loader import Catalog, Source
 from ktrial.domain.knob import Knob
-from ktrial.domain.profile import Profile, Setting
+from ktrial.domain.profile import Profile, Setting, Tier
 from ktrial.report.knob import default_text, values_text
 from ktrial.report.profile import value_text
 
@@ -71,10 +71,8 @@ def _knob_section(knob: Knob, sources: Mapping[str, Source]) -> str:
     for item in knob.evidence:
         title = sources[item.source].title if item.source in sources else item.source
         note = f" But: {item.note}" if item.note else ""
-        lines += [
-            "",
-            f"- **{item.status}** ([{title}](sources.md#{_anchor(item.source)}); {item.conditions}): {item.claim}{note}",
-        ]
+        where = f"[{title}](sources.md#{_anchor(item.source)}); {item.conditions}"
+        lines += ["", f"- **{item.status}** ({where}): {item.claim}{note}"]
     return "\n".join(lines) + "\n"
 
 
@@ -89,14 +87,16 @@ def _profiles_page(profiles: Mapping[str, Profile], sources: Mapping[str, Source
         parts += [f"\n- {note}" for note in profile.notes] + ["\n"] * bool(profile.notes)
         if profile.tier:
             parts.append("\n| tier | profile | why |\n|---|---|---|\n")
-            parts += [
-                f"| {tier.name} | {f'`{tier.profile}`' if tier.profile else _cell(f'needs a build: {tier.build}')} | {_cell(tier.why)} |\n"
-                for tier in profile.tier
-            ]
+            parts += [_tier_row(tier) for tier in profile.tier]
         if profile.setting:
             parts.append("\n| knob | value | why |\n|---|---|---|\n")
             parts += [_setting_row(setting) for setting in profile.setting]
     return "".join(parts)
+
+
+def _tier_row(tier: Tier) -> str:
+    what = f"`{tier.profile}`" if tier.profile else f"needs a build: {tier.build}"
+    return f"| {tier.name} | {_cell(what)} | {_cell(tier.why)} |\n"
 
 
 def _setting_row(setting: Setting) -> str:

@@ -143,6 +143,12 @@ def test_dangerous_settings_need_consent() -> None:
     assert plan("net.ipv4.tcp_syncookies=0", dangerous=True).changes[0].new_text == "0"
 
 
+def test_back_to_the_default_of_a_dangerous_knob_needs_none() -> None:
+    back = plan("net.ipv4.tcp_syncookies=1")
+    assert [refusal.kind for refusal in back.refusals] == []
+    assert [change.new_text for change in (*back.changes, *back.same)] == ["1"]
+
+
 def test_a_misspelt_knob_gets_a_did_you_mean() -> None:
     with pytest.raises(UnknownName) as caught:
         plan("vm.dirty-ratio=10")

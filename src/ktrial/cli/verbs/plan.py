@@ -17,7 +17,7 @@ from ktrial.cli.wiring import App
 @json_option
 @click.pass_obj
 def command(app: App, words: tuple[str, ...], yes_dangerous: bool, as_json: bool) -> None:
-    r"""Resolve a profile or settings on this machine: a table of now and wanted, and of what is left out and why.
+    """Resolve a profile or settings on this machine: a table of now and wanted, and of what is left out and why.
 
     \b
     ktrial plan vm.swappiness=10
