@@ -24,7 +24,7 @@ def manual_page(command: click.Command, name: str, version: str) -> str:
     """The roff text of the page of `command`, with a section for each of its subcommands."""
     context = click.Context(command, info_name=name, **command.context_settings)
     lines = [f'.TH "{_escape(name.upper())}" "1" "" "{_escape(f"{name} {version}")}" "User Commands"']
-    lines += [".SH NAME", f"{_escape(name)} \\- {_escape(_summary(command))}"]
+    lines += [".nh", ".SH NAME", f"{_escape(name)} \\- {_escape(_summary(command))}"]
     lines += [".SH SYNOPSIS", *_synopsis(command, context)]
     lines += [".SH DESCRIPTION", *_paragraphs(command.help)]
     lines += _options(command, context, ".SH OPTIONS")
