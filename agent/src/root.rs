@@ -51,7 +51,9 @@ impl Root {
     /// # Errors
     /// Those of opening and reading.
     pub fn read_text(&self, absolute: &str) -> io::Result<String> {
-        Ok(String::from_utf8_lossy(&self.read_bytes(absolute)?).trim().to_owned())
+        Ok(String::from_utf8_lossy(&self.read_bytes(absolute)?)
+            .trim()
+            .to_owned())
     }
 
     /// Names in a folder, sorted.

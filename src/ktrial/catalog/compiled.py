@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -45,9 +46,7 @@ def _stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
 def _write(cache: Path, data: bytes) -> None:
     """Replace the cache in one step. A cache that cannot be written is only slower, so that is no error."""
     part = cache.with_name(f"{cache.name}.{os.getpid()}.part")
-    try:
+    with contextlib.suppress(OSError):
         cache.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part.write_bytes(data)
         part.replace(cache)
-    except OSError:
-        part.unlink(missing_ok=True)

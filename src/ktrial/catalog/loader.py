@@ -191,9 +191,8 @@ def _locate(text: str, where: str, message: str) -> tuple[int | None, int | None
                     break
             key = ""
     named = re.search(r"unknown field `([^`]+)`", message)
-    key = named[1] if named else key
-    for number in range(start, len(lines)):
-        found = re.match(rf"\s*\"?{re.escape(key)}\"?\s*[=.]", lines[number]) if key else None
-        if found:
-            return number + 1, len(lines[number]) - len(lines[number].lstrip()) + 1
+    for wanted in (named[1] if named else "", key):
+        for number in range(start, len(lines)):
+            if wanted and re.match(rf"\s*\"?{re.escape(wanted)}\"?\s*[=.]", lines[number]):
+                return number + 1, len(lines[number]) - len(lines[number].lstrip()) + 1
     return (start + 1, 1) if lines else (None, None)

@@ -206,7 +206,7 @@ def _resolve_setting(
     chosen = _chosen(knob, setting, state, context)
     if not chosen:
         return [refuse(Why.NO_INSTANCE, f"no instance here is meant by {setting.knob}", _instances_hint(state))]
-    if knob.risk == "dangerous" and not allow_dangerous:
+    if knob.risk == "dangerous" and not allow_dangerous and not _is_default(knob, setting.value):
         return [refuse(Why.DANGEROUS, f"dangerous: {knob.price}", "`--yes-dangerous` applies it all the same")]
     outcomes: list[Change | Refusal] = []
     for instance in chosen:
@@ -220,6 +220,13 @@ def _resolve_setting(
                 continue
         outcomes.append(_change(knob, setting, origin, instance, facts, address, context))
     return outcomes
+
+
+def _is_default(knob: Knob, value: Any) -> bool:
+    """Whether a fixed value is the fixed mainline default: going back to it is never the dangerous step."""
+    if knob.default is None or isinstance(knob.default, Mapping) or isinstance(value, Mapping):
+        return False
+    return kernel_text(knob, value) == kernel_text(knob, knob.default)
 
 
 def _late(knob: Knob, setting: Setting) -> tuple[Why, str, str] | None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign texts in, typed records out; pure."""
+"""Readers of foreign formats: bytes or text in, typed records out. No reader touches a file, a clock or a process."""

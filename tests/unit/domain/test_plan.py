@@ -4,6 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.knobs import catalog, profile
+from tests.support.machine import FakeMachine
 
 from ktrial.catalog.loader import Catalog
 from ktrial.domain.errors import BadInput, Contradiction, Refused, UnknownName
@@ -11,8 +13,6 @@ from ktrial.domain.plan import Plan, Why, wire_plan
 from ktrial.domain.profile import Requirement
 from ktrial.domain.reading import Reading
 from ktrial.services.tune import make_plan
-from tests.support.knobs import catalog, profile
-from tests.support.machine import FakeMachine
 
 FILES = {
     "/proc/sys/vm/swappiness": "60\n",
@@ -141,6 +141,12 @@ def test_boot_parameters_are_left_out_with_the_next_step() -> None:
 def test_dangerous_settings_need_consent() -> None:
     assert plan("net.ipv4.tcp_syncookies=0").refusals[0].kind is Why.DANGEROUS
     assert plan("net.ipv4.tcp_syncookies=0", dangerous=True).changes[0].new_text == "0"
+
+
+def test_back_to_the_default_of_a_dangerous_knob_needs_none() -> None:
+    back = plan("net.ipv4.tcp_syncookies=1")
+    assert [refusal.kind for refusal in back.refusals] == []
+    assert [change.new_text for change in (*back.changes, *back.same)] == ["1"]
 
 
 def test_a_misspelt_knob_gets_a_did_you_mean() -> None:

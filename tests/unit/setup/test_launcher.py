@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from tests.unit.setup.fake_checkout import FakeCheckout
 
 

@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from tests.unit.setup.fake_checkout import CHECKOUT, FakeCheckout
 
 BASICS = (

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A kernel file's content in JSON: a string when it is valid UTF-8, else `{"base64": "…"}`.
+
+use base64::engine::general_purpose::STANDARD;
+use base64::Engine;
+use serde::de::Error as _;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::ops::Deref;
+
+/// Bytes of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash, PartialOrd, Ord)]
+pub struct Bytes(pub Vec<u8>);
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+}
+
+impl From<&str> for Bytes {
+    fn from(text: &str) -> Self {
+        Self(text.as_bytes().to_vec())
+    }
+}
+
+impl Bytes {
+    /// The content for a message: trimmed text, shortened.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        let text = String::from_utf8_lossy(&self.0);
+        let text = text.trim();
+        if text.chars().count() > 80 {
+            return format!("{}…", text.chars().take(79).collect::<String>());
+        }
+        text.to_owned()
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Ok(text) = std::str::from_utf8(&self.0) {
+            return serializer.serialize_str(text);
+        }
+        let mut map = serializer.serialize_map(Some(1))?;
+        map.serialize_entry("base64", &STANDARD.encode(&self.0))?;
+        map.end()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Encoded {
+    base64: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Either {
+    Text(String),
+    Encoded(Encoded),
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let either = Either::deserialize(deserializer)
+            .map_err(|_| D::Error::custom("bytes are a string or {\"base64\": \"…\"}"))?;
+        match either {
+            Either::Text(text) => Ok(Self(text.into_bytes())),
+            Either::Encoded(encoded) => STANDARD
+                .decode(&encoded.base64)
+                .map(Self)
+                .map_err(|error| D::Error::custom(format!("base64: {error}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text_and_the_rest_is_base64() {
+        assert_eq!(serde_json::to_string(&Bytes::from("60\n")).unwrap(), "\"60\\n\"");
+        let raw = Bytes(vec![0xff, 0]);
+        let json = serde_json::to_string(&raw).unwrap();
+        assert_eq!(json, r#"{"base64":"/wA="}"#);
+        assert_eq!(serde_json::from_str::<Bytes>(&json).unwrap(), raw);
+    }
+
+    #[test]
+    fn other_shapes_are_refused() {
+        for bad in ["1", "null", r#"{"base64":"!"}"#, r#"{"base64":"","x":1}"#] {
+            assert!(serde_json::from_str::<Bytes>(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a request can be answered with when it fails.
+
+use serde::Serialize;
+use serde_json::{json, Map, Value};
+use std::fmt;
+
+/// Kinds of error of the protocol; their words are part of the format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Not JSON, not an object, or no `id`/`do`.
+    Malformed,
+    /// A line above the limit.
+    Oversized,
+    /// No such request.
+    UnknownRequest,
+    /// A field is missing, unknown or of the wrong type.
+    BadRequest,
+    /// The other side speaks another protocol version.
+    Version,
+    /// Path or program outside the allow-list, or not for this role.
+    Forbidden,
+    /// Needs root.
+    Privilege,
+    /// Another transaction holds the machine's lock.
+    Busy,
+    /// The machine is not in the state that the request supposes.
+    Conflict,
+    /// The journal cannot be written; nothing was changed.
+    Journal,
+    /// The journal is damaged.
+    Corrupt,
+    /// No such transaction.
+    NotFound,
+    /// Anything else the system refused.
+    Io,
+}
+
+/// A failed request: kind, what happened, what to do next.
+#[derive(Debug, Clone)]
+pub struct Error {
+    /// Kind of error.
+    pub kind: Kind,
+    /// What happened, naming file and value.
+    pub message: String,
+    /// The next step, where there is one.
+    pub hint: Option<String>,
+    /// Typed particulars (the conflicting steps of a plan).
+    pub details: Option<Value>,
+}
+
+/// Result of anything that a request does.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error without hint.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+            details: None,
+        }
+    }
+
+    /// The same error with a next step.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same error with typed particulars.
+    #[must_use]
+    pub fn details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// The system refused an operation on a file.
+    pub fn io(what: &str, path: impl fmt::Display, error: &std::io::Error) -> Self {
+        Self::new(Kind::Io, format!("{what} {path}: {error}"))
+    }
+
+    /// The error as the protocol's object.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("kind".into(), json!(self.kind));
+        object.insert("message".into(), json!(self.message));
+        if let Some(hint) = &self.hint {
+            object.insert("hint".into(), json!(hint));
+        }
+        if let Some(details) = &self.details {
+            object.insert("details".into(), details.clone());
+        }
+        Value::Object(object)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(formatter, "\n  {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_spelled_as_in_the_format() {
+        let error = Error::new(Kind::UnknownRequest, "no such request").hint("see hello");
+        assert_eq!(
+            error.to_json(),
+            json!({"kind": "unknown-request", "message": "no such request", "hint": "see hello"})
+        );
+    }
+}
