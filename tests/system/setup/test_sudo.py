@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from tests.unit.setup.fake_checkout import CHECKOUT
 
+# One user for all of them, whose checkout each test finds as the one before left it.
+pytestmark = pytest.mark.xdist_group("sudo")
+
 # Stands for a compiler that takes minutes: it hands out the agent that is built already.
 _CARGO = """#!/bin/sh
 mkdir -p "target/$CARGO_BUILD_TARGET/release"
