@@ -62,7 +62,7 @@ class AgentSession:
         return dict(reply["ok"])
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Facts whose names begin with one of `only`; all when it is empty."""
+        """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
         answer = self.request("facts", **({"only": list(only)} if only else {}))
         return FactBook({name: msgspec.convert(fact, Fact) for name, fact in answer["facts"].items()})
 
@@ -119,7 +119,7 @@ def read_bytes(value: str | Mapping[str, str]) -> bytes:
 def _reading(value: Mapping[str, Any]) -> Reading | None:
     error = value.get("error")
     if error is None:
-        return Reading(data=read_bytes(value["bytes"]), mode=value.get("mode"))
+        return Reading(data=read_bytes(value["bytes"]), mode=int(value["mode"], 8))
     if error["outcome"] == "absent":
         return None
     if error["outcome"] == "refused":

@@ -18,7 +18,7 @@ class Machine(Protocol):
         """Whether this session reads and writes as root."""
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Facts whose names begin with one of `only`; all when it is empty."""
+        """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
         """Paths that fit each pattern."""
