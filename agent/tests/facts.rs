@@ -21,11 +21,21 @@ fn catalog() -> BTreeMap<String, Entry> {
     let mut entries = BTreeMap::new();
     for section in CATALOG.split("[[fact]]").skip(1) {
         let field = |key: &str| -> String {
-            let line = section.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
-            line.unwrap_or_else(|| panic!("a fact without {key}: {section}")).trim_matches('"').to_owned()
+            let line = section
+                .lines()
+                .find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+            line.unwrap_or_else(|| panic!("a fact without {key}: {section}"))
+                .trim_matches('"')
+                .to_owned()
         };
         if !section.contains("\nof = ") {
-            entries.insert(field("name"), Entry { kind: field("type"), what: field("what") });
+            entries.insert(
+                field("name"),
+                Entry {
+                    kind: field("type"),
+                    what: field("what"),
+                },
+            );
         }
     }
     assert!(entries.len() > 60, "the catalog of facts was not understood");
@@ -41,7 +51,9 @@ fn fits(entry: &Entry, value: &Value) -> bool {
         "seconds" => value.is_f64(),
         "cpus" => items.is_some_and(|items| items.iter().all(Value::is_u64)),
         "texts" => items.is_some_and(|items| items.iter().all(Value::is_string)),
-        "table" => value.as_object().is_some_and(|table| table.values().all(Value::is_string)),
+        "table" => value
+            .as_object()
+            .is_some_and(|table| table.values().all(Value::is_string)),
         "records" => items.is_some_and(|items| items.iter().all(|item| has_fields(entry, item))),
         other => panic!("the catalog has a type {other} that no fact is checked against"),
     }
@@ -72,7 +84,10 @@ fn the_facts_are_those_of_the_catalog_and_fit_their_types() {
 
 #[test]
 fn the_checks_of_types_convict() {
-    let entry = |kind: &str| Entry { kind: kind.to_owned(), what: "Things: a, b".to_owned() };
+    let entry = |kind: &str| Entry {
+        kind: kind.to_owned(),
+        what: "Things: a, b".to_owned(),
+    };
     assert!(!fits(&entry("text"), &Value::from("")));
     assert!(!fits(&entry("int"), &Value::from(-1)));
     assert!(!fits(&entry("records"), &serde_json::json!([{"a": 1}])));
@@ -99,12 +114,22 @@ fn this_machine_shows_what_every_linux_shows() {
         Fact::Value(value) => value.clone(),
         other => panic!("{name}: {other:?}"),
     };
-    assert_eq!(value("kernel.release"), std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim());
+    assert_eq!(
+        value("kernel.release"),
+        std::fs::read_to_string("/proc/sys/kernel/osrelease")
+            .unwrap()
+            .trim()
+    );
     assert!(value("memory.total").as_u64().unwrap() >= value("memory.available").as_u64().unwrap());
     assert!(value("cpu.threads").as_u64().unwrap() >= value("cpu.cores").as_u64().unwrap());
     assert!(value("boot.uptime").as_f64().unwrap() > 0.0);
     let file_systems = value("filesystems");
-    let root = file_systems.as_array().unwrap().iter().find(|entry| entry["mount"] == "/").unwrap();
+    let root = file_systems
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|entry| entry["mount"] == "/")
+        .unwrap();
     assert!(root["size_bytes"].as_u64().unwrap() >= root["used_bytes"].as_u64().unwrap());
 }
 
