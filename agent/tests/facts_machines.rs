@@ -191,15 +191,14 @@ fn what_may_not_be_read_is_unknown() {
         .unwrap();
     let tree = build(&laptop, |_, content| content);
     fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let close =
-        |path: &str| fs::set_permissions(tree.path().join(path), fs::Permissions::from_mode(0)).unwrap();
-    [
+    for path in [
         "sys/kernel/mm/lru_gen/enabled",
         "sys/kernel/debug",
         "proc/swaps",
         "sys/class/nvme",
-    ]
-    .map(close);
+    ] {
+        fs::set_permissions(tree.path().join(path), fs::Permissions::from_mode(0o000)).unwrap();
+    }
     let facts = as_ordinary_user(|| facts_of(&tree));
     let denied = |path: &str| Fact::Unknown(format!("{path} may not be read by this session"));
     assert_eq!(facts["mglru.enabled"], denied("/sys/kernel/mm/lru_gen/enabled"));
