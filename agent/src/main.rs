@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Command line of the agent.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ktrial_agent::cli::main()
+}

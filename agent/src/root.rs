@@ -56,6 +56,39 @@ impl Root {
             .to_owned())
     }
 
+    /// The machine's path that `absolute` really is, with every symbolic link followed; `None` when it lies outside
+    /// this tree. Of a file that is absent, the nearest folder that exists is resolved.
+    ///
+    /// # Errors
+    /// Those of looking at the folders, apart from absence.
+    pub fn resolve(&self, absolute: &str) -> io::Result<Option<String>> {
+        let base = fs::canonicalize(&self.base)?;
+        let mut existing = PathBuf::from(absolute);
+        let mut missing = Vec::new();
+        let real = loop {
+            match fs::canonicalize(self.path(&existing.to_string_lossy())) {
+                Ok(real) => break real,
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound
+                        && !is_link(&self.path(&existing.to_string_lossy())) =>
+                {
+                    let Some(name) = existing.file_name() else {
+                        return Err(error);
+                    };
+                    missing.push(name.to_owned());
+                    existing.pop();
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let Ok(below) = real.strip_prefix(&base) else {
+            return Ok(None);
+        };
+        let mut resolved = Path::new("/").join(below);
+        resolved.extend(missing.iter().rev());
+        Ok(resolved.into_os_string().into_string().ok())
+    }
+
     /// Names in a folder, sorted.
     ///
     /// # Errors
@@ -67,4 +100,9 @@ impl Root {
         names.sort();
         Ok(names)
     }
+}
+
+/// Whether the path is itself a symbolic link, dangling or not.
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
 }

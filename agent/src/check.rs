@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Looking at a plan's steps before anything is written.
+
+use crate::allow::Purpose;
+use crate::bytes::Bytes;
+use crate::error::{Error, Kind, Result};
+use crate::files;
+use crate::journal::Old;
+use crate::machine::{self, Content, Outcome, Refusal};
+use crate::plan::{FileStep, Plan, RunStep, Step, Write, ZramStep};
+use crate::programs;
+use crate::root::Root;
+use crate::zram;
+use rustix::io::Errno;
+use serde::Serialize;
+use serde_json::json;
+
+/// What a step would meet.
+#[derive(Debug, Clone, Serialize)]
+pub struct Check {
+    /// Its index.
+    pub step: usize,
+    /// What it is about.
+    pub path: String,
+    /// `ready`, `same`, `absent`, `refused`, `forbidden` or `stale`.
+    pub outcome: Outcome,
+    /// What is there now.
+    pub now: Option<Bytes>,
+    /// For a person.
+    pub message: String,
+    /// The system's number, where it refused.
+    #[serde(skip)]
+    pub errno: Option<i32>,
+}
+
+/// Looks at every step. `as_root`: this process is meant to write.
+#[must_use]
+pub fn plan(root: &Root, plan: &Plan, as_root: bool) -> Vec<Check> {
+    let looked = plan.steps.iter().map(|step| match step {
+        Step::Write(step) => write(root, step, as_root),
+        Step::File(step) => file(root, step, as_root),
+        Step::Zram(step) => swap(root, step),
+        Step::Run(step) => run(root, step),
+    });
+    looked
+        .enumerate()
+        .map(|(index, found)| report(index, &plan.steps[index], found))
+        .collect()
+}
+
+/// A step that can be carried out: whether it is already so, what is there, and a message.
+type Looked = std::result::Result<(Outcome, Option<Bytes>, String), (Refusal, Option<Bytes>)>;
+
+fn report(index: usize, step: &Step, looked: Looked) -> Check {
+    let path = step.path();
+    match looked {
+        Ok((outcome, now, message)) => Check {
+            step: index,
+            path,
+            outcome,
+            now,
+            message,
+            errno: None,
+        },
+        Err((refusal, now)) => {
+            let outcome = match refusal.outcome {
+                Outcome::Invalid => Outcome::Refused,
+                Outcome::Vanished => Outcome::Absent,
+                other => other,
+            };
+            Check {
+                step: index,
+                path,
+                outcome,
+                now,
+                message: refusal.message,
+                errno: Some(refusal.errno),
+            }
+        }
+    }
+}
+
+fn write(root: &Root, step: &Write, as_root: bool) -> Looked {
+    let bare = |refusal| (refusal, None);
+    machine::probe_write(root, &step.path, as_root).map_err(bare)?;
+    for couple in &step.couples {
+        match machine::read(root, couple, Purpose::Write) {
+            Err(refusal) if refusal.outcome != Outcome::Absent => return Err(bare(refusal)),
+            _ => {}
+        }
+    }
+    if let Some(effective) = &step.effective {
+        machine::read(root, effective, Purpose::Read).map_err(bare)?;
+    }
+    let content = machine::read(root, &step.path, Purpose::Write).map_err(|mut refusal| {
+        refusal.message += "; a value that cannot be read could not be put back";
+        (refusal, None)
+    })?;
+    if content.truncated {
+        return Err(bare(too_long(&step.path)));
+    }
+    let now = content.bytes;
+    match &step.expect {
+        Some(expect) if !step.verify.same_state(&step.new, expect, &now) => {
+            let message = format!(
+                "{} holds `{}`, the plan expects `{}`",
+                step.path,
+                now.brief(),
+                expect.brief()
+            );
+            Ok((Outcome::Stale, Some(now), message))
+        }
+        _ if step.verify.holds(&step.new, &now) => Ok((Outcome::Same, Some(now), "already so".to_owned())),
+        _ => Ok((Outcome::Ready, Some(now), String::new())),
+    }
+}
+
+fn too_long(path: &str) -> Refusal {
+    Refusal {
+        outcome: Outcome::Refused,
+        errno: Errno::FBIG.raw_os_error(),
+        message: format!(
+            "{path} holds more than {} bytes: it could not be put back",
+            machine::READ_LIMIT_BYTES
+        ),
+    }
+}
+
+fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
+    match files::needs_folder(root, &step.path) {
+        Err(refusal) if as_root || refusal.outcome != Outcome::Refused => return Err((refusal, None)),
+        _ => {}
+    }
+    let now = present(root, &step.path).map_err(|refusal| (refusal, None))?;
+    let same = match (&now, &step.content) {
+        (None, None) => true,
+        (Some(now), Some(content)) => now.bytes == *content && Some(now.mode) == step.mode_bits(),
+        _ => false,
+    };
+    let outcome = if same { Outcome::Same } else { Outcome::Ready };
+    Ok((outcome, now.map(|content| content.bytes), String::new()))
+}
+
+/// A configuration file's content, if it is there.
+fn present(root: &Root, path: &str) -> std::result::Result<Option<Content>, Refusal> {
+    match machine::read(root, path, Purpose::File) {
+        Ok(content) if content.truncated => Err(too_long(path)),
+        Ok(content) => Ok(Some(content)),
+        Err(refusal) if refusal.outcome == Outcome::Absent => Ok(None),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+fn swap(root: &Root, step: &ZramStep) -> Looked {
+    let bare = |refusal| (refusal, None);
+    for program in ["mkswap", "swapon", "swapoff"] {
+        programs::find(root, &[program.to_owned()]).map_err(bare)?;
+    }
+    let Some(device) = &step.device else {
+        let control = "/sys/class/zram-control/hot_add";
+        if machine::exists(root, control) {
+            return Ok((Outcome::Ready, None, String::new()));
+        }
+        return Err(bare(Refusal {
+            outcome: Outcome::Absent,
+            errno: Errno::NOENT.raw_os_error(),
+            message: format!("{control} is not there: load the module zram"),
+        }));
+    };
+    let now = zram::check(root, &format!("/sys/block/{device}")).map_err(bare)?;
+    let outcome = if zram::same(&now, &zram::wanted(step, &now)) {
+        Outcome::Same
+    } else {
+        Outcome::Ready
+    };
+    Ok((outcome, Some(describe(&now)), String::new()))
+}
+
+/// A zram device's state as text.
+#[must_use]
+pub fn describe(swap: &zram::Swap) -> Bytes {
+    let algorithm = swap.algorithm.as_deref().unwrap_or("unknown");
+    let priority = swap
+        .priority
+        .map_or_else(|| "none".to_owned(), |priority| priority.to_string());
+    Bytes(
+        format!(
+            "size_bytes={} algorithm={algorithm} priority={priority}\n",
+            swap.size_bytes
+        )
+        .into_bytes(),
+    )
+}
+
+fn run(root: &Root, step: &RunStep) -> Looked {
+    programs::find(root, &step.forward).map_err(|refusal| (refusal, None))?;
+    programs::find(root, &step.undo).map_err(|refusal| (refusal, None))?;
+    Ok((Outcome::Ready, None, String::new()))
+}
+
+/// Refuses a plan that leaves the allow-list or expects what is no longer so.
+pub fn refuse(checks: &[Check], plan: &Plan) -> Result<()> {
+    if let Some(check) = checks.iter().find(|check| check.outcome == Outcome::Forbidden) {
+        return Err(
+            Error::new(Kind::Forbidden, format!("step {}: {}", check.step, check.message))
+                .hint("nothing was changed"),
+        );
+    }
+    let stale: Vec<&Check> = checks
+        .iter()
+        .filter(|check| check.outcome == Outcome::Stale)
+        .collect();
+    if stale.is_empty() {
+        return Ok(());
+    }
+    let details = stale.iter().map(|check| {
+        let expect = match &plan.steps[check.step] {
+            Step::Write(write) => write.expect.clone(),
+            _ => None,
+        };
+        json!({"step": check.step, "path": check.path, "expect": expect, "now": check.now, "message": check.message})
+    });
+    let message = match stale.as_slice() {
+        [one] => one.message.clone(),
+        many => format!(
+            "{} knobs hold other values than the plan expects; first: {}",
+            many.len(),
+            many[0].message
+        ),
+    };
+    Err(Error::new(Kind::Conflict, message)
+        .hint("nothing was changed; make the plan again")
+        .details(details.collect()))
+}
+
+/// The old values of all paths that a step may change.
+pub fn olds(root: &Root, index: usize, step: &Step) -> std::result::Result<Vec<Old>, Refusal> {
+    match step {
+        Step::Write(write) => {
+            let own = machine::read(root, &write.path, Purpose::Write)?;
+            let mut olds = vec![Old::file(index, &write.path, &own)];
+            for couple in write.couples.iter().filter(|couple| **couple != write.path) {
+                olds.push(match machine::read(root, couple, Purpose::Write) {
+                    Ok(content) => Old::file(index, couple, &content),
+                    Err(refusal) if refusal.outcome == Outcome::Absent => Old::nothing(index, couple),
+                    Err(refusal) => return Err(refusal),
+                });
+            }
+            Ok(olds)
+        }
+        Step::File(file) => {
+            let content = present(root, &file.path)?;
+            let old = content.map_or_else(
+                || Old::nothing(index, &file.path),
+                |content| Old::file(index, &file.path, &content),
+            );
+            let mut olds = vec![old];
+            if files::needs_folder(root, &file.path)? {
+                olds.push(Old {
+                    folder: true,
+                    ..Old::nothing(index, files::folder_of(&file.path))
+                });
+            }
+            Ok(olds)
+        }
+        Step::Zram(ZramStep { device: Some(_), .. }) => {
+            let swap = zram::check(root, &step.path())?;
+            Ok(vec![Old {
+                absent: false,
+                swap: Some(swap),
+                ..Old::nothing(index, &step.path())
+            }])
+        }
+        Step::Zram(_) => {
+            let names = zram::devices(root).into_iter().collect::<Vec<_>>().join(" ");
+            Ok(vec![Old {
+                bytes: Some(Bytes(names.into_bytes())),
+                ..Old::nothing(index, &step.path())
+            }])
+        }
+        Step::Run(_) => Ok(Vec::new()),
+    }
+}

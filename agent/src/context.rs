@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a session of the agent works with.
+
+use crate::error::{Error, Kind, Result};
+use crate::lease::Holder;
+use crate::root::Root;
+use crate::store::Store;
+use serde::Serialize;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a session may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Reads and writes knobs, keeps the journal.
+    Root,
+    /// Reads and runs commands.
+    User,
+}
+
+/// A session's machine, journal and leases.
+#[derive(Debug)]
+pub struct Context {
+    /// What it may do.
+    pub role: Role,
+    /// The machine.
+    pub root: Root,
+    /// The state folder, as a path of the machine.
+    pub state: String,
+    /// The journals.
+    pub store: Store,
+    /// Leases that this session started.
+    pub holders: Vec<Holder>,
+}
+
+impl Context {
+    /// A session on the machine at `root` with its journals in `state`.
+    #[must_use]
+    pub fn new(role: Role, root: Root, state: &str) -> Self {
+        let store = Store::new(&root, state);
+        Self {
+            role,
+            root,
+            state: state.to_owned(),
+            store,
+            holders: Vec::new(),
+        }
+    }
+
+    /// Refuses an ordinary user's attempt to change the machine that it runs on.
+    pub fn need_root(&self) -> Result<()> {
+        if !self.root.is_real() || rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Privilege, "changing this machine needs root")
+            .hint("use sudo; reading and planning work without"))
+    }
+}
+
+/// Milliseconds since 1970.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

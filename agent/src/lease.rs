@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Leases: a small detached process per leased transaction, which reverts it when the lease ends. It outlives the
+//! terminal, the head and the agent, and ends as soon as the transaction is confirmed or over.
+
+use crate::context::Context;
+use crate::error::{Error, Kind, Result};
+use crate::plan::Lease;
+use crate::revert;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fs::inotify;
+use rustix::pipe::PipeFlags;
+use rustix::time::{clock_gettime, ClockId};
+use std::fs::File;
+use std::io::{Read, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+
+/// How long a holder may take to say that it is there.
+const START_SECONDS: i64 = 10;
+
+/// Longest sleep of a holder: monotonic sleeps stand still while the machine is suspended.
+const NAP_SECONDS: i64 = 30;
+
+/// The process that holds a lease, as the session sees it.
+#[derive(Debug)]
+pub struct Holder {
+    /// The transaction.
+    pub id: u64,
+    process: Child,
+    /// Closes when the agent ends, however it ends.
+    session: Option<OwnedFd>,
+}
+
+impl Holder {
+    /// Whether the lease ends with the session.
+    #[must_use]
+    pub fn is_session(&self) -> bool {
+        self.session.is_some()
+    }
+}
+
+/// Starts the holder of a transaction's lease and waits until it is in charge.
+pub fn start(context: &mut Context, id: u64, lease: Lease) -> Result<()> {
+    reap(context);
+    let failed = |error: std::io::Error| {
+        Error::new(Kind::Io, format!("start the holder of the lease: {error}")).hint("nothing was changed")
+    };
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg("hold")
+        .arg("--root")
+        .arg(context.root.base())
+        .args(["--state", &context.state]);
+    command
+        .args(["--transaction", &id.to_string()])
+        .env_clear()
+        .current_dir("/");
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let session = if let Lease::UntilConfirmed { seconds } = lease {
+        command
+            .args(["--seconds", &seconds.to_string()])
+            .stdin(Stdio::null());
+        None
+    } else {
+        let (theirs, ours) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
+        command.stdin(Stdio::from(theirs));
+        Some(ours)
+    };
+    let mut process = command.spawn().map_err(failed)?;
+    let ready = process
+        .stdout
+        .take()
+        .is_some_and(|mut stdout| is_ready(&mut stdout));
+    context.holders.push(Holder { id, process, session });
+    if ready {
+        return Ok(());
+    }
+    Err(failed(std::io::Error::other("it did not take charge")))
+}
+
+fn is_ready(stdout: &mut (impl Read + AsFd)) -> bool {
+    let wait = Timespec {
+        tv_sec: START_SECONDS,
+        tv_nsec: 0,
+    };
+    let waited = poll(&mut [PollFd::new(stdout, PollFlags::IN)], Some(&wait));
+    waited.is_ok_and(|ready| ready > 0) && stdout.read(&mut [0; 1]).is_ok_and(|length| length == 1)
+}
+
+/// Forgets holders that are done; one that was killed still has its transaction.
+fn reap(context: &mut Context) {
+    let store = &context.store;
+    let is_open = |id| store.load(id).is_ok_and(|transaction| transaction.is_open());
+    context
+        .holders
+        .retain_mut(|holder| matches!(holder.process.try_wait(), Ok(None)) || is_open(holder.id));
+}
+
+/// What a holder does: waits for the end of the lease, then reverts. `seconds`: of an `until-confirmed` lease; without
+/// it the lease ends with standard input.
+pub fn hold(context: &Context, id: u64, seconds: Option<i64>) -> Result<()> {
+    let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("{what}: {error}"));
+    // Fails only for a process that leads its group already, which is as far from the terminal.
+    if let Err(errno) = rustix::process::setsid() {
+        eprintln!("ktrial-agent: setsid: {errno}");
+    }
+    let mark = context
+        .store
+        .mark_holder(id)
+        .map_err(|error| failed("mark the lease", error))?;
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
+        .map_err(|errno| failed("inotify", errno.into()))?;
+    inotify::add_watch(
+        &watch,
+        context.store.journal_path(id),
+        inotify::WatchFlags::MODIFY | inotify::WatchFlags::DELETE_SELF | inotify::WatchFlags::ATTRIB,
+    )
+    .map_err(|errno| failed("watch the journal", errno.into()))?;
+    let deadline = seconds.map(|seconds| boottime_s() + seconds);
+    say_ready().map_err(|error| failed("report", error))?;
+    let over = wait(context, id, &File::from(watch), deadline);
+    let result = if over { end(context, id) } else { Ok(()) };
+    drop(mark);
+    context
+        .store
+        .clear_holder(id)
+        .map_err(|error| failed("clear the mark of the lease", error))?;
+    result
+}
+
+/// Seconds since boot, those of suspension included.
+fn boottime_s() -> i64 {
+    clock_gettime(ClockId::Boottime).tv_sec
+}
+
+/// Tells the agent that this process is in charge, and lets go of its pipe.
+fn say_ready() -> std::io::Result<()> {
+    let mut stdout = std::io::stdout();
+    stdout.write_all(b"r")?;
+    stdout.flush()?;
+    let null = File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(())
+}
+
+/// Sleeps until the lease is over (true) or the transaction does not need it any more (false).
+fn wait(context: &Context, id: u64, watch: &File, deadline: Option<i64>) -> bool {
+    loop {
+        if !is_needed(context, id) {
+            return false;
+        }
+        let left = deadline.map(|deadline| deadline - boottime_s());
+        if left.is_some_and(|left| left <= 0) {
+            return true;
+        }
+        let nap = Timespec {
+            tv_sec: left.unwrap_or(NAP_SECONDS).min(NAP_SECONDS),
+            tv_nsec: 0,
+        };
+        let stdin = std::io::stdin();
+        let mut events = vec![PollFd::new(watch, PollFlags::IN)];
+        if deadline.is_none() {
+            events.push(PollFd::new(&stdin, PollFlags::IN));
+        }
+        let ended = poll(&mut events, deadline.map(|_| &nap)).is_ok()
+            && events.get(1).is_some_and(|event| !event.revents().is_empty());
+        if ended {
+            return true;
+        }
+        let mut drained = [0; 4096];
+        let mut reader = watch;
+        while reader.read(&mut drained).is_ok_and(|length| length > 0) {}
+    }
+}
+
+/// Whether the transaction is still there, in force or in the making, and leased.
+fn is_needed(context: &Context, id: u64) -> bool {
+    context.store.load(id).is_ok_and(|transaction| {
+        let begun = transaction.begin.is_some();
+        begun && transaction.is_open() && transaction.lease() != Lease::Keep
+    })
+}
+
+fn end(context: &Context, id: u64) -> Result<()> {
+    let _lock = context.store.lock_waiting()?;
+    if !is_needed(context, id) {
+        return Ok(());
+    }
+    revert::undo(context, &context.store.load(id)?, false).map(|_| ())
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Paths that match a pattern.
+
+use crate::allow::{self, Denial, Purpose};
+use crate::error::{Error, Kind, Result};
+use crate::machine;
+use crate::root::Root;
+use std::cmp::Ordering;
+
+/// Existing paths that match `pattern`, in which `*` stands for anything within one component; sorted by name with
+/// numbers in order. Paths that may not be read for `purpose` are left out.
+pub fn matches(root: &Root, pattern: &str, purpose: Purpose) -> Result<Vec<String>> {
+    if !pattern.starts_with('/')
+        || pattern
+            .split('/')
+            .any(|component| component == "." || component == "..")
+    {
+        return Err(Error::new(
+            Kind::Forbidden,
+            format!("{pattern:?} is not an absolute path without `.` and `..`"),
+        ));
+    }
+    let mut found = vec![String::new()];
+    for component in pattern.split('/').filter(|component| !component.is_empty()) {
+        found = found
+            .iter()
+            .flat_map(|folder| step(root, folder, component))
+            .collect();
+    }
+    found.retain(|path| {
+        machine::exists(root, path) && !matches!(allow::check(root, path, purpose), Err(Denial::Forbidden(_)))
+    });
+    found.sort_by(|one, other| by_number(one, other));
+    Ok(found)
+}
+
+fn step(root: &Root, folder: &str, component: &str) -> Vec<String> {
+    if !component.contains('*') {
+        return vec![format!("{folder}/{component}")];
+    }
+    let hidden = component.starts_with('.');
+    // A folder that is absent or closed to this session holds nothing that it could read.
+    let names = root
+        .list(if folder.is_empty() { "/" } else { folder })
+        .unwrap_or_default();
+    names
+        .into_iter()
+        .filter(|name| allow::fits(component, name) && (hidden || !name.starts_with('.')))
+        .map(|name| format!("{folder}/{name}"))
+        .collect()
+}
+
+/// Order of names with runs of digits compared as numbers.
+fn by_number(one: &str, other: &str) -> Ordering {
+    let (mut left, mut right) = (one, other);
+    while !left.is_empty() && !right.is_empty() {
+        let (left_run, left_rest) = run(left);
+        let (right_run, right_rest) = run(right);
+        let numbers = left_run.parse::<u128>().ok().zip(right_run.parse::<u128>().ok());
+        let order = numbers.map_or_else(|| left_run.cmp(right_run), |(left, right)| left.cmp(&right));
+        if order != Ordering::Equal {
+            return order;
+        }
+        (left, right) = (left_rest, right_rest);
+    }
+    left.len().cmp(&right.len()).then_with(|| one.cmp(other))
+}
+
+/// The first run of digits or of other characters, and the rest.
+fn run(text: &str) -> (&str, &str) {
+    let digits = text.starts_with(|first: char| first.is_ascii_digit());
+    let end = text
+        .find(|next: char| next.is_ascii_digit() != digits)
+        .unwrap_or(text.len());
+    text.split_at(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["cpu10", "cpu2", "cpu1", "cpuidle"] {
+            std::fs::create_dir_all(folder.path().join("sys/devices/system/cpu").join(name)).unwrap();
+        }
+        let root = Root::new(folder.path());
+        let found = matches(&root, "/sys/devices/system/cpu/cpu*", Purpose::Read).unwrap();
+        let names: Vec<&str> = found.iter().filter_map(|path| path.rsplit('/').next()).collect();
+        assert_eq!(names, ["cpu1", "cpu2", "cpu10", "cpuidle"]);
+        assert!(matches(&root, "/sys/*/none/*", Purpose::Read).unwrap().is_empty());
+        assert!(matches(&root, "/sys/../etc/*", Purpose::Read).is_err());
+    }
+}

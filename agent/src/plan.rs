@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Plans: resolved, ordered steps. `docs/formats.md` has the format.
+
+use crate::bytes::Bytes;
+use crate::error::{Error, Kind, Result};
+use crate::verify::Rule;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The schema that this agent reads.
+pub const SCHEMA: &str = "ktrial.plan/1";
+
+/// Most steps of one plan.
+const STEPS: usize = 4096;
+
+/// Longest lease in seconds (a week).
+const LEASE_SECONDS: u64 = 604_800;
+
+/// Steps to carry out in order and to undo in reverse.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Name and version of the format.
+    pub schema: String,
+    /// For people.
+    #[serde(default)]
+    pub title: String,
+    /// How long it stays in force.
+    #[serde(default)]
+    pub lease: Lease,
+    /// Leave failed steps out instead of undoing all.
+    #[serde(default)]
+    pub keep_going: bool,
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+/// How long a transaction stays in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Lease {
+    /// Until reverted or, for what is not a file, until the next boot.
+    #[default]
+    Keep,
+    /// Reverted after so many seconds unless confirmed.
+    UntilConfirmed {
+        /// Seconds from the first write.
+        seconds: u64,
+    },
+    /// Reverted when the session ends.
+    WhileSession,
+}
+
+impl Lease {
+    /// The lease's word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::UntilConfirmed { .. } => "until-confirmed",
+            Self::WhileSession => "while-session",
+        }
+    }
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Step {
+    /// Write a knob.
+    Write(Write),
+    /// Put or remove a configuration file.
+    File(FileStep),
+    /// Set up or take down swap on a zram device.
+    Zram(ZramStep),
+    /// Run a program of the short list.
+    Run(RunStep),
+}
+
+/// Write a knob.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Write {
+    /// Name for messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub knob: Option<String>,
+    /// File to write.
+    pub path: String,
+    /// Content that must be found before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Bytes>,
+    /// Content to write.
+    pub new: Bytes,
+    /// How to compare what is read back.
+    pub verify: Rule,
+    /// Files whose value may change with this write.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub couples: Vec<String>,
+    /// File that shows the mask really in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective: Option<String>,
+}
+
+/// Put or remove a configuration file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileStep {
+    /// File to put or remove.
+    pub path: String,
+    /// Its content; none removes it.
+    pub content: Option<Bytes>,
+    /// Permission bits as octal text.
+    #[serde(default = "default_mode")]
+    pub mode: String,
+}
+
+/// Set up or take down swap on a zram device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZramStep {
+    /// Device name; none makes a new one.
+    pub device: Option<String>,
+    /// Uncompressed size; 0 takes the device down.
+    pub size_bytes: u64,
+    /// Compression algorithm; none leaves the kernel's.
+    #[serde(default)]
+    pub algorithm: Option<String>,
+    /// Swap priority; none leaves it to the kernel.
+    #[serde(default)]
+    pub priority: Option<i32>,
+}
+
+/// Run a program of the short list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunStep {
+    /// Program name and arguments.
+    #[serde(rename = "do")]
+    pub forward: Vec<String>,
+    /// Program name and arguments that undo it.
+    pub undo: Vec<String>,
+    /// Whether its effect survives a restart.
+    #[serde(default)]
+    pub persistent: bool,
+}
+
+fn default_mode() -> String {
+    "0644".to_owned()
+}
+
+impl FileStep {
+    /// Permission bits as a number.
+    pub fn mode_bits(&self) -> Option<u32> {
+        let plain = (3..=4).contains(&self.mode.len())
+            && self.mode.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+        let bits = plain.then(|| u32::from_str_radix(&self.mode, 8).ok()).flatten()?;
+        (bits & !0o777 == 0).then_some(bits)
+    }
+}
+
+impl Step {
+    /// What the step is about, as a path (`/sys/block/zram0` for zram, the program for `run`).
+    #[must_use]
+    pub fn path(&self) -> String {
+        match self {
+            Self::Write(write) => write.path.clone(),
+            Self::File(file) => file.path.clone(),
+            Self::Zram(zram) => match &zram.device {
+                Some(device) => format!("/sys/block/{device}"),
+                None => "/sys/class/zram-control/hot_add".to_owned(),
+            },
+            Self::Run(run) => run.forward.first().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The knob's name where the step has one.
+    #[must_use]
+    pub fn knob(&self) -> Option<&str> {
+        match self {
+            Self::Write(write) => write.knob.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether its effect survives a restart.
+    #[must_use]
+    pub fn is_persistent(&self) -> bool {
+        match self {
+            Self::Write(_) | Self::Zram(_) => false,
+            Self::File(_) => true,
+            Self::Run(run) => run.persistent,
+        }
+    }
+
+    /// Paths that the step writes or may change.
+    #[must_use]
+    pub fn touches(&self) -> Vec<String> {
+        let mut paths = vec![self.path()];
+        match self {
+            Self::Write(write) => paths.extend(write.couples.iter().cloned()),
+            Self::Run(_) => paths.clear(),
+            Self::File(_) | Self::Zram(_) => {}
+        }
+        paths
+    }
+}
+
+impl Plan {
+    /// Reads a plan from JSON.
+    ///
+    /// # Errors
+    /// `bad-request` naming the field or step that is wrong.
+    pub fn from_value(value: Value) -> Result<Self> {
+        let schema = value.get("schema").and_then(Value::as_str).unwrap_or_default();
+        if schema != SCHEMA {
+            return Err(
+                Error::new(Kind::BadRequest, format!("plan has the schema {schema:?}"))
+                    .hint(format!("this agent reads {SCHEMA:?}")),
+            );
+        }
+        let plan: Self = serde_json::from_value(value)
+            .map_err(|error| Error::new(Kind::BadRequest, format!("plan: {error}")))?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Reads a plan from JSON text.
+    ///
+    /// # Errors
+    /// As [`Plan::from_value`].
+    pub fn from_text(text: &[u8]) -> Result<Self> {
+        let value: Value = serde_json::from_slice(text)
+            .map_err(|error| Error::new(Kind::BadRequest, format!("plan is not JSON: {error}")))?;
+        Self::from_value(value)
+    }
+
+    fn check(&self) -> Result<()> {
+        let bad =
+            |step: usize, why: &str| Err(Error::new(Kind::BadRequest, format!("plan, step {step}: {why}")));
+        if self.steps.is_empty() || self.steps.len() > STEPS {
+            return Err(Error::new(
+                Kind::BadRequest,
+                format!("a plan has 1 to {STEPS} steps"),
+            ));
+        }
+        if let Lease::UntilConfirmed { seconds } = self.lease {
+            if seconds == 0 || seconds > LEASE_SECONDS {
+                return Err(Error::new(
+                    Kind::BadRequest,
+                    format!("a lease lasts 1 to {LEASE_SECONDS} seconds"),
+                ));
+            }
+        }
+        for (index, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Write(write) if write.new.is_empty() => return bad(index, "`new` is empty"),
+                Step::File(file) if file.mode_bits().is_none() => {
+                    return bad(
+                        index,
+                        "`mode` is octal text such as \"0644\" without special bits",
+                    );
+                }
+                Step::Zram(zram) if zram.device.as_deref().is_some_and(|name| !is_zram(name)) => {
+                    return bad(index, "`device` is zram and a number");
+                }
+                Step::Zram(zram) if zram.device.is_none() && zram.size_bytes == 0 => {
+                    return bad(index, "a new device needs a size");
+                }
+                Step::Run(run) if run.forward.is_empty() || run.undo.is_empty() => {
+                    return bad(index, "`do` and `undo` name a program");
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_zram(name: &str) -> bool {
+    name.strip_prefix("zram").is_some_and(|number| {
+        !number.is_empty() && number.len() <= 4 && number.bytes().all(|digit| digit.is_ascii_digit())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn step(step: &Value) -> Result<Plan> {
+        Plan::from_value(json!({"schema": SCHEMA, "steps": [step]}))
+    }
+
+    #[test]
+    fn a_plan_has_defaults() {
+        let plan = step(
+            &json!({"kind": "write", "path": "/proc/sys/vm/swappiness", "new": "10\n", "verify": "integer"}),
+        );
+        let plan = plan.unwrap();
+        assert_eq!(plan.lease, Lease::Keep);
+        assert!(!plan.keep_going);
+        assert_eq!(plan.steps[0].touches(), ["/proc/sys/vm/swappiness"]);
+    }
+
+    #[test]
+    fn what_is_unknown_or_wrong_is_refused() {
+        for bad in [
+            json!({"kind": "write", "path": "/x", "new": "1", "verify": "integer", "colour": 1}),
+            json!({"kind": "write", "path": "/x", "new": "1"}),
+            json!({"kind": "write", "path": "/x", "new": "", "verify": "integer"}),
+            json!({"kind": "file", "path": "/x", "content": "1", "mode": "9"}),
+            json!({"kind": "file", "path": "/x", "content": "1", "mode": "4755"}),
+            json!({"kind": "zram", "device": "sda", "size_bytes": 1}),
+            json!({"kind": "zram", "device": null, "size_bytes": 0}),
+            json!({"kind": "run", "do": [], "undo": ["x"]}),
+            json!({"kind": "dance"}),
+            json!(1),
+        ] {
+            assert_eq!(step(&bad).unwrap_err().kind, Kind::BadRequest, "{bad}");
+        }
+        for bad in [
+            json!({"schema": "ktrial.plan/2", "steps": []}),
+            json!({"schema": SCHEMA, "steps": []}),
+            json!({"schema": SCHEMA, "steps": [], "x": 1}),
+            json!({"schema": SCHEMA, "lease": {"kind": "until-confirmed", "seconds": 0}, "steps": [{"kind": "zram", "device": "zram0", "size_bytes": 0}]}),
+            json!([]),
+        ] {
+            assert_eq!(Plan::from_value(bad).unwrap_err().kind, Kind::BadRequest);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is in force: the journal's account, and a look at the machine.
+
+use crate::allow::Purpose;
+use crate::bytes::Bytes;
+use crate::check;
+use crate::context::Context;
+use crate::error::{Error, Kind, Result};
+use crate::machine::{self, Outcome};
+use crate::plan::{FileStep, Step, Write};
+use crate::transaction::{State, Transaction};
+use crate::undo::path_of;
+use crate::zram;
+use serde::Serialize;
+use serde_json::{json, Value};
+
+/// All transactions, and journals that are damaged.
+pub fn status(context: &Context) -> Result<Value> {
+    let transactions = context.store.transactions()?;
+    let damaged = transactions
+        .iter()
+        .filter(|transaction| transaction.ended.is_none())
+        .flat_map(|transaction| {
+            let file = transaction.file.display().to_string();
+            transaction.damage.iter().map(move |damage| {
+            json!({"file": file, "message": format!("line {}: {}", damage.line, damage.message)})
+        })
+        });
+    let damaged: Vec<Value> = damaged.collect();
+    let transactions: Vec<Value> = transactions.iter().map(describe).collect();
+    Ok(json!({"transactions": transactions, "damaged": damaged}))
+}
+
+fn describe(transaction: &Transaction) -> Value {
+    let begin = transaction.begin.as_ref();
+    let steps: Vec<Value> = (0..transaction.step_count())
+        .map(|step| describe_step(transaction, step))
+        .collect();
+    let mut described = json!({
+        "transaction": transaction.id,
+        "title": begin.map(|begin| begin.plan.title.as_str()),
+        "state": transaction.state(),
+        "lease": transaction.lease(),
+        "began_unix_ms": begin.map(|begin| begin.at_unix_ms),
+        "this_boot": transaction.this_boot,
+        "steps": steps,
+    });
+    if let Some(deadline) = transaction.deadline_unix_ms.filter(|_| !transaction.confirmed) {
+        described["deadline_unix_ms"] = json!(deadline);
+    }
+    described
+}
+
+fn describe_step(transaction: &Transaction, index: usize) -> Value {
+    let step = transaction.steps().get(index);
+    let old = transaction.olds_of(index).next();
+    let old = old.and_then(|old| {
+        old.swap
+            .as_ref()
+            .map(check::describe)
+            .or_else(|| old.bytes.clone())
+    });
+    let new = match step {
+        Some(Step::Write(write)) => Some(write.new.clone()),
+        Some(Step::File(file)) => file.content.clone(),
+        Some(Step::Zram(zram)) => Some(Bytes(zram.size_bytes.to_string().into_bytes())),
+        Some(Step::Run(run)) => Some(Bytes(run.forward.join(" ").into_bytes())),
+        None => None,
+    };
+    let mut described = json!({"step": index, "path": path_of(transaction, index), "old": old, "new": new});
+    if let Some(knob) = step.and_then(Step::knob) {
+        described["knob"] = json!(knob);
+    }
+    described
+}
+
+/// How one step stands.
+#[derive(Debug, Serialize)]
+struct StepState {
+    step: usize,
+    path: String,
+    outcome: Outcome,
+    wanted: Option<Bytes>,
+    now: Option<Bytes>,
+}
+
+/// Whether transactions are still as they were left.
+pub fn verify(context: &Context, only: Option<u64>) -> Result<Value> {
+    let mut transactions = context.store.transactions()?;
+    match only {
+        None => transactions.retain(|transaction| transaction.state() == State::Applied),
+        Some(id) => transactions.retain(|transaction| transaction.id == id),
+    }
+    if let (Some(id), []) = (only, transactions.as_slice()) {
+        return Err(
+            Error::new(Kind::NotFound, format!("there is no transaction {id}")).hint("status lists them"),
+        );
+    }
+    let verified: Vec<Value> = transactions
+        .iter()
+        .map(|transaction| {
+            let steps: Vec<StepState> = (0..transaction.steps().len())
+                .filter_map(|step| look(context, transaction, step))
+                .collect();
+            json!({"transaction": transaction.id, "steps": steps})
+        })
+        .collect();
+    Ok(json!({"transactions": verified}))
+}
+
+/// One step; none when it was left out of the transaction.
+fn look(context: &Context, transaction: &Transaction, index: usize) -> Option<StepState> {
+    let written = matches!(
+        transaction.wrote.get(&index),
+        Some(Outcome::Accepted | Outcome::Clamped)
+    );
+    let step = transaction.steps().get(index).filter(|_| written)?;
+    let over = !transaction.is_open() || !(transaction.this_boot || step.is_persistent());
+    let applied = transaction
+        .applied
+        .as_ref()
+        .and_then(|values| values.get(&step.path()));
+    let (outcome, wanted, now) = match step {
+        Step::Write(write) => look_at_knob(context, write, applied),
+        Step::File(file) => look_at_file(context, file),
+        Step::Zram(zram) => {
+            let device = transaction
+                .made
+                .get(&index)
+                .map_or_else(|| step.path(), |name| format!("/sys/block/{name}"));
+            match zram::state(&context.root, &device) {
+                Ok(now) => {
+                    let want = zram::wanted(zram, &now);
+                    let outcome = if zram::same(&now, &want) {
+                        Outcome::InForce
+                    } else {
+                        Outcome::Drifted
+                    };
+                    (outcome, Some(check::describe(&want)), Some(check::describe(&now)))
+                }
+                Err(_) => (Outcome::Gone, None, None),
+            }
+        }
+        // What a program did is not read back.
+        Step::Run(_) => (Outcome::Unreadable, None, None),
+    };
+    let outcome = if over { Outcome::Gone } else { outcome };
+    Some(StepState {
+        step: index,
+        path: step.path(),
+        outcome,
+        wanted,
+        now,
+    })
+}
+
+type Look = (Outcome, Option<Bytes>, Option<Bytes>);
+
+fn look_at_knob(context: &Context, write: &Write, applied: Option<&Bytes>) -> Look {
+    let wanted = Some(write.new.clone());
+    match machine::read(&context.root, &write.path, Purpose::Write) {
+        Ok(now) => {
+            let as_left =
+                applied.is_some_and(|applied| write.verify.same_state(&write.new, applied, &now.bytes));
+            let holds = write.verify.holds(&write.new, &now.bytes) || as_left;
+            (
+                if holds { Outcome::InForce } else { Outcome::Drifted },
+                wanted,
+                Some(now.bytes),
+            )
+        }
+        Err(refusal) => match refusal.outcome {
+            Outcome::Absent | Outcome::Vanished => (Outcome::Gone, wanted, None),
+            _ => (Outcome::Unreadable, wanted, None),
+        },
+    }
+}
+
+fn look_at_file(context: &Context, file: &FileStep) -> Look {
+    let wanted = file.content.clone();
+    match machine::read(&context.root, &file.path, Purpose::File) {
+        Ok(now) => {
+            let holds = wanted.as_ref() == Some(&now.bytes);
+            (
+                if holds { Outcome::InForce } else { Outcome::Drifted },
+                wanted,
+                Some(now.bytes),
+            )
+        }
+        Err(refusal) if refusal.outcome == Outcome::Absent => (
+            if wanted.is_none() {
+                Outcome::InForce
+            } else {
+                Outcome::Gone
+            },
+            wanted,
+            None,
+        ),
+        Err(_) => (Outcome::Unreadable, wanted, None),
+    }
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The requests: one entry each in [`REQUESTS`], one function each below.
+
+use crate::allow::Purpose;
+use crate::apply;
+use crate::check;
+use crate::context::{Context, Role};
+use crate::error::{Error, Kind, Result};
+use crate::exec;
+use crate::facts;
+use crate::list;
+use crate::machine::{self, Outcome};
+use crate::plan::Plan;
+use crate::protocol;
+use crate::recovery;
+use crate::report;
+use crate::revert::{self, Select};
+use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use serde_json::{json, Map, Value};
+
+/// A request: its name, who may make it, what it does.
+#[derive(Debug)]
+pub struct Request {
+    /// Its name.
+    pub name: &'static str,
+    /// Roles that may make it.
+    pub roles: &'static [Role],
+    /// What it does.
+    pub handle: fn(&mut Context, Value) -> Result<Value>,
+}
+
+const BOTH: &[Role] = &[Role::Root, Role::User];
+const ROOT: &[Role] = &[Role::Root];
+const USER: &[Role] = &[Role::User];
+
+/// All requests that this agent answers.
+pub const REQUESTS: &[Request] = &[
+    Request {
+        name: "hello",
+        roles: BOTH,
+        handle: hello,
+    },
+    Request {
+        name: "facts",
+        roles: BOTH,
+        handle: facts,
+    },
+    Request {
+        name: "exec",
+        roles: USER,
+        handle: exec,
+    },
+    Request {
+        name: "read",
+        roles: BOTH,
+        handle: read,
+    },
+    Request {
+        name: "list",
+        roles: BOTH,
+        handle: list,
+    },
+    Request {
+        name: "plan",
+        roles: BOTH,
+        handle: plan,
+    },
+    Request {
+        name: "apply",
+        roles: ROOT,
+        handle: apply,
+    },
+    Request {
+        name: "confirm",
+        roles: ROOT,
+        handle: confirm,
+    },
+    Request {
+        name: "verify",
+        roles: BOTH,
+        handle: verify,
+    },
+    Request {
+        name: "revert",
+        roles: ROOT,
+        handle: revert,
+    },
+    Request {
+        name: "recover",
+        roles: ROOT,
+        handle: recover,
+    },
+    Request {
+        name: "status",
+        roles: BOTH,
+        handle: status,
+    },
+    Request {
+        name: "recovery",
+        roles: ROOT,
+        handle: recovery,
+    },
+];
+
+/// Names of the requests that a role may make.
+#[must_use]
+pub fn capabilities(role: Role) -> Vec<&'static str> {
+    REQUESTS
+        .iter()
+        .filter(|request| request.roles.contains(&role))
+        .map(|request| request.name)
+        .collect()
+}
+
+/// A request's fields in their types.
+pub fn fields<T: DeserializeOwned>(value: Value) -> Result<T> {
+    serde_json::from_value(value).map_err(|error| Error::new(Kind::BadRequest, error.to_string()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hello {
+    protocol: u64,
+    head: String,
+}
+
+fn hello(context: &mut Context, value: Value) -> Result<Value> {
+    let hello: Hello = fields(value)?;
+    if hello.protocol != protocol::VERSION {
+        let message = format!(
+            "head {} speaks protocol {}, agent {} speaks {}",
+            hello.head,
+            hello.protocol,
+            env!("CARGO_PKG_VERSION"),
+            protocol::VERSION
+        );
+        return Err(Error::new(Kind::Version, message).hint("install head and agent of the same release"));
+    }
+    Ok(json!({
+        "protocol": protocol::VERSION,
+        "agent": env!("CARGO_PKG_VERSION"),
+        "role": context.role,
+        "uid": rustix::process::geteuid().as_raw(),
+        "pid": std::process::id(),
+        "boot_id": context.store.boot_id(),
+        "architecture": std::env::consts::ARCH,
+        "capabilities": capabilities(context.role),
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Only {
+    #[serde(default)]
+    only: Vec<String>,
+}
+
+fn facts(context: &mut Context, value: Value) -> Result<Value> {
+    let Only { only } = fields(value)?;
+    Ok(json!({ "facts": facts::collect(&context.root, &only) }))
+}
+
+fn exec(context: &mut Context, value: Value) -> Result<Value> {
+    let request: exec::Request = fields(value)?;
+    let reply = exec::run(&context.root, &request)?;
+    serde_json::to_value(reply).map_err(|error| Error::new(Kind::Io, error.to_string()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Read {
+    paths: Vec<String>,
+}
+
+fn read(context: &mut Context, value: Value) -> Result<Value> {
+    let read: Read = fields(value)?;
+    let purpose = purpose(context.role);
+    let values: Vec<Value> = read
+        .paths
+        .iter()
+        .map(|path| read_one(context, path, purpose))
+        .collect();
+    Ok(json!({ "values": values }))
+}
+
+/// What a session of a role reads for.
+fn purpose(role: Role) -> Purpose {
+    match role {
+        Role::Root => Purpose::Read,
+        Role::User => Purpose::ReadAsUser,
+    }
+}
+
+fn read_one(context: &Context, path: &str, purpose: Purpose) -> Value {
+    match machine::read(&context.root, path, purpose) {
+        Ok(content) => {
+            let mut value = json!({"path": path, "bytes": content.bytes, "mode": content.mode_text()});
+            if content.truncated {
+                value["truncated"] = json!(true);
+            }
+            value
+        }
+        Err(refusal) => {
+            let outcome = match refusal.outcome {
+                Outcome::Vanished => Outcome::Invalid,
+                Outcome::Forbidden => Outcome::Refused,
+                other => other,
+            };
+            let error = json!({"outcome": outcome, "errno": refusal.errno, "message": refusal.message});
+            json!({"path": path, "error": error})
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    patterns: Vec<String>,
+}
+
+fn list(context: &mut Context, value: Value) -> Result<Value> {
+    let list: List = fields(value)?;
+    let mut matches = Map::new();
+    for pattern in list.patterns {
+        let found = list::matches(&context.root, &pattern, purpose(context.role))?;
+        matches.insert(pattern, json!(found));
+    }
+    Ok(json!({ "matches": matches }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WithPlan {
+    plan: Value,
+}
+
+fn plan(context: &mut Context, value: Value) -> Result<Value> {
+    let plan = Plan::from_value(fields::<WithPlan>(value)?.plan)?;
+    let writes = context.role == Role::Root && context.need_root().is_ok();
+    Ok(json!({"steps": check::plan(&context.root, &plan, writes)}))
+}
+
+fn apply(context: &mut Context, value: Value) -> Result<Value> {
+    let plan = Plan::from_value(fields::<WithPlan>(value)?.plan)?;
+    context.need_root()?;
+    Ok(json!(apply::apply(context, &plan)?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Confirm {
+    transaction: u64,
+}
+
+fn confirm(context: &mut Context, value: Value) -> Result<Value> {
+    let confirm: Confirm = fields(value)?;
+    context.need_root()?;
+    revert::confirm(context, confirm.transaction)?;
+    Ok(json!({"transaction": confirm.transaction}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Verify {
+    transaction: Option<u64>,
+}
+
+fn verify(context: &mut Context, value: Value) -> Result<Value> {
+    report::verify(context, fields::<Verify>(value)?.transaction)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Revert {
+    select: Select,
+    #[serde(default)]
+    force: bool,
+}
+
+fn revert(context: &mut Context, value: Value) -> Result<Value> {
+    let revert: Revert = fields(value)?;
+    context.need_root()?;
+    Ok(json!({"transactions": revert::revert(context, revert.select, revert.force)?}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+fn recover(context: &mut Context, value: Value) -> Result<Value> {
+    let Nothing {} = fields(value)?;
+    context.need_root()?;
+    Ok(json!({"transactions": revert::recover(context)?}))
+}
+
+fn status(context: &mut Context, value: Value) -> Result<Value> {
+    let Nothing {} = fields(value)?;
+    report::status(context)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recovery {
+    install: bool,
+}
+
+fn recovery(context: &mut Context, value: Value) -> Result<Value> {
+    let recovery: Recovery = fields(value)?;
+    let files = if recovery.install {
+        recovery::install(context)?
+    } else {
+        recovery::remove(context)?
+    };
+    Ok(json!({ "files": files }))
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ending transactions: revert on request, recovery after a crash, confirming a lease.
+
+use crate::context::{unix_ms, Context};
+use crate::error::{Error, Kind, Result};
+use crate::journal::{Entry, Writer};
+use crate::machine::Outcome;
+use crate::plan::{Lease, Step};
+use crate::root::Root;
+use crate::transaction::{State, Transaction};
+use crate::undo::{path_of, StepReport, Undo};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which transactions to revert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Select {
+    /// The newest in force.
+    Newest,
+    /// All in force.
+    All,
+    /// All newer than this one.
+    To(u64),
+    /// This one.
+    Only(u64),
+}
+
+/// What became of a transaction.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Its number.
+    pub transaction: u64,
+    /// Where it stands now.
+    pub state: State,
+    /// Its steps.
+    pub steps: Vec<StepReport>,
+}
+
+/// Reverts transactions, newest first.
+pub fn revert(context: &mut Context, select: Select, force: bool) -> Result<Vec<Report>> {
+    context.store.prepare()?;
+    let _lock = context.store.lock()?;
+    let transactions = context.store.transactions()?;
+    let chosen = choose(&transactions, select, force)?;
+    chosen
+        .into_iter()
+        .map(|transaction| undo(context, transaction, force))
+        .collect()
+}
+
+fn choose(transactions: &[Transaction], select: Select, force: bool) -> Result<Vec<&Transaction>> {
+    let open = || {
+        transactions
+            .iter()
+            .rev()
+            .filter(|transaction| transaction.is_open())
+    };
+    match select {
+        Select::Newest => Ok(open().take(1).collect()),
+        Select::All => Ok(open().collect()),
+        Select::To(id) => {
+            if id != 0 && !transactions.iter().any(|transaction| transaction.id == id) {
+                return Err(missing(id));
+            }
+            Ok(open().filter(|transaction| transaction.id > id).collect())
+        }
+        Select::Only(id) => {
+            let found = transactions
+                .iter()
+                .find(|transaction| transaction.id == id)
+                .ok_or_else(|| missing(id))?;
+            let left_over = found.reverting.as_ref().is_some_and(|left| !left.is_empty());
+            if !found.is_open() && !(force && left_over && found.this_boot) {
+                return Err(Error::new(
+                    Kind::NotFound,
+                    format!("transaction {id} is not in force any more"),
+                ));
+            }
+            refuse_covered(found, open())?;
+            Ok(vec![found])
+        }
+    }
+}
+
+fn missing(id: u64) -> Error {
+    Error::new(Kind::NotFound, format!("there is no transaction {id}")).hint("status lists them")
+}
+
+fn refuse_covered<'a>(found: &Transaction, open: impl Iterator<Item = &'a Transaction>) -> Result<()> {
+    let mine: BTreeSet<String> = found.touches();
+    for newer in open.filter(|newer| newer.id > found.id) {
+        if let Some(path) = newer.touches().into_iter().find(|path| mine.contains(path)) {
+            let message = format!("transaction {} is newer and holds {path} too", newer.id);
+            let hint = format!(
+                "nothing was changed; revert transaction {} first, or all newer than {}",
+                newer.id,
+                found.id - 1
+            );
+            return Err(Error::new(Kind::Conflict, message).hint(hint));
+        }
+    }
+    Ok(())
+}
+
+/// Finishes what a crash interrupted and ends leases that nobody holds any more.
+pub fn recover(context: &mut Context) -> Result<Vec<Report>> {
+    if context.store.transactions()?.is_empty() {
+        return Ok(Vec::new());
+    }
+    context.store.prepare()?;
+    let _lock = context.store.lock()?;
+    let mut reports = Vec::new();
+    let mut failure = None;
+    for transaction in context.store.transactions()?.iter().rev() {
+        let gone = transaction.ended.is_none() && transaction.state() == State::GoneWithBoot;
+        if gone || transaction.state() == State::Interrupted || is_lease_over(context, transaction) {
+            match undo(context, transaction, false) {
+                Ok(report) => reports.push(report),
+                Err(error) => failure = Some(error),
+            }
+        }
+    }
+    failure.map_or(Ok(reports), Err)
+}
+
+fn is_lease_over(context: &Context, transaction: &Transaction) -> bool {
+    if transaction.state() != State::Applied || transaction.lease() == Lease::Keep {
+        return false;
+    }
+    let late = transaction
+        .deadline_unix_ms
+        .is_some_and(|deadline| deadline <= unix_ms());
+    late || !transaction.this_boot || !context.store.is_held(transaction.id)
+}
+
+/// Makes a lease `keep`.
+pub fn confirm(context: &mut Context, id: u64) -> Result<()> {
+    context.store.prepare()?;
+    let _lock = context.store.lock()?;
+    let transaction = context.store.load(id)?;
+    if transaction.state() != State::Applied {
+        return Err(Error::new(
+            Kind::NotFound,
+            format!("transaction {id} is not in force any more"),
+        ));
+    }
+    if transaction.lease() == Lease::Keep {
+        return Ok(());
+    }
+    let unwritten = |error: std::io::Error| {
+        Error::new(
+            Kind::Journal,
+            format!("write {}: {error}", transaction.file.display()),
+        )
+    };
+    let mut writer = Writer::open(&transaction.file, transaction.valid_bytes).map_err(unwritten)?;
+    writer
+        .append(&Entry::Confirmed)
+        .and_then(|()| writer.sync())
+        .map_err(unwritten)
+}
+
+/// Undoes one transaction; the machine's lock is held.
+pub fn undo(context: &Context, transaction: &Transaction, force: bool) -> Result<Report> {
+    let is_unfinished_apply = transaction.applied.is_none() && transaction.reverting.is_none();
+    let writer = Writer::open(&transaction.file, transaction.valid_bytes);
+    let unwritten = |error: &std::io::Error| {
+        Error::new(
+            Kind::Journal,
+            format!("write {}: {error}", transaction.file.display()),
+        )
+    };
+    let mut log = match writer {
+        Ok(writer) => Log {
+            writer: Some(writer),
+            failure: None,
+        },
+        // The old values are on disk already: they go back even if nothing more can be written down.
+        Err(error) if is_unfinished_apply => Log {
+            writer: None,
+            failure: Some(error),
+        },
+        Err(error) => return Err(unwritten(&error).hint("nothing was changed")),
+    };
+    let scope = Scope::of(context, transaction, force);
+    if !is_unfinished_apply && !scope.steps.is_empty() {
+        log.append(
+            &Entry::Reverting {
+                left: scope.left.clone(),
+            },
+            true,
+        );
+        if let Some(error) = &log.failure {
+            return Err(
+                unwritten(error).hint("nothing was changed; make room on the disk or make it writable")
+            );
+        }
+    }
+    let done = Undo::new(&context.root, transaction).carry_out(&scope.steps);
+    for report in &done {
+        log.append(
+            &Entry::Restored {
+                step: report.step,
+                outcome: report.outcome,
+            },
+            false,
+        );
+    }
+    let failed = done.iter().any(|report| report.outcome == Outcome::Failed);
+    let (state, last) = if !transaction.this_boot && scope.steps.is_empty() {
+        (State::GoneWithBoot, Entry::Gone)
+    } else if is_unfinished_apply {
+        (State::RolledBack, Entry::RolledBack)
+    } else {
+        (State::Reverted, Entry::Reverted)
+    };
+    if !failed {
+        log.append(&last, true);
+    }
+    if let Some(error) = &log.failure {
+        return Err(
+            unwritten(error).hint("the values were put back; run recover when the journal can be written")
+        );
+    }
+    if context.store.clear_holder(transaction.id).is_err() {
+        eprintln!(
+            "ktrial-agent: the mark of the lease of transaction {} stays",
+            transaction.id
+        );
+    }
+    let state = if failed { State::Interrupted } else { state };
+    Ok(Report {
+        transaction: transaction.id,
+        state,
+        steps: scope.reports(&context.root, transaction, done),
+    })
+}
+
+/// A journal that is written as long as that works.
+struct Log {
+    writer: Option<Writer>,
+    failure: Option<std::io::Error>,
+}
+
+impl Log {
+    fn append(&mut self, entry: &Entry, sync: bool) {
+        let Some(writer) = &mut self.writer else { return };
+        let result = writer
+            .append(entry)
+            .and_then(|()| if sync { writer.sync() } else { Ok(()) });
+        if let Err(error) = result {
+            self.failure = Some(error);
+            self.writer = None;
+        }
+    }
+}
+
+/// Which steps an undo is about.
+struct Scope {
+    /// To be put back.
+    steps: Vec<usize>,
+    /// Changed by a third party, left alone.
+    left: Vec<usize>,
+    /// Ended with the boot.
+    gone: Vec<usize>,
+}
+
+impl Scope {
+    fn of(context: &Context, transaction: &Transaction, force: bool) -> Self {
+        let (here, gone): (Vec<usize>, Vec<usize>) = (0..transaction.step_count()).partition(|step| {
+            transaction.this_boot || transaction.steps().get(*step).is_some_and(Step::is_persistent)
+        });
+        let in_force: Vec<usize> = here
+            .into_iter()
+            .filter(|step| transaction.armed && is_in_force(transaction, *step))
+            .collect();
+        let left = match &transaction.reverting {
+            _ if force => Vec::new(),
+            // An interrupted revert may have left anything where it was at work.
+            Some(left) if transaction.ended.is_none() => left.clone(),
+            _ => Undo::new(&context.root, transaction).changed_by_others(&in_force),
+        };
+        let steps = in_force.into_iter().filter(|step| !left.contains(step)).collect();
+        Self { steps, left, gone }
+    }
+
+    /// Reports of all steps, in order.
+    fn reports(&self, root: &Root, transaction: &Transaction, done: Vec<StepReport>) -> Vec<StepReport> {
+        let mut done: BTreeMap<usize, StepReport> =
+            done.into_iter().map(|report| (report.step, report)).collect();
+        let undo = Undo::new(root, transaction);
+        let other = |step: usize| {
+            let (outcome, message) = if self.left.contains(&step) {
+                let id = transaction.id;
+                let message =
+                    format!("changed by others since; left alone (revert --only {id} --force puts it back)");
+                (Outcome::ChangedByOthers, message)
+            } else if self.gone.contains(&step) {
+                (
+                    Outcome::GoneWithBoot,
+                    "the machine was restarted since".to_owned(),
+                )
+            } else {
+                (Outcome::Unchanged, "was never changed".to_owned())
+            };
+            StepReport {
+                step,
+                path: path_of(transaction, step),
+                outcome,
+                now: undo.now(step),
+                message,
+            }
+        };
+        (0..transaction.step_count())
+            .map(|step| done.remove(&step).unwrap_or_else(|| other(step)))
+            .collect()
+    }
+}
+
+/// Whether a step changed something, or may have when the apply was not finished.
+fn is_in_force(transaction: &Transaction, step: usize) -> bool {
+    let in_doubt = transaction.applied.is_none() || !transaction.damage.is_empty();
+    in_doubt
+        || matches!(
+            transaction.wrote.get(&step),
+            Some(Outcome::Accepted | Outcome::Clamped)
+        )
+}
+
+/// Ends the leases that end with the session, newest first.
+pub fn end_session(context: &mut Context) -> Result<Vec<Report>> {
+    let mut ids: Vec<u64> = context
+        .holders
+        .iter()
+        .filter(|holder| holder.is_session())
+        .map(|holder| holder.id)
+        .collect();
+    ids.sort_unstable();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let _lock = context.store.lock_waiting()?;
+    let mut reports = Vec::new();
+    for id in ids.into_iter().rev() {
+        let transaction = context.store.load(id)?;
+        if transaction.is_open() && transaction.lease() == Lease::WhileSession {
+            reports.push(undo(context, &transaction, false)?);
+        }
+    }
+    Ok(reports)
+}

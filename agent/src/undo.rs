@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Putting back what a transaction changed: in reverse order, in up to three passes, because the kernel changes
+//! some values with others (writing a pair's one half clears the other half).
+
+use crate::allow::Purpose;
+use crate::bytes::Bytes;
+use crate::files::{self, Rights};
+use crate::journal::Old;
+use crate::machine::{self, Outcome, Refusal};
+use crate::plan::Step;
+use crate::programs;
+use crate::root::Root;
+use crate::transaction::Transaction;
+use crate::verify::Rule;
+use crate::zram;
+use rustix::fs::{Gid, Mode, Uid};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Passes over the steps before what still differs has failed.
+const PASSES: usize = 3;
+
+/// What became of a step when it was put back.
+#[derive(Debug, Clone, Serialize)]
+pub struct StepReport {
+    /// Its index.
+    pub step: usize,
+    /// What it is about.
+    pub path: String,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What is there now; null where nothing is or it cannot be read.
+    pub now: Option<Bytes>,
+    /// For a person.
+    pub message: String,
+}
+
+/// How one old value is put back.
+#[derive(Debug, Clone)]
+enum How {
+    Knob { rule: Rule, new: Bytes },
+    File,
+    Folder,
+    Swap,
+    NewDevice,
+}
+
+/// How a place compares with its old value.
+#[derive(Debug)]
+enum Found {
+    Equal,
+    Differs,
+    Vanished(Refusal),
+    Unreadable(Refusal),
+}
+
+/// Puts steps of one transaction back.
+#[derive(Debug)]
+pub struct Undo<'a> {
+    root: &'a Root,
+    transaction: &'a Transaction,
+    errors: BTreeMap<usize, Refusal>,
+    programs: BTreeMap<usize, Outcome>,
+}
+
+impl<'a> Undo<'a> {
+    /// An undo of `transaction` on the machine at `root`.
+    #[must_use]
+    pub fn new(root: &'a Root, transaction: &'a Transaction) -> Self {
+        Self {
+            root,
+            transaction,
+            errors: BTreeMap::new(),
+            programs: BTreeMap::new(),
+        }
+    }
+
+    /// Steps that hold neither the old value nor the one that the transaction left.
+    #[must_use]
+    pub fn changed_by_others(&self, steps: &[usize]) -> Vec<usize> {
+        let Some(applied) = &self.transaction.applied else {
+            return Vec::new();
+        };
+        let foreign = |old: &Old| {
+            let how = self.how(old);
+            matches!(self.found(old, &how), Found::Differs)
+                && !self.is_ours(old, &how, applied.get(&old.path))
+        };
+        steps
+            .iter()
+            .copied()
+            .filter(|step| self.transaction.olds_of(*step).any(foreign))
+            .collect()
+    }
+
+    fn is_ours(&self, old: &Old, how: &How, applied: Option<&Bytes>) -> bool {
+        let purpose = match how {
+            How::Knob { .. } => Purpose::Write,
+            How::File => Purpose::File,
+            How::Folder | How::Swap | How::NewDevice => return true,
+        };
+        match (machine::read(self.root, &old.path, purpose), applied, how) {
+            (Ok(now), Some(applied), How::Knob { rule, new }) => {
+                now.bytes == *applied || rule.same_state(new, applied, &now.bytes)
+            }
+            (Ok(now), Some(applied), _) => now.bytes == *applied,
+            (Err(refusal), None, How::File) => refusal.outcome == Outcome::Absent,
+            _ => false,
+        }
+    }
+
+    /// Puts the steps back and reports each, in the order given.
+    pub fn carry_out(&mut self, steps: &[usize]) -> Vec<StepReport> {
+        let was_equal: BTreeMap<usize, bool> =
+            steps.iter().map(|step| (*step, self.is_equal(*step))).collect();
+        for pass in 0..PASSES {
+            let mut differing = false;
+            for step in steps.iter().rev() {
+                differing |= self.put_step_back(*step);
+                if pass == 0 {
+                    self.run_undo(*step);
+                }
+            }
+            if !differing {
+                break;
+            }
+        }
+        steps
+            .iter()
+            .map(|step| self.report(*step, was_equal[step]))
+            .collect()
+    }
+
+    /// Writes what differs of one step; says whether anything did.
+    fn put_step_back(&mut self, step: usize) -> bool {
+        let mut differing = false;
+        for old in self.transaction.olds_of(step) {
+            let how = self.how(old);
+            if let Err(refusal) = self.clean(old, &how) {
+                self.errors.insert(step, refusal);
+            }
+            if !matches!(self.found(old, &how), Found::Differs) {
+                continue;
+            }
+            differing = true;
+            if let Err(refusal) = self.put_back(old, &how) {
+                self.errors.insert(step, refusal);
+            }
+        }
+        differing
+    }
+
+    fn clean(&self, old: &Old, how: &How) -> Result<(), Refusal> {
+        match how {
+            How::File => files::clean(self.root, &old.path, self.transaction.id),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_equal(&self, step: usize) -> bool {
+        self.transaction
+            .olds_of(step)
+            .all(|old| matches!(self.found(old, &self.how(old)), Found::Equal))
+    }
+
+    fn how(&self, old: &Old) -> How {
+        let guess = || old.bytes.as_ref().map_or(Rule::Exact, |bytes| Rule::guess(bytes));
+        let couple = || How::Knob {
+            rule: guess(),
+            new: Bytes::default(),
+        };
+        match self.transaction.steps().get(old.step) {
+            _ if old.folder => How::Folder,
+            _ if old.swap.is_some() => How::Swap,
+            Some(Step::Write(write)) if write.path == old.path => How::Knob {
+                rule: write.verify,
+                new: write.new.clone(),
+            },
+            Some(Step::Zram(_)) => How::NewDevice,
+            Some(Step::File(_)) => How::File,
+            Some(Step::Write(_) | Step::Run(_)) => couple(),
+            // The plan is lost: the path tells what it was.
+            None if old.path.starts_with("/etc/") => How::File,
+            None => couple(),
+        }
+    }
+
+    fn found(&self, old: &Old, how: &How) -> Found {
+        match how {
+            How::Knob { rule, new } => self.found_knob(old, *rule, new),
+            How::File => match machine::read(self.root, &old.path, Purpose::File) {
+                Ok(now) => {
+                    Found::when(old.bytes.as_ref() == Some(&now.bytes) && old.mode_bits() == Some(now.mode))
+                }
+                Err(refusal) if refusal.outcome == Outcome::Absent => Found::when(old.absent),
+                Err(refusal) => Found::Unreadable(refusal),
+            },
+            // A folder that holds something else by now stays.
+            How::Folder => Found::when(self.root.list(&old.path).map_or(true, |names| !names.is_empty())),
+            How::Swap => match (zram::state(self.root, &old.path), &old.swap) {
+                (Ok(now), Some(old)) => Found::when(zram::same(&now, old)),
+                (Ok(_), None) => Found::Equal,
+                (Err(refusal), _) => Found::gone(refusal),
+            },
+            How::NewDevice => Found::when(self.leftover_devices(old).is_empty()),
+        }
+    }
+
+    fn found_knob(&self, old: &Old, rule: Rule, new: &Bytes) -> Found {
+        let Some(bytes) = &old.bytes else {
+            return Found::Equal;
+        };
+        match machine::read(self.root, &old.path, Purpose::Write) {
+            Ok(now) if now.bytes == *bytes => Found::Equal,
+            Ok(now) => {
+                let kernel = machine::is_made_up(self.root, &old.path);
+                Found::when(kernel && rule.same_state(new, bytes, &now.bytes))
+            }
+            Err(refusal) => Found::gone(refusal),
+        }
+    }
+
+    /// Devices that were made for a step and are still there. When the machine died between making one and writing
+    /// its name down, those that were not there before and are not set up.
+    fn leftover_devices(&self, old: &Old) -> Vec<String> {
+        let devices = zram::devices(self.root);
+        if let Some(made) = self.transaction.made.get(&old.step) {
+            return devices.into_iter().filter(|device| device == made).collect();
+        }
+        if !self.transaction.begun.contains(&old.step) || self.transaction.wrote.contains_key(&old.step) {
+            return Vec::new();
+        }
+        let before = old
+            .bytes
+            .as_ref()
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+            .unwrap_or_default();
+        let is_new = |device: &String| !before.split_whitespace().any(|name| name == device);
+        let is_idle = |device: &String| {
+            zram::state(self.root, &format!("/sys/block/{device}")).is_ok_and(|state| state.size_bytes == 0)
+        };
+        devices.into_iter().filter(is_new).filter(is_idle).collect()
+    }
+
+    fn put_back(&self, old: &Old, how: &How) -> Result<(), Refusal> {
+        match (how, &old.bytes) {
+            (How::Knob { rule, new }, Some(bytes)) => self.put_knob_back(old, *rule, new, bytes),
+            (How::Knob { .. }, None) => Ok(()),
+            (How::File, Some(bytes)) => {
+                let rights = Rights {
+                    mode: old.mode_bits().unwrap_or(0o644),
+                    owner: old.uid.zip(old.gid),
+                };
+                files::put(self.root, &old.path, bytes, rights, self.transaction.id)
+            }
+            (How::File, None) => files::remove(self.root, &old.path),
+            (How::Folder, _) => files::remove_folder(self.root, &old.path),
+            (How::Swap, _) => old
+                .swap
+                .as_ref()
+                .map_or(Ok(()), |swap| zram::set(self.root, &old.path, swap)),
+            (How::NewDevice, _) => self
+                .leftover_devices(old)
+                .iter()
+                .try_for_each(|device| zram::remove(self.root, device)),
+        }
+    }
+
+    fn put_knob_back(&self, old: &Old, rule: Rule, new: &[u8], bytes: &[u8]) -> Result<(), Refusal> {
+        if machine::is_made_up(self.root, &old.path) {
+            return match rule.restoring(new, bytes) {
+                Some(content) => machine::write(self.root, &old.path, &content),
+                None => Ok(()),
+            };
+        }
+        machine::write(self.root, &old.path, bytes)?;
+        let file = self.root.path(&old.path);
+        let refuse =
+            |errno: rustix::io::Errno| Refusal::of("restore the rights of", &old.path, &errno.into());
+        let now = machine::read(self.root, &old.path, Purpose::Write)?;
+        if let Some((uid, gid)) = old.uid.zip(old.gid).filter(|owner| *owner != (now.uid, now.gid)) {
+            rustix::fs::chown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).map_err(refuse)?;
+        }
+        match old.mode_bits().filter(|mode| *mode != now.mode) {
+            Some(mode) => rustix::fs::chmod(&file, Mode::from_raw_mode(mode)).map_err(refuse),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the undo command of a step that was begun.
+    fn run_undo(&mut self, step: usize) {
+        let Some(Step::Run(run)) = self.transaction.steps().get(step) else {
+            return;
+        };
+        let done = self.transaction.restored.get(&step) == Some(&Outcome::Restored);
+        if done || !self.transaction.begun.contains(&step) {
+            self.programs.insert(step, Outcome::Unchanged);
+            return;
+        }
+        match programs::run(self.root, &run.undo) {
+            Ok(()) => {
+                self.programs.insert(step, Outcome::Restored);
+            }
+            Err(refusal) => {
+                self.programs.insert(step, Outcome::Failed);
+                self.errors.insert(step, refusal);
+            }
+        }
+    }
+
+    fn report(&self, step: usize, was_equal: bool) -> StepReport {
+        let path = path_of(self.transaction, step);
+        let now = self.now(step);
+        let make = |outcome, message: String| StepReport {
+            step,
+            path: path.clone(),
+            outcome,
+            now: now.clone(),
+            message,
+        };
+        let error = || self.errors.get(&step).map(|refusal| refusal.message.clone());
+        if let Some(outcome) = self.programs.get(&step) {
+            return make(*outcome, error().unwrap_or_default());
+        }
+        if self.transaction.olds_of(step).next().is_none() && self.is_lost(step) {
+            return make(
+                Outcome::Failed,
+                "its old value is lost: the journal is damaged".to_owned(),
+            );
+        }
+        for old in self.transaction.olds_of(step) {
+            match self.found(old, &self.how(old)) {
+                Found::Equal => {}
+                Found::Vanished(refusal) => return make(Outcome::Vanished, refusal.message),
+                Found::Unreadable(refusal) => return make(Outcome::Failed, refusal.message),
+                Found::Differs => {
+                    let why = error().unwrap_or_else(|| "the kernel did not take the old value".to_owned());
+                    return make(Outcome::Failed, format!("{}: {why}", old.path));
+                }
+            }
+        }
+        let outcome = if was_equal {
+            Outcome::Unchanged
+        } else {
+            Outcome::Restored
+        };
+        make(outcome, String::new())
+    }
+
+    /// Whether the journal should hold an old value for a step and does not.
+    fn is_lost(&self, step: usize) -> bool {
+        !self.transaction.damage.is_empty()
+            && !matches!(self.transaction.steps().get(step), Some(Step::Run(_)))
+            && !matches!(
+                self.transaction.wrote.get(&step),
+                Some(Outcome::Absent | Outcome::Refused)
+            )
+    }
+
+    /// What is at a step's own place now.
+    pub fn now(&self, step: usize) -> Option<Bytes> {
+        let old = self.transaction.olds_of(step).next()?;
+        let purpose = match self.how(old) {
+            How::Knob { .. } => Purpose::Write,
+            How::File => Purpose::File,
+            How::Folder | How::Swap | How::NewDevice => return None,
+        };
+        machine::read(self.root, &old.path, purpose)
+            .ok()
+            .map(|content| content.bytes)
+    }
+}
+
+/// What a step of a transaction is about.
+pub fn path_of(transaction: &Transaction, step: usize) -> String {
+    let from_plan = transaction.steps().get(step).map(Step::path);
+    from_plan
+        .or_else(|| transaction.olds_of(step).next().map(|old| old.path.clone()))
+        .unwrap_or_default()
+}
+
+impl Found {
+    fn when(equal: bool) -> Self {
+        if equal {
+            Self::Equal
+        } else {
+            Self::Differs
+        }
+    }
+
+    fn gone(refusal: Refusal) -> Self {
+        match refusal.outcome {
+            Outcome::Absent | Outcome::Vanished => Self::Vanished(refusal),
+            _ => Self::Unreadable(refusal),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Swap on compressed memory: one step with swapoff before reset, and back.
+
+use crate::machine::{self, Outcome, Refusal};
+use crate::plan::ZramStep;
+use crate::programs;
+use crate::root::Root;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// State of a zram device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Swap {
+    /// Uncompressed size; 0 when not set up.
+    pub size_bytes: u64,
+    /// Compression algorithm in use.
+    pub algorithm: Option<String>,
+    /// Swap priority; none when it is not swapped to.
+    pub priority: Option<i32>,
+}
+
+fn refused(message: String) -> Refusal {
+    Refusal {
+        outcome: Outcome::Refused,
+        errno: Errno::BUSY.raw_os_error(),
+        message,
+    }
+}
+
+/// The present state of a device, by its folder `/sys/block/zramN`.
+pub fn state(root: &Root, path: &str) -> Result<Swap, Refusal> {
+    let read = |name: &str| {
+        let file = format!("{path}/{name}");
+        root.read_text(&file)
+            .map_err(|error| Refusal::of("read", &file, &error))
+    };
+    let size = read("disksize")?;
+    let size_bytes = size
+        .parse()
+        .map_err(|_| refused(format!("{path}/disksize holds {size:?}")))?;
+    let algorithms = read("comp_algorithm")?;
+    let algorithm = algorithms
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    let priority = priority(root, path)?;
+    Ok(Swap {
+        size_bytes,
+        algorithm: algorithm.map(str::to_owned),
+        priority,
+    })
+}
+
+fn device_file(path: &str) -> String {
+    format!("/dev/{}", path.rsplit('/').next().unwrap_or_default())
+}
+
+fn priority(root: &Root, path: &str) -> Result<Option<i32>, Refusal> {
+    let swaps = "/proc/swaps";
+    let text = root
+        .read_text(swaps)
+        .map_err(|error| Refusal::of("read", swaps, &error))?;
+    let device = device_file(path);
+    let line = text
+        .lines()
+        .skip(1)
+        .find(|line| line.split_whitespace().next() == Some(&device));
+    Ok(line
+        .and_then(|line| line.split_whitespace().nth(4))
+        .and_then(|number| number.parse().ok()))
+}
+
+/// Whether a device can be taken over and given back: it is not set up, or is nothing but swap.
+pub fn check(root: &Root, path: &str) -> Result<Swap, Refusal> {
+    let state = state(root, path)?;
+    let backing = root
+        .read_text(&format!("{path}/backing_dev"))
+        .unwrap_or_else(|_| "none".to_owned());
+    if state.size_bytes > 0 && state.priority.is_none() {
+        return Err(refused(format!(
+            "{path} is set up and not swapped to: what it holds could not be put back"
+        )));
+    }
+    if backing != "none" {
+        return Err(refused(format!(
+            "{path} writes back to {backing}, which could not be put back"
+        )));
+    }
+    Ok(state)
+}
+
+/// The state that a step wants, given the present one.
+pub fn wanted(step: &ZramStep, now: &Swap) -> Swap {
+    let algorithm = step.algorithm.clone().or_else(|| now.algorithm.clone());
+    let on = step.size_bytes > 0;
+    Swap {
+        size_bytes: step.size_bytes,
+        algorithm,
+        priority: on.then(|| step.priority.unwrap_or(-1)),
+    }
+}
+
+/// Whether two states are the same; priorities below zero are the kernel's own choice.
+pub fn same(one: &Swap, other: &Swap) -> bool {
+    let chosen = |swap: &Swap| swap.priority.map(|priority| priority.max(-1));
+    one.size_bytes == other.size_bytes && one.algorithm == other.algorithm && chosen(one) == chosen(other)
+}
+
+/// Brings a device into a state: swapoff, reset, algorithm, size, mkswap, swapon.
+pub fn set(root: &Root, path: &str, want: &Swap) -> Result<(), Refusal> {
+    let now = state(root, path)?;
+    if same(&now, want) {
+        return Ok(());
+    }
+    let device = device_file(path);
+    let run = |argv: &[&str]| {
+        let argv: Vec<String> = argv.iter().map(|argument| (*argument).to_owned()).collect();
+        programs::run(root, &argv)
+    };
+    let write = |name: &str, value: &str| machine::write(root, &format!("{path}/{name}"), value.as_bytes());
+    if now.priority.is_some() {
+        run(&["swapoff", &device])?;
+    }
+    if now.size_bytes > 0 {
+        write("reset", "1")?;
+    }
+    if let Some(algorithm) = &want.algorithm {
+        if state(root, path)?.algorithm.as_ref() != Some(algorithm) {
+            write("comp_algorithm", algorithm)?;
+        }
+    }
+    if want.size_bytes == 0 {
+        return Ok(());
+    }
+    write("disksize", &want.size_bytes.to_string())?;
+    let Some(priority) = want.priority else {
+        return Ok(());
+    };
+    run(&["mkswap", &device])?;
+    if priority >= 0 {
+        run(&["swapon", "-p", &priority.to_string(), &device])
+    } else {
+        run(&["swapon", &device])
+    }
+}
+
+/// Names of the zram devices there are.
+pub fn devices(root: &Root) -> BTreeSet<String> {
+    let names = root.list("/sys/block").unwrap_or_default();
+    names
+        .into_iter()
+        .filter(|name| name.starts_with("zram"))
+        .collect()
+}
+
+/// Makes a device and says its name.
+pub fn add(root: &Root) -> Result<String, Refusal> {
+    let path = "/sys/class/zram-control/hot_add";
+    let number = root
+        .read_text(path)
+        .map_err(|error| Refusal::of("read", path, &error))?;
+    Ok(format!("zram{number}"))
+}
+
+/// Takes a device down and away.
+pub fn remove(root: &Root, device: &str) -> Result<(), Refusal> {
+    let folder = format!("/sys/block/{device}");
+    if !machine::exists(root, &folder) {
+        return Ok(());
+    }
+    let now = state(root, &folder)?;
+    set(
+        root,
+        &folder,
+        &Swap {
+            size_bytes: 0,
+            algorithm: now.algorithm,
+            priority: None,
+        },
+    )?;
+    let path = "/sys/class/zram-control/hot_remove";
+    let number = device.trim_start_matches("zram");
+    std::fs::write(root.path(path), number).map_err(|error| Refusal::of("write", path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_read_and_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = folder.path().join("sys/block/zram0");
+        std::fs::create_dir_all(&device).unwrap();
+        std::fs::create_dir_all(folder.path().join("proc")).unwrap();
+        std::fs::write(device.join("disksize"), "4096\n").unwrap();
+        std::fs::write(device.join("comp_algorithm"), "lzo [zstd] lz4\n").unwrap();
+        let swaps = "Filename Type Size Used Priority\n/dev/zram0 partition 4 0 100\n";
+        std::fs::write(folder.path().join("proc/swaps"), swaps).unwrap();
+        let root = Root::new(folder.path());
+        let now = check(&root, "/sys/block/zram0").unwrap();
+        assert_eq!(
+            now,
+            Swap {
+                size_bytes: 4096,
+                algorithm: Some("zstd".into()),
+                priority: Some(100)
+            }
+        );
+        assert!(same(
+            &Swap {
+                priority: Some(-2),
+                ..now.clone()
+            },
+            &Swap {
+                priority: Some(-3),
+                ..now.clone()
+            }
+        ));
+        assert!(!same(
+            &Swap {
+                priority: None,
+                ..now.clone()
+            },
+            &now
+        ));
+        std::fs::write(folder.path().join("proc/swaps"), "Filename\n").unwrap();
+        assert_eq!(
+            check(&root, "/sys/block/zram0").unwrap_err().outcome,
+            Outcome::Refused
+        );
+    }
+}
