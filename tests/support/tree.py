@@ -23,7 +23,7 @@ FILES = {
     "/proc/sys/vm/dirty_bytes": "0\n",
     "/proc/sys/vm/stat_interval": "1\n",
     "/proc/sys/net/ipv4/tcp_syncookies": "1\n",
-    "/proc/meminfo": "MemTotal:       16000000 kB\nMemAvailable:   12000000 kB\n",
+    "/proc/meminfo": "MemTotal:       32000000 kB\nMemAvailable:   12000000 kB\n",
 }
 
 

@@ -119,7 +119,7 @@ def read_bytes(value: str | Mapping[str, str]) -> bytes:
 def _reading(value: Mapping[str, Any]) -> Reading | None:
     error = value.get("error")
     if error is None:
-        return Reading(data=read_bytes(value["bytes"]), mode=value.get("mode"))
+        return Reading(data=read_bytes(value["bytes"]), mode=int(value["mode"], 8))
     if error["outcome"] == "absent":
         return None
     if error["outcome"] == "refused":

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ def command(
     if for_ and confirm:
         raise BadInput("--for and --confirm exclude each other", hint="--confirm asks; --for only waits")
     lease_s = seconds(for_ or confirm or "0.001s", "--for" if for_ else "--confirm")
-    lease: dict[str, Any] = {"kind": "until-confirmed", "seconds": lease_s} if for_ or confirm else {"kind": "keep"}
+    lease: dict[str, Any] = {"kind": "until-confirmed", "seconds": math.ceil(lease_s)} if for_ or confirm else {"kind": "keep"}
     root = app.root_session(f"applying {' '.join(words)}")
     plan, facts = make_plan(root, app.catalog, words, allow_dangerous=yes_dangerous)
     _refuse_dangerous(plan, yes_dangerous)
