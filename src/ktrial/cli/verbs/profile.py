@@ -40,7 +40,13 @@ def command() -> None:
 @click.argument("file", metavar="FILE|-")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write there instead of stdout.")
 @click.option("--name", help="The profile's name; by default taken from the file's name.")
-@click.option("--format", "as_format", type=click.Choice(FORMATS), help="The format, where it is not told rightly.")
+@click.option(
+    "--format",
+    "as_format",
+    type=click.Choice(FORMATS),
+    metavar="FORMAT",
+    help=f"Read it as this and do not guess: {', '.join(FORMATS)}.",
+)
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @json_option
 @click.pass_obj
