@@ -13,6 +13,7 @@ from ktrial.report.terminal import labelled, paragraph
 
 _LABEL_COLUMNS = 16
 _SOURCES = {
+    "kernel-build": "the kernel's configuration",
     "command-line": "the kernel command line",
     "modprobe.d": "module options",
     "zram-generator": "zram-generator",
