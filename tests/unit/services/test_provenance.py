@@ -228,6 +228,17 @@ def test_other_sources(name: str, files: dict[str, str | Reading], place: tuple[
     assert (origin.set_by.source, origin.set_by.place) == place
 
 
+@pytest.mark.parametrize("option,overrode", [("", ["10"]), ("replace=1\n", [])])
+def test_a_tuned_section_may_replace_that_of_its_parent(option: str, overrode: list[str]) -> None:
+    files: dict[str, str | Reading] = {
+        SWAPPINESS: "50\n",
+        "/etc/tuned/active_profile": "desk\n",
+        "/etc/tuned/desk/tuned.conf": f"[main]\ninclude=base\n[sysctl]\n{option}vm.swappiness=50\n",
+        "/usr/lib/tuned/base/tuned.conf": "[sysctl]\nvm.swappiness=10\n",
+    }
+    assert [word.value for word in one("vm.swappiness", files).overrode] == overrode
+
+
 def test_what_is_not_there_is_absent() -> None:
     assert one("vm.swappiness", {}).verdict == "absent"
     assert one("boot:nohz_full", {"/proc/cmdline": "quiet\n"}).verdict == "kernel-default"
