@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from tests.unit.setup.fake_checkout import CHECKOUT
 
 TOOLS = Path(sys.executable).parent
