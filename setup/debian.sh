@@ -32,3 +32,14 @@ install_listed() {
 }
 
 is_installed() { dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
+
+# install_rust_tools RUSTC: the formatter and the linter that go with a packaged compiler. Debian 12 has no linter for its
+# rustc-web; a compiler of rustup brings both itself.
+install_rust_tools() {
+    case $(dpkg-query --search "$1" 2>/dev/null) in
+        rustc-web:*) install_packages rustfmt-web ;;
+        rustc-1.*) rust_version=$("$1" --version | cut -d' ' -f2 | cut -d. -f1,2) &&
+            install_packages "rustfmt-$rust_version" "rust-$rust_version-clippy" ;;
+        rustc:*) install_packages rustfmt rust-clippy ;;
+    esac
+}

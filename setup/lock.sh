@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
     >"$work/requirements.in"
 
 compile() {
-    CUSTOM_COMPILE_COMMAND=setup/lock.sh "$work/venv/bin/pip-compile" --quiet --upgrade --generate-hashes --strip-extras \
+    CUSTOM_COMPILE_COMMAND=setup/lock.sh "$work/venv/bin/pip-compile" --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe \
         --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file "$2" "$1"
 }
 

@@ -11,7 +11,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-
 from tests.support.tree import FakeRoot
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,9 +39,7 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("name", documents())
-def test_examples_print_what_the_document_shows(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_print_what_the_document_shows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "home").mkdir()

@@ -28,7 +28,8 @@ class FakeMachine:
         return self._is_root
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        return FactBook({n: f for n, f in self._facts.items() if not only or any(f"{n}.".startswith(f"{o}.") for o in only)})
+        wanted = tuple(f"{name}." for name in only) or ("",)
+        return FactBook({name: fact for name, fact in self._facts.items() if f"{name}.".startswith(wanted)})
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
         return {pattern: tuple(path for path in self.files if _fits(path, pattern)) for pattern in patterns}

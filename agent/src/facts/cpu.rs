@@ -151,7 +151,13 @@ fn arm_name(implementer: u32, part: u32) -> String {
 
 /// The machine's architecture: `/proc/sys/kernel/arch` (kernels that have it), else uname.
 fn architecture(root: &Root) -> Probe<String> {
-    match text(root, "/proc/sys/kernel/arch") {
+    const PATH: &str = "/proc/sys/kernel/arch";
+    let is_name = |name: &str| {
+        name.chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    };
+    match text(root, PATH) {
+        Ok(name) if !is_name(&name) => Err(garbage(PATH, "the name of an architecture", &name)),
         Err(_) if root.is_real() => Ok(rustix::system::uname().machine().to_string_lossy().into_owned()),
         found => found.map_err(Miss::into_unknown),
     }

@@ -43,8 +43,9 @@ fn first(root: &Root, file: &str) -> Probe<String> {
 }
 
 fn boost(root: &Root) -> Probe<bool> {
-    if let Ok(off) = switch(root, "/sys/devices/system/cpu/intel_pstate/no_turbo") {
-        return Ok(!off);
+    match switch(root, "/sys/devices/system/cpu/intel_pstate/no_turbo") {
+        Err(Miss::Absent(_)) => {}
+        found => return found.map(|off| !off),
     }
     match switch(root, &format!("{FOLDER}/boost")) {
         Err(Miss::Absent(_)) => switch(root, &format!("{FOLDER}/{}/boost", policies(root)?[0])),

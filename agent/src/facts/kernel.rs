@@ -110,7 +110,7 @@ fn lockdown(machine: &Machine) -> Probe<String> {
 fn modules(root: &Root) -> Probe<Vec<String>> {
     let bytes = root
         .read_bytes("/proc/modules")
-        .map_err(|error| Miss::from_io("/proc/modules", &error))?;
+        .map_err(|error| Miss::from_io(root, "/proc/modules", &error))?;
     let text = String::from_utf8_lossy(&bytes);
     let mut names: Vec<String> = text
         .lines()

@@ -18,6 +18,7 @@ use crate::sys;
 pub const IDENTIFY_BYTES: usize = 4096;
 
 const STATE_COUNT_AT: usize = 263;
+const AUTONOMOUS_AT: usize = 265;
 const STATES_AT: usize = 2048;
 const STATE_BYTES: usize = 32;
 const MOST_STATES: usize = 32;
@@ -52,6 +53,12 @@ pub fn power_states(identify: &[u8]) -> Option<Vec<PowerState>> {
     (0..count)
         .map(|id| power_state(id, identify.get(STATES_AT + id * STATE_BYTES..)?))
         .collect()
+}
+
+/// Whether a controller can change power states by itself (APSTA in its Identify Controller data structure).
+#[must_use]
+pub fn can_change_by_itself(identify: &[u8]) -> Option<bool> {
+    Some(identify.get(AUTONOMOUS_AT)? & 1 == 1)
 }
 
 fn power_state(id: usize, descriptor: &[u8]) -> Option<PowerState> {
@@ -97,13 +104,15 @@ fn controllers(root: &Root) -> Probe<Vec<Controller>> {
             let identify = device
                 .as_ref()
                 .and_then(|device| sys::nvme_identify_controller(device).ok());
+            let cannot = identify.as_deref().and_then(can_change_by_itself) == Some(false);
+            // A tolerance of 0 makes the driver switch autonomous transitions off.
+            let off = cannot || tolerance.as_deref() == Some("0");
             Controller {
                 model: read("model"),
                 firmware: read("firmware_rev"),
                 transport: read("transport"),
                 power_states: identify.as_deref().and_then(power_states),
-                // A tolerance of 0 makes the driver switch autonomous transitions off.
-                apst: feature.or_else(|| (tolerance.as_deref() == Some("0")).then_some(false)),
+                apst: feature.or_else(|| off.then_some(false)),
                 latency_tolerance_us: tolerance.map(number_or_word),
                 name,
             }
@@ -182,6 +191,15 @@ mod tests {
         let states = power_states(&vec![0; IDENTIFY_BYTES]).unwrap();
         assert_eq!(states.len(), 1);
         assert_eq!(states[0].maximum_power_uw, None);
+    }
+
+    #[test]
+    fn autonomous_transitions_are_one_bit() {
+        let mut identify = drive();
+        assert_eq!(can_change_by_itself(&identify), Some(false));
+        identify[265] = 1;
+        assert_eq!(can_change_by_itself(&identify), Some(true));
+        assert_eq!(can_change_by_itself(&[]), None);
     }
 
     #[test]

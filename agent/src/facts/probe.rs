@@ -45,10 +45,14 @@ pub fn unknown<T>(why: impl Into<String>) -> Probe<T> {
 }
 
 impl Miss {
-    /// What a failed open or read of `path` says about the thing behind it.
-    pub fn from_io(path: &str, error: &io::Error) -> Self {
+    /// What a failed open or read of `path` says about the thing behind it. A missing file means that there is no
+    /// such thing, unless the whole tree that it would be in is missing.
+    pub fn from_io(root: &Root, path: &str, error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Absent(format!("no {path}")),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => match missing_tree(root, path) {
+                Some(tree) => Self::Unknown(format!("no {path}: nothing is mounted on {tree}")),
+                None => Self::Absent(format!("no {path}")),
+            },
             io::ErrorKind::PermissionDenied => {
                 Self::Unknown(format!("{path} may not be read by this session"))
             }
@@ -71,6 +75,15 @@ impl Miss {
     }
 }
 
+/// The kernel's tree that `path` lies in, when it is empty or not there.
+fn missing_tree(root: &Root, path: &str) -> Option<&'static str> {
+    let tree = ["/proc", "/sys"]
+        .into_iter()
+        .find(|tree| path.strip_prefix(tree).is_some_and(|rest| rest.starts_with('/')))?;
+    let holds_something = fs::read_dir(root.path(tree)).is_ok_and(|mut entries| entries.next().is_some());
+    (!holds_something).then_some(tree)
+}
+
 impl<T: Serialize> From<Probe<T>> for Fact {
     fn from(probe: Probe<T>) -> Self {
         match probe {
@@ -88,7 +101,7 @@ impl<T: Serialize> From<Probe<T>> for Fact {
 pub fn text(root: &Root, path: &str) -> Probe<String> {
     let text = root
         .read_text(path)
-        .map_err(|error| Miss::from_io(path, &error))?;
+        .map_err(|error| Miss::from_io(root, path, &error))?;
     if text.is_empty() {
         return unknown(format!("{path} is empty"));
     }
@@ -165,7 +178,9 @@ pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
 
 /// Names in a folder, with the numbers in them in numeric order.
 pub fn list(root: &Root, path: &str) -> Probe<Vec<String>> {
-    let mut names = root.list(path).map_err(|error| Miss::from_io(path, &error))?;
+    let mut names = root
+        .list(path)
+        .map_err(|error| Miss::from_io(root, path, &error))?;
     names.sort_by_cached_key(|name| numeric_key(name));
     Ok(names)
 }
@@ -185,7 +200,7 @@ fn numeric_key(name: &str) -> (String, u64) {
 pub fn exists(root: &Root, path: &str) -> Probe<bool> {
     match fs::metadata(root.path(path)) {
         Ok(_) => Ok(true),
-        Err(error) => match Miss::from_io(path, &error) {
+        Err(error) => match Miss::from_io(root, path, &error) {
             Miss::Absent(_) => Ok(false),
             miss @ Miss::Unknown(_) => Err(miss),
         },
@@ -208,12 +223,12 @@ pub fn link_name(root: &Root, path: &str) -> Probe<String> {
 
 /// What a symbolic link says.
 pub fn link(root: &Root, path: &str) -> Probe<PathBuf> {
-    fs::read_link(root.path(path)).map_err(|error| Miss::from_io(path, &error))
+    fs::read_link(root.path(path)).map_err(|error| Miss::from_io(root, path, &error))
 }
 
 /// Where a path leads with every link followed, as components below the root.
 pub fn resolve(root: &Root, path: &str) -> Probe<Vec<String>> {
-    let to_miss = |error: io::Error| Miss::from_io(path, &error);
+    let to_miss = |error: io::Error| Miss::from_io(root, path, &error);
     let base = fs::canonicalize(root.base()).map_err(to_miss)?;
     let resolved = fs::canonicalize(root.path(path)).map_err(to_miss)?;
     let below = resolved.strip_prefix(&base).unwrap_or(&resolved);
@@ -270,15 +285,31 @@ mod tests {
 
     #[test]
     fn an_error_decides_between_absent_and_unknown() {
-        let miss = |kind: io::ErrorKind| Miss::from_io("/x", &io::Error::from(kind));
-        assert_eq!(miss(io::ErrorKind::NotFound), Miss::Absent("no /x".into()));
-        assert_eq!(miss(io::ErrorKind::NotADirectory), Miss::Absent("no /x".into()));
-        let denied = miss(io::ErrorKind::PermissionDenied);
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let miss = |path: &str, kind: io::ErrorKind| Miss::from_io(&root, path, &io::Error::from(kind));
+        assert_eq!(miss("/x", io::ErrorKind::NotFound), Miss::Absent("no /x".into()));
+        assert_eq!(
+            miss("/x", io::ErrorKind::NotADirectory),
+            Miss::Absent("no /x".into())
+        );
+        let denied = miss("/x", io::ErrorKind::PermissionDenied);
         assert_eq!(denied, Miss::Unknown("/x may not be read by this session".into()));
         assert!(matches!(
-            Miss::from_io("/x", &io::Error::from_raw_os_error(libc::EINVAL)),
+            Miss::from_io(&root, "/x", &io::Error::from_raw_os_error(libc::EINVAL)),
             Miss::Unknown(_)
         ));
+        let unmounted = Miss::Unknown("no /sys/x: nothing is mounted on /sys".into());
+        assert_eq!(miss("/sys/x", io::ErrorKind::NotFound), unmounted);
+        assert_eq!(
+            miss("/system/x", io::ErrorKind::NotFound),
+            Miss::Absent("no /system/x".into())
+        );
+        fs::create_dir_all(folder.path().join("sys/class")).unwrap();
+        assert_eq!(
+            miss("/sys/x", io::ErrorKind::NotFound),
+            Miss::Absent("no /sys/x".into())
+        );
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
 fn active(root: &Root) -> Probe<BTreeSet<String>> {
     let names = root
         .list("/proc")
-        .map_err(|error| Miss::from_io("/proc", &error))?;
+        .map_err(|error| Miss::from_io(root, "/proc", &error))?;
     let mut found = BTreeSet::new();
     for process in names
         .iter()

@@ -39,7 +39,7 @@ fn pressure(root: &Root) -> Probe<bool> {
     match root.read_bytes(PATH) {
         Ok(_) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
-        Err(error) => match Miss::from_io(PATH, &error) {
+        Err(error) => match Miss::from_io(root, PATH, &error) {
             Miss::Absent(_) => Ok(false),
             Miss::Unknown(_) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
             miss @ Miss::Unknown(_) => Err(miss),

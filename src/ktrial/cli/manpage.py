@@ -19,12 +19,23 @@ _EXIT_STATUS = (
     ("130", "interrupted"),
 )
 
+# Letters that roff would read as its own or set as something else.
+_LETTERS = {
+    "\\": "\\e",
+    "-": "\\-",
+    '"': "\\(dq",
+    "'": "\\(aq",
+    "`": "\\(ga",
+    "^": "\\(ha",
+    "~": "\\(ti",
+}
+
 
 def manual_page(command: click.Command, name: str, version: str) -> str:
     """The roff text of the page of `command`, with a section for each of its subcommands."""
     context = click.Context(command, info_name=name, **command.context_settings)
     lines = [f'.TH "{_escape(name.upper())}" "1" "" "{_escape(f"{name} {version}")}" "User Commands"']
-    lines += [".SH NAME", f"{_escape(name)} \\- {_escape(_summary(command))}"]
+    lines += [".nh", ".SH NAME", f"{_escape(name)} \\- {_escape(_summary(command))}"]
     lines += [".SH SYNOPSIS", *_synopsis(command, context)]
     lines += [".SH DESCRIPTION", *_paragraphs(command.help)]
     lines += _options(command, context, ".SH OPTIONS")
@@ -96,10 +107,10 @@ def _filled(text: str) -> list[str]:
 
 
 def _lines(lines: Iterable[str]) -> Iterator[str]:
-    r"""Escaped lines; a dot or quote at the begin of one would be read as a request of roff: `\&` keeps it text."""
+    r"""Escaped lines; a dot at the begin of one would be read as a request of roff: `\&` keeps it text."""
     for line in lines:
         escaped = _escape(line)
-        yield f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+        yield f"\\&{escaped}" if escaped.startswith(".") else escaped
 
 
 def _quoted(text: str) -> str:
@@ -107,6 +118,7 @@ def _quoted(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    r"""Text as roff shows it unchanged: a hyphen must be `\-` to be copied as one, a double quote `\(dq`."""
-    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
-    return "".join(letter if letter.isascii() else f"\\[u{ord(letter):04X}]" for letter in escaped)
+    """Text as roff shows it unchanged and as it can be copied."""
+    return "".join(
+        _LETTERS.get(letter) or (letter if letter.isascii() else f"\\[u{ord(letter):04X}]") for letter in text
+    )

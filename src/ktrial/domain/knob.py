@@ -32,6 +32,7 @@ PLACEHOLDERS: dict[str, tuple[str, str]] = {
     "device": (r"[^/]+", ""),
     "node": (r"node\d+", ""),
     "host": (r"host\d+", ""),
+    "state": (r"state\d+", ""),
 }
 #: Placeholder -> the fact whose records describe such instances.
 INSTANCE_FACTS = {

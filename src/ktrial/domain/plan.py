@@ -16,7 +16,7 @@ from ktrial.domain.facts import FactBook, FactKind
 from ktrial.domain.knob import INSTANCE_FACTS, Knob
 from ktrial.domain.profile import Setting
 from ktrial.domain.reading import InstanceState, KnobState
-from ktrial.domain.value import active_text, kernel_text, offered, same_value
+from ktrial.domain.value import active_text, kernel_text, offered, same_value, show_value
 from ktrial.domain.wanted import computed_value
 
 
@@ -192,8 +192,7 @@ def _resolve_setting(
     knob: Knob, setting: Setting, origin: str, context: Context, allow_dangerous: bool
 ) -> list[Change | Refusal]:
     def refuse(kind: Why, reason: str, hint: str | None = None, address: str = setting.knob) -> Refusal:
-        shown = " ".join(map(str, setting.value)) if isinstance(setting.value, list | tuple) else setting.value
-        return Refusal(knob.id, address, kind, reason, str(shown), origin, hint)
+        return Refusal(knob.id, address, kind, reason, show_value(setting.value), origin, hint)
 
     if not isinstance(setting.value, dict):
         kernel_text(knob, setting.value)
@@ -245,7 +244,7 @@ def _late(knob: Knob, setting: Setting) -> tuple[Why, str, str] | None:
 def absence(knob: Knob, state: KnobState) -> str:
     """Why a knob is not on this machine, in words."""
     if state.blocked is not None:
-        return state.blocked
+        return f"{state.blocked} (on newer kernels it is gone: {knob.gone})" if knob.gone else state.blocked
     if knob.gone:
         return f"not on this kernel: {knob.gone}"
     if knob.only:
@@ -302,7 +301,7 @@ def _change(
     context: Context,
 ) -> Change | Refusal:
     def refuse(kind: Why, reason: str, hint: str | None = None) -> Refusal:
-        return Refusal(knob.id, address, kind, reason, str(setting.value), origin, hint)
+        return Refusal(knob.id, address, kind, reason, show_value(setting.value), origin, hint)
 
     shown = instance.reading.text
     if instance.reading.invalid is not None:
@@ -370,13 +369,13 @@ def _resolve_zram(wanted: Mapping[str, tuple[Setting, str]], context: Context) -
         if isinstance(value, dict):
             value, why_not = computed_value(knob, value, None, context.facts, None)
             if why_not is not None:
-                return None, [Refusal(name, setting.knob, Why.UNTOLD, why_not, str(setting.value), origin)]
+                return None, [Refusal(name, setting.knob, Why.UNTOLD, why_not, show_value(setting.value), origin)]
         values[knob.short_name] = kernel_text(knob, value)
         device = parse_address(setting.knob).selector or device
     if not any(context.states[name].instances or context.states[name].possible for name in wanted):
         reason = "no zram on this kernel, or its module is not loaded"
         return None, [
-            Refusal(name, setting.knob, Why.ABSENT, reason, str(setting.value), origin, "`modprobe zram`")
+            Refusal(name, setting.knob, Why.ABSENT, reason, show_value(setting.value), origin, "`modprobe zram`")
             for name, (setting, origin) in wanted.items()
         ]
     present = {str(record.get("name")): record for record in context.facts.records("zram.devices")}

@@ -26,6 +26,18 @@ def kernel_text(knob: Knob, value: Any) -> str:
     return _WRITERS[knob.value.type](knob, value)
 
 
+def show_value(value: Any) -> str:
+    """A setting's value as a person would write it; a computed one as its recipe."""
+    if isinstance(value, dict):
+        rest = ", ".join(f"{key} {show_value(item)}" for key, item in value.items() if key != "compute")
+        return f"{value.get('compute')} ({rest})" if rest else str(value.get("compute"))
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list | tuple):
+        return " ".join(str(item) for item in value)
+    return str(value)
+
+
 def active_text(knob: Knob, shown: str) -> str:
     """What is in force, of the text that the kernel shows: the bracketed word, the feature's token, or all of it."""
     if knob.rule == "choice":
@@ -60,16 +72,8 @@ def same_value(knob: Knob, left: str, right: str) -> bool:
 
 def _bad(knob: Knob, value: Any, why: str, hint: str | None = None) -> BadInput:
     return BadInput(
-        f"{knob.id}={_show(value)}: {why}", hint=hint or f"`ktrial explain {knob.id}` says which values it takes"
+        f"{knob.id}={show_value(value)}: {why}", hint=hint or f"`ktrial explain {knob.id}` says which values it takes"
     )
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return " ".join(str(item) for item in value)
-    return str(value)
 
 
 def _int(knob: Knob, value: Any) -> str:
@@ -100,7 +104,7 @@ def _as_number(knob: Knob, value: Any) -> int:
 
 
 def _bool(knob: Knob, value: Any) -> str:
-    truth = _truth(_show(value))
+    truth = _truth(show_value(value))
     if truth is None:
         raise _bad(knob, value, "neither on nor off", hint="write 1 or 0")
     return "1" if truth else "0"
@@ -125,23 +129,23 @@ def _text(knob: Knob, value: Any) -> str:
 
 
 def _ints(knob: Knob, value: Any) -> str:
-    items: Sequence[Any] = value if isinstance(value, list | tuple) else _show(value).split()
+    items: Sequence[Any] = value if isinstance(value, list | tuple) else show_value(value).split()
     if knob.value.count is not None and len(items) != knob.value.count:
         raise _bad(knob, value, f"{len(items)} numbers, it takes {knob.value.count}")
     return " ".join(_int(knob, item) for item in items)
 
 
 def _mask_text(knob: Knob, value: Any) -> str:
-    text = _show(value)
+    text = show_value(value)
     if _mask(text) is None:
         raise _bad(knob, value, "not a CPU mask", hint="masks are hexadecimal: 3 is CPUs 0 and 1, f is 0 to 3")
     return text
 
 
 def _feature(knob: Knob, value: Any) -> str:
-    truth = _truth(_show(value))
-    if truth is None and _show(value) in {knob.short_name, f"NO_{knob.short_name}"}:
-        return _show(value)
+    truth = _truth(show_value(value))
+    if truth is None and show_value(value) in {knob.short_name, f"NO_{knob.short_name}"}:
+        return show_value(value)
     if truth is None:
         raise _bad(knob, value, "neither on nor off", hint="write on or off")
     return knob.short_name if truth else f"NO_{knob.short_name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ktrial.formats._lines import Line, Unread, is_comment, split_lines, unread_line
+from ktrial.formats.lines import Line, Unread, is_comment, split_lines, unread_line
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from ktrial.formats import shell, sysctl_d, udev
-from ktrial.formats._lines import (
+from ktrial.formats.lines import (
     Assignment,
     ForeignFormatError,
     Line,

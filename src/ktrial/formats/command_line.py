@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ktrial.formats._lines import (
+from ktrial.formats.lines import (
     Assignment,
     Line,
     Reading,

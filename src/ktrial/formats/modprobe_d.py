@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from ktrial.formats._lines import (
+from ktrial.formats.command_line import split_words
+from ktrial.formats.lines import (
     Assignment,
     Line,
     Reading,
@@ -22,7 +23,6 @@ from ktrial.formats._lines import (
     unquoted,
     unread_line,
 )
-from ktrial.formats.command_line import split_words
 
 _COMMANDS = frozenset(["alias", "blacklist", "config", "include", "install", "options", "remove", "softdep", "weakdep"])
 _NAME = re.compile(r"[A-Za-z0-9_-]+")

@@ -15,7 +15,9 @@ import re
 import msgspec
 
 from ktrial.formats import sysctl_d
-from ktrial.formats._lines import (
+from ktrial.formats._shell_commands import Command, closing, group
+from ktrial.formats._shell_words import Unknown, expand, tokenise
+from ktrial.formats.lines import (
     Assignment,
     Reading,
     Unread,
@@ -24,8 +26,6 @@ from ktrial.formats._lines import (
     split_lines,
     unread_line,
 )
-from ktrial.formats._shell_commands import Command, closing, group
-from ktrial.formats._shell_words import Unknown, expand, tokenise
 
 _HARMLESS = frozenset(
     [

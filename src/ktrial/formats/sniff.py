@@ -20,7 +20,7 @@ from ktrial.formats import (
     udev,
     zram_generator,
 )
-from ktrial.formats._lines import Reading
+from ktrial.formats.lines import Reading
 
 Format = Literal[
     "sysctl.d", "udev", "tuned", "shell", "command-line", "modprobe.d", "tmpfiles.d", "zram-generator", "list"

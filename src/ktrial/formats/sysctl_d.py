@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ktrial.formats._lines import (
+from ktrial.formats.lines import (
     Assignment,
     Reading,
     Unread,

@@ -14,9 +14,9 @@ from typing import Literal
 import msgspec
 
 from ktrial.formats import _ini, sysctl_d
-from ktrial.formats._lines import Assignment, Reading, Unread, in_order, require_something, unquoted, unread_line
 from ktrial.formats.command_line import canonical as canonical_boot
 from ktrial.formats.command_line import split_words
+from ktrial.formats.lines import Assignment, Reading, Unread, in_order, require_something, unquoted, unread_line
 
 _UNIT_OPTIONS = frozenset(
     ["type", "devices", "devices_udev_regex", "enabled", "replace", "priority", "drop", "uname_regex", "cpuinfo_regex"]

@@ -13,7 +13,7 @@ import re
 import msgspec
 
 from ktrial.formats import sysctl_d
-from ktrial.formats._lines import (
+from ktrial.formats.lines import (
     Assignment,
     Line,
     Reading,

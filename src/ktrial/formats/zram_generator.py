@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from ktrial.formats import _ini
-from ktrial.formats._lines import Assignment, Reading, in_order, require_something, unread_line
+from ktrial.formats.lines import Assignment, Reading, in_order, require_something, unread_line
 
 KEYS = frozenset(
     [

@@ -10,7 +10,7 @@ from ktrial.domain.knob import Knob
 from ktrial.domain.meaning import meaning
 from ktrial.domain.plan import Change, Plan, Refusal, wire_plan
 from ktrial.domain.units import show_bytes
-from ktrial.report.terminal import labelled, paragraph, table
+from ktrial.report.terminal import paragraph, table
 
 UNREADABLE = "unreadable here"
 
@@ -19,11 +19,7 @@ def plan_text(plan: Plan, knobs: dict[str, Knob], facts: FactBook, *, width: int
     """The whole plan for a person."""
     parts = []
     if plan.changes:
-        rows = [
-            (change.address, _shown(change.old_text), change.new_text, _meaning(change, knobs, facts))
-            for change in plan.changes
-        ]
-        parts.append(table(("knob", "now", "wanted", "what that means here"), rows, width=width))
+        parts.append(table(("knob", "now", "wanted", "what that means here"), _rows(plan, knobs, facts), width=width))
     if plan.zram is not None:
         parts.append(
             f"zram: {plan.zram.device or 'a new device'}, {show_bytes(plan.zram.size_bytes)},"
@@ -68,6 +64,18 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _rows(plan: Plan, knobs: dict[str, Knob], facts: FactBook) -> list[tuple[str, str, str, str]]:
+    """A row per knob and pair of values; instances that change alike share one."""
+    alike: dict[tuple[str, str, str], list[Change]] = {}
+    for change in plan.changes:
+        alike.setdefault((change.knob, _shown(change.old_text), change.new_text), []).append(change)
+    rows = []
+    for (knob, old, new), changes in alike.items():
+        labels = ", ".join(change.address.partition("@")[2] for change in changes)
+        rows.append((f"{knob}@{labels}" if labels else knob, old, new, _meaning(changes[0], knobs, facts)))
+    return rows
+
+
 def _shown(text: str | None) -> str:
     return UNREADABLE if text is None else text
 
@@ -97,8 +105,3 @@ def _prices(plan: Plan, knobs: dict[str, Knob]) -> list[str]:
         if knob.risk != "safe":
             notes.append(f"{name} ({knob.risk}): {knob.price}")
     return notes
-
-
-def explain_changes(plan: Plan, *, width: int) -> str:
-    """Why each setting of a profile is there."""
-    return "\n".join(labelled(change.address, change.why or "", width=width) for change in plan.changes if change.why)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ktrial.catalog.loader import Source
 from ktrial.domain.profile import Profile, Setting, flatten
+from ktrial.domain.value import show_value
 from ktrial.report.terminal import paragraph, table
 
 
@@ -28,22 +29,10 @@ def profile_text(name: str, profiles: Mapping[str, Profile], sources: Mapping[st
     if profile.tier:
         rows = [(tier.name, tier.profile or "needs a kernel build", tier.build or tier.why) for tier in profile.tier]
         parts.append(table(("tier", "profile", "what"), rows, width=width))
-    rows3 = [(setting.knob, value_text(setting.value), _why(setting)) for setting in flatten(name, profiles)]
+    rows3 = [(setting.knob, show_value(setting.value), _why(setting)) for setting in flatten(name, profiles)]
     if rows3:
         parts.append(table(("knob", "value", "why"), rows3, width=width))
     return "\n\n".join(parts) + "\n"
-
-
-def value_text(value: Any) -> str:
-    """A setting's value in words; a computed one as its recipe."""
-    if isinstance(value, Mapping):
-        rest = ", ".join(f"{key} {value_text(item)}" for key, item in value.items() if key != "compute")
-        return f"{value.get('compute')} ({rest})" if rest else str(value.get("compute"))
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return " ".join(str(item) for item in value)
-    return str(value)
 
 
 def _why(setting: Setting) -> str:

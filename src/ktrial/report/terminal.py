@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import textwrap
 from collections.abc import Sequence
 
 MINIMUM_COLUMNS = 60
+_GAP = 2
+_NARROWEST = 6
+_RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
 
 
 def columns() -> int:
@@ -16,21 +18,45 @@ def columns() -> int:
     return max(MINIMUM_COLUMNS, shutil.get_terminal_size((80, 24)).columns)
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int, styles: Sequence[str] = ()) -> str:
-    """A table of `width` columns; cells wrap, nothing is cut off. Colour only where rich finds a colour terminal."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int) -> str:
+    """A table of at most `width` columns. Cells wrap between words; only a word wider than its column is broken."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    natural = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    needed = [
+        max(len(word) for cell in column for word in (cell.split() or [""]))
+        for column in zip(headers, *cells, strict=True)
+    ]
+    widths = _fit(natural, needed, width - _GAP * (len(headers) - 1))
+    rule = _RULE * (sum(widths) + _GAP * (len(widths) - 1))
+    lines = [*_lines(headers, widths), rule]
+    for row in cells:
+        lines += _lines(row, widths)
+    return "\n".join(lines)
 
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for number, header in enumerate(headers):
-        grid.add_column(header, overflow="fold", style=styles[number] if number < len(styles) else "")
-    for row in rows:
-        grid.add_row(*(Text(clean(cell)) for cell in row))
-    sink = io.StringIO()
-    Console(file=sink, width=width, highlight=False).print(grid)
-    return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())
+
+def _fit(natural: list[int], needed: list[int], room: int) -> list[int]:
+    """Widths that fill no more than `room`: the widest shrink first, to their longest word, then below."""
+    widths = list(natural)
+    for floor in (needed, [_NARROWEST] * len(natural)):
+        while sum(widths) > room:
+            shrinkable = [number for number, width in enumerate(widths) if width > max(floor[number], 1)]
+            if not shrinkable:
+                break
+            widths[max(shrinkable, key=lambda number: widths[number])] -= 1
+    return widths
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
+    height = max(map(len, wrapped))
+    return [
+        (" " * _GAP)
+        .join(
+            (cell[line] if line < len(cell) else "").ljust(width) for cell, width in zip(wrapped, widths, strict=True)
+        )
+        .rstrip()
+        for line in range(height)
+    ]
 
 
 def paragraph(text: str, *, width: int, indent: str = "") -> str:

@@ -18,6 +18,8 @@ from ktrial.domain.reading import InstanceState, KnobState, Reading
 from ktrial.domain.wanted import default_value
 from ktrial.services.ports import Machine
 
+_DEBUGFS = "/sys/kernel/debug/"
+
 
 def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]:
     """PROFILE and KNOB=VALUE words of a command line, in order."""
@@ -129,13 +131,22 @@ def _state(
         if effective is not None and readings.get(effective) is None:
             effective = None
         instances.append(InstanceState(label, path, reading, effective, siblings))
-    blocked = None
-    if not instances and knob.kind == "debugfs" and not machine.is_root:
-        blocked = "only root can see debugfs; `sudo ./ktrial …` shows whether it is there"
+    blocked = _blocked(knob, machine) if not instances else None
     possible = knob.kind == "zram" and bool(
         machine.list(["/sys/class/zram-control/hot_add"])["/sys/class/zram-control/hot_add"]
     )
     return KnobState(knob.id, tuple(instances), blocked, possible)
+
+
+def _blocked(knob: Knob, machine: Machine) -> str | None:
+    """Why a place that the kernel may well have cannot be seen."""
+    if not any(place.startswith(_DEBUGFS) for place in knob.files):
+        return None
+    if not machine.is_root:
+        return "only root can see debugfs; `sudo ./ktrial …` shows whether it is there"
+    if not machine.list([f"{_DEBUGFS}*"])[f"{_DEBUGFS}*"]:
+        return "debugfs is not mounted; `mount -t debugfs none /sys/kernel/debug` shows whether it is there"
+    return None
 
 
 def _generated(request: Request, machine: Machine, catalog: Catalog, facts: FactBook) -> Request:

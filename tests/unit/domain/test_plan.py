@@ -24,6 +24,7 @@ FILES = {
     "/sys/block/sda/queue/scheduler": "none [mq-deadline]\n",
     "/sys/block/sda/queue/nr_requests": "256\n",
     "/sys/kernel/debug/sched/base_slice_ns": "2800000\n",
+    "/sys/kernel/debug/sched": "",
     "/sys/kernel/debug/sched/features": "PLACE_LAG NO_NEXT_BUDDY TTWU_QUEUE\n",
 }
 FACTS = {

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.formats._lines import ForeignFormatError, Reading
+from ktrial.formats.lines import ForeignFormatError, Reading
 from ktrial.formats.sniff import READERS, Format, read, sniff
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "formats_foreign"

@@ -59,14 +59,15 @@ def command(
     if for_ and confirm:
         raise BadInput("--for and --confirm exclude each other", hint="--confirm asks; --for only waits")
     lease_s = seconds(for_ or confirm or "0.001s", "--for" if for_ else "--confirm")
-    lease: dict[str, Any] = {"kind": "until-confirmed", "seconds": math.ceil(lease_s)} if for_ or confirm else {"kind": "keep"}
+    lease: dict[str, Any] = (
+        {"kind": "until-confirmed", "seconds": math.ceil(lease_s)} if for_ or confirm else {"kind": "keep"}
+    )
     root = app.root_session(f"applying {' '.join(words)}")
     plan, facts = make_plan(root, app.catalog, words, allow_dangerous=yes_dangerous)
     _refuse_dangerous(plan, yes_dangerous)
     if not as_json:
-        sys.stdout.write(
-            plan_text(plan, app.catalog.knobs, facts, width=columns()).replace("; nothing was written", "")
-        )
+        text = plan_text(plan, app.catalog.knobs, facts, width=columns())
+        sys.stdout.write(text.replace("; nothing was written", ""))
     if plan.empty:
         return _nothing(as_json)
     if not yes and not as_json and is_terminal():

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent is killed, or its power cut, before and after every write, journal append and fsync. After `recover` every
+byte of the machine is what it was, or the transaction is complete and `revert` makes it so."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STATE = "/var/lib/ktrial"
+
+Tree = dict[str, tuple[int, bytes]]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A tree that an agent works on, with its journals and a plan for it."""
+
+    agent: Path
+    root: Path
+    state: str
+    plan: Path
+    count: Path
+
+    def run(self, *argv: str, **faults: str) -> subprocess.CompletedProcess[str]:
+        """Run the agent with what `faults` say: `AT` and `KIND` of its death, `COUNT` of its steps."""
+        environment = {f"KTRIAL_FAULT_{name}": value for name, value in faults.items()}
+        command = [str(self.agent), *argv, "--root", str(self.root), "--state", self.state, "--json"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    def succeed(self, *argv: str, **faults: str) -> Any:
+        """Run the agent, which must succeed; its reply."""
+        done = self.run(*argv, **faults)
+        assert done.returncode == 0, (argv, done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    def die(self, *argv: str, at: int, kind: str) -> None:
+        """Run the agent, which must die at step `at`."""
+        done = self.run(*argv, AT=str(at), KIND=kind)
+        assert done.returncode == -signal.SIGKILL, (argv, at, done.stdout, done.stderr)
+
+    def points(self, *argv: str) -> int:
+        """How many steps a command has at which it can die."""
+        self.succeed(*argv, COUNT=str(self.count))
+        return int(self.count.read_text())
+
+    def newest_state(self) -> str | None:
+        """Where the newest transaction stands; none when there is none."""
+        transactions = self.succeed("status")["transactions"]
+        return transactions[-1]["state"] if transactions else None
+
+    def forget(self) -> None:
+        """Remove all journals."""
+        shutil.rmtree(self.root / self.state.lstrip("/"), ignore_errors=True)
+
+
+def content(root: Path) -> Tree:
+    """Every file and folder of a tree but the journals: mode and bytes."""
+    found = {}
+    for folder, folders, files in os.walk(root):
+        if Path(folder) == root and "var" in folders:
+            folders.remove("var")
+        for name in folders:
+            path = Path(folder) / name
+            found[str(path.relative_to(root)) + "/"] = (path.stat().st_mode & 0o7777, b"")
+        for name in files:
+            path = Path(folder) / name
+            found[str(path.relative_to(root))] = (path.stat().st_mode & 0o7777, path.read_bytes())
+    return found
+
+
+def restore(root: Path, tree: Tree) -> None:
+    """Bring a fake tree into a state that `content` returned."""
+    for path in sorted(content(root).keys() - tree.keys(), reverse=True):
+        if path.endswith("/"):
+            (root / path).rmdir()
+        else:
+            (root / path).unlink()
+    for path, (mode, data) in sorted(tree.items()):
+        target = root / path
+        if path.endswith("/"):
+            target.mkdir(exist_ok=True)
+        elif not target.exists() or target.read_bytes() != data:
+            target.write_bytes(data)
+        target.chmod(mode)
+
+
+def write(path: str, new: str, verify: str, couples: list[str] | None = None) -> dict[str, Any]:
+    """A step that writes a knob."""
+    return {"kind": "write", "path": path, "new": new, "verify": verify, "couples": couples or []}
+
+
+def fake_machine(agent: Path, folder: Path) -> Machine:
+    """A fake tree with 27 knobs, a pair that clears each other, and two configuration files."""
+    root = folder / "root"
+    files = {
+        "proc/sys/kernel/random/boot_id": "this-boot\n",
+        "sys/block/sda/queue/scheduler": "[none] mq-deadline kyber\n",
+        "sys/block/sda/queue/nr_requests": "256\n",
+        "sys/kernel/debug/sched/features": "PLACE_LAG NO_NEXT_BUDDY\n",
+        "proc/sys/vm/dirty_bytes": "0\n",
+        "proc/sys/vm/dirty_ratio": "20\n",
+        "etc/sysctl.d/90-ktrial.conf": "vm.knob0 = 1\n",
+    }
+    files |= {f"proc/sys/vm/knob{number}": f"{number}\n" for number in range(22)}
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    (root / "etc/systemd").mkdir()
+    (root / "proc/sys/vm/knob3").chmod(0o600)
+    steps = [write(f"/proc/sys/vm/knob{number}", f"{number + 1000}\n", "integer") for number in range(22)]
+    steps += [
+        write("/sys/block/sda/queue/scheduler", "kyber\n", "choice", ["/sys/block/sda/queue/nr_requests"]),
+        write("/sys/block/sda/queue/nr_requests", "1024\n", "integer"),
+        write("/sys/kernel/debug/sched/features", "NEXT_BUDDY\n", "token"),
+        write("/proc/sys/vm/dirty_bytes", "4096\n", "integer", ["/proc/sys/vm/dirty_ratio"]),
+        write("/proc/sys/vm/dirty_ratio", "0\n", "integer"),
+        {"kind": "file", "path": "/etc/sysctl.d/90-ktrial.conf", "content": "vm.knob0 = 1000\n", "mode": "0640"},
+        {
+            "kind": "file",
+            "path": "/etc/systemd/zram-generator.conf.d/ktrial.conf",
+            "content": "[zram0]\n",
+            "mode": "0644",
+        },
+    ]
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps({"schema": "ktrial.plan/1", "title": "crash", "steps": steps}))
+    return Machine(agent, root, STATE, plan, folder / "count")
+
+
+def crash_apply(machine: Machine, kind: str, start: Tree) -> tuple[list[int], int]:
+    """Die at every step of an apply. Steps after which `recover` did not bring the start back, and how many
+    transactions were complete when the agent died."""
+    points = machine.points("apply", str(machine.plan))
+    applied = content(machine.root)
+    assert applied != start
+    bad, complete = [], 0
+    for at in range(1, points + 1):
+        restore(machine.root, start)
+        machine.forget()
+        machine.die("apply", str(machine.plan), at=at, kind=kind)
+        machine.succeed("recover")
+        if machine.newest_state() == "applied":
+            complete += 1
+            assert content(machine.root) == applied, at
+            machine.succeed("revert")
+        if content(machine.root) != start:
+            bad.append(at)
+    assert points > 150
+    return bad, complete
+
+
+@pytest.mark.parametrize("kind", ["kill", "power"])
+def test_apply_interrupted_anywhere_is_undone(fault_agent: Path, memory_path: Path, kind: str) -> None:
+    """An apply that dies leaves nothing behind once recovered; only after its last fsync does it stand."""
+    machine = fake_machine(fault_agent, memory_path)
+    bad, complete = crash_apply(machine, kind, content(machine.root))
+    assert bad == []
+    assert complete <= 3
+
+
+@pytest.mark.parametrize("kind", ["kill", "power"])
+def test_revert_interrupted_anywhere_is_finished(fault_agent: Path, memory_path: Path, kind: str) -> None:
+    """A revert that dies is finished by `recover`, or had not begun and can be made again."""
+    machine = fake_machine(fault_agent, memory_path)
+    start = content(machine.root)
+    machine.succeed("apply", str(machine.plan))
+    applied = content(machine.root)
+    journals = machine.root / STATE.lstrip("/")
+    kept = memory_path / "journals"
+    shutil.copytree(journals, kept)
+    points = machine.points("revert")
+    assert content(machine.root) == start
+    assert points > 100
+    not_begun = 0
+    for at in range(1, points + 1):
+        restore(machine.root, applied)
+        machine.forget()
+        shutil.copytree(kept, journals)
+        machine.die("revert", at=at, kind=kind)
+        machine.succeed("recover")
+        if machine.newest_state() == "applied":
+            not_begun += 1
+            assert content(machine.root) == applied, at
+            machine.succeed("revert")
+        assert content(machine.root) == start, at
+    assert not_begun <= 4
+
+
+def test_recovery_interrupted_anywhere_is_finished_by_the_next(fault_agent: Path, memory_path: Path) -> None:
+    """A recovery that dies is finished by the next one."""
+    machine = fake_machine(fault_agent, memory_path)
+    start = content(machine.root)
+    middle = machine.points("apply", str(machine.plan)) * 3 // 4
+    restore(machine.root, start)
+    machine.forget()
+    machine.die("apply", str(machine.plan), at=middle, kind="kill")
+    torn = content(machine.root)
+    journals = machine.root / STATE.lstrip("/")
+    kept = memory_path / "journals"
+    shutil.copytree(journals, kept)
+    points = machine.points("recover")
+    for at in range(1, points + 1):
+        restore(machine.root, torn)
+        machine.forget()
+        shutil.copytree(kept, journals)
+        machine.die("recover", at=at, kind="power")
+        machine.succeed("recover")
+        assert content(machine.root) == start, at
+    assert points > 50
+
+
+def test_a_late_fsync_is_convicted(sabotaged_agent: Path, memory_path: Path) -> None:
+    """With the fsync behind the first write a power cut loses old values: the test above must notice."""
+    machine = fake_machine(sabotaged_agent, memory_path)
+    bad, _ = crash_apply(machine, "power", content(machine.root))
+    assert bad != []
+
+
+CANDIDATES = """
+vm/admin_reserve_kbytes vm/user_reserve_kbytes vm/extfrag_threshold vm/stat_interval vm/vfs_cache_pressure
+vm/dirty_expire_centisecs vm/dirty_writeback_centisecs vm/max_map_count vm/compaction_proactiveness
+vm/watermark_boost_factor fs/aio-max-nr fs/inotify/max_queued_events fs/lease-break-time fs/pipe-user-pages-soft
+net/core/netdev_budget net/core/netdev_budget_usecs net/core/netdev_max_backlog net/core/optmem_max
+net/core/dev_weight net/core/message_burst net/ipv4/tcp_keepalive_time net/ipv4/tcp_keepalive_probes
+net/ipv4/tcp_max_syn_backlog net/ipv4/tcp_min_tso_segs net/ipv4/tcp_orphan_retries
+net/ipv4/ipfrag_time net/ipv4/igmp_max_msf
+net/ipv4/inet_peer_minttl net/ipv4/icmp_msgs_burst net/unix/max_dgram_qlen kernel/pty/max
+kernel/keys/gc_delay kernel/shmmni kernel/msgmni kernel/hung_task_warnings net/ipv4/tcp_pacing_ca_ratio
+""".split()
+
+
+@pytest.fixture
+def real_knobs() -> Iterator[dict[Path, bytes]]:
+    """Numbers of the running kernel that a step up does not hurt, with their values; put back whatever happens."""
+    values = {}
+    for name in CANDIDATES:
+        path = Path("/proc/sys") / name
+        if path.exists() and path.stat().st_mode & 0o200 and path.read_text().strip().isdigit():
+            values[path] = path.read_bytes()
+    yield values
+    for path, value in values.items():
+        if path.read_bytes() != value:
+            path.write_bytes(value)
+
+
+@pytest.mark.parametrize("command", ["apply", "revert"])
+def test_the_running_kernel_gets_its_values_back(
+    fault_agent: Path, memory_path: Path, real_knobs: dict[Path, bytes], command: str
+) -> None:
+    """The same with real sysctls of this kernel, read past the agent."""
+    assert os.geteuid() == 0, "this test changes sysctls: run it as root"
+    assert len(real_knobs) >= 25, sorted(real_knobs)
+    steps = [write(str(path), f"{int(value) + 1}\n", "integer") for path, value in real_knobs.items()]
+    plan = memory_path / "plan.json"
+    plan.write_text(json.dumps({"schema": "ktrial.plan/1", "steps": steps}))
+    machine = Machine(fault_agent, Path("/"), str(memory_path / "state"), plan, memory_path / "count")
+
+    def now() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in real_knobs}
+
+    points = machine.points("apply", str(plan))
+    applied = now()
+    assert all(applied[path] != value for path, value in real_knobs.items())
+    if command == "revert":
+        points = machine.points("revert")
+    else:
+        machine.succeed("revert")
+    assert now() == real_knobs
+    for at in range(1, points + 1):
+        machine.forget()
+        if command == "revert":
+            machine.succeed("apply", str(plan))
+            machine.die("revert", at=at, kind="kill")
+        else:
+            machine.die("apply", str(plan), at=at, kind="kill")
+        machine.succeed("recover")
+        if machine.newest_state() == "applied":
+            assert now() == applied, at
+            machine.succeed("revert")
+        assert now() == real_knobs, at
