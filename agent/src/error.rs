@@ -93,7 +93,7 @@ impl Error {
             object.insert("hint".into(), json!(hint));
         }
         if let Some(details) = &self.details {
-            object.insert("details".into(), Value::clone(details));
+            object.insert("details".into(), (**details).clone());
         }
         Value::Object(object)
     }

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import lzma
-import subprocess
 from pathlib import Path
 
 REGULAR, DIRECTORY, LINK = 0o100000, 0o040000, 0o120000
@@ -43,23 +42,6 @@ class Archive:
         trailer = Archive()
         trailer._add("TRAILER!!!", 0, b"")
         return b"".join(self._parts + trailer._parts)
-
-
-def module_files(tree: Path, release: str, modules: tuple[str, ...]) -> list[Path]:
-    """Files of the named modules and of what they need, in the order of loading."""
-    found: list[Path] = []
-    for module in modules:
-        shown = subprocess.run(
-            ["modprobe", "-d", str(tree), "-S", release, "--show-depends", module],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for line in shown.splitlines():
-            words = line.split()
-            if words[0] == "insmod" and Path(words[1]) not in found:
-                found.append(Path(words[1]))
-    return found
 
 
 def plain(module: Path) -> bytes:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import shutil
 import subprocess
@@ -97,8 +98,11 @@ class KernelError(Exception):
 
 def run(command: list[str], folder: Path | None = None) -> str:
     """What the command printed; its failure as a KernelError with what it said."""
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     try:
-        done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=folder, check=True, capture_output=True, text=True, env={**os.environ, "PATH": path}
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         raise KernelError(f"{' '.join(command)}: {said.strip()}") from error
@@ -144,11 +148,23 @@ def release(tree: Path) -> str:
     return folder.name
 
 
+def module_files(kernel: Kernel) -> list[Path]:
+    """Files of the kernel's modules and of what they need, in the order of loading."""
+    found: list[Path] = []
+    for module in kernel.modules:
+        command = ["modprobe", "-d", str(kernel.tree), "-S", release(kernel.tree), "--show-depends", module]
+        for line in run(command).splitlines():
+            words = line.split()
+            if words[0] == "insmod" and Path(words[1]) not in found:
+                found.append(Path(words[1]))
+    return found
+
+
 def boot(kernel: Kernel, script: str = SCRIPT) -> str:
     """Boots the kernel once with `script` as its /init and returns what the console showed."""
     fetch(kernel)
     text = script.replace("@PATTERNS@", "\n".join(patterns())).replace("@BEGIN@", BEGIN).replace("@END@", END)
-    modules = initramfs.module_files(kernel.tree, release(kernel.tree), kernel.modules)
+    modules = module_files(kernel)
     with cache_lock(kernel):
         image = kernel.tree / "initramfs"
         image.write_bytes(initramfs.build(modules, text))

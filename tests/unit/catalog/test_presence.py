@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
+
 from tests.guest.places import knobs, lists, pattern, places, recorded
 
 PROOF = re.compile(r"^\S.*\S \([^()]+\): \S")

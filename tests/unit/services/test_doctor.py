@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.knobs import catalog
-from tests.support.machine import FakeMachine
 
 from ktrial.domain.examination import Counts, Examination
 from ktrial.domain.facts import Fact
 from ktrial.domain.reading import Reading
 from ktrial.report.doctor import doctor_json, doctor_text
 from ktrial.services.doctor import examine
+from tests.support.knobs import catalog
+from tests.support.machine import FakeMachine
 
 QUIET_FILES: dict[str, str | Reading] = {
     "/proc/sys/vm/swappiness": "60\n",
