@@ -322,11 +322,7 @@ impl Scope {
 /// Whether a step changed something, or may have when the apply was not finished.
 fn is_in_force(transaction: &Transaction, step: usize) -> bool {
     let in_doubt = transaction.applied.is_none() || !transaction.damage.is_empty();
-    in_doubt
-        || matches!(
-            transaction.wrote.get(&step),
-            Some(Outcome::Accepted | Outcome::Clamped)
-        )
+    in_doubt || transaction.is_in_place(step)
 }
 
 /// Ends the leases that end with the session, newest first.
