@@ -249,7 +249,7 @@ fn a_timed_lease_ends_unless_confirmed() {
     assert_eq!(machine.content(), start);
     session.ok("apply", json!({"plan": timed}));
     assert!(session.ok("status", json!({}))["transactions"][1]["deadline_unix_ms"].is_u64());
-    session.kill();
+    session.hang_up();
     assert_ne!(machine.content(), start);
     eventually("the lease ends", || machine.content() == start);
 }
@@ -287,6 +287,7 @@ fn damage_is_named_and_the_rest_restored() {
     );
     let reverted = session.ok("revert", json!({"select": "newest"}));
     assert_eq!(outcomes(&reverted["transactions"][0]), ["failed", "restored"]);
+    assert_eq!(reverted["transactions"][0]["state"], "reverted");
     assert!(!machine.path("/etc/sysctl.d/90-ktrial.conf").exists());
 }
 

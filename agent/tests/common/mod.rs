@@ -5,6 +5,7 @@ use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -114,6 +115,7 @@ impl Session {
             .arg(machine.root())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .process_group(0)
             .spawn()
             .unwrap();
         let input = process.stdin.take();
@@ -128,11 +130,9 @@ impl Session {
 
     fn ask(&mut self, name: &str, fields: Value) -> Value {
         self.last += 1;
-        let mut request = json!({"id": self.last, "do": name});
-        request
-            .as_object_mut()
-            .unwrap()
-            .extend(fields.as_object().unwrap().clone());
+        let mut request = fields;
+        request["id"] = json!(self.last);
+        request["do"] = json!(name);
         writeln!(self.input.as_mut().unwrap(), "{request}").unwrap();
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
@@ -161,6 +161,15 @@ impl Session {
 
     pub fn kill(mut self) {
         self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// The terminal goes away: all of the agent's process group gets SIGHUP.
+    pub fn hang_up(mut self) {
+        let group = i32::try_from(self.process.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process_group(group.unwrap(), rustix::process::Signal::HUP).unwrap();
         self.process.wait().unwrap();
     }
 }
