@@ -6,6 +6,8 @@ use crate::apply;
 use crate::check;
 use crate::context::{Context, Role};
 use crate::error::{Error, Kind, Result};
+use crate::exec;
+use crate::facts;
 use crate::list;
 use crate::machine::{self, Outcome};
 use crate::plan::Plan;
@@ -30,6 +32,7 @@ pub struct Request {
 
 const BOTH: &[Role] = &[Role::Root, Role::User];
 const ROOT: &[Role] = &[Role::Root];
+const USER: &[Role] = &[Role::User];
 
 /// All requests that this agent answers.
 pub const REQUESTS: &[Request] = &[
@@ -37,6 +40,16 @@ pub const REQUESTS: &[Request] = &[
         name: "hello",
         roles: BOTH,
         handle: hello,
+    },
+    Request {
+        name: "facts",
+        roles: BOTH,
+        handle: facts,
+    },
+    Request {
+        name: "exec",
+        roles: USER,
+        handle: exec,
     },
     Request {
         name: "read",
@@ -134,6 +147,24 @@ fn hello(context: &mut Context, value: Value) -> Result<Value> {
         "architecture": std::env::consts::ARCH,
         "capabilities": capabilities(context.role),
     }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Only {
+    #[serde(default)]
+    only: Vec<String>,
+}
+
+fn facts(context: &mut Context, value: Value) -> Result<Value> {
+    let Only { only } = fields(value)?;
+    Ok(json!({ "facts": facts::collect(&context.root, &only) }))
+}
+
+fn exec(context: &mut Context, value: Value) -> Result<Value> {
+    let request: exec::Request = fields(value)?;
+    let reply = exec::run(&context.root, &request)?;
+    serde_json::to_value(reply).map_err(|error| Error::new(Kind::Io, error.to_string()))
 }
 
 #[derive(Deserialize)]

@@ -139,8 +139,14 @@ fn truth(text: &str) -> Option<bool> {
     }
 }
 
+/// The word in brackets; `sched/preempt` marks it with round ones.
 fn bracketed(text: &str) -> Option<&str> {
-    let start = text.find('[')? + 1;
+    let Some(open) = text.find('[') else {
+        return text
+            .split(' ')
+            .find_map(|word| word.strip_prefix('(')?.strip_suffix(')'));
+    };
+    let start = open + 1;
     let length = text[start..].find(']')?;
     Some(&text[start..start + length])
 }
@@ -175,7 +181,7 @@ mod tests {
 
     #[test]
     fn rules_hold_as_the_format_says() {
-        let cases: [(Rule, &str, &str, bool); 20] = [
+        let cases: [(Rule, &str, &str, bool); 22] = [
             (
                 Rule::Exact,
                 "4096 131072\t6291456\n",
@@ -193,6 +199,8 @@ mod tests {
             (Rule::Choice, "none", "[none] mq-deadline\n", true),
             (Rule::Choice, "mq-deadline", "[none] mq-deadline\n", false),
             (Rule::Choice, "performance\n", "performance\n", true),
+            (Rule::Choice, "full", "none voluntary (full) \n", true),
+            (Rule::Choice, "none", "none voluntary (full) \n", false),
             (Rule::Token, "NEXT_BUDDY", "A NEXT_BUDDY B\n", true),
             (Rule::Token, "NEXT_BUDDY", "A NO_NEXT_BUDDY B\n", false),
             (Rule::Token, "NO_NEXT_BUDDY", "A NO_NEXT_BUDDY B\n", true),
@@ -216,6 +224,10 @@ mod tests {
         assert_eq!(
             Rule::Choice.restoring(b"x", b"[none] kyber\n"),
             Some("none\n".into())
+        );
+        assert_eq!(
+            Rule::Choice.restoring(b"full", b"none (voluntary) full \n"),
+            Some("voluntary\n".into())
         );
         assert_eq!(Rule::Integer.restoring(b"1", b"60\n"), Some("60\n".into()));
         assert_eq!(Rule::Token.restoring(b"NO_A\n", b"A B\n"), Some("A\n".into()));

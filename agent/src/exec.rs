@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Runs one command and tells how it ended: the `exec` request.
+//!
+//! The command leads its own process group. A thread waits for it without reaping it, so that its number stays
+//! taken until the group has been killed (when it must be) and the moment of its end is exact however busy the
+//! reading of its output is.
+
+mod streams;
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{kill_process_group, waitid, Pid, Signal, WaitId, WaitIdOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::Bytes;
+use crate::error::{Error, Kind, Result};
+use crate::root::Root;
+use crate::sys;
+use streams::Streams;
+
+const DEFAULT_CAPTURE_BYTES: usize = 1 << 20;
+const MOST_CAPTURE_BYTES: usize = 64 << 20;
+const MOST_CPUS: u32 = 8192;
+/// How long a killed process may take to end. One that is stuck in a driver does not end at all.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What to run.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Absolute path of the program, then its arguments.
+    pub argv: Vec<String>,
+    /// The whole environment; nothing is inherited.
+    pub environment: BTreeMap<String, String>,
+    /// Absolute path of the working directory.
+    pub directory: String,
+    /// Seconds after which the group is killed.
+    pub limit_s: f64,
+    /// Logical CPUs to run on; all that the agent may use when missing.
+    #[serde(default)]
+    pub cpus: Option<Vec<u32>>,
+    /// Folder of an existing control group to run in.
+    #[serde(default)]
+    pub cgroup: Option<String>,
+    /// What the command reads; nothing when missing.
+    #[serde(default)]
+    pub stdin: Option<Bytes>,
+    /// Bytes kept of each output stream; 1 MiB when missing.
+    #[serde(default)]
+    pub capture_bytes: Option<usize>,
+}
+
+/// How the command ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Exit {
+    /// With this exit status.
+    Status(i32),
+    /// By this signal.
+    Signal(i32),
+    /// It could not be started, and why.
+    Failed(String),
+}
+
+/// What came of it. What a command that was not started does not have is None.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Reply {
+    /// How it ended.
+    pub exit: Exit,
+    /// Whether its group was killed at the limit.
+    pub timed_out: bool,
+    /// The first bytes of its output.
+    pub stdout: Bytes,
+    /// The first bytes of its error output.
+    pub stderr: Bytes,
+    /// Bytes of output produced.
+    pub stdout_total_bytes: u64,
+    /// Bytes of error output produced.
+    pub stderr_total_bytes: u64,
+    /// Nanoseconds of monotonic time from before the fork to the end of the command itself.
+    pub wall_ns: Option<u64>,
+    /// What the command used.
+    pub rusage: Option<Usage>,
+}
+
+/// Resources used by the command and those descendants that it waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[allow(
+    missing_docs,
+    reason = "the fields are those of sys::Usage, which documents them"
+)]
+pub struct Usage {
+    pub user_us: u64,
+    pub system_us: u64,
+    pub max_rss_bytes: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+}
+
+/// Runs a command to its end or its limit. Its paths are looked up below `root`.
+///
+/// # Errors
+/// The request makes no sense, or the system refused something after the command was started.
+pub fn run(root: &Root, request: &Request) -> Result<Reply> {
+    let limit = check(request)?;
+    let started = match start(root, request) {
+        Ok(started) => started,
+        Err(why) => return Ok(Reply::failed(why)),
+    };
+    started.finish(request, limit)
+}
+
+impl Reply {
+    fn failed(why: String) -> Self {
+        Self {
+            exit: Exit::Failed(why),
+            timed_out: false,
+            stdout: Bytes::default(),
+            stderr: Bytes::default(),
+            stdout_total_bytes: 0,
+            stderr_total_bytes: 0,
+            wall_ns: None,
+            rusage: None,
+        }
+    }
+}
+
+/// Checks the parts of a request against each other and returns the time limit.
+fn check(request: &Request) -> Result<Duration> {
+    let refuse = |message: String| Err(Error::new(Kind::BadRequest, message));
+    let Some(program) = request.argv.first() else {
+        return refuse("argv is empty: it starts with the program".to_owned());
+    };
+    let paths = [
+        ("argv[0]", Some(program)),
+        ("directory", Some(&request.directory)),
+        ("cgroup", request.cgroup.as_ref()),
+    ];
+    for (field, path) in paths {
+        if let Some(path) =
+            path.filter(|path| !path.starts_with('/') || path.split('/').any(|part| part == ".."))
+        {
+            return refuse(format!("{field} is {path:?}: give an absolute path without .."));
+        }
+    }
+    if let Some(name) = request
+        .environment
+        .keys()
+        .find(|name| name.is_empty() || name.contains('='))
+    {
+        return refuse(format!("environment: {name:?} cannot be a variable's name"));
+    }
+    if let Some(cpus) = &request.cpus {
+        if cpus.is_empty() || cpus.iter().any(|cpu| *cpu >= MOST_CPUS) {
+            return refuse(format!(
+                "cpus is {cpus:?}: name at least one, all below {MOST_CPUS}"
+            ));
+        }
+    }
+    if request
+        .capture_bytes
+        .is_some_and(|bytes| bytes > MOST_CAPTURE_BYTES)
+    {
+        return refuse(format!("capture_bytes is above {MOST_CAPTURE_BYTES}"));
+    }
+    match Duration::try_from_secs_f64(request.limit_s) {
+        Ok(limit) if !limit.is_zero() && Instant::now().checked_add(limit).is_some() => Ok(limit),
+        _ => refuse(format!("limit_s is {}: give seconds above 0", request.limit_s)),
+    }
+}
+
+/// A command that runs.
+struct Started {
+    child: Child,
+    group: Pid,
+    began: Instant,
+    ended: OwnedFd,
+    waiter: JoinHandle<io::Result<Instant>>,
+}
+
+/// Starts the command; an error says why it could not be.
+fn start(root: &Root, request: &Request) -> std::result::Result<Started, String> {
+    let directory = root.path(&request.directory);
+    if !directory.is_dir() {
+        return Err(format!("the directory {} is not there", request.directory));
+    }
+    let program = root.path(&request.argv[0]);
+    let piped_or_null = if request.stdin.is_some() {
+        Stdio::piped()
+    } else {
+        Stdio::null()
+    };
+    let mut command = Command::new(&program);
+    command
+        .arg0(&request.argv[0])
+        .args(&request.argv[1..])
+        .env_clear()
+        .envs(&request.environment)
+        .current_dir(directory)
+        .stdin(piped_or_null)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    let mut report = None;
+    if request.cgroup.is_some() || request.cpus.is_some() {
+        let (read, write) = pipe().map_err(|error| format!("no pipe: {error}"))?;
+        let cgroup = request
+            .cgroup
+            .as_deref()
+            .map(|folder| open_group(root, folder))
+            .transpose()?;
+        sys::prepare(
+            &mut command,
+            sys::Preparation {
+                cgroup,
+                cpus: request.cpus.clone(),
+                report: write,
+            },
+        );
+        report = Some(File::from(read));
+    }
+    let began = Instant::now();
+    let spawned = command.spawn();
+    // Closes our end of the report, so that reading it ends.
+    drop(command);
+    let child = spawned.map_err(|error| explain(request, program.exists(), report, &error))?;
+    watch(child, began).map_err(|error| format!("cannot watch {}: {error}", request.argv[0]))
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+fn open_group(root: &Root, folder: &str) -> std::result::Result<File, String> {
+    let path = root.path(folder).join("cgroup.procs");
+    OpenOptions::new()
+        .write(true)
+        .open(path)
+        .map_err(|error| format!("cannot enter the control group {folder}: {error}"))
+}
+
+/// Why the command could not be started, naming the step that failed.
+fn explain(request: &Request, program_exists: bool, report: Option<File>, error: &io::Error) -> String {
+    let mut step = Vec::new();
+    if let Some(report) = report {
+        // An unreadable report leaves the general message below.
+        report.take(1).read_to_end(&mut step).unwrap_or_default();
+    }
+    let program = &request.argv[0];
+    match step.first() {
+        Some(&sys::CGROUP_FAILED) => {
+            format!(
+                "cannot enter the control group {}: {error}",
+                request.cgroup.as_deref().unwrap_or_default()
+            )
+        }
+        Some(&sys::CPUS_FAILED) => {
+            format!(
+                "cannot run on the CPUs {:?}: {error}",
+                request.cpus.as_deref().unwrap_or_default()
+            )
+        }
+        _ if program_exists && error.kind() == io::ErrorKind::NotFound => {
+            format!("cannot start {program}: the interpreter or loader that it names is not there")
+        }
+        _ => format!("cannot start {program}: {error}"),
+    }
+}
+
+/// Has a thread wait for the child; the pipe closes at its end.
+fn watch(mut child: Child, began: Instant) -> io::Result<Started> {
+    let group = Pid::from_child(&child);
+    let watched = pipe().and_then(|(ended, alive)| {
+        let wait = move || {
+            let wait = || waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            let ended = rustix::io::retry_on_intr(wait).map(|_| Instant::now());
+            drop(alive);
+            Ok(ended?)
+        };
+        Ok((
+            ended,
+            thread::Builder::new().name("exec-wait".to_owned()).spawn(wait)?,
+        ))
+    });
+    match watched {
+        Ok((ended, waiter)) => Ok(Started {
+            child,
+            group,
+            began,
+            ended,
+            waiter,
+        }),
+        Err(error) => {
+            child.kill()?;
+            child.wait()?;
+            Err(error)
+        }
+    }
+}
+
+impl Started {
+    /// Carries the streams to the end of the command or to its limit.
+    fn finish(mut self, request: &Request, limit: Duration) -> Result<Reply> {
+        let program = &request.argv[0];
+        let failed = |what: &str| {
+            let (what, program) = (what.to_owned(), program.clone());
+            move |error: io::Error| Error::io(&what, program, &error)
+        };
+        let capture = request.capture_bytes.unwrap_or(DEFAULT_CAPTURE_BYTES);
+        let mut streams = Streams::new(&mut self.child, request.stdin.as_ref(), capture)
+            .map_err(failed("cannot read the output of"))?;
+        let deadline = self.began + limit;
+        let mut done = streams
+            .carry(&self.ended, deadline, true)
+            .map_err(failed("cannot read the output of"))?;
+        let timed_out = !done;
+        if timed_out {
+            // The group may be empty by now.
+            kill_process_group(self.group, Signal::KILL).or_else(|error| match error {
+                rustix::io::Errno::SRCH => Ok(()),
+                error => Err(Error::io("cannot kill", program, &error.into())),
+            })?;
+            let deadline = Instant::now() + GRACE;
+            done = streams
+                .carry(&self.ended, deadline, false)
+                .map_err(failed("cannot read the output of"))?;
+        }
+        if !done {
+            let message = format!(
+                "{program} (process {}) was killed and does not end",
+                self.child.id()
+            );
+            return Err(Error::new(Kind::Io, message)
+                .hint("It hangs in the kernel: see its /proc/PID/stack as root."));
+        }
+        streams.drain();
+        let waited = self
+            .waiter
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the waiting thread broke")));
+        let wall = waited
+            .map_err(failed("cannot wait for"))?
+            .duration_since(self.began);
+        let (status, usage) = sys::wait4(self.child.id()).map_err(failed("cannot wait for"))?;
+        let exit = match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::Status(code),
+            (None, Some(signal)) => Exit::Signal(signal),
+            (None, None) => Exit::Failed(format!("ended in an unknown way: {status}")),
+        };
+        Ok(Reply {
+            exit,
+            timed_out,
+            stdout_total_bytes: streams.stdout.total_bytes,
+            stderr_total_bytes: streams.stderr.total_bytes,
+            stdout: Bytes(streams.stdout.kept),
+            stderr: Bytes(streams.stderr.kept),
+            wall_ns: Some(u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX)),
+            rusage: Some(usage.into()),
+        })
+    }
+}
+
+impl From<sys::Usage> for Usage {
+    fn from(usage: sys::Usage) -> Self {
+        let sys::Usage {
+            user_us,
+            system_us,
+            max_rss_bytes,
+            minor_faults,
+            major_faults,
+            ..
+        } = usage;
+        let sys::Usage {
+            voluntary_switches,
+            involuntary_switches,
+            ..
+        } = usage;
+        Self {
+            user_us,
+            system_us,
+            max_rss_bytes,
+            minor_faults,
+            major_faults,
+            voluntary_switches,
+            involuntary_switches,
+        }
+    }
+}

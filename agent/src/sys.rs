@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//! System calls that no safe wrapper offers: the only module with unsafe code.
+#![allow(
+    unsafe_code,
+    reason = "everything here is a call into the kernel; each block says why it is sound"
+)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+
+/// What a finished child used, itself and the descendants that it waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time in user mode, in microseconds.
+    pub user_us: u64,
+    /// Processor time in the kernel, in microseconds.
+    pub system_us: u64,
+    /// Largest resident set, in bytes.
+    pub max_rss_bytes: u64,
+    /// Page faults served without reading from a disk.
+    pub minor_faults: u64,
+    /// Page faults that waited for a disk.
+    pub major_faults: u64,
+    /// Switches because the process waited.
+    pub voluntary_switches: u64,
+    /// Switches because its time was up or another one came first.
+    pub involuntary_switches: u64,
+}
+
+/// Waits for the child `pid` to end, reaps it, and says how it ended and what it used.
+///
+/// # Errors
+/// There is no such child.
+pub fn wait4(pid: u32) -> io::Result<(ExitStatus, Usage)> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ECHILD))?;
+    let mut status = 0;
+    // SAFETY: rusage is made of integers; all zeroes is a value of it.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are to live values of the types that wait4 fills.
+        let ended = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
+        if ended == pid {
+            return Ok((ExitStatus::from_raw(status), usage_of(&usage)));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn usage_of(usage: &libc::rusage) -> Usage {
+    // The kernel's counts are never negative.
+    let count = |value: libc::c_long| u64::try_from(value).unwrap_or_default();
+    let time = |value: libc::timeval| {
+        let (seconds, rest) = (u64::try_from(value.tv_sec), u64::try_from(value.tv_usec));
+        seconds.unwrap_or_default() * 1_000_000 + rest.unwrap_or_default()
+    };
+    Usage {
+        user_us: time(usage.ru_utime),
+        system_us: time(usage.ru_stime),
+        max_rss_bytes: count(usage.ru_maxrss) * 1024,
+        minor_faults: count(usage.ru_minflt),
+        major_faults: count(usage.ru_majflt),
+        voluntary_switches: count(usage.ru_nvcsw),
+        involuntary_switches: count(usage.ru_nivcsw),
+    }
+}
+
+/// What a child does to itself between fork and exec.
+#[derive(Debug)]
+pub struct Preparation {
+    /// The open `cgroup.procs` of the group to enter.
+    pub cgroup: Option<File>,
+    /// The CPUs to run on.
+    pub cpus: Option<Vec<u32>>,
+    /// Where the child writes the byte of the step that failed.
+    pub report: OwnedFd,
+}
+
+/// The byte in a preparation's report when the group could not be entered.
+pub const CGROUP_FAILED: u8 = b'g';
+/// The byte in a preparation's report when the CPUs could not be set.
+pub const CPUS_FAILED: u8 = b'c';
+
+/// Makes `command` carry out a preparation in the child. The group comes first: entering one sets the CPUs anew.
+pub fn prepare(command: &mut Command, preparation: Preparation) {
+    let Preparation { cgroup, cpus, report } = preparation;
+    let mask = cpus.map(|cpus| cpu_mask(&cpus));
+    let step = move || {
+        if let Some(group) = &cgroup {
+            // SAFETY: the buffer is one byte long and lives through the call.
+            let written = unsafe { libc::write(group.as_raw_fd(), b"0".as_ptr().cast(), 1) };
+            if written != 1 {
+                return fail(&report, CGROUP_FAILED);
+            }
+        }
+        if let Some(mask) = &mask {
+            let bytes = std::mem::size_of_val(mask.as_slice());
+            // SAFETY: the pointer is to `bytes` bytes of a live slice that the kernel only reads.
+            let set = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, bytes, mask.as_ptr()) };
+            if set != 0 {
+                return fail(&report, CPUS_FAILED);
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure runs in the forked child and only makes system calls on descriptors and memory that were
+    // made before the fork; it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(step) };
+}
+
+fn fail(report: &OwnedFd, step: u8) -> io::Result<()> {
+    let error = io::Error::last_os_error();
+    // SAFETY: the buffer is one byte long and lives through the call. The report is an extra: its loss is no failure.
+    let _: isize = unsafe { libc::write(report.as_raw_fd(), (&raw const step).cast(), 1) };
+    Err(error)
+}
+
+/// A kernel CPU mask: one bit per CPU, in words.
+fn cpu_mask(cpus: &[u32]) -> Vec<libc::c_ulong> {
+    let bits = libc::c_ulong::BITS;
+    let words = cpus.iter().max().map_or(1, |last| last / bits + 1);
+    let mut mask = vec![0; words as usize];
+    for cpu in cpus {
+        mask[(cpu / bits) as usize] |= 1 << (cpu % bits);
+    }
+    mask
+}
+
+/// The kernel's log, as far as this session may read it.
+///
+/// # Errors
+/// The session may not read it.
+pub fn kernel_log() -> io::Result<String> {
+    const READ_ALL: libc::c_int = 3;
+    const BUFFER_BYTES: usize = 4 << 20;
+    let mut buffer = vec![0_u8; BUFFER_BYTES];
+    let length = libc::c_int::try_from(buffer.len()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the buffer is `length` bytes long and lives through the call.
+    let read = unsafe { libc::klogctl(READ_ALL, buffer.as_mut_ptr().cast(), length) };
+    let read = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
+    buffer.truncate(read);
+    Ok(String::from_utf8_lossy(&buffer).into_owned())
+}
+
+/// A command to an `NVMe` controller, as `linux/nvme_ioctl.h` lays it out.
+#[repr(C)]
+#[derive(Default)]
+struct NvmeCommand {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    namespace: u32,
+    words_2_3: [u32; 2],
+    metadata: u64,
+    address: u64,
+    metadata_bytes: u32,
+    data_bytes: u32,
+    words_10_15: [u32; 6],
+    timeout_ms: u32,
+    result: u32,
+}
+
+/// `NVME_IOCTL_ADMIN_CMD`: read and write, type `N`, number 0x41, 72 bytes.
+const NVME_ADMIN_COMMAND: libc::Ioctl = 0xc048_4e41;
+const IDENTIFY: u8 = 0x06;
+const GET_FEATURES: u8 = 0x0a;
+const CONTROLLER_STRUCTURE: u32 = 1;
+const AUTONOMOUS_TRANSITIONS: u32 = 0x0c;
+
+/// The Identify Controller data structure of an `NVMe` controller.
+///
+/// # Errors
+/// Not an `NVMe` device, no privilege, or the controller refuses.
+pub fn nvme_identify_controller(device: &File) -> io::Result<Vec<u8>> {
+    let mut data = vec![0; crate::facts::nvme::IDENTIFY_BYTES];
+    nvme_admin(device, IDENTIFY, CONTROLLER_STRUCTURE, &mut data)?;
+    Ok(data)
+}
+
+/// Whether an `NVMe` controller changes power states by itself (APST).
+///
+/// # Errors
+/// Not an `NVMe` device, no privilege, or the controller has no such feature.
+pub fn nvme_autonomous_transitions(device: &File) -> io::Result<bool> {
+    let mut table = [0; 256];
+    Ok(nvme_admin(device, GET_FEATURES, AUTONOMOUS_TRANSITIONS, &mut table)? & 1 == 1)
+}
+
+/// Sends an admin command that only reads, and returns its result word.
+fn nvme_admin(device: &File, opcode: u8, word_10: u32, data: &mut [u8]) -> io::Result<u32> {
+    let mut command = NvmeCommand {
+        opcode,
+        address: data.as_mut_ptr() as u64,
+        data_bytes: u32::try_from(data.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?,
+        words_10_15: [word_10, 0, 0, 0, 0, 0],
+        timeout_ms: 1000,
+        ..NvmeCommand::default()
+    };
+    // SAFETY: the structure has the kernel's layout, and its address and length describe the live buffer `data`.
+    let status = unsafe { libc::ioctl(device.as_raw_fd(), NVME_ADMIN_COMMAND, &raw mut command) };
+    match status {
+        0 => Ok(command.result),
+        -1 => Err(io::Error::last_os_error()),
+        status => Err(io::Error::other(format!(
+            "the controller answers with status {status:#x}"
+        ))),
+    }
+}
+
+/// The name that a hypervisor gives itself through the processor. To be asked only where the processor's flags show one.
+#[must_use]
+pub fn hypervisor_signature() -> Option<[u8; 12]> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: every x86-64 processor has the instruction, and it changes nothing but registers.
+        #[allow(unused_unsafe, reason = "safe from Rust 1.94 on, unsafe before")]
+        let leaf = unsafe { core::arch::x86_64::__cpuid(0x4000_0000) };
+        let mut signature = [0; 12];
+        for (at, word) in [leaf.ebx, leaf.ecx, leaf.edx].into_iter().enumerate() {
+            signature[at * 4..at * 4 + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        Some(signature)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_grow_with_the_highest_cpu() {
+        assert_eq!(cpu_mask(&[0, 2]), [0b101]);
+        assert_eq!(cpu_mask(&[65]), [0, 0b10]);
+    }
+
+    #[test]
+    fn the_nvme_command_has_the_size_that_its_number_says() {
+        assert_eq!(
+            std::mem::size_of::<NvmeCommand>(),
+            (NVME_ADMIN_COMMAND >> 16 & 0x3fff) as usize
+        );
+    }
+
+    #[test]
+    fn a_process_that_is_no_child_cannot_be_waited_for() {
+        assert_eq!(wait4(1).unwrap_err().raw_os_error(), Some(libc::ECHILD));
+        assert!(wait4(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn a_file_is_no_nvme_controller() {
+        assert!(nvme_identify_controller(&File::open("/dev/null").unwrap()).is_err());
+    }
+}

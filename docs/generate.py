@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/reference/ anew. Run it with the checkout's Python after a change of the catalog or of a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ktrial import __version__
+from ktrial.catalog.loader import load_catalog
+from ktrial.cli.main import cli
+from ktrial.cli.manpage import manual_page
+from ktrial.cli.reference import commands_page
+from ktrial.report.reference import reference_pages
+
+REFERENCE = Path(__file__).resolve().parent / "reference"
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every generated page."""
+    return {
+        **reference_pages(load_catalog()),
+        "commands.md": commands_page(cli, "ktrial"),
+        "ktrial.1": manual_page(cli, "ktrial", __version__),
+    }
+
+
+def write() -> None:
+    """Write all pages and take away what is no longer generated."""
+    REFERENCE.mkdir(exist_ok=True)
+    wanted = pages()
+    for old in REFERENCE.iterdir():
+        if old.name not in wanted:
+            old.unlink()
+    for name, text in wanted.items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,138 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# prepare.sh CHECKOUT run|dev: makes everything that a start from the checkout needs; `dev` adds the tools of ./check.
+# Each part is made aside, put in place by one rename, and stamped last: an interrupt at any point leaves either the
+# old part or the new one, and the next start goes on from there.
+set -eu
+umask 022
+root=$1
+mode=$2
+# shellcheck source=setup/common.sh
+. "$root/setup/common.sh"
+# shellcheck source=setup/tools.sh
+. "$root/setup/tools.sh"
+# shellcheck source=setup/ready.sh
+. "$root/setup/ready.sh"
+
+require_tools() {
+    # shellcheck disable=SC2046 # one word per missing tool
+    set -- $(as_owner "$root" /bin/sh "$root/setup/missing.sh" "$root")
+    [ $# -gt 0 ] || return 0
+    if is_root && [ "$(package_manager)" = apt ]; then
+        # shellcheck source=setup/debian.sh
+        . "$root/setup/debian.sh"
+        install_for_words "$@"
+        # shellcheck disable=SC2046
+        set -- $(as_owner "$root" /bin/sh "$root/setup/missing.sh" "$root")
+        [ $# -gt 0 ] || return 0
+    fi
+    explain_missing "$@"
+    exit 1
+}
+
+# Waits until no other set-up runs in this checkout. The lock ends with this process.
+take_lock() {
+    mkdir -p .setup/bin
+    exec 9>.setup/lock
+    if ! flock -n 9; then
+        say 'another set-up of this checkout is running: waiting for it'
+        flock 9
+    fi
+}
+
+# hash_of PATH…: one hash over the names and contents of all files below.
+hash_of() {
+    find "$@" -type f ! -name '*.pyc' -print | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum | sha256sum | cut -d' ' -f1
+}
+
+# is_stamped NAME KEY: whether that part was made for exactly this.
+is_stamped() { [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]; }
+
+stamp() {
+    printf '%s\n' "$2" >"$1.new"
+    mv -f "$1.new" "$1"
+}
+
+# A new environment is made in a directory of its own; .venv is a link to it, exchanged in one step.
+make_environment() {
+    python=$(find_python) || fail 'no usable Python found'
+    key="$root $python $(hash_of setup/requirements.lock)"
+    if [ ! -x .venv/bin/python ] || ! is_stamped .venv/ktrial-stamp "$key"; then
+        say "making the Python environment with $python"
+        environment=$(mktemp -d .setup/venv.XXXXXX)
+        chmod 755 "$environment"
+        "$python" -I -m venv "$root/$environment" >&2 9>&-
+        install_locked "$root/$environment" setup/requirements.lock
+        site=$("$root/$environment/bin/python" -I -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+        printf '%s\n' "$root/src" >"$site/ktrial.pth"
+        stamp "$environment/ktrial-stamp" "$key"
+        exchange_environment "$environment"
+    fi
+    [ "$mode" = dev ] || return 0
+    key=$(hash_of setup/requirements-dev.lock)
+    if ! is_stamped .venv/ktrial-stamp-dev "$key"; then
+        say 'adding the tools of ./check'
+        install_locked "$root/.venv" setup/requirements-dev.lock
+        stamp .venv/ktrial-stamp-dev "$key"
+    fi
+}
+
+exchange_environment() {
+    # A directory of that name is an environment that somebody made by hand.
+    if [ -d .venv ] && [ ! -L .venv ]; then fail "$root/.venv is not ktrial's own: move it away"; fi
+    ln -sfn "$1" ".setup/venv-link.$$"
+    mv -fT ".setup/venv-link.$$" .venv
+    for old in .setup/venv.*; do
+        [ "$old" = "$1" ] || rm -rf "$old"
+    done
+}
+
+install_locked() {
+    "$1/bin/python" -I -m pip install --quiet --disable-pip-version-check --no-input --require-hashes \
+        --only-binary :all: --no-deps -r "$2" >&2 9>&-
+}
+
+# RUSTFLAGS of the environment would replace those that make the agent static.
+build_agent() {
+    rust=$(find_rust) || fail 'no usable Rust compiler found'
+    cargo=${rust% *}
+    rustc=${rust#* }
+    host=$("$rustc" -vV | sed -n 's/^host: //p')
+    key="$root $rustc $("$rustc" --version) $(hash_of agent/Cargo.toml agent/Cargo.lock agent/.cargo agent/src)"
+    if [ -x .setup/bin/ktrial-agent ] && is_stamped .setup/agent-stamp "$key"; then return 0; fi
+    say 'building the agent (release mode)'
+    (
+        unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS
+        export CARGO_BUILD_TARGET="$host" RUSTC="$rustc"
+        cd agent
+        "$cargo" build --release --locked --bin ktrial-agent --target-dir "$root/agent/target" >&2 9>&-
+    ) || fail "the agent did not build; cargo's messages are above"
+    cp "agent/target/$host/release/ktrial-agent" .setup/bin/ktrial-agent.new
+    mv -f .setup/bin/ktrial-agent.new .setup/bin/ktrial-agent
+    stamp .setup/agent-stamp "$key"
+}
+
+# Compiles the modules, so that a start as root, which writes no bytecode, finds it. (The catalog's fast form is kept in
+# the user's cache by ktrial itself.)
+compile_python() {
+    .venv/bin/python -I -m compileall -q src/ktrial >&2 9>&-
+}
+
+cd "$root"
+if [ "${KTRIAL_PREPARE_AS_OWNER:-}" != yes ]; then
+    require_tools
+    if is_foreign "$root"; then
+        as_owner "$root" env KTRIAL_PREPARE_AS_OWNER=yes /bin/sh "$root/setup/prepare.sh" "$root" "$mode"
+        exit 0
+    fi
+fi
+take_lock
+while :; do
+    # As old as the beginning of the round: a file changed during it counts as newer, and another round is made.
+    printf '%s\n' "$root" >.setup/stamp.new
+    make_environment
+    build_agent
+    compile_python
+    [ -n "$(changed_since .setup/stamp.new)" ] || break
+done
+mv -f .setup/stamp.new .setup/stamp

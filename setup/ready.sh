@@ -1,0 +1,18 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: Apache-2.0
+# Tells whether the set-up is up to date, with one process. Sourced with $root set to the checkout.
+: "${root:?}"
+
+# changed_since STAMP: prints one of the inputs of the set-up that is newer. Directories count, so that a removed file
+# is seen too; an input that is missing counts as changed.
+changed_since() {
+    (cd "$root" && exec find setup agent/Cargo.toml agent/Cargo.lock agent/.cargo agent/src \
+        -newer "$1" -print -quit 2>&1)
+}
+
+# The stamp holds the place that the checkout was set up in: a moved or copied one is set up anew.
+is_ready() {
+    [ -x "$root/.venv/bin/python" ] && [ -x "$root/.setup/bin/ktrial-agent" ] && [ -f "$root/.setup/stamp" ] || return 1
+    IFS= read -r place <"$root/.setup/stamp" && [ "$place" = "$root" ] || return 1
+    [ -z "$(changed_since .setup/stamp)" ]
+}

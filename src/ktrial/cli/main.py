@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entry point: arguments in, exit status out; verbs are loaded when they are used."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from ktrial import __version__
+from ktrial.cli import verbs
+from ktrial.domain.errors import KtrialError, UnknownName
+
+EXIT_INTERRUPTED = 130
+
+
+class LazyVerbs(click.Group):
+    """A group whose commands are the modules of `ktrial.cli.verbs`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all verbs."""
+        files = (file for folder in verbs.__path__ for file in Path(folder).glob("[a-z]*.py"))
+        return sorted(file.stem.replace("_", "-") for file in files)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one verb."""
+        if cmd_name not in self.list_commands(ctx):
+            raise UnknownName("verb", cmd_name, self.list_commands(ctx), hint="`ktrial --help` lists them")
+        module = importlib.import_module(f"ktrial.cli.verbs.{cmd_name.replace('-', '_')}")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyVerbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
+@click.version_option(__version__, "-V", "--version", prog_name="ktrial", message="%(prog)s %(version)s")
+@click.option("--no-sudo", is_flag=True, help="Never ask for root; refuse what needs it.")
+@click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
+@click.option("--machine-state", hidden=True, type=click.Path(path_type=Path))
+@click.pass_context
+def cli(ctx: click.Context, no_sudo: bool, machine_root: Path | None, machine_state: Path | None) -> None:
+    """Put kernel tweaks on trial: see what is tuned, plan, apply reversibly, verify, undo."""
+    from ktrial.cli.wiring import App
+
+    ctx.obj = App(may_ask=not no_sudo, machine_root=machine_root, machine_state=machine_state)
+    ctx.call_on_close(ctx.obj.close)
+
+
+def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
+    """Run one command. Every error ends here, as one message and an exit status of the documented table."""
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            result = cli.main(args=list(argv), prog_name="ktrial", standalone_mode=False)
+        except KtrialError as error:
+            report(error, err)
+            return error.exit_status
+        except click.ClickException as error:
+            error.show(file=err)
+            return 2
+        except click.exceptions.Exit as stop:
+            return int(stop.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            print("ktrial: interrupted", file=err)
+            return EXIT_INTERRUPTED
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+    return result if isinstance(result, int) else 0
+
+
+def report(error: KtrialError, err: TextIO) -> None:
+    """One message, and the next step on a line of its own."""
+    print(f"ktrial: {error.message}", file=err)
+    if error.hint:
+        print(f"  next: {error.hint}", file=err)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options and arguments that several verbs share, and how data is written."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ktrial.domain.errors import BadInput
+
+F = TypeVar("F", bound=Callable[..., Any])
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+settings_argument = click.argument("words", nargs=-1, metavar="PROFILE|KNOB=VALUE…")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Answer ordinary questions with yes.")
+dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Also write settings marked dangerous.")
+
+
+def write_json(data: Any) -> None:
+    """One JSON document on stdout."""
+    import msgspec
+
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n")
+
+
+def seconds(text: str, option: str) -> float:
+    """`30s`, `10m`, `1h` in seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or float(match[1]) == 0:
+        raise BadInput(f"{option} {text}: not a duration", hint="write for example 30s, 10m or 1h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def is_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial doctor`: what is tuned here, what disturbs measuring, what cannot be done."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Examine this machine: tuned by whom, disturbed by what.")
+@json_option
+@click.pass_obj
+def command(app: App, as_json: bool) -> None:
+    """Show what differs from kernel defaults and who set it, what disturbs measuring now, and what cannot be done here.
+
+    Needs no root; as root it also sees debugfs and ktrial's own journal.
+    """
+    from ktrial.report.doctor import doctor_json, doctor_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.doctor import examine
+
+    examination = examine(app.best_session("examining the machine"), app.catalog)
+    if as_json:
+        write_json(doctor_json(examination))
+    else:
+        sys.stdout.write(doctor_text(examination, width=columns()))

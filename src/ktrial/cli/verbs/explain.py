@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial explain`: what a knob does, its price, and what speaks for it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Explain a knob: effect, price, evidence.")
+@click.argument("knob")
+@json_option
+@click.pass_obj
+def command(app: App, knob: str, as_json: bool) -> None:
+    """Explain one knob: what it does, what it costs, what is in force here and what that means, and the evidence."""
+    import msgspec
+
+    from ktrial.domain.plan import find_knob
+    from ktrial.report.knob import knob_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.explain import explain
+
+    entry = find_knob(knob, app.catalog.knobs)
+    answer = explain(app.user_session, entry)
+    if as_json:
+        write_json({"schema": "ktrial.knob/1", **msgspec.to_builtins(entry), "here": answer.values})
+        return
+    sys.stdout.write(knob_text(entry, app.catalog.sources, answer.state, answer.facts, answer.default, width=columns()))

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial facts`: what this machine is."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Show what this machine is.")
+@click.argument("prefix", nargs=-1)
+@json_option
+@click.pass_obj
+def command(app: App, prefix: tuple[str, ...], as_json: bool) -> None:
+    """Show facts whose names begin with PREFIX, or all: each has a value, is absent, or could not be told."""
+    from ktrial.report.facts import facts_json, facts_text
+    from ktrial.report.terminal import columns
+
+    machine = app.best_session("reading facts")
+    facts = machine.facts(prefix)
+    if as_json:
+        write_json(facts_json(facts))
+    else:
+        sys.stdout.write(facts_text(facts, width=columns()))

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial knobs`: the list of all knobs."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import UnknownName
+
+
+@click.command(short_help="List knobs.")
+@click.argument("filter_", metavar="[FILTER]", required=False)
+@json_option
+@click.pass_obj
+def command(app: App, filter_: str | None, as_json: bool) -> None:
+    """List all knobs, or those whose name or description holds FILTER."""
+    from ktrial.report.terminal import columns, table
+
+    needle = (filter_ or "").lower()
+    chosen = [knob for knob in app.catalog.knobs.values() if needle in f"{knob.id} {knob.what}".lower()]
+    if not chosen:
+        raise UnknownName("knob", filter_ or "", app.catalog.knobs, hint="`ktrial knobs` lists all")
+    if as_json:
+        import msgspec
+
+        write_json({"schema": "ktrial.knobs/1", "knobs": [msgspec.to_builtins(knob) for knob in chosen]})
+        return
+    rows = [(knob.id, knob.kind, knob.risk, knob.what) for knob in chosen]
+    sys.stdout.write(table(("knob", "kind", "risk", "what it does"), rows, width=columns()))
+    sys.stdout.write(f"\n\n{len(chosen)} knobs; `ktrial explain KNOB` says more.\n")

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial plan`: what applying would do here, without doing it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import dangerous_option, json_option, settings_argument, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Show what a profile or settings would change here.")
+@settings_argument
+@dangerous_option
+@json_option
+@click.pass_obj
+def command(app: App, words: tuple[str, ...], yes_dangerous: bool, as_json: bool) -> None:
+    """Resolve a profile or settings on this machine: a table of now and wanted, and of what is left out and why.
+
+    \b
+    ktrial plan vm.swappiness=10
+    ktrial plan ktweak
+    ktrial plan 'queue:scheduler@[rotational=false]=none'
+    """
+    from ktrial.report.plan import plan_json, plan_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.tune import make_plan
+
+    machine = app.best_session("reading all values")
+    plan, facts = make_plan(machine, app.catalog, words, allow_dangerous=yes_dangerous)
+    if as_json:
+        write_json(plan_json(plan))
+    else:
+        sys.stdout.write(plan_text(plan, app.catalog.knobs, facts, width=columns()))

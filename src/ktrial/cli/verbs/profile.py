@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial profile`: profiles from what people have."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.formats.lines import Unread
+
+#: All formats that are read; written out here so that `--help` loads no reader.
+FORMATS = (
+    "sysctl.d",
+    "udev",
+    "tuned",
+    "shell",
+    "command-line",
+    "modprobe.d",
+    "tmpfiles.d",
+    "zram-generator",
+    "list",
+)
+
+
+@click.group(short_help="Make profiles: import what you have.")
+def command() -> None:
+    """Make profiles."""
+
+
+@command.command(name="import", short_help="Turn a foreign file into a profile.")
+@click.argument("file", metavar="FILE|-")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write there instead of stdout.")
+@click.option("--name", help="The profile's name; by default taken from the file's name.")
+@click.option(
+    "--format",
+    "as_format",
+    type=click.Choice(FORMATS),
+    metavar="FORMAT",
+    help=f"Read it as this and do not guess: {', '.join(FORMATS)}.",
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@json_option
+@click.pass_obj
+def import_file(
+    app: App, file: str, output: Path | None, name: str | None, as_format: Any, force: bool, as_json: bool
+) -> None:
+    """Turn a sysctl.d file, script, udev rule, TuneD profile, command line or pasted list into a profile.
+
+    Scripts are read, never run.
+
+    The profile goes to stdout or to the file given by -o; what could not be read is named on stderr.
+    """
+    from ktrial.services.profile_import import import_profile
+
+    if output is not None and output.exists() and not force:
+        raise BadInput(f"{output} exists already", hint="give another name, or --force to overwrite it")
+    imported = import_profile(_content(file), file, app.catalog, name=name, as_format=as_format)
+    count = len(imported.profile.setting)
+    app.say(f"read as {imported.sniffed.format} ({imported.sniffed.reason}): {count} setting{'s'[: count != 1]}")
+    _name_lines("not understood", imported.unread)
+    _name_lines("not in the catalog", imported.unknown)
+    for note in imported.notes:
+        app.say(note)
+    if imported.profile.name in app.catalog.profiles:
+        app.say(f"a profile called {imported.profile.name} exists already: give another --name before you keep it")
+    if output is not None:
+        _write(output, imported.toml)
+    elif as_json:
+        write_json({"schema": "ktrial.import/1", **_json(imported)})
+    else:
+        sys.stdout.write(imported.toml)
+
+
+def _content(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", file=file) from None
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror}", file=str(output)) from None
+
+
+def _name_lines(what: str, lines: Iterable[Unread]) -> None:
+    for line in lines:
+        place = "standard input" if line.file == "-" else line.file
+        print(f"  {place}:{line.line_number}: {what}: {line.reason}", file=sys.stderr)
+        if line.text:
+            print(f"    {line.text}", file=sys.stderr)
+
+
+def _json(imported: Any) -> dict[str, Any]:
+    import msgspec
+
+    return dict(msgspec.to_builtins(imported))

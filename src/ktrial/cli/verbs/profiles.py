@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial profiles`: the list of profiles, or one in full."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import UnknownName
+
+
+@click.command(short_help="List profiles, or show one with its reasons.")
+@click.argument("name", required=False)
+@json_option
+@click.pass_obj
+def command(app: App, name: str | None, as_json: bool) -> None:
+    """List all profiles, or show NAME: every setting with its reason, source and notes."""
+    import msgspec
+
+    from ktrial.report.profile import profile_text, profiles_text
+    from ktrial.report.terminal import columns
+
+    profiles = app.catalog.profiles
+    if name is not None and name not in profiles:
+        raise UnknownName("profile", name, profiles, hint="`ktrial profiles` lists them")
+    if as_json:
+        chosen = [profiles[name]] if name is not None else list(profiles.values())
+        write_json({"schema": "ktrial.profiles/1", "profiles": [msgspec.to_builtins(profile) for profile in chosen]})
+    elif name is None:
+        sys.stdout.write(profiles_text(profiles, width=columns()))
+    else:
+        sys.stdout.write(profile_text(name, profiles, app.catalog.sources, width=columns()))

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial recover`: finish what an interrupted apply or revert began."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Finish what an interrupted apply or revert began.")
+@json_option
+@click.pass_obj
+def command(app: App, as_json: bool) -> int:
+    """After kill -9, a power cut or a lost agent: put back what an interrupted command had changed."""
+    from ktrial.report.terminal import columns
+    from ktrial.report.transaction import revert_text
+
+    answer = app.root_session("recovering").request("recover")
+    if as_json:
+        write_json({"schema": "ktrial.reverted/1", **answer})
+    else:
+        sys.stdout.write(revert_text(answer["transactions"], width=columns()))
+    return int(any(step["outcome"] == "failed" for item in answer["transactions"] for step in item["steps"]))

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial revert`: put back what was there."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput
+
+
+@click.command(short_help="Put back what was there before.")
+@click.option("--to", "to", type=int, metavar="N", help="Undo every transaction newer than N.")
+@click.option("--all", "all_", is_flag=True, help="Undo every transaction.")
+@click.option("--force", is_flag=True, help="Also put back what somebody else changed since.")
+@json_option
+@click.pass_obj
+def command(app: App, to: int | None, all_: bool, force: bool, as_json: bool) -> int:
+    """Undo the newest transaction, those newer than N, or all."""
+    from ktrial.report.terminal import columns
+    from ktrial.report.transaction import revert_text
+
+    if to is not None and all_:
+        raise BadInput("--to and --all exclude each other")
+    select: Any = {"to": to} if to is not None else "all" if all_ else "newest"
+    answer = app.root_session("reverting").request("revert", select=select, force=force)
+    if as_json:
+        write_json({"schema": "ktrial.reverted/1", **answer})
+    else:
+        sys.stdout.write(revert_text(answer["transactions"], width=columns()))
+    return int(any(step["outcome"] == "failed" for item in answer["transactions"] for step in item["steps"]))

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial verify`: whether what was applied still holds."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Check that what was applied is still in force.")
+@click.argument("transaction", type=int, required=False)
+@json_option
+@click.pass_obj
+def command(app: App, transaction: int | None, as_json: bool) -> int:
+    """Read back every applied setting. Exit status 3 when one no longer holds."""
+    from ktrial.report.terminal import columns
+    from ktrial.report.transaction import verify_text
+
+    root = app.root_session("reading back what was applied")
+    answer = root.request("verify", **({} if transaction is None else {"transaction": transaction}))
+    if as_json:
+        write_json({"schema": "ktrial.verified/1", **answer})
+    else:
+        sys.stdout.write(verify_text(answer["transactions"], width=columns()))
+    drifted = any(step["outcome"] != "in-force" for item in answer["transactions"] for step in item["steps"])
+    return 3 if drifted else 0

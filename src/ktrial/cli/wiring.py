@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds adapters: the only place that does. Everything is made when it is first needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ktrial.catalog.loader import Catalog
+    from ktrial.host.agent import AgentSession
+    from ktrial.host.privilege import RootHelper
+
+
+class App:
+    """What a verb may use: the catalog, an ordinary session, and a root session that says what it is for."""
+
+    def __init__(self, *, may_ask: bool, machine_root: Path | None, machine_state: Path | None) -> None:
+        self._may_ask = may_ask
+        self._machine_root = machine_root
+        self._machine_state = machine_state
+        self._sessions: list[AgentSession] = []
+        self._root: AgentSession | None = None
+        self._helper = self._give_up_root()
+
+    def _give_up_root(self) -> RootHelper | None:
+        if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_UID"} & set(os.environ):
+            return None
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.privilege import RootHelper, become, invoking_user
+
+        user = invoking_user()
+        if user is None:
+            return None
+        helper = RootHelper(find_agent(), self._arguments("root"))
+        become(user)
+        return helper
+
+    def _arguments(self, role: str) -> list[str]:
+        arguments = ["serve", "--role", role]
+        if self._machine_root is not None:
+            arguments += ["--root", str(self._machine_root.resolve())]
+        if self._machine_state is not None:
+            arguments += ["--state", str(self._machine_state)]
+        return arguments
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The built-in catalog and the user's own knobs and profiles."""
+        from ktrial.catalog.compiled import compiled_catalog
+        from ktrial.host.folders import cache_folder, config_folder
+
+        return compiled_catalog(cache_folder() / "catalog.msgpack", [config_folder()])
+
+    @cached_property
+    def user_session(self) -> AgentSession:
+        """A session with the rights of the user."""
+        from ktrial.host.agent import AgentSession
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.transport import ProcessTransport
+
+        session = AgentSession(ProcessTransport([str(find_agent()), *self._arguments("user")]))
+        self._sessions.append(session)
+        return session
+
+    def root_session(self, purpose: str) -> AgentSession:
+        """A root session; asks at most once per command, and says what for."""
+        if self._root is None:
+            from ktrial.host.agent import AgentSession
+            from ktrial.host.find_agent import find_agent
+            from ktrial.host.privilege import root_transport
+            from ktrial.host.transport import ProcessTransport, Transport
+
+            transport: Transport
+            if self._helper is not None:
+                transport = self._helper.start()
+            elif self._machine_root is not None:
+                transport = ProcessTransport([str(find_agent()), *self._arguments("root")])
+            else:
+                transport = root_transport(
+                    find_agent(), self._arguments("root"), purpose, may_ask=self._may_ask, say=self.say
+                )
+            self._root = AgentSession(transport)
+            self._sessions.append(self._root)
+        return self._root
+
+    def best_session(self, purpose: str) -> AgentSession:
+        """A root session where that needs no asking, else the user's."""
+        if os.geteuid() == 0 or self._helper is not None or self._machine_root is not None:
+            return self.root_session(purpose)
+        return self.user_session
+
+    def say(self, text: str) -> None:
+        """Talk to the user: stderr."""
+        print(f"ktrial: {text}", file=sys.stderr)
+
+    def close(self) -> None:
+        """End all sessions."""
+        for session in self._sessions:
+            session.close()

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong, and the exit status of each.
+
+KtrialError                    1  the environment, or ktrial itself, failed
+├── BadInput                   2  bad usage or bad input: file, line, value, why, what to do
+│   ├── UnknownName            2  no such knob, profile, fact, … with a did-you-mean
+│   └── Contradiction          2  two settings that cannot both hold
+├── GuardTripped               3  a guard or a --fail-on condition
+├── Refused                    4  ktrial will not: a gate, a dangerous setting without consent
+├── PrivilegeMissing           5  needs root, and may not or cannot ask for it
+├── AgentError                 1  the agent answered with an error (its `kind` says which)
+│   ├── Busy                   1  another transaction holds the machine
+│   └── StalePlan              1  the machine changed since the plan was made
+└── Interrupted              130  Ctrl-C
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class KtrialError(Exception):
+    """An answer to the user: what happened, why, and what to do next (`hint`)."""
+
+    exit_status = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class BadInput(KtrialError):
+    """Something that a person wrote is wrong. Nothing was written, nothing was lost."""
+
+    exit_status = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        where = ":".join(str(part) for part in (file, line, column) if part is not None)
+        super().__init__(f"{where}: {message}" if where else message, hint=hint)
+        self.file = file
+        self.line = line
+        self.column = column
+
+
+class UnknownName(BadInput):
+    """A name that is not there, with the nearest ones that are."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str | None = None) -> None:
+        near = nearest(name, known)
+        advice = f"did you mean {' or '.join(near)}?" if near else hint
+        super().__init__(f"no {what} is called {name!r}", hint=advice)
+        self.name = name
+        self.nearest = near
+
+
+class Contradiction(BadInput):
+    """Two settings that cannot both hold."""
+
+
+class GuardTripped(KtrialError):
+    """A condition that the user asked to fail on."""
+
+    exit_status = 3
+
+
+class Refused(KtrialError):
+    """ktrial will not do this as asked."""
+
+    exit_status = 4
+
+
+class PrivilegeMissing(KtrialError):
+    """The step needs root."""
+
+    exit_status = 5
+
+
+class AgentError(KtrialError):
+    """The agent answered with an error."""
+
+    def __init__(self, kind: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+
+
+class Busy(AgentError):
+    """Another transaction holds the machine's lock."""
+
+
+class StalePlan(AgentError):
+    """The machine no longer is as the plan expected."""
+
+
+class Interrupted(KtrialError):
+    """The user stopped the command."""
+
+    exit_status = 130
+
+
+def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Up to three known names that look like `name`; `_`, `-` and case count as alike."""
+    import difflib
+
+    folded: dict[str, str] = {}
+    for candidate in known:
+        folded.setdefault(_fold(candidate), candidate)
+    exact = folded.get(_fold(name))
+    if exact is not None:
+        return (exact,)
+    return tuple(folded[match] for match in difflib.get_close_matches(_fold(name), folded, n=3, cutoff=0.75))
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("-", "_").replace("/", ".")

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of a machine: each is a value, known to be absent, or could not be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One fact. Exactly one of the three is set; a value of `None` in JSON never stands for "no"."""
+
+    value: Any = None
+    absent: str | None = None
+    unknown: str | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a value."""
+        return self.absent is None and self.unknown is None
+
+    @property
+    def why_missing(self) -> str:
+        """Why there is no value; empty when there is one."""
+        return self.absent or self.unknown or ""
+
+
+class FactKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `facts.toml` says of one fact."""
+
+    name: str
+    type: str
+    what: str
+    of: str | None = None
+    field: str | None = None
+
+
+class FactBook(Mapping[str, Fact]):
+    """All facts of one machine, by name."""
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        self._facts = dict(facts)
+
+    def __getitem__(self, name: str) -> Fact:
+        return self._facts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    def value(self, name: str) -> Any:
+        """The fact's value, or None when it is absent, unknown or was never asked for."""
+        fact = self._facts.get(name)
+        return fact.value if fact is not None and fact.known else None
+
+    def records(self, name: str) -> tuple[Mapping[str, Any], ...]:
+        """The records of a fact that is a list of tables; none when it is missing."""
+        value = self.value(name)
+        if not isinstance(value, list | tuple):
+            return ()
+        return tuple(record for record in value if isinstance(record, Mapping))
+
+    def record(self, name: str, label: str) -> Mapping[str, Any] | None:
+        """The record called `label`."""
+        return next((record for record in self.records(name) if record.get("name") == label), None)
+
+    def with_device(self, kinds: Mapping[str, FactKind], source: str, label: str) -> FactBook:
+        """The same facts plus the `device.*` ones of one record of `source`."""
+        record = self.record(source, label)
+        extra: dict[str, Fact] = {}
+        for kind in kinds.values():
+            if kind.of is None or kind.field is None:
+                continue
+            if record is None or record.get(kind.field) is None:
+                extra[kind.name] = Fact(unknown=f"{label} has no fact {kind.field!r}")
+            else:
+                extra[kind.name] = Fact(value=record[kind.field])
+        return FactBook({**self._facts, **extra})

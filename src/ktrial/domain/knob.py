@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Knobs: tunables under the kernel's own names, as the catalog describes them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+Kind = Literal["sysctl", "sysfs", "debugfs", "boot", "module", "kconfig", "build", "patch", "zram"]
+Risk = Literal["safe", "caution", "dangerous"]
+TakesEffect = Literal["now", "new-devices", "boot", "build"]
+ValueType = Literal["int", "bool", "choice", "text", "ints", "mask", "feature"]
+VerifyRule = Literal["exact", "integer", "boolean", "choice", "token", "mask", "clamped"]
+EvidenceStatus = Literal["claimed", "supported", "refuted", "superseded"]
+Unit = Literal[
+    "bytes", "kB", "KiB", "pages", "ms", "us", "ns", "cs", "s", "percent", "requests", "sectors", "kHz", "mW"
+]
+
+#: Placeholder of a place -> (what its path component looks like, prefix of the instance's name).
+PLACEHOLDERS: dict[str, tuple[str, str]] = {
+    "block": (r"[^/]+", ""),
+    "policy": (r"policy\d+", ""),
+    "irq": (r"\d+", "irq"),
+    "cpu": (r"cpu\d+", ""),
+    "nvme": (r"nvme\d+", ""),
+    "zram": (r"zram\d+", ""),
+    "interface": (r"[^/]+", ""),
+    "queue": (r"[^/]+", ""),
+    "slice": (r"[^/]+", ""),
+    "device": (r"[^/]+", ""),
+    "node": (r"node\d+", ""),
+    "host": (r"host\d+", ""),
+    "state": (r"state\d+", ""),
+}
+#: Placeholder -> the fact whose records describe such instances.
+INSTANCE_FACTS = {
+    "block": "block.devices",
+    "nvme": "nvme.controllers",
+    "policy": "cpufreq.policies",
+    "interface": "net.interfaces",
+    "zram": "zram.devices",
+}
+_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+_VERIFY: dict[str, VerifyRule] = {
+    "int": "integer",
+    "bool": "boolean",
+    "choice": "choice",
+    "feature": "token",
+    "mask": "mask",
+    "text": "exact",
+    "ints": "exact",
+}
+
+
+class ValueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which values a knob takes."""
+
+    type: ValueType
+    min: int | None = None
+    max: int | None = None
+    choices: tuple[str, ...] = ()
+    unit: Unit | None = None
+    count: int | None = None
+    special: dict[str, str] = {}
+
+
+class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A dated or sourced record about a knob's effect."""
+
+    source: str
+    claim: str
+    conditions: str
+    status: EvidenceStatus
+    note: str | None = None
+
+
+class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One tunable."""
+
+    id: str
+    kind: Kind
+    value: ValueSpec
+    takes_effect: TakesEffect
+    risk: Risk
+    what: str
+    price: str
+    places: tuple[str, ...] = ()
+    default: Any = None
+    default_note: str | None = None
+    verify: VerifyRule | None = None
+    effective: str | None = None
+    offers: str | None = None
+    couples: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    since: str | None = None
+    until: str | None = None
+    only: str | None = None
+    successor: tuple[str, ...] = ()
+    gone: str | None = None
+    up: str | None = None
+    down: str | None = None
+    security: str | None = None
+    measuring: str | None = None
+    interacts: tuple[str, ...] = ()
+    meaning: str | None = None
+    settle_s: float = 1.0
+    proof: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def rule(self) -> VerifyRule:
+        """How a read-back value is compared."""
+        return self.verify or _VERIFY[self.value.type]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Its places in order of preference, a sysctl's own one included."""
+        if self.places or self.kind != "sysctl":
+            return self.places
+        return (f"/proc/sys/{self.id.replace('.', '/')}",)
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """Names of the placeholders of its first place; empty for a knob without instances."""
+        return tuple(_PLACEHOLDER.findall(self.files[0])) if self.files else ()
+
+    @property
+    def area(self) -> str:
+        """First part of its name, such as `vm`, `queue` or `boot`."""
+        return re.split(r"[.:]", self.id, maxsplit=1)[0]
+
+    @property
+    def short_name(self) -> str:
+        """Its name without the prefix of its name space."""
+        return self.id.partition(":")[2] or self.id
+
+
+def place_pattern(place: str) -> str:
+    """A place as a pattern for the agent's `list`: every placeholder becomes `*`."""
+    return _PLACEHOLDER.sub("*", place)
+
+
+def instance_of(place: str, path: str) -> str | None:
+    """Name of the instance that `path` is of `place`; "" for a place without instances, None if it is none."""
+    names: list[str] = []
+    parts: list[str] = []
+    position = 0
+    for match in _PLACEHOLDER.finditer(place):
+        parts.append(re.escape(place[position : match.start()]))
+        component, _ = PLACEHOLDERS[match[1]]
+        parts.append(f"({component})")
+        names.append(match[1])
+        position = match.end()
+    parts.append(re.escape(place[position:]))
+    found = re.fullmatch("".join(parts), path)
+    if found is None:
+        return None
+    return "/".join(PLACEHOLDERS[name][1] + text for name, text in zip(names, found.groups(), strict=True))

@@ -1,0 +1,462 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: settings resolved on one machine into ordered changes and reasoned refusals, nothing left to look up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from ktrial.domain.address import parse_address, selects
+from ktrial.domain.condition import Truth, evaluate
+from ktrial.domain.errors import BadInput, Contradiction, UnknownName
+from ktrial.domain.facts import FactBook, FactKind
+from ktrial.domain.knob import INSTANCE_FACTS, Knob
+from ktrial.domain.profile import Setting
+from ktrial.domain.reading import InstanceState, KnobState
+from ktrial.domain.value import active_text, kernel_text, offered, same_value, show_value
+from ktrial.domain.wanted import computed_value
+
+
+class Why(Enum):
+    """Why a setting is not part of the plan."""
+
+    ABSENT = "absent"
+    CONDITION = "condition"
+    UNTOLD = "could-not-tell"
+    AT_BOOT = "at-boot"
+    AT_BUILD = "at-build"
+    NOT_OFFERED = "not-offered"
+    NO_INSTANCE = "no-instance"
+    DANGEROUS = "dangerous"
+    UNREADABLE = "unreadable"
+    READ_ONLY = "read-only"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One value to be written. `old` and `old_text` are None where this session cannot read the file."""
+
+    knob: str
+    address: str
+    path: str
+    rule: str
+    new_text: str
+    old_text: str | None
+    old: bytes | None
+    couples: tuple[str, ...]
+    effective: str | None
+    why: str | None
+    origin: str
+    risk: str
+    controlled: bool = False
+
+    @property
+    def already(self) -> bool:
+        """Whether the value is in force already: writing it would change nothing."""
+        return self.old_text is not None and self.old_text == self.new_text
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One setting that is not written, why, and what to do instead."""
+
+    knob: str
+    address: str
+    kind: Why
+    reason: str
+    value: str
+    origin: str
+    hint: str | None = None
+
+
+class ZramStep(msgspec.Struct, frozen=True):
+    """A zram swap device to be set up as one step."""
+
+    device: str | None
+    size_bytes: int
+    algorithm: str | None
+    priority: int
+    origin: str
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What applying would do on this machine."""
+
+    title: str
+    changes: tuple[Change, ...]
+    same: tuple[Change, ...]
+    refusals: tuple[Refusal, ...]
+    zram: ZramStep | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self.changes and self.zram is None
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Settings of one origin: a profile, or one KNOB=VALUE of the command line."""
+
+    origin: str
+    settings: tuple[Setting, ...]
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What resolving looks at: the catalog's knobs, this machine's facts and states."""
+
+    knobs: Mapping[str, Knob]
+    kinds: Mapping[str, FactKind]
+    facts: FactBook
+    states: Mapping[str, KnobState]
+
+
+def resolve(title: str, requests: Iterable[Request], context: Context, *, allow_dangerous: bool = False) -> Plan:
+    """Turn settings into a plan. Raises BadInput for what cannot be right on any machine."""
+    outcomes: dict[str, Change | Refusal] = {}
+    zram: dict[str, tuple[Setting, str]] = {}
+    for request in requests:
+        for setting in request.settings:
+            knob = find_knob(setting.knob, context.knobs)
+            if knob.kind == "zram":
+                zram[knob.id] = (setting, request.origin)
+                continue
+            for outcome in _resolve_setting(knob, setting, request.origin, context, allow_dangerous):
+                _add(outcomes, outcome)
+    changes = [outcome for outcome in outcomes.values() if isinstance(outcome, Change)]
+    _check_pairs(changes, context.knobs)
+    refusals = [outcome for outcome in outcomes.values() if isinstance(outcome, Refusal)]
+    step = None
+    if zram:
+        step, refused = _resolve_zram(zram, context)
+        refusals += refused
+    return Plan(
+        title=title,
+        changes=tuple(_ordered([change for change in changes if not change.already], context.knobs)),
+        same=tuple(change for change in changes if change.already),
+        refusals=tuple(refusals),
+        zram=step,
+    )
+
+
+def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
+    """The catalog's entry, or UnknownName with a did-you-mean."""
+    name = parse_address(address_text).knob
+    knob = knobs.get(name) or _by_sysctl_name(name, knobs)
+    if knob is None:
+        raise UnknownName(
+            "knob", name, knobs, hint="`ktrial knobs` lists all; own ones go into ~/.config/ktrial/knobs/"
+        )
+    return knob
+
+
+def _by_sysctl_name(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
+    """A knob that was a sysctl on older kernels is also found under that name."""
+    place = f"/proc/sys/{name.replace('.', '/')}"
+    return next((knob for knob in knobs.values() if place in knob.files), None)
+
+
+def _add(outcomes: dict[str, Change | Refusal], outcome: Change | Refusal) -> None:
+    key = outcome.address if isinstance(outcome, Change) else f"{outcome.address} refused {outcome.origin}"
+    before = outcomes.get(key)
+    if isinstance(before, Change) and isinstance(outcome, Change):
+        _check_agreement(before, outcome)
+    outcomes.pop(key, None)
+    outcomes[key] = outcome
+
+
+def _check_agreement(before: Change, after: Change) -> None:
+    if before.origin != after.origin and before.new_text != after.new_text:
+        raise Contradiction(
+            f"{after.address} is set twice: {before.new_text} by {before.origin}, {after.new_text} by {after.origin}",
+            hint="take one of them out, or put both into a profile of your own, where the later one wins",
+        )
+
+
+def _check_pairs(changes: list[Change], knobs: Mapping[str, Knob]) -> None:
+    wanted = {change.knob: change for change in changes}
+    for change in changes:
+        for other in knobs[change.knob].couples:
+            partner = wanted.get(other)
+            mutual = change.knob in knobs[other].couples if other in knobs else False
+            if partner is not None and mutual and change.new_text != "0" and partner.new_text != "0":
+                raise Contradiction(
+                    f"{change.knob}={change.new_text} ({change.origin}) and"
+                    f" {other}={partner.new_text} ({partner.origin}) exclude each other:"
+                    " the kernel clears one when the other is written",
+                    hint="set only one of the two",
+                )
+
+
+def _resolve_setting(
+    knob: Knob, setting: Setting, origin: str, context: Context, allow_dangerous: bool
+) -> list[Change | Refusal]:
+    def refuse(kind: Why, reason: str, hint: str | None = None, address: str = setting.knob) -> Refusal:
+        return Refusal(knob.id, address, kind, reason, show_value(setting.value), origin, hint)
+
+    if not isinstance(setting.value, dict):
+        kernel_text(knob, setting.value)
+    late = _late(knob, setting)
+    if late is not None:
+        return [refuse(late[0], late[1], late[2])]
+    state = context.states[knob.id]
+    if not state.instances:
+        return [refuse(Why.ABSENT, absence(knob, state), _successors(knob, context.knobs))]
+    chosen = _chosen(knob, setting, state, context)
+    if not chosen:
+        return [refuse(Why.NO_INSTANCE, f"no instance here is meant by {setting.knob}", _instances_hint(state))]
+    if knob.risk == "dangerous" and not allow_dangerous and not _is_default(knob, setting.value):
+        return [refuse(Why.DANGEROUS, f"dangerous: {knob.price}", "`--yes-dangerous` applies it all the same")]
+    outcomes: list[Change | Refusal] = []
+    for instance in chosen:
+        address = f"{knob.id}@{instance.label}" if instance.label else knob.id
+        facts = _device_facts(knob, instance, context)
+        if setting.when is not None:
+            truth, why = evaluate(setting.when, facts, context.kinds)
+            if truth is not Truth.YES:
+                kind = Why.CONDITION if truth is Truth.NO else Why.UNTOLD
+                outcomes.append(refuse(kind, why, address=address))
+                continue
+        outcomes.append(_change(knob, setting, origin, instance, facts, address, context))
+    return outcomes
+
+
+def _is_default(knob: Knob, value: Any) -> bool:
+    """Whether a fixed value is the fixed mainline default: going back to it is never the dangerous step."""
+    if knob.default is None or isinstance(knob.default, Mapping) or isinstance(value, Mapping):
+        return False
+    return kernel_text(knob, value) == kernel_text(knob, knob.default)
+
+
+def _late(knob: Knob, setting: Setting) -> tuple[Why, str, str] | None:
+    if knob.kind == "boot":
+        flag = knob.short_name if setting.value is True else f"{knob.short_name}={setting.value}"
+        return (
+            Why.AT_BOOT,
+            "a boot parameter: takes effect at the next boot",
+            f"add  {flag}  to the kernel command line",
+        )
+    if knob.kind in {"kconfig", "build", "patch"}:
+        return Why.AT_BUILD, "decided when the kernel is built", "needs a kernel built with it"
+    return None
+
+
+def absence(knob: Knob, state: KnobState) -> str:
+    """Why a knob is not on this machine, in words."""
+    if state.blocked is not None:
+        return f"{state.blocked} (on newer kernels it is gone: {knob.gone})" if knob.gone else state.blocked
+    if knob.gone:
+        return f"not on this kernel: {knob.gone}"
+    if knob.only:
+        return f"not on this kernel: only on {knob.only} kernels"
+    return "not on this machine: neither the kernel's configuration nor a device here offers it"
+
+
+def _successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
+    names = [name for name in knob.successor if name in knobs]
+    return f"its place was taken by {', '.join(names)}" if names else None
+
+
+def _chosen(knob: Knob, setting: Setting, state: KnobState, context: Context) -> list[InstanceState]:
+    selector = parse_address(setting.knob).selector
+    if not knob.placeholders:
+        if selector is not None:
+            raise BadInput(f"{knob.id} has no instances, but {setting.knob} names one")
+        return list(state.instances)
+    if selector is None:
+        raise BadInput(
+            f"{knob.id} has several instances; say which",
+            hint=f"{knob.id}@{state.instances[0].label} for one, {knob.id}@'*' for all; "
+            + (_instances_hint(state) or ""),
+        )
+    source = INSTANCE_FACTS.get(knob.placeholders[0])
+    chosen = []
+    for instance in state.instances:
+        record = context.facts.record(source, instance.label.partition("/")[0]) if source else None
+        if selects(selector, instance.label, record):
+            chosen.append(instance)
+    return chosen
+
+
+def _instances_hint(state: KnobState) -> str | None:
+    labels = [instance.label for instance in state.instances]
+    more = f" and {len(labels) - 6} more" if len(labels) > 6 else ""
+    return f"here: {', '.join(labels[:6])}{more}" if labels else None
+
+
+def _device_facts(knob: Knob, instance: InstanceState, context: Context) -> FactBook:
+    source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
+    if source is None:
+        return context.facts
+    return context.facts.with_device(context.kinds, source, instance.label.partition("/")[0])
+
+
+def _change(
+    knob: Knob,
+    setting: Setting,
+    origin: str,
+    instance: InstanceState,
+    facts: FactBook,
+    address: str,
+    context: Context,
+) -> Change | Refusal:
+    def refuse(kind: Why, reason: str, hint: str | None = None) -> Refusal:
+        return Refusal(knob.id, address, kind, reason, show_value(setting.value), origin, hint)
+
+    shown = instance.reading.text
+    if instance.reading.invalid is not None:
+        return refuse(Why.ABSENT, f"the kernel does not offer it for this device ({instance.reading.invalid})")
+    if not instance.reading.writable:
+        return refuse(Why.READ_ONLY, "the file is read-only on this kernel", _read_only_hint(knob))
+    value = setting.value
+    if isinstance(value, dict):
+        value, why_not = computed_value(knob, value, shown, facts, instance)
+        if why_not is not None:
+            return refuse(Why.UNTOLD, why_not)
+    text = kernel_text(knob, value)
+    words = offered(shown) if shown is not None else ()
+    if words and knob.rule == "choice" and text not in words:
+        return refuse(Why.NOT_OFFERED, f"{text} is not offered here", f"offered: {', '.join(words)}")
+    if shown is not None and knob.rule == "token" and not active_text(knob, shown):
+        return refuse(Why.ABSENT, absence(knob, context.states[knob.id]), _successors(knob, context.knobs))
+    return Change(
+        knob=knob.id,
+        address=address,
+        path=instance.path,
+        rule="clamped" if text in knob.value.special else knob.rule,
+        new_text=_like_old(knob, shown, text),
+        old_text=None if shown is None else active_text(knob, shown),
+        old=instance.reading.data,
+        couples=_couple_paths(knob, instance, context),
+        effective=instance.effective,
+        why=setting.why,
+        origin=origin,
+        risk=knob.risk,
+        controlled=setting.controlled,
+    )
+
+
+def _read_only_hint(knob: Knob) -> str | None:
+    if knob.kind == "module":
+        return f"set it when the module loads: options line in /etc/modprobe.d, or {knob.short_name}=… at boot"
+    return None
+
+
+def _like_old(knob: Knob, shown: str | None, text: str) -> str:
+    """The old text where old and new mean the same, so that equal values compare equal."""
+    if shown is not None and same_value(knob, active_text(knob, shown), text):
+        return active_text(knob, shown)
+    return text
+
+
+def _couple_paths(knob: Knob, instance: InstanceState, context: Context) -> tuple[str, ...]:
+    paths: list[str] = []
+    for name in knob.couples:
+        state = context.states.get(name)
+        for other in state.instances if state else ():
+            if other.label in {"", instance.label} and other.reading.readable:
+                paths.append(other.path)
+    return tuple(paths)
+
+
+def _resolve_zram(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> tuple[ZramStep | None, list[Refusal]]:
+    values: dict[str, Any] = {}
+    origin = ""
+    device: str | None = None
+    for name, (setting, origin) in wanted.items():
+        knob = context.knobs[name]
+        value = setting.value
+        if isinstance(value, dict):
+            value, why_not = computed_value(knob, value, None, context.facts, None)
+            if why_not is not None:
+                return None, [Refusal(name, setting.knob, Why.UNTOLD, why_not, show_value(setting.value), origin)]
+        values[knob.short_name] = kernel_text(knob, value)
+        device = parse_address(setting.knob).selector or device
+    if not any(context.states[name].instances or context.states[name].possible for name in wanted):
+        reason = "no zram on this kernel, or its module is not loaded"
+        return None, [
+            Refusal(name, setting.knob, Why.ABSENT, reason, show_value(setting.value), origin, "`modprobe zram`")
+            for name, (setting, origin) in wanted.items()
+        ]
+    present = {str(record.get("name")): record for record in context.facts.records("zram.devices")}
+    chosen = device if device is not None and "*" not in device else next(iter(present), None)
+    record = present.get(chosen or "", {})
+    size = values.get("disksize", record.get("size_bytes"))
+    if not size or int(size) <= 0:
+        raise BadInput("a zram device needs a size", hint="add zram:disksize=8GiB")
+    return (
+        ZramStep(
+            device=chosen,
+            size_bytes=int(size),
+            algorithm=values.get("comp_algorithm", record.get("algorithm")),
+            priority=int(values.get("swap_priority", 100)),
+            origin=origin,
+        ),
+        [],
+    )
+
+
+def _ordered(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:
+    """Changes in an order that honours every knob's `after`; otherwise as asked for."""
+    wanted = {change.knob for change in changes}
+    done: set[str] = set()
+    result: list[Change] = []
+    rest = list(changes)
+    while rest:
+        ready = [c for c in rest if not {n for n in knobs[c.knob].after if n in wanted and n != c.knob} - done]
+        if not ready:
+            circle = ", ".join(sorted({change.knob for change in rest}))
+            raise BadInput(
+                f"these knobs want to be written after each other: {circle}", hint="mend their `after` lists"
+            )
+        result += ready
+        names = {change.knob for change in ready}
+        rest = [change for change in rest if change.knob not in names]
+        done |= names
+    return result
+
+
+def wire_plan(plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False) -> dict[str, Any]:
+    """The plan as the agent takes it (`ktrial.plan/1`)."""
+    steps: list[dict[str, Any]] = []
+    for change in plan.changes:
+        step: dict[str, Any] = {
+            "kind": "write",
+            "knob": change.address,
+            "path": change.path,
+            "new": f"{change.new_text}\n",
+            "verify": change.rule,
+            "couples": list(change.couples),
+        }
+        if change.old is not None:
+            step["expect"] = wire_bytes(change.old)
+        if change.effective is not None:
+            step["effective"] = change.effective
+        steps.append(step)
+    if plan.zram is not None:
+        steps.append(
+            {
+                "kind": "zram",
+                "device": plan.zram.device,
+                "size_bytes": plan.zram.size_bytes,
+                "algorithm": plan.zram.algorithm,
+                "priority": plan.zram.priority,
+            }
+        )
+    return {
+        "schema": "ktrial.plan/1",
+        "title": plan.title,
+        "lease": dict(lease),
+        "keep_going": keep_going,
+        "steps": steps,
+    }
+
+
+def wire_bytes(data: bytes) -> str | dict[str, str]:
+    """Bytes as JSON: text where they are UTF-8, else base64."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        import base64
+
+        return {"base64": base64.b64encode(data).decode()}

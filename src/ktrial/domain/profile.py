@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles: named settings with their reasons; a ladder stacks profiles in tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.domain.errors import BadInput, UnknownName
+
+
+class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A knob (with an instance selector where it has instances) and the value wanted."""
+
+    knob: str
+    value: Any
+    why: str | None = None
+    when: Any = None
+    controlled: bool = False
+
+
+class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One step of a ladder: a profile, or something that must be built."""
+
+    name: str
+    why: str
+    profile: str | None = None
+    build: str | None = None
+
+
+class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A state that must hold before the profile may be applied; the profile itself does not bring it about."""
+
+    that: Any
+    why: str
+
+
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Named settings. `generated` marks one whose settings are computed on the machine."""
+
+    name: str
+    summary: str
+    source: str | None = None
+    extends: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    setting: tuple[Setting, ...] = ()
+    tier: tuple[Tier, ...] = ()
+    require: tuple[Requirement, ...] = ()
+    generated: Literal["stock", "distro"] | None = None
+
+
+def flatten(name: str, profiles: Mapping[str, Profile]) -> tuple[Setting, ...]:
+    """All settings of a profile: those it extends (and its tiers' profiles) first, its own last; a later one wins."""
+    return tuple(_walk(name, profiles, ()))
+
+
+def requirements(name: str, profiles: Mapping[str, Profile]) -> tuple[Requirement, ...]:
+    """What must hold for a profile and all that it extends."""
+    profile = profiles[name]
+    inherited = [item for parent in profile.extends for item in requirements(parent, profiles)]
+    return (*inherited, *profile.require)
+
+
+def _walk(name: str, profiles: Mapping[str, Profile], path: tuple[str, ...]) -> list[Setting]:
+    if name in path:
+        chain = " -> ".join((*path[path.index(name) :], name))
+        raise BadInput(f"profiles extend each other in a circle: {chain}", hint="take one of these `extends` out")
+    profile = profiles.get(name)
+    if profile is None:
+        raise UnknownName("profile", name, profiles, hint="`ktrial profiles` lists them")
+    settings: list[Setting] = []
+    for parent in (*profile.extends, *(tier.profile for tier in profile.tier if tier.profile)):
+        settings += _walk(parent, profiles, (*path, name))
+    return [*settings, *profile.setting]

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantities as people write them, in base units inside and display units only when shown."""
+
+from __future__ import annotations
+
+import re
+
+_FACTORS: dict[str, dict[str, float]] = {
+    "bytes": {
+        "": 1,
+        "B": 1,
+        "kB": 10**3,
+        "MB": 10**6,
+        "GB": 10**9,
+        "TB": 10**12,
+        "KiB": 2**10,
+        "MiB": 2**20,
+        "GiB": 2**30,
+        "TiB": 2**40,
+    },
+    "hertz": {"": 1, "Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9},
+    "seconds": {"": 1, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60, "m": 60, "h": 3600},
+    "percent": {"": 1, "%": 1},
+}
+_QUANTITY = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z%]*)\s*")
+
+
+def parse_quantity(text: str, dimension: str) -> float:
+    """The value of `text` in the base unit of `dimension`: bytes, hertz, seconds or percent.
+
+    Raises ValueError that says which units there are.
+    """
+    factors = _FACTORS[dimension]
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[2] not in factors:
+        units = ", ".join(unit for unit in factors if unit)
+        raise ValueError(f"{text!r} is not a number with one of the units {units}")
+    return float(match[1]) * factors[match[2]]
+
+
+def show_bytes(value_bytes: float) -> str:
+    """`1610612736` -> `1.50 GiB`."""
+    size = float(value_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" or size == int(size) else f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"
+
+
+def show_seconds(value_s: float) -> str:
+    """`0.0028` -> `2.8 ms`."""
+    if value_s == 0:
+        return "0 s"
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(value_s) >= factor:
+            return f"{value_s / factor:.3g} {unit}"
+    return f"{value_s / 1e-9:.3g} ns"

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shell text into words and operators, and words into values: enough to read tuning scripts, nothing is ever run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+_OPERATORS = ("<<<", "<<-", ";;&", "&>>", "&&", "||", ";;", ";&", "<<", ">>", ">&", "<&", "&>", ">|", "<>")
+_OPERATORS_1 = ";&|<>()"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ARITHMETIC = re.compile(r"\s*(0[xX][0-9A-Fa-f]+|\d+|[A-Za-z_]\w*|[-+*/%()])")
+MAXIMUM_VALUES = 64
+"""A word that stands for more values than this (nested loops over lists) is not read."""
+DEEPEST = 40
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A word as written (quotes kept), an operator, or the end of a line. `joined`: no white space before it."""
+
+    kind: Literal["word", "operator", "newline"]
+    text: str
+    line_number: int
+    joined: bool = False
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Why a word's value is not known."""
+
+    reason: str
+
+
+class NotClosed(ValueError):
+    """A quote, or a `$(`, that never ends. `offset` is where it begins."""
+
+    def __init__(self, offset: int, mark: str) -> None:
+        self.offset = offset
+        self.mark = mark
+        super().__init__(f"{mark} is never closed")
+
+
+def tokenise(text: str) -> tuple[list[Token], list[tuple[int, str]]]:
+    """Tokens of a script, and (line number, reason) for places that could not be split.
+
+    After a quote that is never closed reading goes on with the next line.
+    """
+    tokens: list[Token] = []
+    failures: list[tuple[int, str]] = []
+    documents: list[str] = []
+    offset, line_number, last_end = 0, 1, -1
+    while offset < len(text):
+        start = offset
+        character = text[offset]
+        if character == "\n":
+            tokens.append(Token("newline", "\n", line_number))
+            offset = _after_documents(text, offset + 1, documents)
+            documents = []
+        elif character in " \t\r":
+            offset += 1
+        elif text.startswith("\\\n", offset):
+            offset += 2
+        elif character == "#":
+            offset = _line_end(text, offset)
+        elif operator := _operator(text, offset):
+            tokens.append(Token("operator", operator, line_number, joined=last_end == start))
+            offset = last_end = offset + len(operator)
+        else:
+            try:
+                offset = _word_end(text, offset)
+                if tokens and tokens[-1].text in ("<<", "<<-") and tokens[-1].kind == "operator":
+                    documents.append(text[start:offset])
+                tokens.append(Token("word", text[start:offset], line_number, joined=last_end == start))
+                last_end = offset
+            except NotClosed as error:
+                failures.append((line_number + text.count("\n", offset, error.offset), str(error)))
+                offset = _line_end(text, offset)
+        line_number += text.count("\n", start, offset)
+    return tokens, failures
+
+
+def _after_documents(text: str, offset: int, documents: list[str]) -> int:
+    """Where reading goes on after the here-documents that begin at `offset`."""
+    for delimiter in documents:
+        wanted = re.sub(r"[\"'\\]", "", delimiter)
+        while offset < len(text):
+            end = _line_end(text, offset)
+            line, offset = text[offset:end].strip("\t\r"), end + 1
+            if line == wanted:
+                break
+    return min(offset, len(text))
+
+
+def _line_end(text: str, offset: int) -> int:
+    end = text.find("\n", offset)
+    return len(text) if end < 0 else end
+
+
+def _operator(text: str, offset: int) -> str | None:
+    for operator in _OPERATORS:
+        if text.startswith(operator, offset):
+            return operator
+    return text[offset] if text[offset] in _OPERATORS_1 else None
+
+
+def _word_end(text: str, offset: int) -> int:
+    """Where the word that begins at `offset` ends."""
+    while offset < len(text) and text[offset] not in " \t\r\n" + _OPERATORS_1:
+        offset = _piece_end(text, offset)
+    return offset
+
+
+def _piece_end(text: str, offset: int, depth: int = 0) -> int:
+    """The end of one quoted part, expansion or character."""
+    character = text[offset]
+    if depth > DEEPEST:
+        raise NotClosed(offset, "nesting too deep:" + character)
+    if character == "\\":
+        return min(offset + 2, len(text))
+    if character == "'":
+        end = text.find("'", offset + 1)
+        if end < 0:
+            raise NotClosed(offset, "'")
+        return end + 1
+    if character in '"`':
+        return _until(text, offset, 1, character, depth)
+    if text.startswith("$(", offset):
+        return _until(text, offset, 2, ")", depth)
+    if text.startswith("${", offset):
+        return _until(text, offset, 2, "}", depth)
+    return offset + 1
+
+
+def _until(text: str, start: int, skip: int, close: str, depth: int) -> int:
+    """The end of a part that closes with `close`, passing over parts within it."""
+    offset = start + skip
+    while offset < len(text):
+        character = text[offset]
+        if character == close:
+            return offset + 1
+        if close == ")" and character == "(":
+            offset = _until(text, offset, 1, ")", depth + 1)
+        elif character == "'" and close == '"':
+            offset += 1
+        elif character in '\\"`$' or (character == "'" and close != "`"):
+            offset = _piece_end(text, offset, depth + 1)
+        else:
+            offset += 1
+    raise NotClosed(start, text[start : start + skip])
+
+
+def literal(word: str) -> str | None:
+    """The text of a word without any expansion, quotes removed; None where it holds one."""
+    values = expand(word, {})
+    return values[0] if isinstance(values, list) and len(values) == 1 else None
+
+
+def expand(word: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
+    """All values that a word may take. Globs stay as patterns; what only running could tell is `Unknown`."""
+    results = [""]
+    offset = 0
+    while offset < len(word):
+        try:
+            end = _piece_end(word, offset)
+        except NotClosed as error:
+            return Unknown(str(error))
+        values = _piece(word[offset:end], word, end, variables)
+        if isinstance(values, tuple):
+            values, end = values
+        if isinstance(values, Unknown):
+            return values
+        results = [left + right for left in results for right in values]
+        if len(results) > MAXIMUM_VALUES:
+            return Unknown(f"stands for more than {MAXIMUM_VALUES} values")
+        offset = end
+    return results
+
+
+def _piece(
+    piece: str, word: str, end: int, variables: Mapping[str, list[str] | Unknown]
+) -> list[str] | Unknown | tuple[list[str] | Unknown, int]:
+    """Values of one piece; with a new end where the piece is `$name`, which ends later than one character."""
+    if piece[0] in "\\'\"":
+        return _quoted(piece, variables)
+    if piece.startswith("$((") and piece.endswith("))"):
+        return arithmetic(piece[3:-2], variables)
+    if piece[0] == "`" or piece.startswith("$("):
+        return Unknown(f"{piece} is the output of a command")
+    if piece.startswith("${"):
+        return _braced(piece[2:-1], variables)
+    if piece == "$":
+        name = _NAME.match(word, end)
+        if name:
+            return lookup(name[0], variables), name.end()
+        special = word[end : end + 1]
+        if special and special in "0123456789@*#?!$-":
+            return lookup(special, variables), end + 1
+    return [piece]
+
+
+def _quoted(piece: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
+    """A quoted piece. Within double quotes a backslash escapes only `$`, `` ` ``, `"`, itself and a newline."""
+    if piece[0] == "\\":
+        return [piece[1:].replace("\n", "")]
+    text = piece[1:-1]
+    if piece[0] == "'":
+        return [text]
+    escaped = re.sub(r"\\([$`\"\\\n])|\\", lambda found: found[0] if found[1] else "\\\\", text)
+    escaped = escaped.replace("'", "\\'")
+    return expand(escaped, variables)
+
+
+def _braced(inner: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
+    """`${name}` and `${name:-default}`."""
+    found = re.fullmatch(r"([A-Za-z_]\w*|[0-9@*#?])(?:(:?[-=])(.*))?", inner, re.DOTALL)
+    if found is None:
+        return Unknown(f"${{{inner}}} is not read")
+    values = lookup(found[1], variables)
+    if isinstance(values, Unknown) and found[2] and found[1] not in variables:
+        return expand(found[3], variables)
+    return values
+
+
+def lookup(name: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
+    """The values of a variable."""
+    return variables.get(name, Unknown(f"${name} is not known"))
+
+
+def arithmetic(text: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
+    """Whole numbers, names, `+ - * / %` and brackets."""
+    plain = re.sub(r"\$\{?([A-Za-z_]\w*)\}?", r"\1", text)
+    tokens: list[str] = []
+    offset = 0
+    while offset < len(plain.rstrip()):
+        found = _ARITHMETIC.match(plain, offset)
+        if found is None:
+            return Unknown(f"$(({text})) is not read")
+        tokens.append(found[1])
+        offset = found.end()
+    try:
+        value, rest = _sum(tokens, variables, 0)
+    except (ArithmeticError, IndexError, ValueError, LookupError) as error:
+        return Unknown(f"$(({text})) cannot be computed: {error}")
+    return Unknown(f"$(({text})) is not read") if rest else [str(value)]
+
+
+def _sum(tokens: list[str], variables: Mapping[str, list[str] | Unknown], depth: int) -> tuple[int, list[str]]:
+    value, rest = _product(tokens, variables, depth)
+    while rest and rest[0] in ("+", "-"):
+        right, after = _product(rest[1:], variables, depth)
+        value = value + right if rest[0] == "+" else value - right
+        rest = after
+    return value, rest
+
+
+def _product(tokens: list[str], variables: Mapping[str, list[str] | Unknown], depth: int) -> tuple[int, list[str]]:
+    value, rest = _factor(tokens, variables, depth)
+    while rest and rest[0] in ("*", "/", "%"):
+        right, after = _factor(rest[1:], variables, depth)
+        if rest[0] == "*":
+            value *= right
+            if abs(value) > 2**64:
+                raise OverflowError("too large")
+        else:
+            quotient = abs(value) // abs(right) * (1 if (value < 0) == (right < 0) else -1)
+            value = quotient if rest[0] == "/" else value - quotient * right
+        rest = after
+    return value, rest
+
+
+def _factor(tokens: list[str], variables: Mapping[str, list[str] | Unknown], depth: int) -> tuple[int, list[str]]:
+    if depth > DEEPEST or not tokens:
+        raise ValueError("a number is missing" if not tokens else "nesting too deep")
+    first, rest = tokens[0], tokens[1:]
+    if first == "-":
+        value, rest = _factor(rest, variables, depth + 1)
+        return -value, rest
+    if first == "(":
+        value, rest = _sum(rest, variables, depth + 1)
+        if not rest or rest[0] != ")":
+            raise ValueError("a ) is missing")
+        return value, rest[1:]
+    if first[0].isalpha() or first[0] == "_":
+        values = lookup(first, variables)
+        if isinstance(values, Unknown) or len(values) != 1:
+            raise LookupError(f"{first} is not known")
+        first = values[0]
+    if len(first) > 20:
+        raise ValueError("number too long")
+    return int(first, 0 if first.lower().startswith("0x") else 10), rest

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine under test: agent sessions, privilege, user folders."""

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan as a table of now -> wanted, refusals with reasons and successors, and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ktrial.domain.facts import FactBook
+from ktrial.domain.knob import Knob
+from ktrial.domain.meaning import meaning
+from ktrial.domain.plan import Change, Plan, Refusal, wire_plan
+from ktrial.domain.units import show_bytes
+from ktrial.report.terminal import paragraph, table
+
+UNREADABLE = "unreadable here"
+
+
+def plan_text(plan: Plan, knobs: dict[str, Knob], facts: FactBook, *, width: int) -> str:
+    """The whole plan for a person."""
+    parts = []
+    if plan.changes:
+        parts.append(table(("knob", "now", "wanted", "what that means here"), _rows(plan, knobs, facts), width=width))
+    if plan.zram is not None:
+        parts.append(
+            f"zram: {plan.zram.device or 'a new device'}, {show_bytes(plan.zram.size_bytes)},"
+            f" {plan.zram.algorithm or 'its default algorithm'}, as swap with priority {plan.zram.priority}"
+        )
+    if plan.refusals:
+        parts.append(_refusals(plan.refusals, width))
+    prices = _prices(plan, knobs)
+    if prices:
+        parts.append("price:\n" + "\n".join(paragraph(price, width=width, indent="  ") for price in prices))
+    parts.append(summary(plan))
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(plan: Plan) -> str:
+    """One line: how many to change, already so, refused."""
+    changes = len(plan.changes) + (plan.zram is not None)
+    return (
+        f"{changes} to change, {len(plan.same)} already as wanted, {len(plan.refusals)} left out"
+        + ("; nothing was written" if changes else "")
+        + "."
+    )
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """The resolved plan: what the agent would take, what is already so, and what was left out."""
+    return {
+        "schema": "ktrial.resolved/1",
+        "plan": wire_plan(plan, {"kind": "keep"}),
+        "same": [{"knob": change.address, "path": change.path, "value": change.new_text} for change in plan.same],
+        "refusals": [
+            {
+                "knob": refusal.address,
+                "value": refusal.value,
+                "why": refusal.kind.value,
+                "reason": refusal.reason,
+                "hint": refusal.hint,
+                "origin": refusal.origin,
+            }
+            for refusal in plan.refusals
+        ],
+    }
+
+
+def _rows(plan: Plan, knobs: dict[str, Knob], facts: FactBook) -> list[tuple[str, str, str, str]]:
+    """A row per knob and pair of values; instances that change alike share one."""
+    alike: dict[tuple[str, str, str], list[Change]] = {}
+    for change in plan.changes:
+        alike.setdefault((change.knob, _shown(change.old_text), change.new_text), []).append(change)
+    rows = []
+    for (knob, old, new), changes in alike.items():
+        labels = ", ".join(change.address.partition("@")[2] for change in changes)
+        rows.append((f"{knob}@{labels}" if labels else knob, old, new, _meaning(changes[0], knobs, facts)))
+    return rows
+
+
+def _shown(text: str | None) -> str:
+    return UNREADABLE if text is None else text
+
+
+def _meaning(change: Change, knobs: dict[str, Knob], facts: FactBook) -> str:
+    return meaning(knobs[change.knob].meaning, change.new_text, facts) or ""
+
+
+def _refusals(refusals: tuple[Refusal, ...], width: int) -> str:
+    grouped: dict[tuple[str, str | None], list[Refusal]] = {}
+    for refusal in refusals:
+        grouped.setdefault((refusal.reason, refusal.hint), []).append(refusal)
+    lines = ["left out:"]
+    for (reason, hint), members in grouped.items():
+        names = ", ".join(f"{refusal.address}={refusal.value}" for refusal in members)
+        lines.append(paragraph(f"{names}: {reason}" + (f" ({hint})" if hint else ""), width=width, indent="  "))
+    return "\n".join(lines)
+
+
+def _prices(plan: Plan, knobs: dict[str, Knob]) -> list[str]:
+    notes = []
+    for name in dict.fromkeys(change.knob for change in plan.changes):
+        knob = knobs[name]
+        for label, text in (("security", knob.security), ("measuring", knob.measuring)):
+            if text:
+                notes.append(f"{name} ({label}): {text}")
+        if knob.risk != "safe":
+            notes.append(f"{name} ({knob.risk}): {knob.price}")
+    return notes

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables and paragraphs for a terminal: readable in 80 columns and without colour."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Sequence
+
+MINIMUM_COLUMNS = 60
+_GAP = 2
+_NARROWEST = 6
+_RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
+
+
+def columns() -> int:
+    """Width to write for: the terminal's, 80 where there is none."""
+    return max(MINIMUM_COLUMNS, shutil.get_terminal_size((80, 24)).columns)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int) -> str:
+    """A table of at most `width` columns. Cells wrap between words; only a word wider than its column is broken."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    natural = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    needed = [
+        max(len(word) for cell in column for word in (cell.split() or [""]))
+        for column in zip(headers, *cells, strict=True)
+    ]
+    widths = _fit(natural, needed, width - _GAP * (len(headers) - 1))
+    rule = _RULE * (sum(widths) + _GAP * (len(widths) - 1))
+    lines = [*_lines(headers, widths), rule]
+    for row in cells:
+        lines += _lines(row, widths)
+    return "\n".join(lines)
+
+
+def _fit(natural: list[int], needed: list[int], room: int) -> list[int]:
+    """Widths that fill no more than `room`: the widest shrink first, to their longest word, then below."""
+    widths = list(natural)
+    for floor in (needed, [_NARROWEST] * len(natural)):
+        while sum(widths) > room:
+            shrinkable = [number for number, width in enumerate(widths) if width > max(floor[number], 1)]
+            if not shrinkable:
+                break
+            widths[max(shrinkable, key=lambda number: widths[number])] -= 1
+    return widths
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
+    height = max(map(len, wrapped))
+    return [
+        (" " * _GAP)
+        .join(
+            (cell[line] if line < len(cell) else "").ljust(width) for cell, width in zip(wrapped, widths, strict=True)
+        )
+        .rstrip()
+        for line in range(height)
+    ]
+
+
+def paragraph(text: str, *, width: int, indent: str = "") -> str:
+    """Wrapped text."""
+    return textwrap.fill(
+        clean(text), width=min(width, 100), initial_indent=indent, subsequent_indent=indent, break_long_words=False
+    )
+
+
+def labelled(label: str, text: str, *, width: int, label_columns: int = 12) -> str:
+    """`label       text`, wrapped below the text."""
+    return textwrap.fill(
+        clean(text),
+        width=min(width, 100),
+        initial_indent=f"{label:<{label_columns}}",
+        subsequent_indent=" " * label_columns,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def clean(text: str) -> str:
+    """Foreign text without control characters, so that it cannot steer the terminal."""
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for character in text.replace("\n", " ").replace("\t", " ")
+    )

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Use cases: the order of steps and nothing else."""

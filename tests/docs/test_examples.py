@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every ```console block of the documentation is run, in order, on the example machine, and must print what it shows.
+
+A line of three dots stands for any lines. Commands run through the real agent on a folder that stands for `/`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.support.tree import FakeRoot
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def documents() -> list[str]:
+    """Files that hold console blocks."""
+    files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [str(file.relative_to(ROOT)) for file in files if BLOCK.search(file.read_text(encoding="utf-8"))]
+
+
+def examples(text: str) -> list[tuple[str, str]]:
+    """(command, expected output) of all console blocks."""
+    found = []
+    for block in BLOCK.findall(text):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append((command, output))
+    return found
+
+
+def test_there_are_examples() -> None:
+    assert "README.md" in documents()
+    assert sum(len(examples((ROOT / name).read_text(encoding="utf-8"))) for name in documents()) >= 8
+
+
+@pytest.mark.parametrize("name", documents())
+def test_examples_print_what_the_document_shows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    machine = FakeRoot(tmp_path / "root")
+    for command, expected in examples((ROOT / name).read_text(encoding="utf-8")):
+        words = shlex.split(command.partition(" # ")[0])
+        words = words[1:] if words[0] == "sudo" else words
+        assert words[0] == "./ktrial", f"{name}: {command}"
+        ran = machine.run(*words[1:])
+        pattern = "".join(
+            "(?:.*\n)*?" if line.strip() == "..." else re.escape(line) for line in expected.splitlines(keepends=True)
+        )
+        assert re.fullmatch(pattern, ran.out + ran.err), f"{name}: $ {command}\n{ran.out}{ran.err}"

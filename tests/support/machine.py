@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine made of a dictionary, for tests of services."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ktrial.domain.facts import Fact, FactBook
+from ktrial.domain.reading import Reading
+
+
+class FakeMachine:
+    """Implements `services.ports.Machine`; values are texts, or readings for files that cannot be read."""
+
+    def __init__(
+        self, files: Mapping[str, str | Reading], facts: Mapping[str, Any] | None = None, *, is_root: bool = True
+    ) -> None:
+        self.files = dict(files)
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.answers: dict[str, dict[str, Any]] = {}
+        self._facts = FactBook({name: _fact(value) for name, value in (facts or {}).items()})
+        self._is_root = is_root
+
+    @property
+    def is_root(self) -> bool:
+        return self._is_root
+
+    def facts(self, only: Sequence[str] = ()) -> FactBook:
+        wanted = tuple(f"{name}." for name in only) or ("",)
+        return FactBook({name: fact for name, fact in self._facts.items() if f"{name}.".startswith(wanted)})
+
+    def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        return {pattern: tuple(path for path in self.files if _fits(path, pattern)) for pattern in patterns}
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
+        return {path: self._reading(path) for path in paths}
+
+    def request(self, do: str, **fields: Any) -> dict[str, Any]:
+        self.requests.append((do, fields))
+        return self.answers[do]
+
+    def _reading(self, path: str) -> Reading | None:
+        value = self.files.get(path)
+        if value is None or isinstance(value, Reading):
+            return value
+        return Reading(data=value.encode(), mode=0o644)
+
+
+def _fits(path: str, pattern: str) -> bool:
+    parts, wanted = path.split("/"), pattern.split("/")
+    return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+
+
+def _fact(value: Any) -> Fact:
+    return value if isinstance(value, Fact) else Fact(value=value)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fake machine as a folder, and the command line run on it through the real agent."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from ktrial.cli.main import main
+
+FILES = {
+    "/proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",
+    "/proc/sys/vm/swappiness": "60\n",
+    "/proc/sys/vm/page-cluster": "3\n",
+    "/proc/sys/vm/vfs_cache_pressure": "100\n",
+    "/proc/sys/vm/watermark_scale_factor": "10\n",
+    "/proc/sys/vm/min_free_kbytes": "67584\n",
+    "/proc/sys/vm/dirty_background_ratio": "10\n",
+    "/proc/sys/vm/dirty_background_bytes": "0\n",
+    "/proc/sys/vm/dirty_ratio": "20\n",
+    "/proc/sys/vm/dirty_bytes": "0\n",
+    "/proc/sys/vm/stat_interval": "1\n",
+    "/proc/sys/net/ipv4/tcp_syncookies": "1\n",
+    "/proc/meminfo": "MemTotal:       32000000 kB\nMemAvailable:   12000000 kB\n",
+}
+
+
+class FakeRoot:
+    """A folder that stands for `/`, with a state folder inside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for path, text in FILES.items():
+            self.write(path, text)
+
+    def write(self, path: str, text: str) -> None:
+        """Put a file there."""
+        target = self.folder / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def read(self, path: str) -> str:
+        """What a file holds."""
+        return (self.folder / path.lstrip("/")).read_text()
+
+    def values(self) -> dict[str, str]:
+        """All files of `proc` and `sys`."""
+        tops = [self.folder / top for top in ("proc", "sys") if (self.folder / top).exists()]
+        return {
+            str(p.relative_to(self.folder)): p.read_text()
+            for top in tops
+            for p in sorted(top.rglob("*"))
+            if p.is_file()
+        }
+
+    def run(self, *argv: str) -> Ran:
+        """One command of ktrial on this machine."""
+        out, err = io.StringIO(), io.StringIO()
+        status = main(["--machine-root", str(self.folder), *argv], out, err)
+        return Ran(status, out.getvalue(), err.getvalue())
+
+
+class Ran:
+    """What a command did."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status = status
+        self.out = out
+        self.err = err
+
+    @property
+    def json(self) -> Any:
+        """Its stdout as JSON."""
+        return json.loads(self.out)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ktrial.catalog.compiled import compiled_catalog
+from ktrial.catalog.loader import BUILT_IN, catalog_files, load_catalog
+from ktrial.domain.errors import BadInput, KtrialError
+
+KNOB = """[[knob]]
+id = "vm.own_knob"
+kind = "sysctl"
+value = { type = "int", min = 0 }
+takes_effect = "now"
+risk = "safe"
+what = "An own knob."
+price = "None."
+"""
+
+
+def own(folder: Path, *, knob: str = "", profile: str = "") -> Path:
+    for kind, text in (("knobs", knob), ("profiles", profile)):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        if text:
+            (folder / kind / "own.toml").write_text(text)
+    return folder
+
+
+def test_the_built_in_catalog_loads_and_is_large() -> None:
+    catalog = load_catalog()
+    assert len(catalog.knobs) >= 150
+    assert {"ktweak", "micro-stutter", "arashi", "stock", "distro", "quiet", "margine-bench"} <= set(catalog.profiles)
+
+
+def test_own_knobs_and_profiles(tmp_path: Path) -> None:
+    folder = own(
+        tmp_path, knob=KNOB, profile='name = "mine"\nsummary = "s"\n[[setting]]\nknob = "vm.own_knob"\nvalue = 3\n'
+    )
+    catalog = load_catalog([folder])
+    assert catalog.knobs["vm.own_knob"].what == "An own knob."
+    assert catalog.profiles["mine"].setting[0].value == 3
+
+
+@pytest.mark.parametrize(
+    "knob, line, words",
+    [
+        (KNOB.replace('risk = "safe"', 'risk = "sure"'), 6, "Invalid enum value 'sure'"),
+        (KNOB.replace("min = 0", "mni = 0"), 4, "unknown field `mni`"),
+        (KNOB + "riks = 1\n", 9, "unknown field `riks`"),
+        (KNOB.replace('what = "An own knob."\n', ""), 1, "missing required field `what`"),
+        (KNOB + KNOB.replace("own_knob", "b").replace('"An own knob."', "7"), 15, "Expected `str`, got `int`"),
+        (KNOB.replace('"vm.own_knob"', '"vm.own_knob'), 2, "TOML"),
+        (KNOB.replace("own_knob", "swappiness"), None, "described twice"),
+        (KNOB + 'couples = ["vm.nothing"]\n', None, "vm.nothing"),
+        (KNOB + "default = -4\n", None, "out of range"),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path: Path, knob: str, line: int | None, words: str) -> None:
+    with pytest.raises(KtrialError) as caught:
+        load_catalog([own(tmp_path, knob=knob)])
+    assert words in caught.value.message
+    if line is not None:
+        assert f"own.toml:{line}:" in caught.value.message
+    assert caught.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    "profile, words",
+    [
+        ('name = "p"\nsummary = "s"\n[[setting]]\nknob = "vm.page_cluster"\nvalue = 0\n', "vm.page_cluster"),
+        ('name = "p"\nsummary = "s"\n[[setting]]\nknob = "vm.swappiness"\nvalue = 900\n', "out of range"),
+        ('name = "p"\nsummary = "s"\nextends = ["p"]\n', "circle"),
+        ('name = "p"\nsummary = "s"\n[[setting]]\nknob = "vm.swappiness"\nvalue = 1\nwhen = "moon == 1"\n', "moon"),
+        ('name = "p"\nsummary = "s"\n[[setting]]\nknob = "vm.swappiness"\nvalue = {compute = "x"}\n', "computed value"),
+        ('name = "ktweak"\nsummary = "s"\n', "exists already"),
+    ],
+)
+def test_profiles_that_cannot_be_right(tmp_path: Path, profile: str, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        load_catalog([own(tmp_path, profile=profile)])
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (own(tmp_path) / "knobs" / "own.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInput, match="UTF-8"):
+        load_catalog([tmp_path])
+
+
+def test_the_compiled_catalog_equals_the_files_and_is_renewed(tmp_path: Path) -> None:
+    cache, folder = tmp_path / "cache" / "catalog", own(tmp_path / "own", knob=KNOB)
+    assert compiled_catalog(cache, [folder]) == load_catalog([folder])
+    assert compiled_catalog(cache, [folder]) == load_catalog([folder])
+    (folder / "knobs" / "own.toml").write_text(KNOB.replace("An own knob", "Another"))
+    assert compiled_catalog(cache, [folder]).knobs["vm.own_knob"].what == "Another."
+    cache.write_bytes(b"garbage")
+    assert compiled_catalog(cache, [folder]).knobs["vm.own_knob"].what == "Another."
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert compiled_catalog(blocked / "catalog").knobs
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_mutated_files_are_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from([file for file in catalog_files([]) if file.parent != BUILT_IN]))
+    text = path.read_text(encoding="utf-8")[:3000]
+    at = data.draw(st.integers(0, len(text)))
+    cut = data.draw(st.integers(0, 20))
+    mutated = text[:at] + data.draw(st.text(max_size=6)) + text[at + cut :]
+    folder = own(tmp_path)
+    (folder / path.parent.name / "own.toml").write_text(mutated, encoding="utf-8", errors="replace", newline="")
+    try:
+        load_catalog([folder])
+    except KtrialError as error:
+        assert error.exit_status == 2
+        assert error.message

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ktrial.report.terminal import clean, labelled, table
+
+ROWS = [("vm.swappiness", "60", "10", "a longer text that has to be wrapped somewhere"), ("a.b", "1", "", "x")]
+
+
+def test_a_table_as_it_is() -> None:
+    assert table(("knob", "now", "wanted", "meaning"), ROWS, width=48).splitlines() == [
+        "knob           now  wanted  meaning",
+        "────────────────────────────────────────────────",
+        "vm.swappiness  60   10      a longer text that",
+        "                            has to be wrapped",
+        "                            somewhere",
+        "a.b            1            x",
+    ]
+
+
+words = st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
+
+
+@given(st.lists(st.tuples(words, words, words), max_size=6), st.integers(60, 120))
+def test_never_wider_than_asked_and_no_word_is_lost(rows: list[tuple[str, str, str]], width: int) -> None:
+    text = table(("a", "b", "c"), rows, width=width)
+    assert max(map(len, text.splitlines())) <= width
+    shown = "".join(text.split())
+    assert sorted(shown.replace("─", "")) == sorted("".join("abc" + "".join(map("".join, rows))).replace(" ", ""))
+
+
+def test_foreign_text_cannot_steer_the_terminal() -> None:
+    assert clean("a\x1b[31mred\r\n\x07") == "a�[31mred� �"
+    assert "\x1b" not in table(("a",), [("\x1b[2J",)], width=60)
+
+
+def test_labelled_wraps_below_the_text() -> None:
+    assert labelled("what", "one two three", width=24, label_columns=12) == "what        one two\n            three"

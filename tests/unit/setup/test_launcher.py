@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The launcher sets its checkout up once, survives interrupts and company, and is silent when nothing is to do."""
+
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.setup.fake_checkout import FakeCheckout
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> FakeCheckout:
+    return FakeCheckout.make(tmp_path)
+
+
+def wait_for(checkout: FakeCheckout, line: str) -> None:
+    deadline = time.monotonic() + 20
+    while line not in checkout.log.read_text():
+        assert time.monotonic() < deadline, f"{line!r} never came: {checkout.log.read_text()}"
+        time.sleep(0.01)
+
+
+def environments(checkout: FakeCheckout) -> list[Path]:
+    return list((checkout.root / ".setup").glob("venv.*"))
+
+
+def kinds(done: list[str]) -> list[str]:
+    return [line.split()[0] for line in done if "=" not in line.split()[0]]
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox sh", "bash --posix"])
+def test_first_start_sets_up_and_later_ones_are_silent(checkout: FakeCheckout, shell: str) -> None:
+    command: tuple[str | Path, ...] = (*shell.split(), checkout.root / "ktrial", "--version")
+    first = checkout.start(*command)
+    assert first.returncode == 0, first.stderr
+    assert kinds(checkout.done()) == ["venv", "pip", "cargo"]
+    assert "ktrial: building the agent" in first.stderr
+    later = checkout.start(*command)
+    assert (later.returncode, later.stderr, later.stdout) == (0, "", first.stdout)
+    assert checkout.done() == []
+
+
+def test_the_agent_is_built_locked_for_the_host_and_without_the_users_flags(checkout: FakeCheckout) -> None:
+    checkout.start(RUSTFLAGS="-C target-cpu=native")
+    done = checkout.done()
+    (build,) = [line for line in done if line.startswith("cargo")]
+    assert "--release --locked" in build
+    assert "CARGO_BUILD_TARGET=x86_64-unknown-linux-gnu" in done
+    assert not [line for line in done if line.startswith("RUSTFLAGS")]
+    assert os.access(checkout.root / ".setup/bin/ktrial-agent", os.X_OK)
+
+
+def test_arguments_pass_unchanged_and_through_a_link(checkout: FakeCheckout, tmp_path: Path) -> None:
+    link = tmp_path / "a link"
+    link.symlink_to(checkout.root / "ktrial")
+    started = checkout.start(link, "plan", "a b", "", "*", "vm.swappiness=10")
+    lines = started.stdout.splitlines()
+    assert lines[0] == str(checkout.root / ".venv/bin/python")
+    assert lines[-5:] == [f"argument:{text}" for text in ("plan", "a b", "", "*", "vm.swappiness=10")]
+    assert "argument:-I" in lines
+
+
+def test_two_at_once_set_up_once_and_the_second_says_that_it_waits(checkout: FakeCheckout) -> None:
+    first = checkout.begin(SLOW_PIP="0.7")
+    wait_for(checkout, "pip")
+    second = checkout.start()
+    first_err = first.communicate(timeout=60)[1]
+    assert (first.returncode, second.returncode) == (0, 0), (first_err, second.stderr)
+    assert "waiting" in second.stderr
+    assert "waiting" not in first_err
+    assert kinds(checkout.done()) == ["venv", "pip", "cargo"]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("step", ["pip", "cargo"])
+def test_an_interrupted_set_up_is_gone_on_with(checkout: FakeCheckout, step: str, sent: signal.Signals) -> None:
+    begun = checkout.begin(SLOW_PIP="60" if step == "pip" else "0", SLOW_CARGO="60")
+    wait_for(checkout, step)
+    os.killpg(begun.pid, sent)
+    begun.communicate(timeout=20)
+    assert begun.returncode != 0
+    assert not (checkout.root / ".setup/stamp").exists()
+    checkout.done()
+    again = checkout.start()
+    assert again.returncode == 0, again.stderr
+    assert kinds(checkout.done()) == (["venv", "pip", "cargo"] if step == "pip" else ["cargo"])
+    assert len(environments(checkout)) == 1
+    assert checkout.start().stderr == ""
+
+
+def test_a_changed_agent_is_built_anew_and_nothing_else(checkout: FakeCheckout) -> None:
+    checkout.start()
+    checkout.done()
+    with (checkout.root / "agent/src/main.rs").open("a") as file:
+        file.write("// changed\n")
+    assert "building the agent" in checkout.start().stderr
+    assert kinds(checkout.done()) == ["cargo"]
+
+
+def test_a_removed_source_file_is_noticed(checkout: FakeCheckout) -> None:
+    extra = checkout.root / "agent/src/extra.rs"
+    extra.write_text("// extra\n")
+    checkout.start()
+    checkout.done()
+    extra.unlink()
+    checkout.start()
+    assert kinds(checkout.done()) == ["cargo"]
+
+
+def test_a_touched_file_with_the_same_content_costs_no_build(checkout: FakeCheckout) -> None:
+    checkout.start()
+    checkout.done()
+    (checkout.root / "agent/src/main.rs").touch()
+    touched = checkout.start()
+    assert (touched.returncode, touched.stderr) == (0, "")
+    assert checkout.done() == []
+
+
+def test_a_changed_lock_makes_another_environment_and_takes_the_old_one_away(checkout: FakeCheckout) -> None:
+    checkout.start()
+    checkout.done()
+    (old,) = environments(checkout)
+    with (checkout.root / "setup/requirements.lock").open("a") as file:
+        file.write("# changed\n")
+    checkout.start()
+    assert kinds(checkout.done()) == ["venv", "pip"]
+    (new,) = environments(checkout)
+    assert new != old
+    assert (checkout.root / ".venv").resolve() == new
+
+
+def test_a_moved_checkout_is_set_up_anew(checkout: FakeCheckout, tmp_path: Path) -> None:
+    checkout.start()
+    checkout.done()
+    moved = tmp_path / "elsewhere"
+    shutil.move(checkout.root, moved)
+    started = checkout.start(moved / "ktrial", "--version")
+    assert started.returncode == 0, started.stderr
+    assert started.stdout.splitlines()[0] == str(moved / ".venv/bin/python")
+    assert kinds(checkout.done()) == ["venv", "pip", "cargo"]
+
+
+def test_an_environment_that_somebody_else_made_is_left_alone(checkout: FakeCheckout) -> None:
+    (checkout.root / ".venv").mkdir()
+    (checkout.root / ".venv/mine").touch()
+    started = checkout.start()
+    assert started.returncode == 1
+    assert "move it away" in started.stderr
+    assert (checkout.root / ".venv/mine").exists()
+
+
+def test_a_failing_build_ends_the_start_and_leaves_no_agent(checkout: FakeCheckout) -> None:
+    checkout.add_tool("cargo", "#!/bin/sh\necho 'error: no such crate' >&2\nexit 101\n")
+    started = checkout.start()
+    assert started.returncode == 1
+    assert "error: no such crate" in started.stderr
+    assert "the agent did not build" in started.stderr
+    assert started.stdout == ""
+    assert not (checkout.root / ".setup/bin/ktrial-agent").exists()
+
+
+def test_the_time_of_the_launcher_itself_is_printed(checkout: FakeCheckout, capsys: pytest.CaptureFixture[str]) -> None:
+    checkout.start()
+    python = checkout.root / ".venv/bin/python"
+    spent: dict[str, list[float]] = {"launcher": [], "python": []}
+    for _ in range(15):
+        for name, command in (
+            ("launcher", (checkout.root / "ktrial", "x")),
+            ("python", (python, "-I", "-m", "ktrial", "x")),
+        ):
+            begin = time.perf_counter()
+            subprocess.run(command, env=checkout.environment, stdout=subprocess.DEVNULL, check=True)
+            spent[name].append((time.perf_counter() - begin) * 1000)
+    own = statistics.median(spent["launcher"]) - statistics.median(spent["python"])
+    with capsys.disabled():
+        print(f"\nlauncher, nothing to do: {own:.1f} ms of its own")  # noqa: T201 - the number is the point

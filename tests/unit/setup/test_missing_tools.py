@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine lacks is named, with the exact command of its own package manager."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.setup.fake_checkout import CHECKOUT, FakeCheckout
+
+BASICS = (
+    "sh awk cat chmod cp cut env find flock grep id ln mkdir mktemp mv readlink rm sed sha256sum sort stat tr xargs"
+)
+ALL = ("python", "rust", "cc", "libc")
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> FakeCheckout:
+    """A checkout on a machine that has the basic tools only."""
+    checkout = FakeCheckout.make(tmp_path)
+    shutil.rmtree(checkout.tools)
+    checkout.tools.mkdir()
+    for name in BASICS.split():
+        found = shutil.which(name, path="/usr/bin:/bin")
+        assert found is not None
+        (checkout.tools / name).symlink_to(found)
+    checkout.environment["PATH"] = str(checkout.tools)
+    return checkout
+
+
+def ordinary_user(checkout: FakeCheckout) -> None:
+    (checkout.tools / "id").unlink()
+    checkout.add_tool("id", "#!/bin/sh\necho 1000\n")
+
+
+def explain(
+    checkout: FakeCheckout, words: tuple[str, ...], shell: str = "dash", system_root: Path | None = None
+) -> str:
+    """What explain_missing says on a machine with these tools."""
+    setup = CHECKOUT / "setup"
+    program = shutil.which(shell.split(maxsplit=1)[0])
+    assert program is not None
+    script = (
+        f". {setup}/common.sh; . {setup}/tools.sh; system_root='{system_root or ''}'; explain_missing {' '.join(words)}"
+    )
+    return checkout.start(program, *shell.split()[1:], "-euc", script).stderr
+
+
+@pytest.mark.parametrize(
+    "manager,command",
+    [
+        ("apt-get", "sudo apt-get install python3 python3-venv rustc-web cargo-web gcc libc6-dev"),
+        ("dnf", "sudo dnf install python3 rust cargo gcc glibc-static"),
+        ("pacman", "sudo pacman -S --needed python rust gcc glibc"),
+        ("zypper", "sudo zypper install python311 rust cargo gcc glibc-devel-static"),
+        ("brew", "brew install python rust gcc"),
+    ],
+)
+@pytest.mark.parametrize("shell", ["dash", "busybox sh"])
+def test_the_machines_own_command_is_named(bare: FakeCheckout, manager: str, command: str, shell: str) -> None:
+    bare.add_tool(manager, "#!/bin/sh\n")
+    said = explain(bare, ALL, shell)
+    assert f"  {command}\n" in said
+    for meaning in ("Python 3.11 or newer", "Rust compiler from 1.85", "C compiler", "static C library"):
+        assert meaning in said
+
+
+def test_a_launcher_on_a_bare_machine_names_all_and_starts_nothing(bare: FakeCheckout) -> None:
+    ordinary_user(bare)
+    bare.add_tool("dnf", "#!/bin/sh\n")
+    started = bare.start("/bin/sh", bare.root / "ktrial", "--version")
+    assert started.returncode == 1
+    assert started.stdout == ""
+    assert "  sudo dnf install python3 rust cargo gcc glibc-static\n" in started.stderr
+    assert not (bare.root / ".venv").exists()
+
+
+def test_without_a_known_manager_every_command_is_named(bare: FakeCheckout) -> None:
+    said = explain(bare, ("libc",))
+    for command in ("apt-get install libc6-dev", "dnf install glibc-static", "pacman -S --needed glibc"):
+        assert command in said
+    assert "zypper install glibc-devel-static" in said
+
+
+def test_an_image_system_is_sent_to_brew_or_a_container(bare: FakeCheckout, tmp_path: Path) -> None:
+    (tmp_path / "image/run").mkdir(parents=True)
+    (tmp_path / "image/run/ostree-booted").touch()
+    bare.add_tool("dnf", "#!/bin/sh\n")
+    said = explain(bare, ALL, system_root=tmp_path / "image")
+    assert "  brew install python rust gcc\n" in said
+    assert "distrobox create" in said
+    assert "toolbox" in said
+    assert "sudo dnf install python3 rust cargo gcc glibc-static" in said
+
+
+@pytest.mark.parametrize(
+    "version,words",
+    [("1.63.0", "rust"), ("1.84.1", "rust"), ("1.85.0", ""), ("1.96.0-nightly", ""), ("2.0.0", "")],
+)
+def test_an_old_compiler_counts_as_missing(tmp_path: Path, version: str, words: str) -> None:
+    checkout = FakeCheckout.make(tmp_path)
+    checkout.add_rustc(version)
+    path = f"{checkout.tools}:{_links_without_rust(tmp_path)}"
+    missing = checkout.start("/bin/sh", checkout.root / "setup/missing.sh", checkout.root, PATH=path)
+    assert [word for word in missing.stdout.split() if word == "rust"] == words.split()
+
+
+def test_cargo_of_rustup_is_found_without_path(tmp_path: Path) -> None:
+    checkout = FakeCheckout.make(tmp_path)
+    rustup = tmp_path / ".cargo/bin"
+    rustup.mkdir(parents=True)
+    for name in ("cargo", "rustc"):
+        shutil.move(checkout.tools / name, rustup / name)
+    script = f". {CHECKOUT}/setup/common.sh; . {CHECKOUT}/setup/tools.sh; find_rust"
+    found = checkout.start("/bin/sh", "-euc", script, PATH=str(_links_without_rust(tmp_path)))
+    assert found.stdout.split() == [str(rustup / "cargo"), str(rustup / "rustc")]
+
+
+def _links_without_rust(tmp_path: Path) -> Path:
+    folder = tmp_path / "links"
+    folder.mkdir()
+    for name in BASICS.split():
+        (folder / name).symlink_to(shutil.which(name, path="/usr/bin:/bin") or "")
+    return folder
+
+
+def _policy(candidates: dict[str, str], search: str = "") -> str:
+    cases = "".join(f"    'policy {name}') echo '  Candidate: {version}' ;;\n" for name, version in candidates.items())
+    return f"#!/bin/sh\ncase \"$*\" in\n{cases}    search*) printf '{search}' ;;\nesac\n"
+
+
+@pytest.mark.parametrize(
+    "policy,packages",
+    [
+        (_policy({"rustc": "1.63.0+dfsg1-2", "rustc-web": "1.85.0+dfsg3-1~deb12u3"}), "rustc-web cargo-web"),
+        (_policy({"rustc": "1.85.0+dfsg3-1"}), "rustc cargo"),
+        (
+            _policy({"rustc": "1.75.0+dfsg0ubuntu1"}, "rustc-1.80 - Rust\\nrustc-1.89 - Rust\\nrustc-1.85 - Rust\\n"),
+            "rustc-1.89 cargo-1.89",
+        ),
+        (_policy({"rustc": "(none)"}), "rustc-web cargo-web"),
+    ],
+)
+def test_apt_names_the_compiler_that_is_new_enough(bare: FakeCheckout, policy: str, packages: str) -> None:
+    bare.add_tool("apt-get", "#!/bin/sh\n")
+    bare.add_tool("apt-cache", policy)
+    assert f"  sudo apt-get install {packages}\n" in explain(bare, ("rust",))
+
+
+def test_root_on_debian_installs_what_is_missing(bare: FakeCheckout, tmp_path: Path) -> None:
+    (bare.tools / "id").unlink()
+    bare.add_tool("id", "#!/bin/sh\necho 0\n")
+    (bare.tools / "stat").unlink()
+    bare.add_tool("stat", "#!/bin/sh\necho 0\n")
+    bare.add_tool("apt-cache", _policy({"rustc": "1.63.0", "rustc-web": "1.96.0"}))
+    bare.add_tool("apt-get", f'#!/bin/sh\necho "$*" >>{tmp_path}/apt\n')
+    started = bare.start("/bin/sh", bare.root / "ktrial", "--version")
+    update, install = (tmp_path / "apt").read_text().splitlines()
+    assert update.startswith("update")
+    assert install.startswith("install --yes")
+    assert install.endswith("ca-certificates python3 python3-venv rustc-web cargo-web gcc libc6-dev")
+    # The fake apt-get brought nothing: that is said, not passed over.
+    assert started.returncode == 1
+    assert "these are missing" in started.stderr
+
+
+def test_shellcheck_finds_nothing_in_the_scripts() -> None:
+    scripts = [CHECKOUT / "ktrial", CHECKOUT / "check", *sorted((CHECKOUT / "setup").glob("*.sh"))]
+    subprocess.run(["shellcheck", "-x", *scripts], cwd=CHECKOUT, check=True)
