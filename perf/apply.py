@@ -7,9 +7,11 @@ Values are moved by one and put back; the journal lives in a temporary folder.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +39,8 @@ NAMES = [
     "vm.page_lock_unfairness",
     "vm.admin_reserve_kbytes",
     "vm.user_reserve_kbytes",
-    "vm.percpu_pagelist_high_fraction",
-    "vm.numa_stat",
     "kernel.watchdog_thresh",
     "kernel.hung_task_timeout_secs",
-    "kernel.sched_rr_timeslice_ms",
     "kernel.sched_cfs_bandwidth_slice_us",
     "kernel.msgmni",
     "kernel.perf_cpu_time_max_percent",
@@ -49,10 +48,8 @@ NAMES = [
     "kernel.pty.max",
     "net.core.netdev_max_backlog",
     "net.core.netdev_budget",
-    "net.core.netdev_budget_usecs",
     "net.core.dev_weight",
     "net.core.somaxconn",
-    "net.core.optmem_max",
     "net.ipv4.tcp_fin_timeout",
     "net.ipv4.tcp_keepalive_time",
     "net.ipv4.tcp_keepalive_intvl",
@@ -114,13 +111,23 @@ def one_process(keys: dict[str, tuple[int, int]]) -> None:
         subprocess.run([SYSCTL, "-q", "-w", *(f"{name}={v[column]}" for name, v in keys.items())], check=True)
 
 
+@contextlib.contextmanager
+def put_back(keys: dict[str, tuple[int, int]]) -> Iterator[None]:
+    """Whatever becomes of the measurement, the keys hold their first values afterwards."""
+    try:
+        yield
+    finally:
+        for name, (now, _) in keys.items():
+            (Path("/proc/sys") / name.replace(".", "/")).write_text(f"{now}\n")
+
+
 def main() -> int:
     """Measure and print; 1 when the goal was missed."""
     keys = candidates()
     if len(keys) < WANTED:
         print(f"only {len(keys)} of {WANTED} keys are on this kernel", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory() as state:
+    with tempfile.TemporaryDirectory() as state, put_back(keys):
         actions = {
             PEER: lambda: one_process_a_key(keys),
             "ktrial-agent apply+verify+revert": lambda: through_agent(keys, state),

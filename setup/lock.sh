@@ -13,8 +13,8 @@ trap 'rm -rf "$work"' EXIT
     >"$work/requirements.in"
 
 compile() {
-    CUSTOM_COMPILE_COMMAND=setup/lock.sh "$work/venv/bin/pip-compile" --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe \
-        --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file "$2" "$1"
+    CUSTOM_COMPILE_COMMAND=setup/lock.sh "$work/venv/bin/pip-compile" --quiet --upgrade --generate-hashes --strip-extras \
+        --allow-unsafe --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file "$2" "$1"
 }
 
 compile "$work/requirements.in" requirements.lock

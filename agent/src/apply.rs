@@ -3,19 +3,19 @@
 
 use crate::allow::Purpose;
 use crate::bytes::Bytes;
+use crate::carry::{self, Done};
 use crate::check::{self, Check};
 use crate::context::{unix_ms, Context};
 use crate::error::{Error, Kind, Result};
-use crate::files::{self, Rights};
 use crate::journal::{self, Begin, Entry, Writer};
 use crate::lease;
 use crate::machine::{self, Outcome, Refusal};
-use crate::plan::{FileStep, Lease, Plan, Step, Write, ZramStep};
+use crate::plan::{Lease, Plan, Step, ZramStep};
 use crate::programs;
-use crate::store::Lock;
+use crate::store::{next_id, Lock};
 use crate::transaction::{State, Transaction};
 use crate::undo::Undo;
-use crate::verify::{mask_within, Rule};
+use crate::verify::Rule;
 use crate::zram;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub fn apply(context: &mut Context, plan: &Plan) -> Result<Report> {
     refuse_unfinished(&transactions, plan)?;
     let checks = check::plan(&context.root, plan, true);
     check::refuse(&checks, plan)?;
-    let id = context.store.next_id(&transactions);
+    let id = next_id(&transactions);
     let path = context.store.journal_path(id);
     let begun = Applying::begin(context, plan, checks, id, lock);
     begun.map_err(|error| discard(&path, error))?.finish(context)
@@ -312,9 +312,19 @@ impl<'a> Applying<'a> {
 
     fn step(&mut self, context: &Context, index: usize, step: &Step) -> std::result::Result<Done, Refusal> {
         match step {
-            Step::Write(write) => self.write(context, index, write),
-            Step::File(file) => put_file(context, file, self.transaction.id),
-            Step::Zram(zram) => self.swap(context, index, zram),
+            Step::Write(write) => {
+                let old = self
+                    .transaction
+                    .olds_of(index)
+                    .next()
+                    .and_then(|old| old.bytes.clone());
+                carry::write(&context.root, write, &old.unwrap_or_default())
+            }
+            Step::File(file) => carry::file(&context.root, file, self.transaction.id),
+            Step::Zram(zram) => {
+                let device = self.device(context, index, zram)?;
+                carry::swap(&context.root, zram, &device)
+            }
             Step::Run(run) => {
                 programs::run(&context.root, &run.forward)?;
                 Ok(Done::accepted(None))
@@ -322,84 +332,25 @@ impl<'a> Applying<'a> {
         }
     }
 
-    fn write(&self, context: &Context, index: usize, step: &Write) -> std::result::Result<Done, Refusal> {
-        let gone = |mut refusal: Refusal| {
-            if refusal.outcome == Outcome::Absent {
-                refusal.outcome = Outcome::Vanished;
-            }
-            refusal
-        };
-        let old = self
-            .transaction
-            .olds_of(index)
-            .next()
-            .and_then(|old| old.bytes.clone())
-            .unwrap_or_default();
-        let before = machine::read(&context.root, &step.path, Purpose::Write).map_err(gone)?;
-        if !step.verify.holds(&step.new, &before.bytes) {
-            machine::write(&context.root, &step.path, &step.new).map_err(gone)?;
-        }
-        let now = machine::read(&context.root, &step.path, Purpose::Write)
-            .map_err(gone)?
-            .bytes;
-        let done = judge(step, &old, now);
-        match &step.effective {
-            Some(effective) if done.outcome == Outcome::Accepted => {
-                let mask = machine::read(&context.root, effective, Purpose::Read)
-                    .map_err(gone)?
-                    .bytes;
-                if mask_within(&mask, &step.new) {
-                    return Ok(done);
-                }
-                let message = format!(
-                    "{} was taken, but {effective} still says {}",
-                    step.path,
-                    mask.brief()
-                );
-                Ok(Done {
-                    outcome: Outcome::Ignored,
-                    value: Some(mask),
-                    message,
-                })
-            }
-            _ => Ok(done),
-        }
-    }
-
-    fn swap(
+    /// The device of a zram step, which is made where the step names none.
+    fn device(
         &mut self,
         context: &Context,
         index: usize,
         step: &ZramStep,
-    ) -> std::result::Result<Done, Refusal> {
-        let device = match &step.device {
-            Some(device) => device.clone(),
-            None => {
-                let device = zram::add(&context.root)?;
-                let entry = Entry::Made {
-                    step: index,
-                    device: device.clone(),
-                };
-                let path = self.transaction.file.display().to_string();
-                self.append(entry)
-                    .map_err(|error| Refusal::of("write", &path, &error))?;
-                device
-            }
-        };
-        let path = format!("/sys/block/{device}");
-        let want = zram::wanted(step, &zram::state(&context.root, &path)?);
-        zram::set(&context.root, &path, &want)?;
-        let now = zram::state(&context.root, &path)?;
-        let value = Some(check::describe(&now));
-        if zram::same(&now, &want) {
-            return Ok(Done::accepted(value));
+    ) -> std::result::Result<String, Refusal> {
+        if let Some(device) = &step.device {
+            return Ok(device.clone());
         }
-        let message = format!("{path} is set up otherwise than wanted");
-        Ok(Done {
-            outcome: Outcome::Clamped,
-            value,
-            message,
-        })
+        let device = zram::add(&context.root)?;
+        let file = self.transaction.file.display().to_string();
+        let entry = Entry::Made {
+            step: index,
+            device: device.clone(),
+        };
+        self.append(entry)
+            .map_err(|error| Refusal::of("write", &file, &error))?;
+        Ok(device)
     }
 
     /// Looks at all knobs once more: a later step may have changed an earlier one.
@@ -471,7 +422,7 @@ impl<'a> Applying<'a> {
                 report.outcome = Outcome::Failed;
             } else if !has_failed {
                 report.outcome = Outcome::RolledBack;
-                report.message = "was written and put back, because another step failed".to_owned();
+                "was written and put back, because another step failed".clone_into(&mut report.message);
             }
         }
         let ended = !failed
@@ -491,30 +442,13 @@ impl<'a> Applying<'a> {
         for report in &mut steps {
             if report.outcome == Outcome::Ready {
                 report.outcome = Outcome::NotTried;
-                report.message = "another step failed".to_owned();
+                "another step failed".clone_into(&mut report.message);
             }
         }
         Report {
             transaction: self.transaction.id,
             state,
             steps,
-        }
-    }
-}
-
-/// What a step led to.
-struct Done {
-    outcome: Outcome,
-    value: Option<Bytes>,
-    message: String,
-}
-
-impl Done {
-    fn accepted(value: Option<Bytes>) -> Self {
-        Self {
-            outcome: Outcome::Accepted,
-            value,
-            message: String::new(),
         }
     }
 }
@@ -541,46 +475,4 @@ fn first_report(check: Check) -> StepReport {
         errno,
         message,
     }
-}
-
-fn judge(step: &Write, old: &[u8], now: Bytes) -> Done {
-    if step.verify.holds(&step.new, &now) {
-        return Done::accepted(Some(now));
-    }
-    let (wanted, found) = (step.new.brief(), now.brief());
-    let path = &step.path;
-    let (outcome, message) = if step.verify == Rule::Clamped {
-        (
-            Outcome::Clamped,
-            format!("{path} was set to {wanted}; the kernel took {found}"),
-        )
-    } else if step.verify.same_state(&step.new, old, &now) {
-        (
-            Outcome::Ignored,
-            format!("{path}: the kernel accepted {wanted} and kept {found}"),
-        )
-    } else {
-        (
-            Outcome::Clamped,
-            format!("{path}: the kernel took {found} instead of {wanted}"),
-        )
-    };
-    Done {
-        outcome,
-        value: Some(now),
-        message,
-    }
-}
-
-fn put_file(context: &Context, step: &FileStep, transaction: u64) -> std::result::Result<Done, Refusal> {
-    let Some(content) = &step.content else {
-        files::remove(&context.root, &step.path)?;
-        return Ok(Done::accepted(None));
-    };
-    let rights = Rights {
-        mode: step.mode_bits().unwrap_or(0o644),
-        owner: None,
-    };
-    files::put(&context.root, &step.path, content, rights, transaction)?;
-    Ok(Done::accepted(Some(content.clone())))
 }

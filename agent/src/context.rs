@@ -48,6 +48,9 @@ impl Context {
     }
 
     /// Refuses an ordinary user's attempt to change the machine that it runs on.
+    ///
+    /// # Errors
+    /// `privilege`.
     pub fn need_root(&self) -> Result<()> {
         if !self.root.is_real() || rustix::process::geteuid().is_root() {
             return Ok(());

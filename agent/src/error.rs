@@ -47,7 +47,7 @@ pub struct Error {
     /// The next step, where there is one.
     pub hint: Option<String>,
     /// Typed particulars (the conflicting steps of a plan).
-    pub details: Option<Value>,
+    pub details: Option<Box<Value>>,
 }
 
 /// Result of anything that a request does.
@@ -74,7 +74,7 @@ impl Error {
     /// The same error with typed particulars.
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
-        self.details = Some(details);
+        self.details = Some(Box::new(details));
         self
     }
 
@@ -93,7 +93,7 @@ impl Error {
             object.insert("hint".into(), json!(hint));
         }
         if let Some(details) = &self.details {
-            object.insert("details".into(), details.clone());
+            object.insert("details".into(), (**details).clone());
         }
         Value::Object(object)
     }

@@ -251,7 +251,7 @@ fn parse_line(line: &[u8]) -> Result<Entry, String> {
 
 /// Appends to a journal file.
 #[derive(Debug)]
-pub struct Writer {
+pub(crate) struct Writer {
     file: File,
     path: PathBuf,
     length: u64,
@@ -324,7 +324,7 @@ impl Writer {
 }
 
 /// Brings a folder's entries to the disk.
-pub fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     fault::point();
     let opened = rustix::fs::open(
         folder,

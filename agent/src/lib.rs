@@ -4,6 +4,7 @@
 mod allow;
 mod apply;
 pub mod bytes;
+mod carry;
 mod check;
 pub mod cli;
 pub mod context;
@@ -15,7 +16,7 @@ mod files;
 pub mod journal;
 mod lease;
 mod list;
-pub mod machine;
+mod machine;
 pub mod plan;
 mod programs;
 pub mod protocol;

@@ -150,6 +150,7 @@ fn default_mode() -> String {
 
 impl FileStep {
     /// Permission bits as a number.
+    #[must_use]
     pub fn mode_bits(&self) -> Option<u32> {
         let plain = (3..=4).contains(&self.mode.len())
             && self.mode.bytes().all(|digit| (b'0'..=b'7').contains(&digit));

@@ -101,8 +101,11 @@ fn to_line(reply: &Value) -> Vec<u8> {
     line
 }
 
-/// A request's number, and its name and fields.
-fn parse(line: &[u8]) -> (Value, Result<(String, Map<String, Value>)>) {
+/// A request's name and fields.
+type Call = (String, Map<String, Value>);
+
+/// A request's number, and what it asks for.
+fn parse(line: &[u8]) -> (Value, Result<Call>) {
     let malformed = |why: String| Err(Error::new(Kind::Malformed, why));
     let mut fields = match serde_json::from_slice::<Value>(line) {
         Ok(Value::Object(fields)) => fields,
@@ -120,6 +123,9 @@ fn parse(line: &[u8]) -> (Value, Result<(String, Map<String, Value>)>) {
 }
 
 /// Carries out a request that this role may make.
+///
+/// # Errors
+/// Any of the protocol's kinds.
 pub fn dispatch(context: &mut Context, name: &str, fields: Map<String, Value>) -> Result<Value> {
     let Some(request) = REQUESTS.iter().find(|request| request.name == name) else {
         let known = requests::capabilities(context.role).join(", ");

@@ -51,10 +51,10 @@ pub fn install(context: &Context) -> Result<Vec<String>> {
     Ok([AGENT, UNIT, LINK].map(str::to_owned).to_vec())
 }
 
-fn put(context: &Context, path: &str, content: &[u8], mode: u32) -> Result<()> {
+fn put(context: &Context, path: &str, bytes: &[u8], mode: u32) -> Result<()> {
     let file = context.root.path(path);
     let rights = Rights { mode, owner: None };
-    let put = make_folder(&file).and_then(|()| files::put_at(&file, content, rights, 0));
+    let put = make_folder(&file).and_then(|()| files::put_at(&file, bytes, rights, 0));
     put.map_err(|error| Error::io("write", path, &error))
 }
 

@@ -194,9 +194,9 @@ fn purpose(role: Role) -> Purpose {
 
 fn read_one(context: &Context, path: &str, purpose: Purpose) -> Value {
     match machine::read(&context.root, path, purpose) {
-        Ok(content) => {
-            let mut value = json!({"path": path, "bytes": content.bytes, "mode": content.mode_text()});
-            if content.truncated {
+        Ok(found) => {
+            let mut value = json!({"path": path, "bytes": found.bytes, "mode": found.mode_text()});
+            if found.truncated {
                 value["truncated"] = json!(true);
             }
             value

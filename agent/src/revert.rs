@@ -71,7 +71,8 @@ fn choose(transactions: &[Transaction], select: Select, force: bool) -> Result<V
                 .find(|transaction| transaction.id == id)
                 .ok_or_else(|| missing(id))?;
             let left_over = found.reverting.as_ref().is_some_and(|left| !left.is_empty());
-            if !found.is_open() && !(force && left_over && found.this_boot) {
+            let can_be_forced = force && left_over && found.this_boot;
+            if !found.is_open() && !can_be_forced {
                 return Err(Error::new(
                     Kind::NotFound,
                     format!("transaction {id} is not in force any more"),

@@ -190,20 +190,6 @@ impl Store {
         Ok(ids)
     }
 
-    /// The number of the next transaction; drops the oldest ended ones beyond those that are kept.
-    pub fn next_id(&self, transactions: &[Transaction]) -> u64 {
-        let ended: Vec<&Transaction> = transactions
-            .iter()
-            .filter(|transaction| !transaction.is_open())
-            .collect();
-        for old in ended.iter().take(ended.len().saturating_sub(KEPT)) {
-            if let Err(error) = fs::remove_file(&old.file) {
-                eprintln!("ktrial-agent: remove {}: {error}", old.file.display());
-            }
-        }
-        transactions.last().map_or(1, |newest| newest.id + 1)
-    }
-
     /// The machine's boot id; empty where the kernel gives none.
     #[must_use]
     pub fn boot_id(&self) -> String {
@@ -221,6 +207,20 @@ impl Store {
             .parse()
             .ok()
     }
+}
+
+/// The number of the next transaction; drops the oldest ended ones beyond those that are kept.
+pub fn next_id(transactions: &[Transaction]) -> u64 {
+    let ended: Vec<&Transaction> = transactions
+        .iter()
+        .filter(|transaction| !transaction.is_open())
+        .collect();
+    for old in ended.iter().take(ended.len().saturating_sub(KEPT)) {
+        if let Err(error) = fs::remove_file(&old.file) {
+            eprintln!("ktrial-agent: remove {}: {error}", old.file.display());
+        }
+    }
+    transactions.last().map_or(1, |newest| newest.id + 1)
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {

@@ -165,10 +165,6 @@ impl<'a> Undo<'a> {
 
     fn how(&self, old: &Old) -> How {
         let guess = || old.bytes.as_ref().map_or(Rule::Exact, |bytes| Rule::guess(bytes));
-        let couple = || How::Knob {
-            rule: guess(),
-            new: Bytes::default(),
-        };
         match self.transaction.steps().get(old.step) {
             _ if old.folder => How::Folder,
             _ if old.swap.is_some() => How::Swap,
@@ -178,10 +174,12 @@ impl<'a> Undo<'a> {
             },
             Some(Step::Zram(_)) => How::NewDevice,
             Some(Step::File(_)) => How::File,
-            Some(Step::Write(_) | Step::Run(_)) => couple(),
             // The plan is lost: the path tells what it was.
             None if old.path.starts_with("/etc/") => How::File,
-            None => couple(),
+            _ => How::Knob {
+                rule: guess(),
+                new: Bytes::default(),
+            },
         }
     }
 

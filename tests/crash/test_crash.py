@@ -224,17 +224,44 @@ def test_a_late_fsync_is_convicted(sabotaged_agent: Path, memory_path: Path) -> 
     assert bad != []
 
 
-CANDIDATES = """
-vm/admin_reserve_kbytes vm/user_reserve_kbytes vm/extfrag_threshold vm/stat_interval vm/vfs_cache_pressure
-vm/dirty_expire_centisecs vm/dirty_writeback_centisecs vm/max_map_count vm/compaction_proactiveness
-vm/watermark_boost_factor fs/aio-max-nr fs/inotify/max_queued_events fs/lease-break-time fs/pipe-user-pages-soft
-net/core/netdev_budget net/core/netdev_budget_usecs net/core/netdev_max_backlog net/core/optmem_max
-net/core/dev_weight net/core/message_burst net/ipv4/tcp_keepalive_time net/ipv4/tcp_keepalive_probes
-net/ipv4/tcp_max_syn_backlog net/ipv4/tcp_min_tso_segs net/ipv4/tcp_orphan_retries
-net/ipv4/ipfrag_time net/ipv4/igmp_max_msf
-net/ipv4/inet_peer_minttl net/ipv4/icmp_msgs_burst net/unix/max_dgram_qlen kernel/pty/max
-kernel/keys/gc_delay kernel/shmmni kernel/msgmni kernel/hung_task_warnings net/ipv4/tcp_pacing_ca_ratio
-""".split()
+CANDIDATES = [
+    "vm/admin_reserve_kbytes",
+    "vm/user_reserve_kbytes",
+    "vm/extfrag_threshold",
+    "vm/stat_interval",
+    "vm/vfs_cache_pressure",
+    "vm/dirty_expire_centisecs",
+    "vm/dirty_writeback_centisecs",
+    "vm/max_map_count",
+    "vm/compaction_proactiveness",
+    "vm/watermark_boost_factor",
+    "fs/aio-max-nr",
+    "fs/inotify/max_queued_events",
+    "fs/lease-break-time",
+    "fs/pipe-user-pages-soft",
+    "net/core/netdev_budget",
+    "net/core/netdev_budget_usecs",
+    "net/core/netdev_max_backlog",
+    "net/core/optmem_max",
+    "net/core/dev_weight",
+    "net/core/message_burst",
+    "net/ipv4/tcp_keepalive_time",
+    "net/ipv4/tcp_keepalive_probes",
+    "net/ipv4/tcp_max_syn_backlog",
+    "net/ipv4/tcp_min_tso_segs",
+    "net/ipv4/tcp_orphan_retries",
+    "net/ipv4/ipfrag_time",
+    "net/ipv4/igmp_max_msf",
+    "net/ipv4/inet_peer_minttl",
+    "net/ipv4/icmp_msgs_burst",
+    "net/unix/max_dgram_qlen",
+    "kernel/pty/max",
+    "kernel/keys/gc_delay",
+    "kernel/shmmni",
+    "kernel/msgmni",
+    "kernel/hung_task_warnings",
+    "net/ipv4/tcp_pacing_ca_ratio",
+]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+
 from tests.support.tree import FakeRoot
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.guest.kernels import KERNELS, Kernel, KernelError, boot, present
 from tests.guest.places import recorded
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.guest.kernels import PROLOGUE, Kernel, boot, output
-from tests.guest.places import is_instance, knobs, places, recorded
-
 from ktrial.catalog.loader import load_catalog
 from ktrial.domain.knob import Knob
 from ktrial.domain.value import active_text, offered, same_value
+from tests.guest.kernels import PROLOGUE, Kernel, boot, output
+from tests.guest.places import is_instance, knobs, places, recorded
 
 SCRIPT = (
     PROLOGUE

@@ -7,6 +7,7 @@ import json
 import time
 
 import pytest
+
 from tests.support.tree import FakeRoot
 
 

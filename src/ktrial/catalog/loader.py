@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -99,6 +98,8 @@ def read_toml(path: Path, shape: type[T]) -> T:
 
 def parse_toml(text: str, file: str, shape: type[T]) -> T:
     """TOML text as `shape`; raises BadInput with file, line and column."""
+    import tomllib
+
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import pkgutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +25,8 @@ class LazyVerbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all verbs."""
-        return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(verbs.__path__))
+        files = (file for folder in verbs.__path__ for file in Path(folder).glob("[a-z]*.py"))
+        return sorted(file.stem.replace("_", "-") for file in files)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one verb."""

@@ -27,7 +27,7 @@ class App:
         self._helper = self._give_up_root()
 
     def _give_up_root(self) -> RootHelper | None:
-        if os.geteuid() != 0:
+        if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_UID"} & set(os.environ):
             return None
         from ktrial.host.find_agent import find_agent
         from ktrial.host.privilege import RootHelper, become, invoking_user

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -76,6 +75,8 @@ def _parts(condition: Condition) -> list[Condition]:
 
 
 def _read(text: str, kinds: Mapping[str, FactKind]) -> tuple[FactKind, str, Any]:
+    import json
+
     match = _COMPARISON.fullmatch(text)
     if match is None:
         raise BadInput(

@@ -16,7 +16,6 @@ KtrialError                    1  the environment, or ktrial itself, failed
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -109,6 +108,8 @@ class Interrupted(KtrialError):
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """Up to three known names that look like `name`; `_`, `-` and case count as alike."""
+    import difflib
+
     folded: dict[str, str] = {}
     for candidate in known:
         folded.setdefault(_fold(candidate), candidate)

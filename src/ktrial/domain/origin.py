@@ -21,7 +21,7 @@ ORDER: tuple[Source, ...] = (
 )
 Verdict = Literal["set", "kernel-default", "unknown-writer", "nobody-named", "unreadable", "absent"]
 """`set`: a source names the value in force. `kernel-default`: no source does and it is the mainline default.
-`unknown-writer`: neither. `nobody-named`: no source names the knob and its default is not known.
+`unknown-writer`: neither. `nobody-named`: no source names the value and the default is not known.
 """
 
 

@@ -11,7 +11,7 @@ import msgspec
 from ktrial.domain.origin import Origin, Word
 from ktrial.report.terminal import labelled, paragraph
 
-_LABEL_COLUMNS = 14
+_LABEL_COLUMNS = 16
 _SOURCES = {
     "command-line": "the kernel command line",
     "modprobe.d": "module options",
@@ -47,7 +47,7 @@ def who(origin: Origin) -> str:
     return {
         "kernel-default": "nobody: the kernel's default",
         "unknown-writer": "unknown writer: no file names this value",
-        "nobody-named": "no file names it; its default is not known",
+        "nobody-named": "no file names this value; its default is not known",
         "unreadable": "cannot be read",
         "absent": "not on this machine",
         "set": "",

@@ -19,6 +19,7 @@ _APPLY = {
     "not-tried": "not tried, because another step failed",
     "rolled-back": "written and put back, because another step failed",
 }
+_SAID = {"absent", "refused", "invalid", "vanished", "failed"}
 _REVERT = {
     "restored": "put back",
     "unchanged": "was already as before",
@@ -37,11 +38,11 @@ def apply_text(answer: Mapping[str, Any], names: Sequence[str], *, width: int) -
         subject = "1 setting is" if count == 1 else f"{count} settings are"
         return f"{subject} in force (transaction {answer['transaction']}).\n"
     rows = [
-        (_name(step, names), _APPLY.get(step["outcome"], step["outcome"]), _detail(step))
+        (_name(step, names), _sentence(step, _APPLY))
         for step in steps
         if step["outcome"] != "accepted" or answer["state"] != "applied"
     ]
-    body = table(("knob", "outcome", ""), rows, width=width)
+    body = table(("knob", "outcome"), rows, width=width)
     if answer["state"] == "applied":
         done = sum(step["outcome"] == "accepted" for step in steps)
         return f"{body}\n\n{done} in force (transaction {answer['transaction']}); the rest above.\n"
@@ -58,8 +59,8 @@ def revert_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str
         restored = sum(step["outcome"] in {"restored", "unchanged"} for step in steps)
         head = f"Transaction {transaction['transaction']}: {restored} of {len(steps)} as before."
         others = [step for step in steps if step["outcome"] not in {"restored", "unchanged"}]
-        rows = [(_name(step, ()), _REVERT.get(step["outcome"], step["outcome"]), _detail(step)) for step in others]
-        parts.append(head + ("\n" + table(("path", "outcome", ""), rows, width=width) if rows else ""))
+        rows = [(_name(step, ()), _sentence(step, _REVERT)) for step in others]
+        parts.append(head + ("\n" + table(("knob", "outcome"), rows, width=width) if rows else ""))
     return "\n".join(parts) + "\n"
 
 
@@ -120,10 +121,16 @@ def _name(step: Mapping[str, Any], names: Sequence[str]) -> str:
     return str(step.get("knob") or step.get("path") or f"step {number}")
 
 
-def _detail(step: Mapping[str, Any]) -> str:
-    value = step.get("value", step.get("now"))
-    parts = [f"now {_value(value)}" if value is not None else "", str(step.get("message") or "")]
-    return ", ".join(part for part in parts if part)
+def _sentence(step: Mapping[str, Any], words: Mapping[str, str]) -> str:
+    """An outcome in words, with what the system said and the value found where there are such."""
+    outcome = str(step["outcome"])
+    said = str(step.get("message") or "").removeprefix(f"{step.get('path')}: ")
+    if outcome == "clamped" and said:
+        return said
+    value = step.get("now", step.get("value"))
+    details = [said if outcome in _SAID else "", f"now {_value(value)}" if value is not None else ""]
+    more = "; ".join(detail for detail in details if detail)
+    return words.get(outcome, outcome) + (f" ({more})" if more else "")
 
 
 def _value(value: Any) -> str:

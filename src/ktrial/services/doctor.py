@@ -89,7 +89,7 @@ def _summary(facts: FactBook) -> tuple[tuple[str, str], ...]:
     lines = {
         "CPU": joined(text("cpu.model"), text("cpu.threads", "{} threads")),
         "memory": joined(None if memory is None else show_bytes(memory)),
-        "kernel": joined(text("kernel.release"), text("kernel.scheduler"), text("kernel.preemption")),
+        "kernel": joined(text("kernel.release"), text("kernel.scheduler"), text("kernel.preemption", "preemption {}")),
         "system": joined(
             text("os.name"),
             f"in a {virtual} guest" if virtual not in (None, "none") else None,

@@ -23,7 +23,7 @@ _PLAIN_BOOT = re.compile(
     r"loglevel|systemd\..*|vt\..*|cryptdevice|ostree|fbcon)"
 )
 
-_EXPRESSED = re.compile(r"(?:ACTION|SUBSYSTEM|KERNEL|ATTR\{queue/rotational\})[=!]=")
+_EXPRESSED = re.compile(r"(?:unless )?(?:ACTION|SUBSYSTEM|KERNEL|ATTR\{queue/rotational\})[=!]=")
 """Conditions of udev rules that a setting's selector and `when` say in their own way."""
 
 
@@ -131,7 +131,7 @@ def _why(item: Assignment) -> str:
     parts = [f"{_shown(item.file)}:{item.line_number}"]
     conditions = [text for text in item.conditions if not _EXPRESSED.match(text)]
     if conditions:
-        parts.append("there only if " + "; ".join(conditions))
+        parts.append("there only if " + "; ".join(re.sub(r"^unless ", "not ", text) for text in conditions))
     if item.direction is not None:
         parts.append(f"there only to {item.direction} the value")
     return ", ".join(parts)

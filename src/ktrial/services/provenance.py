@@ -113,7 +113,7 @@ def _origin(knob: Knob, instance: InstanceState, claims: Claims, facts: FactBook
     verdict: Verdict = "unknown-writer"
     if default is not None and value == default:
         verdict = "kernel-default"
-    elif default is None and not words:
+    elif default is None:
         verdict = "nobody-named"
     return replace(base, verdict=verdict, not_in_force=tuple(words))
 

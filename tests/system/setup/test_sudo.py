@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from tests.unit.setup.fake_checkout import CHECKOUT
 
 # One user for all of them, whose checkout each test finds as the one before left it.

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+
 from tests.guest.places import is_instance, knobs, lists, places, recorded
 
 PROOF = re.compile(r"^\S.*\S \([^()]+\): \S")

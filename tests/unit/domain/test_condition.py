@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.knobs import KINDS
 
 from ktrial.domain.condition import Truth, check_condition, evaluate
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.facts import Fact, FactBook
+from tests.support.knobs import KINDS
 
 FACTS = FactBook(
     {

@@ -4,8 +4,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.knobs import catalog, profile
-from tests.support.machine import FakeMachine
 
 from ktrial.catalog.loader import Catalog
 from ktrial.domain.errors import BadInput, Contradiction, Refused, UnknownName
@@ -13,6 +11,8 @@ from ktrial.domain.plan import Plan, Why, wire_plan
 from ktrial.domain.profile import Requirement
 from ktrial.domain.reading import Reading
 from ktrial.services.tune import make_plan
+from tests.support.knobs import catalog, profile
+from tests.support.machine import FakeMachine
 
 FILES = {
     "/proc/sys/vm/swappiness": "60\n",

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.knobs import profile
 
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.profile import Profile, Tier, flatten
+from tests.support.knobs import profile
 
 
 def test_parents_come_first() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.knobs import DIRTY_BYTES, NEXT_BUDDY, SCHEDULER, SWAPPINESS, knob
 
 from ktrial.domain.errors import BadInput
 from ktrial.domain.value import active_text, kernel_text, offered, same_value
+from tests.support.knobs import DIRTY_BYTES, NEXT_BUDDY, SCHEDULER, SWAPPINESS, knob
 
 WBT = knob("queue:wbt_lat_usec", value={"type": "int", "min": 0, "special": {"-1": "the kernel's default"}})
 ALGORITHM = knob("x.algorithm", value={"type": "choice", "choices": ["lz4", "zstd"]})

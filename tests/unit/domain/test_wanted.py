@@ -4,10 +4,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.knobs import knob
 
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.wanted import default_value
+from tests.support.knobs import knob
 
 
 def book(**facts: Any) -> FactBook:

@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.knobs import KNOBS, catalog, knob
-from tests.support.machine import FakeMachine
 
 from ktrial.catalog.loader import Catalog
 from ktrial.domain.errors import AgentError
@@ -16,6 +14,8 @@ from ktrial.domain.origin import Origin
 from ktrial.domain.reading import Reading
 from ktrial.services.claims import gather
 from ktrial.services.provenance import origins, vendor_settings
+from tests.support.knobs import KNOBS, catalog, knob
+from tests.support.machine import FakeMachine
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 THP = knob(

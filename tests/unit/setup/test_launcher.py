@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.unit.setup.fake_checkout import FakeCheckout
 
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tests.unit.setup.fake_checkout import CHECKOUT, FakeCheckout
 
 BASICS = (

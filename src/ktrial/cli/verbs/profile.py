@@ -40,7 +40,13 @@ def command() -> None:
 @click.argument("file", metavar="FILE|-")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write there instead of stdout.")
 @click.option("--name", help="The profile's name; by default taken from the file's name.")
-@click.option("--format", "as_format", type=click.Choice(FORMATS), help="The format, where it is not told rightly.")
+@click.option(
+    "--format",
+    "as_format",
+    type=click.Choice(FORMATS),
+    metavar="FORMAT",
+    help=f"Read it as this and do not guess: {', '.join(FORMATS)}.",
+)
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @json_option
 @click.pass_obj
@@ -90,7 +96,8 @@ def _write(output: Path, text: str) -> None:
 
 def _name_lines(what: str, lines: Iterable[Unread]) -> None:
     for line in lines:
-        print(f"  {line.file}:{line.line_number}: {what}: {line.reason}", file=sys.stderr)
+        place = "standard input" if line.file == "-" else line.file
+        print(f"  {place}:{line.line_number}: {what}: {line.reason}", file=sys.stderr)
         if line.text:
             print(f"    {line.text}", file=sys.stderr)
 

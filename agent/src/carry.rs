@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Carrying out single steps, and judging what was read back.
+
+use crate::allow::Purpose;
+use crate::bytes::Bytes;
+use crate::check;
+use crate::files::{self, Rights};
+use crate::machine::{self, Outcome, Refusal};
+use crate::plan::{FileStep, Write, ZramStep};
+use crate::root::Root;
+use crate::verify::{mask_within, Rule};
+use crate::zram;
+
+/// What a step led to.
+#[derive(Debug)]
+pub struct Done {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What was read back.
+    pub value: Option<Bytes>,
+    /// For a person.
+    pub message: String,
+}
+
+impl Done {
+    /// The machine reads back as wanted.
+    pub fn accepted(value: Option<Bytes>) -> Self {
+        Self {
+            outcome: Outcome::Accepted,
+            value,
+            message: String::new(),
+        }
+    }
+}
+
+/// Writes a knob that held `old` when the transaction began.
+pub fn write(root: &Root, step: &Write, old: &[u8]) -> Result<Done, Refusal> {
+    let gone = |mut refusal: Refusal| {
+        if refusal.outcome == Outcome::Absent {
+            refusal.outcome = Outcome::Vanished;
+        }
+        refusal
+    };
+    let before = machine::read(root, &step.path, Purpose::Write).map_err(gone)?;
+    if !step.verify.holds(&step.new, &before.bytes) {
+        machine::write(root, &step.path, &step.new).map_err(gone)?;
+    }
+    let now = machine::read(root, &step.path, Purpose::Write)
+        .map_err(gone)?
+        .bytes;
+    let done = judge(step, old, now);
+    match &step.effective {
+        Some(effective) if done.outcome == Outcome::Accepted => {
+            let mask = machine::read(root, effective, Purpose::Read).map_err(gone)?.bytes;
+            if mask_within(&mask, &step.new) {
+                return Ok(done);
+            }
+            let message = format!(
+                "{} was taken, but {effective} still says {}",
+                step.path,
+                mask.brief()
+            );
+            Ok(Done {
+                outcome: Outcome::Ignored,
+                value: Some(mask),
+                message,
+            })
+        }
+        _ => Ok(done),
+    }
+}
+
+fn judge(step: &Write, old: &[u8], now: Bytes) -> Done {
+    if step.verify.holds(&step.new, &now) {
+        return Done::accepted(Some(now));
+    }
+    let (wanted, found) = (step.new.brief(), now.brief());
+    let path = &step.path;
+    let (outcome, message) = if step.verify == Rule::Clamped {
+        (
+            Outcome::Clamped,
+            format!("{path} was set to {wanted}; the kernel took {found}"),
+        )
+    } else if step.verify.same_state(&step.new, old, &now) {
+        (
+            Outcome::Ignored,
+            format!("{path}: the kernel accepted {wanted} and kept {found}"),
+        )
+    } else {
+        (
+            Outcome::Clamped,
+            format!("{path}: the kernel took {found} instead of {wanted}"),
+        )
+    };
+    Done {
+        outcome,
+        value: Some(now),
+        message,
+    }
+}
+
+/// Puts or removes a configuration file.
+pub fn file(root: &Root, step: &FileStep, transaction: u64) -> Result<Done, Refusal> {
+    let Some(content) = &step.content else {
+        files::remove(root, &step.path)?;
+        return Ok(Done::accepted(None));
+    };
+    let rights = Rights {
+        mode: step.mode_bits().unwrap_or(0o644),
+        owner: None,
+    };
+    files::put(root, &step.path, content, rights, transaction)?;
+    Ok(Done::accepted(Some(content.clone())))
+}
+
+/// Sets swap on a zram device up or takes it down.
+pub fn swap(root: &Root, step: &ZramStep, device: &str) -> Result<Done, Refusal> {
+    let path = format!("/sys/block/{device}");
+    let want = zram::wanted(step, &zram::state(root, &path)?);
+    zram::set(root, &path, &want)?;
+    let now = zram::state(root, &path)?;
+    let value = Some(check::describe(&now));
+    if zram::same(&now, &want) {
+        return Ok(Done::accepted(value));
+    }
+    Ok(Done {
+        outcome: Outcome::Clamped,
+        value,
+        message: format!("{path} is set up otherwise than wanted"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn step(verify: &str) -> Write {
+        serde_json::from_value(json!({"path": "/proc/sys/vm/x", "new": "100\n", "verify": verify})).unwrap()
+    }
+
+    #[test]
+    fn what_is_read_back_decides() {
+        let cases = [
+            ("integer", "100\n", Outcome::Accepted),
+            ("integer", "60\n", Outcome::Ignored),
+            ("integer", "90\n", Outcome::Clamped),
+            ("clamped", "90\n", Outcome::Clamped),
+            ("clamped", "100\n", Outcome::Accepted),
+        ];
+        for (verify, now, outcome) in cases {
+            assert_eq!(
+                judge(&step(verify), b"60\n", now.into()).outcome,
+                outcome,
+                "{verify} {now}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_mask_that_is_not_in_force_is_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        let irq = folder.path().join("proc/irq/7");
+        std::fs::create_dir_all(&irq).unwrap();
+        std::fs::write(irq.join("smp_affinity"), "f\n").unwrap();
+        std::fs::write(irq.join("effective_affinity"), "8\n").unwrap();
+        let root = Root::new(folder.path());
+        let step: Write = serde_json::from_value(json!({"path": "/proc/irq/7/smp_affinity", "new": "3\n",
+            "verify": "mask", "effective": "/proc/irq/7/effective_affinity"}))
+        .unwrap();
+        assert_eq!(write(&root, &step, b"f\n").unwrap().outcome, Outcome::Ignored);
+        std::fs::write(irq.join("effective_affinity"), "2\n").unwrap();
+        assert_eq!(write(&root, &step, b"f\n").unwrap().outcome, Outcome::Accepted);
+    }
+}

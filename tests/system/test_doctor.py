@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Doctor, why and import through the command line and the real agent on a fake machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.tree import FakeRoot
+
+
+def test_doctor_names_who_set_what(root: FakeRoot) -> None:
+    root.write("/etc/sysctl.d/99-mine.conf", "vm.swappiness = 10\n")
+    root.write("/proc/sys/vm/swappiness", "10\n")
+    ran = root.run("doctor")
+    assert ran.status == 0
+    assert "/etc/sysctl.d/99-mine.conf:1" in ran.out
+    answer = root.run("doctor", "--json").json
+    assert answer["schema"] == "ktrial.doctor/1"
+    assert [item["address"] for item in answer["differ"]] == ["vm.swappiness"]
+
+
+def test_why_follows_ktrials_own_change_and_its_end(root: FakeRoot) -> None:
+    root.write("/usr/lib/sysctl.d/50-vendor.conf", "vm.swappiness = 30\n")
+    root.write("/proc/sys/vm/swappiness", "30\n")
+    assert root.run("why", "vm.swappiness", "--json").json["origins"][0]["set_by"]["source"] == "sysctl.d"
+    assert root.run("apply", "vm.swappiness=10", "--yes").status == 0
+    (origin,) = root.run("why", "vm.swappiness", "--json").json["origins"]
+    assert (origin["set_by"]["source"], origin["overrode"][0]["source"]) == ("ktrial", "sysctl.d")
+    text = root.run("why", "vm.swappiness").out
+    assert "ktrial, transaction 1" in text
+    assert "/usr/lib/sysctl.d/50-vendor.conf:1 (= 30)" in text
+    assert root.run("revert").status == 0
+    (origin,) = root.run("why", "vm.swappiness", "--json").json["origins"]
+    assert origin["set_by"]["place"] == "/usr/lib/sysctl.d/50-vendor.conf:1"
+
+
+def test_why_suggests_near_names(root: FakeRoot) -> None:
+    ran = root.run("why", "vm.swapiness")
+    assert (ran.status, ran.out) == (2, "")
+    assert "did you mean vm.swappiness?" in ran.err
+
+
+def test_an_imported_profile_can_be_planned(root: FakeRoot, tmp_path: Path) -> None:
+    script = tmp_path / "tweak.sh"
+    script.write_text("#!/bin/sh\nsysctl -w vm.swappiness=10 vm.page_cluster=0\nfrobnicate\n")
+    ran = root.run("profile", "import", str(script))
+    assert ran.status == 0
+    assert 'knob = "vm.swappiness"' in ran.out
+    assert f"{script}:2: not in the catalog: no knob of the catalog is vm.page_cluster" in ran.err
+    assert f"{script}:3: not understood: frobnicate" in ran.err
+    output = tmp_path / "mine.toml"
+    assert root.run("profile", "import", str(script), "-o", str(output)).status == 0
+    assert output.read_text() == ran.out
+    again = root.run("profile", "import", str(script), "-o", str(output))
+    assert (again.status, "exists already" in again.err) == (2, True)
+    assert root.run("profile", "import", str(script), "-o", str(output), "--force").status == 0
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "vm.nonsense = 1\n"])
+def test_nothing_to_import_says_what_to_do(root: FakeRoot, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "some.txt"
+    file.write_text(text)
+    ran = root.run("profile", "import", str(file))
+    assert (ran.status, ran.out) == (2, "")
+    assert str(file) in ran.err
+    assert "next:" in ran.err
+
+
+def test_a_missing_file_is_said(root: FakeRoot, tmp_path: Path) -> None:
+    ran = root.run("profile", "import", str(tmp_path / "nowhere"))
+    assert (ran.status, "cannot be read: No such file" in ran.err) == (2, True)
