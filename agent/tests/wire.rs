@@ -152,6 +152,23 @@ fn what_others_changed_is_left_alone_unless_forced() {
 }
 
 #[test]
+fn what_was_left_alone_can_be_forced_later_even_if_it_was_all() {
+    let machine = Machine::new();
+    let start = machine.content();
+    let mut session = Session::start(&machine, "root");
+    let step = json!({"kind": "write", "path": SWAPPINESS, "new": "10", "verify": "integer"});
+    session.ok(
+        "apply",
+        json!({"plan": {"schema": "ktrial.plan/1", "steps": [step]}}),
+    );
+    machine.write(SWAPPINESS, "33\n");
+    let reverted = session.ok("revert", json!({"select": "newest"}));
+    assert_eq!(outcomes(&reverted["transactions"][0]), ["changed-by-others"]);
+    session.ok("revert", json!({"select": {"only": 1}, "force": true}));
+    assert_eq!(machine.content(), start);
+}
+
+#[test]
 fn selections_name_transactions() {
     let machine = Machine::new();
     let start = machine.content();
