@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// Whether there is a state folder, which must then be safe.
-    fn is_there(&self) -> Result<bool> {
+    pub fn is_there(&self) -> Result<bool> {
         for folder in [self.folder.clone(), self.journals()] {
             match fs::symlink_metadata(&folder) {
                 Ok(metadata) => check_folder(&folder, &metadata)?,

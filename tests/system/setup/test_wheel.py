@@ -114,7 +114,7 @@ def test_an_installed_ktrial_runs_and_finds_its_agent(installed: Path, tmp_path:
     empty = tmp_path / "empty"
     empty.mkdir()
     # Nothing of the checkout and no other agent can be found from here.
-    environment = {"HOME": empty, "PATH": "/usr/bin:/bin", "PYTHONPATH": ""}
+    environment: dict[str, str | Path] = {"HOME": empty, "PATH": "/usr/bin:/bin", "PYTHONPATH": ""}
     assert call(installed / "ktrial", "--version", cwd=empty, **environment).startswith("ktrial ")
     assert "vm.swappiness" in call(installed / "ktrial", "knobs", "vm.swappiness", cwd=empty, **environment)
     assert "cpu." in call(installed / "ktrial", "facts", cwd=empty, **environment)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fresh clone sets itself up on a Debian that has nothing but its essential packages, and passes its own check."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.debian import DebianRoot
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+CLONE = "/opt/ktrial"
+
+pytestmark = pytest.mark.xdist_group("debian")
+
+
+@pytest.fixture(scope="module")
+def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DebianRoot]:
+    """The clean system with a clone of what is committed here."""
+    if os.geteuid() != 0:
+        pytest.skip("makes and enters a system of its own: needs root")
+    folder = tmp_path_factory.mktemp("debian") / "root"
+    root = DebianRoot.make(folder)
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", CHECKOUT, folder / CLONE.lstrip("/")], check=True)
+    yield root
+    subprocess.run(["rm", "--recursive", "--force", "--one-file-system", folder], check=True)
+
+
+def test_the_first_start_installs_what_is_missing_and_runs(debian: DebianRoot) -> None:
+    first = debian.run("./ktrial", "--version", directory=CLONE, time_limit_s=900)
+    assert first.returncode == 0, first.stdout
+    assert first.stdout.splitlines()[-1].startswith("ktrial 0.")
+    assert "rustc-web cargo-web" in first.stdout
+    again = debian.run("./ktrial", "--version", directory=CLONE)
+    assert again.stdout.splitlines() == first.stdout.splitlines()[-1:]
+
+
+def test_the_doctor_answers_there(debian: DebianRoot) -> None:
+    doctor = debian.run("./ktrial", "doctor", directory=CLONE)
+    assert doctor.returncode == 0, doctor.stdout
+    assert "Debian GNU/Linux 12" in doctor.stdout
+
+
+def test_the_whole_check_passes_there(debian: DebianRoot) -> None:
+    checked = debian.run("./check", directory=CLONE, time_limit_s=2400)
+    assert checked.returncode == 0, checked.stdout[-20000:]
+    assert " passed" in checked.stdout.splitlines()[-1]

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Debian 12 of its own in a folder: nothing but the essential packages, reached through chroot."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+SUITE = "bookworm"
+
+# Mounts end with the namespace, and so does every process that a command leaves behind.
+_ENTER = """
+set -e
+mount -t proc proc "$0/proc"
+mount --rbind /sys "$0/sys"
+mount --rbind /dev "$0/dev"
+mount -t tmpfs tmpfs "$0/run"
+exec chroot "$0" /usr/bin/env -i "$@"
+"""
+
+# How this machine reaches its package registries; copied into the root, never kept.
+_NETWORK_FILES = ("/etc/resolv.conf", "/etc/pip.conf")
+_NETWORK_VARIABLES = (
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "PIP_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_DEFAULT_TIMEOUT",
+)
+_AUTHORITIES = "usr/local/share/ca-certificates"
+
+
+@dataclass(frozen=True)
+class DebianRoot:
+    """The folder that holds the system."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path, *packages: str, architectures: str = "amd64") -> "DebianRoot":
+        """Unpack a minimal Debian and these packages; takes a quarter of a minute and 250 MB for none."""
+        include = ("--include=" + ",".join(packages),) if packages else ()
+        sources = _package_sources()
+        subprocess.run(
+            [
+                "mmdebstrap",
+                "--quiet",
+                "--variant=apt",
+                f"--architectures={architectures}",
+                '--aptopt=Acquire::Check-Valid-Until "false"',
+                *include,
+                SUITE,
+                folder,
+                *(("-",) if sources else ()),
+            ],
+            input=sources,
+            text=True,
+            check=True,
+        )
+        root = cls(folder)
+        root._open_the_network()
+        return root
+
+    def _open_the_network(self) -> None:
+        for name in _NETWORK_FILES:
+            if Path(name).exists():
+                shutil.copy(name, self.folder / name.lstrip("/"))
+        authorities = Path("/") / _AUTHORITIES
+        if authorities.is_dir():
+            shutil.copytree(authorities, self.folder / _AUTHORITIES, dirs_exist_ok=True)
+        if (self.folder / "usr/sbin/update-ca-certificates").exists():
+            self.run("update-ca-certificates")
+        cargo = Path.home() / ".cargo/config.toml"
+        if cargo.exists():
+            (self.folder / "root/.cargo").mkdir(parents=True, exist_ok=True)
+            shutil.copy(cargo, self.folder / "root/.cargo")
+
+    def run(self, *command: str, directory: str = "/", time_limit_s: int = 600) -> subprocess.CompletedProcess[str]:
+        """Run a command there as root, with an environment of its own and no input; stderr is part of the output."""
+        variables = {
+            "HOME": "/root",
+            "LANG": "C.UTF-8",
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "CI": "true",
+            **{name: os.environ[name] for name in _NETWORK_VARIABLES if name in os.environ},
+        }
+        return subprocess.run(
+            [
+                *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"),
+                *("sh", "-c", _ENTER, str(self.folder)),
+                *(f"{name}={value}" for name, value in variables.items()),
+                *("sh", "-c", 'cd "$0" && exec "$@"', directory, *command),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=time_limit_s,
+            check=False,
+        )
+
+
+def _package_sources() -> str | None:
+    """This machine's own sources where it is the same Debian, else none: mmdebstrap knows Debian's mirror."""
+    if f"VERSION_CODENAME={SUITE}" not in Path("/etc/os-release").read_text():
+        return None
+    files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("debian.*"))]
+    return "\n".join(file.read_text() for file in files if file.exists())
