@@ -82,7 +82,10 @@ fn refuse_unfinished(transactions: &[Transaction], plan: &Plan) -> Result<()> {
     {
         return Err(
             Error::new(Kind::Conflict, format!("transaction {} was interrupted", open.id))
-                .hint("nothing was changed; run recover first"),
+                .hint(format!(
+            "nothing was changed; run recover first (revert --only {} --force gives up what cannot be put back)",
+            open.id
+        )),
         );
     }
     let mine: Vec<String> = plan.steps.iter().flat_map(Step::touches).collect();

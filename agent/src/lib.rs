@@ -13,6 +13,7 @@ pub mod exec;
 pub mod facts;
 mod fault;
 mod files;
+mod forget;
 pub mod journal;
 mod lease;
 mod list;

@@ -110,11 +110,10 @@ pub fn verify(context: &Context, only: Option<u64>) -> Result<Value> {
 
 /// One step; none when it was left out of the transaction.
 fn look(context: &Context, transaction: &Transaction, index: usize) -> Option<StepState> {
-    let written = matches!(
-        transaction.wrote.get(&index),
-        Some(Outcome::Accepted | Outcome::Clamped)
-    );
-    let step = transaction.steps().get(index).filter(|_| written)?;
+    let step = transaction
+        .steps()
+        .get(index)
+        .filter(|_| transaction.is_in_place(index))?;
     let over = !transaction.is_open() || !(transaction.this_boot || step.is_persistent());
     let applied = transaction
         .applied

@@ -8,6 +8,7 @@ use crate::context::{Context, Role};
 use crate::error::{Error, Kind, Result};
 use crate::exec;
 use crate::facts;
+use crate::forget;
 use crate::list;
 use crate::machine::{self, Outcome};
 use crate::plan::Plan;
@@ -100,6 +101,11 @@ pub const REQUESTS: &[Request] = &[
         name: "recovery",
         roles: ROOT,
         handle: recovery,
+    },
+    Request {
+        name: "forget",
+        roles: ROOT,
+        handle: forget,
     },
 ];
 
@@ -313,4 +319,9 @@ fn recovery(context: &mut Context, value: Value) -> Result<Value> {
         recovery::remove(context)?
     };
     Ok(json!({ "files": files }))
+}
+
+fn forget(context: &mut Context, value: Value) -> Result<Value> {
+    let Nothing {} = fields(value)?;
+    Ok(json!({ "files": forget::forget(context)? }))
 }

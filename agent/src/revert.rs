@@ -208,7 +208,8 @@ pub fn undo(context: &Context, transaction: &Transaction, force: bool) -> Result
             false,
         );
     }
-    let failed = done.iter().any(|report| report.outcome == Outcome::Failed);
+    let can_be_tried_again = |report: &StepReport| report.outcome == Outcome::Failed && !report.is_lost;
+    let failed = !force && done.iter().any(can_be_tried_again);
     let (state, last) = if !transaction.this_boot && scope.steps.is_empty() {
         (State::GoneWithBoot, Entry::Gone)
     } else if is_unfinished_apply {
@@ -311,6 +312,7 @@ impl Scope {
                 outcome,
                 now: undo.now(step),
                 message,
+                is_lost: false,
             }
         };
         (0..transaction.step_count())
@@ -322,11 +324,7 @@ impl Scope {
 /// Whether a step changed something, or may have when the apply was not finished.
 fn is_in_force(transaction: &Transaction, step: usize) -> bool {
     let in_doubt = transaction.applied.is_none() || !transaction.damage.is_empty();
-    in_doubt
-        || matches!(
-            transaction.wrote.get(&step),
-            Some(Outcome::Accepted | Outcome::Clamped)
-        )
+    in_doubt || transaction.is_in_place(step)
 }
 
 /// Ends the leases that end with the session, newest first.

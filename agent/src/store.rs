@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub const DEFAULT_STATE: &str = "/var/lib/ktrial";
 
 /// Ended transactions that are kept on disk.
-const KEPT: usize = 200;
+const KEPT: usize = 50;
 
 /// How long to wait for the machine's lock before saying who holds it.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// Whether there is a state folder, which must then be safe.
-    fn is_there(&self) -> Result<bool> {
+    pub fn is_there(&self) -> Result<bool> {
         for folder in [self.folder.clone(), self.journals()] {
             match fs::symlink_metadata(&folder) {
                 Ok(metadata) => check_folder(&folder, &metadata)?,

@@ -5,6 +5,7 @@ use crate::bytes::Bytes;
 use crate::journal::{self, Begin, Damage, Entry, Old};
 use crate::machine::Outcome;
 use crate::plan::{Lease, Step};
+use crate::verify::Rule;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -188,6 +189,16 @@ impl Transaction {
             self.steps().len()
         } else {
             from_olds
+        }
+    }
+
+    /// Whether a step was carried out and left in place.
+    #[must_use]
+    pub fn is_in_place(&self, step: usize) -> bool {
+        match (self.wrote.get(&step), self.steps().get(step)) {
+            (Some(Outcome::Accepted), _) => true,
+            (Some(Outcome::Clamped), Some(Step::Write(write))) => write.verify == Rule::Clamped,
+            _ => false,
         }
     }
 

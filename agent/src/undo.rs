@@ -33,6 +33,9 @@ pub struct StepReport {
     pub now: Option<Bytes>,
     /// For a person.
     pub message: String,
+    /// Whether trying again cannot help.
+    #[serde(skip)]
+    pub is_lost: bool,
 }
 
 /// How one old value is put back.
@@ -315,16 +318,18 @@ impl<'a> Undo<'a> {
             outcome,
             now: now.clone(),
             message,
+            is_lost: false,
         };
         let error = || self.errors.get(&step).map(|refusal| refusal.message.clone());
         if let Some(outcome) = self.programs.get(&step) {
             return make(*outcome, error().unwrap_or_default());
         }
         if self.transaction.olds_of(step).next().is_none() && self.is_lost(step) {
-            return make(
-                Outcome::Failed,
-                "its old value is lost: the journal is damaged".to_owned(),
-            );
+            let message = "its old value is lost: the journal is damaged".to_owned();
+            return StepReport {
+                is_lost: true,
+                ..make(Outcome::Failed, message)
+            };
         }
         for old in self.transaction.olds_of(step) {
             match self.found(old, &self.how(old)) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,12 @@ def places(knob: dict[str, Any]) -> list[str]:
 def pattern(place: str) -> str:
     """The shell pattern that finds the place's instances."""
     return re.sub(r"\{(\w+)\}", lambda found: PLACEHOLDERS[found[1]], place)
+
+
+def is_instance(path: str, place: str) -> bool:
+    """Whether `path` is an instance of `place`; a star stays within one component."""
+    wanted, found = pattern(place).split("/"), path.split("/")
+    return len(wanted) == len(found) and all(map(fnmatchcase, found, wanted))
 
 
 def patterns() -> list[str]:

@@ -42,6 +42,18 @@ def test_why_suggests_near_names(root: FakeRoot) -> None:
     assert "did you mean vm.swappiness?" in ran.err
 
 
+def test_instances_that_agree_share_a_block_and_others_are_named(root: FakeRoot) -> None:
+    for name, shown in (("sda", "[none] bfq"), ("sdb", "[none] bfq"), ("sdc", "none [bfq]")):
+        root.write(f"/sys/block/{name}/queue/scheduler", shown + "\n")
+    text = root.run("why", "queue:scheduler").out
+    assert "queue:scheduler@sda,sdb = none" in text
+    assert "queue:scheduler@sdc = bfq" in text
+    assert "queue:scheduler@sdc" not in root.run("why", "queue:scheduler@sd[ab]").out
+    missing = root.run("why", "queue:scheduler@nvme0n1")
+    assert (missing.status, missing.out) == (2, "")
+    assert "here: sda, sdb, sdc" in missing.err
+
+
 def test_an_imported_profile_can_be_planned(root: FakeRoot, tmp_path: Path) -> None:
     script = tmp_path / "tweak.sh"
     script.write_text("#!/bin/sh\nsysctl -w vm.swappiness=10 vm.page_cluster=0\nfrobnicate\n")

@@ -182,6 +182,23 @@ def test_install_and_remove_recovery(root: FakeRoot) -> None:
     assert not agent.exists()
 
 
+def test_uninstall_reverts_all_and_names_what_remains(root: FakeRoot) -> None:
+    before = root.values()
+    (root.folder / "etc/systemd/system").mkdir(parents=True)
+    root.run("apply", "vm.swappiness=10", "--yes")
+    root.run("apply", "vm.stat_interval=9", "--yes")
+    root.run("install-recovery")
+    ran = root.run("uninstall", "--yes")
+    assert ran.status == 0, ran.err
+    assert root.values() == before
+    assert "removed: /var/lib/ktrial" in ran.out
+    assert "remains: " in ran.out
+    assert not (root.folder / "var/lib/ktrial").exists()
+    assert not list((root.folder / "etc/systemd/system").rglob("ktrial*"))
+    assert root.run("uninstall", "--yes").status == 0
+    assert not (root.folder / "var/lib/ktrial").exists()
+
+
 def test_own_profile(root: FakeRoot) -> None:
     from pathlib import Path
 

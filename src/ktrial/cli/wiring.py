@@ -26,6 +26,11 @@ class App:
         self._root: AgentSession | None = None
         self._helper = self._give_up_root()
 
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether the sessions look at this machine itself rather than at a folder that stands for one."""
+        return self._machine_root is None
+
     def _give_up_root(self) -> RootHelper | None:
         if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_UID"} & set(os.environ):
             return None

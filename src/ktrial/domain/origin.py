@@ -7,9 +7,20 @@ from typing import Literal
 
 import msgspec
 
-Source = Literal["command-line", "modprobe.d", "zram-generator", "tmpfiles.d", "sysctl.d", "udev", "tuned", "ktrial"]
+Source = Literal[
+    "kernel-build",
+    "command-line",
+    "modprobe.d",
+    "zram-generator",
+    "tmpfiles.d",
+    "sysctl.d",
+    "udev",
+    "tuned",
+    "ktrial",
+]
 #: The order in which sources act; of two that name one knob the later has the last word.
 ORDER: tuple[Source, ...] = (
+    "kernel-build",
     "command-line",
     "modprobe.d",
     "zram-generator",

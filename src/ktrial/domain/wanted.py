@@ -131,6 +131,9 @@ def _min_free_kilobytes(facts: FactBook) -> int | None:
 
 
 def _queue_scheduler(facts: FactBook) -> str | None:
+    """block/elevator.c (6.12): none for several hardware queues and for loop devices, which ask for none."""
+    if str(facts.value("device.name") or "").startswith("loop"):
+        return "none"
     queues = facts.value("device.hardware_queues")
     return None if queues is None else "none" if queues > 1 else "mq-deadline"
 

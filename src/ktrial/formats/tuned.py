@@ -12,6 +12,7 @@ import re
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ktrial.formats import _ini, sysctl_d
 from ktrial.formats.command_line import canonical as canonical_boot
@@ -48,7 +49,7 @@ _DISK_PATHS = {
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """One section that sets something.
+    """One section and what it sets.
 
     `replace` means that it takes the place of the included profile's section of that name.
     """
@@ -58,6 +59,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     devices: str | None
     replace: bool
     enabled: bool
+    assignments: tuple[Assignment, ...] = ()
 
 
 class TunedProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,12 +70,12 @@ class TunedProfile(msgspec.Struct, frozen=True, kw_only=True):
     include: tuple[str, ...]
     variables: tuple[tuple[str, str], ...]
     units: tuple[Unit, ...]
-    assignments: tuple[Assignment, ...]
     unread: tuple[Unread, ...]
 
     def reading(self) -> Reading:
-        """The assignments alone."""
-        return Reading(file=self.file, assignments=self.assignments, unread=self.unread)
+        """The assignments of all units, in the order of the text."""
+        found = sorted((item for unit in self.units for item in unit.assignments), key=lambda item: item.line_number)
+        return Reading(file=self.file, assignments=tuple(found), unread=self.unread)
 
 
 def parse(data: str | bytes, file: str) -> TunedProfile:
@@ -84,25 +86,23 @@ def parse(data: str | bytes, file: str) -> TunedProfile:
     units = {
         name: _unit(name, entries, variables) for name in dict.fromkeys(sections) if name not in ("main", "variables")
     }
-    assignments: list[Assignment] = []
+    assignments: dict[str, list[Assignment]] = {name: [] for name in units}
     for entry in entries:
         unit = units.get(entry.section)
         if unit is None or entry.key in _UNIT_OPTIONS or not unit.enabled:
             continue
-        result = _assign(entry, unit, variables, file)
-        for item in result:
+        for item in _assign(entry, unit, variables, file):
             if isinstance(item, Unread):
                 unread.append(item)
             else:
-                assignments.append(item)
+                assignments[unit.name].append(item)
     require_something(file, len(entries), unread, "a TuneD profile")
     return TunedProfile(
         file=file,
         summary=main.get("summary"),
         include=tuple(name for name in re.split(r"[,;\s]+", main.get("include", "")) if name),
         variables=tuple(variables.items()),
-        units=tuple(units.values()),
-        assignments=tuple(assignments),
+        units=tuple(replace(unit, assignments=tuple(assignments[name])) for name, unit in units.items()),
         unread=in_order(unread),
     )
 

@@ -46,6 +46,9 @@ _MATCH_ONLY = frozenset(
 _BOTH = frozenset(["ATTR", "SYSCTL", "ENV", "TAG", "NAME", "SYMLINK", "IMPORT"])
 _ASSIGN_ONLY = frozenset(["OWNER", "GROUP", "MODE", "SECLABEL", "RUN", "LABEL", "GOTO", "OPTIONS", "WAIT_FOR"])
 _RUNS = frozenset(("PROGRAM", "IMPORT"))
+_SETS = re.compile(r"/sys/|/proc/sys|sysctl")
+_APPLIES_FILES = re.compile(r"\S*/systemd-sysctl(?:\s|$)")
+"""systemd-sysctl only applies sysctl.d files once more: those are read by themselves."""
 _TOKEN = re.compile(
     r"""[\s,]*(?P<key>[A-Z_]+)(?:\{(?P<attribute>[^}"]*)\})?\s*(?P<operator>==|!=|\+=|-=|:=|=)\s*"""
     r"""(?P<prefix>[ei]{0,2})"(?P<value>(?:\\.|[^"\\])*)"\s*"""
@@ -213,7 +216,7 @@ def _rule(logical: _Logical, tokens: list[_Token], file: str, unless: tuple[str,
     assignments: list[Assignment] = []
     unread: list[Unread] = []
     for token in tokens:
-        if token.key == "RUN" and re.search(r"/sys/|/proc/sys|sysctl", token.value):
+        if token.key == "RUN" and _SETS.search(token.value) and not _APPLIES_FILES.match(token.value):
             reason = f"runs a program: what it sets cannot be known: {token.value}"
             unread.append(unread_line(file, token.line_number, logical.text, reason))
         if token.is_match() or token.key not in ("ATTR", "SYSCTL") or token.attribute is None:

@@ -34,7 +34,7 @@ def doctor_text(examination: Examination, *, width: int) -> str:
 
 
 def _differences(examination: Examination, width: int) -> str:
-    lines = [f"Not at the kernel's default: {_counted(examination.counts)}"]
+    lines = [paragraph(f"Not at the kernel's default: {_counted(examination.counts)}", width=width)]
     if examination.differ:
         rows = [
             (name, value, default, said)
@@ -42,11 +42,7 @@ def _differences(examination: Examination, width: int) -> str:
         ]
         lines.append(table(("knob", "now", "default", "set by"), rows, width=width))
         if any(origin.verdict == "unknown-writer" for origin in examination.differ):
-            lines.append(
-                "unknown writer: no file of this machine names the value; a program, an image or a driver did it"
-                if width >= 96
-                else "unknown writer: no file here names the value; a program or driver did it"
-            )
+            lines.append("unknown writer: no file here names the value; a program, image or driver did it")
     if examination.named:
         rows_named = [(name, value, said) for name, value, _, said in _merged(examination.named, with_default=False)]
         lines += ["", "Set by somebody, default not known", table(("knob", "now", "set by"), rows_named, width=width)]

@@ -8,11 +8,12 @@ from typing import Any
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import Knob
 from ktrial.domain.meaning import meaning
-from ktrial.domain.plan import Change, Plan, Refusal, wire_plan
+from ktrial.domain.plan import Change, Plan, Refusal, Why, wire_plan
 from ktrial.domain.units import show_bytes
 from ktrial.report.terminal import paragraph, table
 
 UNREADABLE = "unreadable here"
+_STEERING = "irq:smp_affinity"
 
 
 def plan_text(plan: Plan, knobs: dict[str, Knob], facts: FactBook, *, width: int) -> str:
@@ -27,6 +28,10 @@ def plan_text(plan: Plan, knobs: dict[str, Knob], facts: FactBook, *, width: int
         )
     if plan.refusals:
         parts.append(_refusals(plan.refusals, width))
+    fixed = [refusal for refusal in plan.refusals if refusal.knob == _STEERING and refusal.kind is Why.READ_ONLY]
+    if fixed:
+        others = sum(change.knob == _STEERING for change in (*plan.changes, *plan.same))
+        parts.append(f"{len(fixed)} of {len(fixed) + others} interrupts cannot be steered at all.")
     prices = _prices(plan, knobs)
     if prices:
         parts.append("price:\n" + "\n".join(paragraph(price, width=width, indent="  ") for price in prices))

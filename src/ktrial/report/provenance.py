@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ktrial.domain.origin import Origin, Word
 from ktrial.report.terminal import labelled, paragraph
 
 _LABEL_COLUMNS = 16
 _SOURCES = {
+    "kernel-build": "the kernel's configuration",
     "command-line": "the kernel command line",
     "modprobe.d": "module options",
     "zram-generator": "zram-generator",
@@ -35,7 +37,7 @@ def origins_json(origins: Iterable[Origin], untold: Iterable[str]) -> dict[str, 
 
 def origins_text(origins: Iterable[Origin], untold: Iterable[str], *, width: int) -> str:
     """One block per instance; what could not be looked at comes last."""
-    blocks = [_block(origin, width) for origin in origins]
+    blocks = [_block(same, width) for same in _alike(origins)]
     notes = [paragraph(f"Not looked at: {line}", width=width) for line in untold]
     return "\n\n".join([*blocks, *notes]) + "\n"
 
@@ -54,13 +56,23 @@ def who(origin: Origin) -> str:
     }[origin.verdict]
 
 
-def _block(origin: Origin, width: int) -> str:
+def _alike(origins: Iterable[Origin]) -> list[list[Origin]]:
+    """Instances of one knob of which everything but their names is the same, together."""
+    groups: dict[Origin, list[Origin]] = {}
+    for origin in origins:
+        groups.setdefault(replace(origin, address=origin.knob, path=None), []).append(origin)
+    return list(groups.values())
+
+
+def _block(same: Sequence[Origin], width: int) -> str:
     def line(label: str, text: str) -> str:
         return labelled(f"  {label}", text, width=width, label_columns=_LABEL_COLUMNS)
 
-    lines = [f"{origin.address} = {origin.value}" if origin.value is not None else origin.address]
+    origin, *others = same
+    name = ",".join([origin.address, *(other.address.partition("@")[2] for other in others)])
+    lines = [labelled("", name if origin.value is None else f"{name} = {origin.value}", width=width, label_columns=0)]
     if origin.path is not None:
-        lines.append(line("file", origin.path))
+        lines.append(line("file", origin.path + (f" and {len(others)} more" if others else "")))
     default = origin.default if origin.default is not None else f"not known: {origin.default_unknown}"
     lines.append(line("default", default))
     lines.append(line("set by", who(origin) + (f" ({origin.why})" if origin.why else "")))

@@ -42,7 +42,7 @@ def apply_text(answer: Mapping[str, Any], names: Sequence[str], *, width: int) -
         for step in steps
         if step["outcome"] != "accepted" or answer["state"] != "applied"
     ]
-    body = table(("knob", "outcome"), rows, width=width)
+    body = table(("knob", "outcome"), rows, width=width) + _unsteered(steps, names)
     if answer["state"] == "applied":
         done = sum(step["outcome"] == "accepted" for step in steps)
         return f"{body}\n\n{done} in force (transaction {answer['transaction']}); the rest above.\n"
@@ -119,6 +119,18 @@ def _name(step: Mapping[str, Any], names: Sequence[str]) -> str:
     if isinstance(number, int) and number < len(names):
         return names[number]
     return str(step.get("knob") or step.get("path") or f"step {number}")
+
+
+def _unsteered(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """How many interrupts stayed where they were: managed by the kernel, or not yet raised since."""
+    outcomes = [step["outcome"] for step in steps if _name(step, names).startswith("irq:smp_affinity")]
+    stayed = sum(outcome in {"ignored", "refused", "invalid"} for outcome in outcomes)
+    if not stayed:
+        return ""
+    return (
+        f"\n\n{stayed} of {len(outcomes)} interrupts still run elsewhere: the kernel manages them, "
+        "or they move when they are next raised."
+    )
 
 
 def _sentence(step: Mapping[str, Any], words: Mapping[str, str]) -> str:

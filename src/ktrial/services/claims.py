@@ -170,7 +170,7 @@ def _tuned(files: _Files, unread: list[Unread]) -> list[Claim]:
     active = files.text(ACTIVE_PROFILE)
     if active is None:
         return []
-    assignments: list[Assignment] = []
+    units: dict[str, list[Assignment]] = {}
     done: set[str] = set()
 
     def add(name: str) -> None:
@@ -189,7 +189,9 @@ def _tuned(files: _Files, unread: list[Unread]) -> list[Claim]:
                 return
             for parent in profile.include:
                 add(parent)
-            assignments.extend(profile.assignments)
+            for unit in profile.units:
+                before = [] if unit.replace else units.get(unit.name, [])
+                units[unit.name] = [*before, *unit.assignments]
             unread.extend(profile.unread)
             return
         unread.append(
@@ -198,7 +200,7 @@ def _tuned(files: _Files, unread: list[Unread]) -> list[Claim]:
 
     for name in active.decode(errors="replace").split():
         add(name)
-    return _last_of_each("tuned", assignments)
+    return _last_of_each("tuned", (item for assignments in units.values() for item in assignments))
 
 
 def _transactions(machine: Machine) -> tuple[list[Claim], str | None]:

@@ -27,13 +27,13 @@ def examine(machine: Machine, catalog: Catalog) -> Examination:
     listed = machine.list(LIMIT_PATTERNS)
     readings = machine.read([*CONFOUNDER_FILES, *LIMIT_FILES])
     claims = gather(machine)
-    found = origins(machine, catalog, _tunable(catalog), claims)
+    found = origins(machine, catalog, _tunable(catalog), claims, facts)
     here = [origin for origin in found if origin.verdict != "absent" and not _of_software_disk(origin)]
     unread = [f"{item.file}:{item.line_number}: {item.reason}" for item in claims.sysctl.unread]
     return Examination(
         machine=_summary(facts),
         differ=tuple(origin for origin in here if origin.differs),
-        named=tuple(origin for origin in here if origin.verdict == "set" and origin.default is None),
+        named=tuple(origin for origin in here if origin.default is None and _is_set_by_somebody(origin)),
         confounders=tuple(confounders(facts, readings)),
         limits=tuple(limits(facts, readings, listed, is_root=machine.is_root)),
         counts=_counts(found, here),
@@ -49,6 +49,11 @@ def _tunable(catalog: Catalog) -> Iterable[Knob]:
         for knob in catalog.knobs.values()
         if (knob.files or knob.kind == "boot") and knob.id not in _STATE_NOT_SETTING
     ]
+
+
+def _is_set_by_somebody(origin: Origin) -> bool:
+    """Whether a source other than the kernel's own configuration set it."""
+    return origin.set_by is not None and origin.set_by.source != "kernel-build"
 
 
 def _of_software_disk(origin: Origin) -> bool:

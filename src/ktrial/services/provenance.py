@@ -22,9 +22,14 @@ from ktrial.domain.wanted import default_value
 from ktrial.formats import command_line, sysctl_d
 from ktrial.formats.lines import Assignment
 from ktrial.services.claims import Claim, Claims, gather
+from ktrial.services.kernel_build import built_value
 from ktrial.services.ports import Machine
 from ktrial.services.tune import observe
 
+FACTS = ("memory.", "cpu.threads", "thp.enabled", "block.devices", "kernel.config")
+"""Facts that telling origins needs."""
+
+_READ_LAST = "read last by `sysctl --system`; systemd reads it only where a link in sysctl.d leads to it"
 _BOOT_PLACES = {
     "transparent_hugepage": "/sys/kernel/mm/transparent_hugepage/enabled",
     "numa_balancing": "/proc/sys/kernel/numa_balancing",
@@ -38,12 +43,16 @@ _ZRAM_PLACES = {
 
 
 def origins(
-    machine: Machine, catalog: Catalog, knobs: Iterable[Knob], claims: Claims | None = None
+    machine: Machine,
+    catalog: Catalog,
+    knobs: Iterable[Knob],
+    claims: Claims | None = None,
+    facts: FactBook | None = None,
 ) -> tuple[Origin, ...]:
     """Who set each of these knobs, per instance. Knobs that are not on this machine come back as `absent`."""
     knobs = list(knobs)
     claims = claims if claims is not None else gather(machine)
-    facts = machine.facts(("memory.", "cpu.threads", "thp.enabled", "block.devices"))
+    facts = facts if facts is not None else machine.facts(FACTS)
     states = observe(machine, (knob for knob in knobs if knob.files))
     found: list[Origin] = []
     for knob in knobs:
@@ -88,7 +97,7 @@ def _origin(knob: Knob, instance: InstanceState, claims: Claims, facts: FactBook
     value = None if shown is None else active_text(knob, shown)
     if value is not None and default is not None and same_value(knob, value, default):
         default = value
-    words = _words(knob, instance, claims, value)
+    words = [*_build_words(knob, value, default, facts), *_words(knob, instance, claims, value)]
     base = Origin(
         knob=knob.id,
         address=f"{knob.id}@{instance.label}" if instance.label else knob.id,
@@ -103,9 +112,11 @@ def _origin(knob: Knob, instance: InstanceState, claims: Claims, facts: FactBook
         return replace(base, verdict="unreadable", overrode=tuple(words), why=why)
     winner = max((at for at, word in enumerate(words) if word.in_force), default=None)
     if winner is not None:
+        last = words[winner].place.startswith(f"{sysctl_d.SYSCTL_CONF}:")
         return replace(
             base,
             verdict="set",
+            why=_READ_LAST if last else None,
             set_by=words[winner],
             overrode=tuple(words[:winner]),
             not_in_force=tuple(words[winner + 1 :]),
@@ -163,6 +174,19 @@ def _words(knob: Knob, instance: InstanceState, claims: Claims, value: str | Non
         words += [_word(claim.source, item, in_force=False) for item in claim.overrode]
         words.append(_word(claim.source, last, in_force=_is_in_force(knob, claim, value)))
     return words
+
+
+def _build_words(knob: Knob, value: str | None, default: str | None, facts: FactBook) -> list[Word]:
+    """What the kernel's configuration says, where that is not the mainline default."""
+    found = built_value(knob.id, facts.value("kernel.config") or {})
+    if found is None or value is None:
+        return []
+    symbol, built = found
+    if default is not None and _same(knob, default, built):
+        return []
+    place = f"CONFIG_{symbol}"
+    in_force = _same(knob, value, built)
+    return [Word(source="kernel-build", place=place, value=built, text=place, conditions=(), in_force=in_force)]
 
 
 def _word(source: Source, item: Assignment, *, in_force: bool) -> Word:

@@ -106,7 +106,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     assert compiled_catalog(blocked / "catalog").knobs
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_mutated_files_are_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from([file for file in catalog_files([]) if file.parent != BUILT_IN]))

@@ -4,23 +4,16 @@
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
 
-from tests.guest.places import knobs, lists, pattern, places, recorded
+from tests.guest.places import is_instance, knobs, lists, places, recorded
 
 PROOF = re.compile(r"^\S.*\S \([^()]+\): \S")
 KNOBS = knobs()
 IDS = {knob["id"] for knob in KNOBS}
 SEEN = [recorded(name) for name in lists()]
-
-
-def is_instance(path: str, place: str) -> bool:
-    """Whether `path` is an instance of `place`; a star stays within one component."""
-    wanted, found = pattern(place).split("/"), path.split("/")
-    return len(wanted) == len(found) and all(map(fnmatchcase, found, wanted))
 
 
 def shows(knob: dict[str, Any], value: str) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from ktrial.domain.examination import Examination
+from ktrial.domain.examination import Counts, Examination
 from ktrial.domain.facts import Fact
 from ktrial.domain.reading import Reading
 from ktrial.report.doctor import doctor_json, doctor_text
@@ -152,6 +153,14 @@ def test_differences_with_their_setters_fit_80_columns() -> None:
     assert "/etc/sysctl.d/99-a-rather-long-name-of-a-file-that-somebody-wrote.conf:1" in squeezed
     assert "conf:2:no=intheline" in squeezed
     assert "Not at the kernel's default: 2 of" in text
+
+
+def test_the_counts_wrap_too() -> None:
+    examination = look()
+    counts = Counts(looked_at=1242, at_default=900, differ=120, default_unknown=711, unreadable=123, absent=9)
+    text = doctor_text(msgspec.structs.replace(examination, counts=counts), width=80)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "120 of 1242 values" in text
 
 
 def test_software_disks_are_nobodys_tuning() -> None:

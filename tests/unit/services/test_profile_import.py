@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 from ktrial.catalog.loader import Catalog, check_profile, load_catalog, parse_toml
 from ktrial.domain.errors import BadInput
@@ -14,6 +17,7 @@ from ktrial.domain.profile import Profile
 from ktrial.services.profile_import import import_profile
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "formats_foreign"
+TEXTS = sorted(str(path.relative_to(GOLDEN)) for path in GOLDEN.glob("*/*/input"))
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +158,22 @@ def test_nothing_usable_is_an_error_with_the_next_step(catalog: Catalog, text: s
         import_profile(text.encode(), "some.file", catalog)
     assert "some.file" in caught.value.message
     assert caught.value.hint
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(name=strategies.sampled_from(TEXTS), seed=strategies.integers(0, 2**32))
+def test_mutated_texts_load_or_are_refused(catalog: Catalog, name: str, seed: int) -> None:
+    chance = Random(seed)
+    data = bytearray((GOLDEN / name).read_bytes())
+    for _ in range(chance.randint(0, 8)):
+        at = chance.randrange(len(data))
+        data[at : at + chance.randrange(6)] = chance.choice(
+            [b"", b"\n", b"=", b'"', b"\\", b"9" * 30, b"-1", b"\xff", b"*", b"@"]
+        )
+        data = data or bytearray(b"x")
+    try:
+        imported = import_profile(bytes(data), "-", catalog)
+    except BadInput as error:
+        assert error.hint
+        return
+    assert parse_toml(imported.toml, "x.toml", Profile) == imported.profile

@@ -228,6 +228,17 @@ def test_other_sources(name: str, files: dict[str, str | Reading], place: tuple[
     assert (origin.set_by.source, origin.set_by.place) == place
 
 
+@pytest.mark.parametrize("option,overrode", [("", ["10"]), ("replace=1\n", [])])
+def test_a_tuned_section_may_replace_that_of_its_parent(option: str, overrode: list[str]) -> None:
+    files: dict[str, str | Reading] = {
+        SWAPPINESS: "50\n",
+        "/etc/tuned/active_profile": "desk\n",
+        "/etc/tuned/desk/tuned.conf": f"[main]\ninclude=base\n[sysctl]\n{option}vm.swappiness=50\n",
+        "/usr/lib/tuned/base/tuned.conf": "[sysctl]\nvm.swappiness=10\n",
+    }
+    assert [word.value for word in one("vm.swappiness", files).overrode] == overrode
+
+
 def test_what_is_not_there_is_absent() -> None:
     assert one("vm.swappiness", {}).verdict == "absent"
     assert one("boot:nohz_full", {"/proc/cmdline": "quiet\n"}).verdict == "kernel-default"
@@ -253,3 +264,37 @@ def test_what_the_vendor_alone_would_set() -> None:
         ("vm.swappiness", "30", "/usr/lib/sysctl.d/50-vendor.conf:1"),
         ("queue:scheduler@nvme0n1", "none", "/usr/lib/udev/rules.d/60-disk.rules:1"),
     ]
+
+
+@pytest.mark.parametrize(
+    "shown,configuration,verdict,source",
+    [
+        ("always [madvise] never", {"TRANSPARENT_HUGEPAGE_MADVISE": "y"}, "kernel-default", None),
+        ("[always] madvise never", {"TRANSPARENT_HUGEPAGE_ALWAYS": "y"}, "set", "kernel-build"),
+        ("[always] madvise never", {"TRANSPARENT_HUGEPAGE_ALWAYS": "n"}, "unknown-writer", None),
+        ("always madvise [never]", {"TRANSPARENT_HUGEPAGE_ALWAYS": "y"}, "unknown-writer", None),
+        ("[always] madvise never", None, "unknown-writer", None),
+    ],
+)
+def test_the_kernels_configuration_may_be_the_setter(
+    shown: str, configuration: dict[str, str] | None, verdict: str, source: str | None
+) -> None:
+    fake = FakeMachine({"/sys/kernel/mm/transparent_hugepage/enabled": shown + "\n"}, {"kernel.config": configuration})
+    fake.answers["status"] = {"transactions": []}
+    (origin,) = origins(fake, the_catalog(), [THP])
+    assert (origin.verdict, origin.set_by.source if origin.set_by else None) == (verdict, source)
+
+
+def test_sysctl_conf_says_when_it_is_read() -> None:
+    origin = one("vm.swappiness", {SWAPPINESS: "10\n", "/etc/sysctl.conf": "vm.swappiness=10\n"})
+    assert origin.set_by is not None
+    assert origin.set_by.place == "/etc/sysctl.conf:1"
+    assert origin.why is not None
+    assert "read last" in origin.why
+
+
+def test_a_default_that_is_not_known_is_no_proof_of_a_writer() -> None:
+    unknown = knob("vm.x", default_note="depends on memory")
+    files: dict[str, str | Reading] = {"/proc/sys/vm/x": "5\n", "/etc/sysctl.d/a.conf": "vm.x = 7\n"}
+    (origin,) = origins(machine(files), the_catalog(), [unknown])
+    assert (origin.verdict, [word.value for word in origin.not_in_force]) == ("nobody-named", ["7"])

@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
+
+if TYPE_CHECKING:
+    from ktrial.domain.origin import Origin
 
 
 @click.command(short_help="Say who set a knob.")
@@ -18,22 +23,39 @@ from ktrial.cli.wiring import App
 def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
     """Say who set a knob: the file and line that won and what it overrode, a daemon, ktrial itself, or nobody."""
     from ktrial.domain.address import parse_address, selects
+    from ktrial.domain.errors import UnknownName
+    from ktrial.domain.knob import INSTANCE_FACTS
     from ktrial.domain.plan import find_knob
     from ktrial.report.provenance import origins_json, origins_text
     from ktrial.report.terminal import columns
     from ktrial.services.claims import gather
-    from ktrial.services.provenance import origins
+    from ktrial.services.provenance import FACTS, origins
 
     wanted = [(parse_address(name), find_knob(name, app.catalog.knobs)) for name in knobs]
     machine = app.best_session("looking for who set a knob")
     claims = gather(machine)
-    found = []
+    facts = machine.facts(FACTS)
+    found: list[Origin] = []
     for address, knob in wanted:
-        for origin in origins(machine, app.catalog, [knob], claims):
-            label = origin.address.partition("@")[2]
-            if address.selector is None or selects(address.selector, label, None):
-                found.append(origin)
+        here = origins(machine, app.catalog, [knob], claims, facts)
+        selector = address.selector
+        source = INSTANCE_FACTS.get(knob.placeholders[0], "") if knob.placeholders else ""
+        labels = {origin: origin.address.partition("@")[2] for origin in here}
+        meant = [
+            origin
+            for origin, label in labels.items()
+            if selector is None or selects(selector, label, facts.record(source, label.partition("/")[0]))
+        ]
+        if not meant and selector is not None:
+            raise UnknownName(
+                f"instance of {knob.id}", selector, labels.values(), hint=f"here: {_listed(labels.values())}"
+            )
+        found += meant
     if as_json:
         write_json(origins_json(found, claims.untold))
     else:
         sys.stdout.write(origins_text(found, claims.untold, width=columns()))
+
+
+def _listed(labels: Iterable[str]) -> str:
+    return ", ".join(label for label in labels if label) or "it has none"

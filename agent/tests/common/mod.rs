@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A fake machine, and the binary that works on it.
+
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A fake tree.
+pub struct Machine {
+    folder: tempfile::TempDir,
+}
+
+impl Machine {
+    pub fn new() -> Self {
+        let machine = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let files = [
+            ("/proc/sys/kernel/random/boot_id", "this-boot\n"),
+            ("/proc/sys/kernel/features", "NO_A B\n"),
+            ("/proc/sys/kernel/core_pattern", "core\n"),
+            ("/proc/sys/vm/swappiness", "60\n"),
+            ("/etc/passwd", "root\n"),
+            ("/etc/sysctl.d/10-own.conf", ""),
+            ("/sys/class/x/y", "1\n"),
+            ("/var/lib/x", ""),
+        ];
+        for (path, content) in files {
+            fs::create_dir_all(machine.path(path).parent().unwrap()).unwrap();
+            machine.write(path, content);
+        }
+        std::os::unix::fs::symlink("../../../etc/passwd", machine.path("/sys/class/x/out")).unwrap();
+        machine
+    }
+
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root().join(path.trim_start_matches('/'))
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.path("/var/lib/ktrial")
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    pub fn write(&self, path: &str, content: &str) {
+        fs::write(self.path(path), content).unwrap();
+    }
+
+    /// All files but the journals.
+    pub fn content(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        let mut folders = vec![self.path("/proc"), self.path("/sys"), self.path("/etc")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if let Ok(bytes) = fs::read(&path) {
+                    found.insert(path, bytes);
+                }
+            }
+        }
+        found
+    }
+
+    /// Kills the processes that hold leases of this machine.
+    pub fn kill_holders(&self) {
+        let own = self.root().to_str().unwrap();
+        for entry in fs::read_dir("/proc").unwrap() {
+            let folder = entry.unwrap().path();
+            let line = fs::read(folder.join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            let pid = folder
+                .file_name()
+                .and_then(|name| name.to_str())
+                .and_then(|name| name.parse::<i32>().ok());
+            if let Some(pid) = pid.filter(|_| line.contains("\0hold\0") && line.contains(own)) {
+                let pid = rustix::process::Pid::from_raw(pid).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+                while rustix::process::test_kill_process(pid).is_ok() && !is_zombie(&folder) {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+fn is_zombie(folder: &Path) -> bool {
+    fs::read_to_string(folder.join("stat")).map_or(true, |stat| stat.contains(") Z "))
+}
+
+/// A running agent.
+pub struct Session {
+    process: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    last: u64,
+}
+
+impl Session {
+    pub fn start(machine: &Machine, role: &str) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_ktrial-agent"))
+            .args(["serve", "--role", role, "--root"])
+            .arg(machine.root())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let input = process.stdin.take();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        Self {
+            process,
+            input,
+            output,
+            last: 0,
+        }
+    }
+
+    fn ask(&mut self, name: &str, fields: Value) -> Value {
+        self.last += 1;
+        let mut request = fields;
+        request["id"] = json!(self.last);
+        request["do"] = json!(name);
+        writeln!(self.input.as_mut().unwrap(), "{request}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        let reply: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(reply["id"], self.last);
+        reply
+    }
+
+    pub fn ok(&mut self, name: &str, fields: Value) -> Value {
+        let reply = self.ask(name, fields);
+        assert!(reply.get("error").is_none(), "{name}: {reply}");
+        reply["ok"].clone()
+    }
+
+    pub fn error(&mut self, name: &str, fields: Value) -> Value {
+        let reply = self.ask(name, fields);
+        assert!(reply.get("ok").is_none(), "{name}: {reply}");
+        reply["error"].clone()
+    }
+
+    /// Ends the input; the agent must end well.
+    pub fn end(mut self) {
+        drop(self.input.take());
+        assert!(self.process.wait().unwrap().success());
+    }
+
+    pub fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// The terminal goes away: all of the agent's process group gets SIGHUP.
+    pub fn hang_up(mut self) {
+        let group = i32::try_from(self.process.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process_group(group.unwrap(), rustix::process::Signal::HUP).unwrap();
+        self.process.wait().unwrap();
+    }
+}

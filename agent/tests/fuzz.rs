@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Arbitrary and mutated input: always an answer, never a panic, never a write outside the journal's account.
+
+use ktrial_agent::context::{Context, Role};
+use ktrial_agent::journal;
+use ktrial_agent::plan::Plan;
+use ktrial_agent::protocol;
+use ktrial_agent::root::Root;
+use proptest::prelude::*;
+use serde_json::{json, Map, Value};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SEEDS: &str = include_str!("../../tests/golden/formats/session.requests.jsonl");
+const JOURNAL: &[u8] = include_bytes!("../../tests/golden/formats/journals/reverted.journal");
+const PLAN: &[u8] = include_bytes!("../../tests/golden/formats/plans/zram-and-run.json");
+
+fn machine() -> (tempfile::TempDir, Context) {
+    // In memory where that can be: each case syncs its journal several times.
+    let folder = tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap();
+    for number in 0..4 {
+        let file = folder.path().join(format!("proc/sys/vm/knob{number}"));
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, format!("{number}\n")).unwrap();
+    }
+    fs::create_dir_all(folder.path().join("etc/sysctl.d")).unwrap();
+    let context = Context::new(Role::Root, Root::new(folder.path()), "/var/lib/ktrial");
+    (folder, context)
+}
+
+fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.join("proc"), folder.join("etc")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.insert(path.clone(), fs::read(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// Replaces, inserts and drops bytes.
+fn mutated(mut bytes: Vec<u8>, changes: &[(usize, u8, u8)]) -> Vec<u8> {
+    for (at, byte, how) in changes {
+        let at = at % (bytes.len() + 1);
+        match how % 3 {
+            0 => bytes.insert(at, *byte),
+            1 if at < bytes.len() => bytes[at] = *byte,
+            _ if at < bytes.len() => drop(bytes.remove(at)),
+            _ => {}
+        }
+    }
+    bytes
+}
+
+fn changes() -> impl Strategy<Value = Vec<(usize, u8, u8)>> {
+    prop::collection::vec((any::<usize>(), any::<u8>(), any::<u8>()), 1..12)
+}
+
+/// Answers a line, which must be one object with `ok` or an `error` that the session itself did not cause.
+fn answers(line: &[u8]) {
+    let (_folder, mut context) = machine();
+    let reply: Value = serde_json::from_slice(&protocol::answer(&mut context, line)).unwrap();
+    assert!(
+        reply.get("ok").is_some() != reply.get("error").is_some(),
+        "{reply}"
+    );
+    let message = reply["error"]["message"].as_str().unwrap_or_default();
+    assert!(!message.contains("inside the agent"), "{reply}");
+}
+
+fn step() -> impl Strategy<Value = Value> {
+    let write = (0..5usize, prop::sample::select(vec!["exact", "integer", "clamped", "choice"]), "[0-9]{1,4}\n?")
+        .prop_map(|(number, verify, new)| {
+            json!({"kind": "write", "path": format!("/proc/sys/vm/knob{number}"), "new": new, "verify": verify,
+                "couples": [format!("/proc/sys/vm/knob{}", (number + 1) % 4)]})
+        });
+    let file = (0..3usize, prop::option::of("[a-z\n]{0,20}"), prop::sample::select(vec!["0644", "0600"])).prop_map(
+        |(number, content, mode)| {
+            json!({"kind": "file", "path": format!("/etc/sysctl.d/9{number}-ktrial.conf"), "content": content, "mode": mode})
+        },
+    );
+    prop_oneof![3 => write, 1 => file]
+}
+
+fn ask(context: &mut Context, name: &str, fields: Value) -> Option<Value> {
+    let fields: Map<String, Value> = serde_json::from_value(fields).unwrap();
+    protocol::dispatch(context, name, fields).ok()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_line_is_answered(line in prop::collection::vec(any::<u8>(), 0..200)) {
+        answers(&line);
+    }
+
+    #[test]
+    fn a_mutated_request_is_answered(number in any::<prop::sample::Index>(), changes in changes()) {
+        let seeds: Vec<&str> = SEEDS.lines().collect();
+        answers(&mutated(number.get(&seeds).as_bytes().to_vec(), &changes));
+    }
+
+    #[test]
+    fn a_mutated_plan_is_read_or_refused(changes in changes()) {
+        if let Ok(plan) = Plan::from_text(&mutated(PLAN.to_vec(), &changes)) {
+            let again = Plan::from_value(serde_json::to_value(&plan).unwrap()).unwrap();
+            prop_assert_eq!(plan, again);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_journal_of_what_can_be_trusted(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let contents = journal::parse(&bytes);
+        prop_assert!(contents.valid_bytes <= bytes.len());
+    }
+
+    #[test]
+    fn a_mutated_journal_holds_no_entry_that_was_not_written(changes in changes()) {
+        let written = journal::parse(JOURNAL).entries;
+        let found = journal::parse(&mutated(JOURNAL.to_vec(), &changes));
+        for entry in &found.entries {
+            prop_assert!(written.contains(entry));
+        }
+        let lost = written.len() - found.entries.len().min(written.len());
+        prop_assert!(lost <= found.damage.len() + 1 + changes.len());
+    }
+
+    #[test]
+    fn revert_after_apply_is_the_start(
+        plans in prop::collection::vec((prop::collection::vec(step(), 1..6), any::<bool>()), 1..4),
+    ) {
+        let (folder, mut context) = machine();
+        let start = content(folder.path());
+        for (steps, keep_going) in plans {
+            let plan = json!({"schema": "ktrial.plan/1", "keep_going": keep_going, "steps": steps});
+            ask(&mut context, "apply", json!({ "plan": plan }));
+        }
+        let reply = ask(&mut context, "revert", json!({"select": "all"}));
+        prop_assert!(reply.is_some());
+        prop_assert_eq!(content(folder.path()), start, "{:?}", reply);
+    }
+}
