@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+# One worker builds the agent once, and no other test changes this machine's knobs meanwhile.
+pytestmark = pytest.mark.xdist_group("machine")
+
 STATE = "/var/lib/ktrial"
 
 Tree = dict[str, tuple[int, bytes]]

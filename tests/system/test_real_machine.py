@@ -27,7 +27,8 @@ MOVING = (
 #: Settings seen changed in between: the least that a profile must reach here.
 LEAST = {"ktweak": 15, "micro-stutter": 5, "micro-stutter-watermarks": 5}
 PROFILES = sorted(load_catalog().profiles)
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine")]
+# All tests that change this machine's own knobs run one after the other, on one worker.
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("machine")]
 
 
 def cat(path: Path) -> str | None:
