@@ -64,6 +64,7 @@ class ValueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     unit: Unit | None = None
     count: int | None = None
     special: dict[str, str] = {}
+    states: dict[str, str] = {}
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -135,6 +136,15 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     def short_name(self) -> str:
         """Its name without the prefix of its name space."""
         return self.id.partition(":")[2] or self.id
+
+
+def clear_each_other(left: Knob, right: Knob) -> bool:
+    """Whether only one of two numbers can hold, because the kernel sets one to 0 when the other is written.
+
+    Switches that follow each other (`kernel.watchdog`, `kernel.soft_watchdog`) are couples too, but can both be on.
+    """
+    numbers = left.value.type == right.value.type == "int"
+    return numbers and right.id in left.couples and left.id in right.couples
 
 
 def place_pattern(place: str) -> str:

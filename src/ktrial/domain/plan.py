@@ -13,7 +13,7 @@ from ktrial.domain.address import parse_address, selects
 from ktrial.domain.condition import Truth, evaluate
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.facts import FactBook, FactKind
-from ktrial.domain.knob import INSTANCE_FACTS, Knob
+from ktrial.domain.knob import INSTANCE_FACTS, Knob, clear_each_other
 from ktrial.domain.profile import Setting
 from ktrial.domain.reading import InstanceState, KnobState
 from ktrial.domain.value import active_text, kernel_text, offered, same_value, show_value
@@ -178,7 +178,7 @@ def _check_pairs(changes: list[Change], knobs: Mapping[str, Knob]) -> None:
     for change in changes:
         for other in knobs[change.knob].couples:
             partner = wanted.get(other)
-            mutual = change.knob in knobs[other].couples if other in knobs else False
+            mutual = other in knobs and clear_each_other(knobs[change.knob], knobs[other])
             if partner is not None and mutual and change.new_text != "0" and partner.new_text != "0":
                 raise Contradiction(
                     f"{change.knob}={change.new_text} ({change.origin}) and"
@@ -306,6 +306,8 @@ def _change(
     shown = instance.reading.text
     if instance.reading.invalid is not None:
         return refuse(Why.ABSENT, f"the kernel does not offer it for this device ({instance.reading.invalid})")
+    if shown is not None and shown in knob.value.states:
+        return refuse(Why.ABSENT, f"nothing to set here: {knob.value.states[shown]}")
     if not instance.reading.writable:
         return refuse(Why.READ_ONLY, "the file is read-only on this kernel", _read_only_hint(knob))
     value = setting.value

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -155,10 +156,25 @@ def _scaled_ns(base_ns: int) -> Callable[[FactBook], int | None]:
     return rule
 
 
+def _by_release(before: int, since: tuple[int, int], after: int) -> Callable[[FactBook], int | None]:
+    """A default that another mainline release changed."""
+
+    def rule(facts: FactBook) -> int | None:
+        match = re.match(r"(\d+)\.(\d+)", str(facts.value("kernel.release") or ""))
+        if match is None:
+            return None
+        return after if (int(match[1]), int(match[2])) >= since else before
+
+    return rule
+
+
 _DEFAULTS: dict[str, Callable[[FactBook], Any]] = {
     "min-free-kbytes": _min_free_kilobytes,
     "queue-scheduler": _queue_scheduler,
     "wbt-latency": _writeback_throttle_us,
+    "socket-buffer-most": _by_release(212_992, (6, 18), 4_194_304),
+    "tcp-output-limit": _by_release(1_048_576, (6, 18), 4_194_304),
+    "disk-sectors-most": _by_release(1280, (6, 16), 4096),
     "nr-requests": lambda facts: None,
     "base-slice": _scaled_ns(700_000),
     "sched-latency": _scaled_ns(6_000_000),

@@ -14,7 +14,7 @@ from ktrial.domain.wanted import default_value
 from ktrial.services.ports import Machine
 from ktrial.services.tune import observe
 
-_FACTS = ("memory", "cpu.threads", "thp.enabled")
+_FACTS = ("memory", "cpu.threads", "thp.enabled", "kernel.release")
 
 
 class Explanation(msgspec.Struct, frozen=True):
