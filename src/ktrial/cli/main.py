@@ -41,14 +41,28 @@ class LazyVerbs(click.Group):
 @click.group(cls=LazyVerbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(__version__, "-V", "--version", prog_name="ktrial", message="%(prog)s %(version)s")
 @click.option("--no-sudo", is_flag=True, help="Never ask for root; refuse what needs it.")
+@click.option(
+    "--catalog",
+    "catalogs",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Also read knobs/ and profiles/ in FOLDER, as those in ~/.config/ktrial.",
+)
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--machine-state", hidden=True, type=click.Path(path_type=Path))
 @click.pass_context
-def cli(ctx: click.Context, no_sudo: bool, machine_root: Path | None, machine_state: Path | None) -> None:
+def cli(
+    ctx: click.Context,
+    no_sudo: bool,
+    catalogs: tuple[Path, ...],
+    machine_root: Path | None,
+    machine_state: Path | None,
+) -> None:
     """Put kernel tweaks on trial: see what is tuned, plan, apply reversibly, verify, undo."""
     from ktrial.cli.wiring import App
 
-    ctx.obj = App(may_ask=not no_sudo, machine_root=machine_root, machine_state=machine_state)
+    ctx.obj = App(may_ask=not no_sudo, machine_root=machine_root, machine_state=machine_state, catalogs=catalogs)
     ctx.call_on_close(ctx.obj.close)
 
 

@@ -17,7 +17,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-settings_argument = click.argument("words", nargs=-1, metavar="PROFILE|KNOB=VALUE…")
+settings_argument = click.argument("words", nargs=-1, metavar="PROFILE|FILE|KNOB=VALUE…")
 yes_option = click.option("-y", "--yes", is_flag=True, help="Answer ordinary questions with yes.")
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Also write settings marked dangerous.")
 

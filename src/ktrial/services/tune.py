@@ -35,6 +35,8 @@ def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]
             address, value = parse_assignment(word)
             find_knob(address.knob, catalog.knobs)
             requests.append(Request(f"setting {word}", (Setting(knob=str(address), value=value),)))
+        elif word not in catalog.profiles and word in catalog.knobs:
+            raise BadInput(f"{word} is a knob: which value?", hint=f"write {word}=VALUE; `ktrial explain {word}`")
         else:
             requests.append(Request(f"profile {word}", flatten(word, catalog.profiles)))
     return tuple(requests)

@@ -62,11 +62,12 @@ def command(
     lease: dict[str, Any] = (
         {"kind": "until-confirmed", "seconds": math.ceil(lease_s)} if for_ or confirm else {"kind": "keep"}
     )
+    catalog, names = app.catalog_for(words)
     root = app.root_session(f"applying {' '.join(words)}")
-    plan, facts = make_plan(root, app.catalog, words, allow_dangerous=yes_dangerous)
+    plan, facts = make_plan(root, catalog, names, allow_dangerous=yes_dangerous)
     _refuse_dangerous(plan, yes_dangerous)
     if not as_json:
-        text = plan_text(plan, app.catalog.knobs, facts, width=columns())
+        text = plan_text(plan, catalog.knobs, facts, width=columns())
         sys.stdout.write(text.replace("; nothing was written", ""))
     if plan.empty:
         return _nothing(as_json)
@@ -76,8 +77,8 @@ def command(
     if as_json:
         write_json({"schema": "ktrial.applied/1", **answer})
     else:
-        names = [change.address for change in plan.changes] + ["zram"]
-        sys.stdout.write(apply_text(answer, names, width=columns()))
+        steps = [change.address for change in plan.changes] + ["zram"]
+        sys.stdout.write(apply_text(answer, steps, width=columns()))
     if answer["state"] != "applied":
         return 1
     if confirm:
