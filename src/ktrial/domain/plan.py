@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.address import parse_address, selects
+from ktrial.domain.address import parse_address, selector_conditions, selects
 from ktrial.domain.condition import Truth, evaluate
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.facts import FactBook, FactKind
@@ -269,13 +269,32 @@ def _chosen(knob: Knob, setting: Setting, state: KnobState, context: Context) ->
             hint=f"{knob.id}@{state.instances[0].label} for one, {knob.id}@'*' for all; "
             + (_instances_hint(state) or ""),
         )
-    source = INSTANCE_FACTS.get(knob.placeholders[0])
-    chosen = []
-    for instance in state.instances:
-        record = context.facts.record(source, instance.label.partition("/")[0]) if source else None
-        if selects(selector, instance.label, record):
-            chosen.append(instance)
-    return chosen
+    return meant_instances(knob, selector, state.instances, context.facts)
+
+
+def meant_instances(
+    knob: Knob, selector: str, instances: Iterable[InstanceState], facts: FactBook
+) -> list[InstanceState]:
+    """The instances that a selector means. Raises BadInput for a field that no record of such instances has."""
+    source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
+    if selector.startswith("["):
+        _check_fields(knob, selector, facts.records(source) if source else ())
+    return [
+        instance
+        for instance in instances
+        if selects(selector, instance.label, facts.record(source, instance.label.partition("/")[0]) if source else None)
+    ]
+
+
+def _check_fields(knob: Knob, selector: str, records: Iterable[Mapping[str, Any]]) -> None:
+    fields = list(dict.fromkeys(field for record in records for field in record))
+    for field in selector_conditions(selector):
+        if fields and field not in fields:
+            raise UnknownName(f"field of {knob.id}'s instances", field, fields, hint=f"there are {', '.join(fields)}")
+    if not fields:
+        raise BadInput(
+            f"no facts are known about the instances of {knob.id}", hint=f"name them: {knob.id}@NAME, or {knob.id}@'*'"
+        )
 
 
 def _instances_hint(state: KnobState) -> str | None:

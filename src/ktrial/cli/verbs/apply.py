@@ -70,7 +70,11 @@ def command(
         text = plan_text(plan, catalog.knobs, facts, width=columns())
         sys.stdout.write(text.replace("; nothing was written", ""))
     if plan.empty:
-        return _nothing(as_json)
+        _nothing(as_json)
+        if plan.refusals and not plan.same:
+            app.say("nothing of this is in force here; the reasons are above" if not as_json else "nothing is in force")
+            return 1
+        return 0
     if not yes and not as_json and is_terminal():
         click.confirm("Apply?", abort=True, err=True)
     answer = apply_plan(root, plan, lease, keep_going=keep_going)
@@ -88,10 +92,9 @@ def command(
     return 0
 
 
-def _nothing(as_json: bool) -> int:
+def _nothing(as_json: bool) -> None:
     if as_json:
         write_json({"schema": "ktrial.applied/1", "transaction": None, "state": "nothing-to-do", "steps": []})
-    return 0
 
 
 def _refuse_dangerous(plan: Plan, allowed: bool) -> None:
