@@ -114,12 +114,12 @@ class Context(msgspec.Struct, frozen=True):
 def resolve(title: str, requests: Iterable[Request], context: Context, *, allow_dangerous: bool = False) -> Plan:
     """Turn settings into a plan. Raises BadInput for what cannot be right on any machine."""
     outcomes: dict[str, Change | Refusal] = {}
-    zram: dict[str, tuple[Setting, str]] = {}
+    zram: list[tuple[Knob, Setting, str]] = []
     for request in requests:
         for setting in request.settings:
             knob = find_knob(setting.knob, context.knobs)
             if knob.kind == "zram":
-                zram[knob.id] = (setting, request.origin)
+                zram.append((knob, setting, request.origin))
                 continue
             for outcome in _resolve_setting(knob, setting, request.origin, context, allow_dangerous):
                 _add(outcomes, outcome)
@@ -128,7 +128,9 @@ def resolve(title: str, requests: Iterable[Request], context: Context, *, allow_
     refusals = [outcome for outcome in outcomes.values() if isinstance(outcome, Refusal)]
     step = None
     if zram:
-        step, refused = _resolve_zram(zram, context)
+        from ktrial.domain.zram import resolve_zram
+
+        step, refused = resolve_zram(zram, context)
         refusals += refused
     return Plan(
         title=title,
@@ -378,43 +380,6 @@ def _couple_paths(knob: Knob, instance: InstanceState, context: Context) -> tupl
             if other.label in {"", instance.label} and other.reading.readable:
                 paths.append(other.path)
     return tuple(paths)
-
-
-def _resolve_zram(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> tuple[ZramStep | None, list[Refusal]]:
-    values: dict[str, Any] = {}
-    origin = ""
-    device: str | None = None
-    for name, (setting, origin) in wanted.items():
-        knob = context.knobs[name]
-        value = setting.value
-        if isinstance(value, dict):
-            value, why_not = computed_value(knob, value, None, context.facts, None)
-            if why_not is not None:
-                return None, [Refusal(name, setting.knob, Why.UNTOLD, why_not, show_value(setting.value), origin)]
-        values[knob.short_name] = kernel_text(knob, value)
-        device = parse_address(setting.knob).selector or device
-    if not any(context.states[name].instances or context.states[name].possible for name in wanted):
-        reason = "no zram on this kernel, or its module is not loaded"
-        return None, [
-            Refusal(name, setting.knob, Why.ABSENT, reason, show_value(setting.value), origin, "`modprobe zram`")
-            for name, (setting, origin) in wanted.items()
-        ]
-    present = {str(record.get("name")): record for record in context.facts.records("zram.devices")}
-    chosen = device if device is not None and "*" not in device else next(iter(present), None)
-    record = present.get(chosen or "", {})
-    size = values.get("disksize", record.get("size_bytes"))
-    if not size or int(size) <= 0:
-        raise BadInput("a zram device needs a size", hint="add zram:disksize=8GiB")
-    return (
-        ZramStep(
-            device=chosen,
-            size_bytes=int(size),
-            algorithm=values.get("comp_algorithm", record.get("algorithm")),
-            priority=int(values.get("swap_priority", 100)),
-            origin=origin,
-        ),
-        [],
-    )
 
 
 def _ordered(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:
