@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ktrial import __version__
-from ktrial.catalog.loader import Catalog, catalog_files, load_catalog
+from ktrial.catalog.model import Catalog, catalog_files
 from ktrial.domain.errors import BadInput
 
 
@@ -25,6 +25,8 @@ def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalo
     """The catalog; from `cache` when no file changed since it was written, else read anew and written there."""
     folders = tuple(folders)
     if cache is None:
+        from ktrial.catalog.loader import load_catalog
+
         return load_catalog(folders)
     stamp = _stamp(catalog_files(folders))
     try:
@@ -33,6 +35,8 @@ def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalo
         kept = None
     if kept is not None and kept.stamp == stamp and kept.version == __version__:
         return kept.catalog
+    from ktrial.catalog.loader import load_catalog
+
     catalog = load_catalog(folders)
     _write(cache, msgspec.msgpack.encode(_Compiled(stamp, __version__, catalog)))
     return catalog

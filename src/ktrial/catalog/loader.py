@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ktrial.catalog.model import BUILT_IN, Catalog, Source, catalog_files
 from ktrial.domain.condition import check_condition
 from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 from ktrial.domain.facts import FactKind
@@ -20,32 +21,10 @@ from ktrial.domain.profile import Profile, flatten
 from ktrial.domain.value import kernel_text
 from ktrial.domain.wanted import COMPUTED_DEFAULTS, check_recipe
 
-BUILT_IN = Path(__file__).parent
 T = TypeVar("T")
 _SYNTAX = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PATH_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+|\.\.\.)\]")
-
-
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where claims come from: what was measured on what, how, and what speaks against believing it."""
-
-    key: str
-    title: str
-    kind: str
-    machine: str | None = None
-    method: str | None = None
-    address: str | None = None
-    doubts: tuple[str, ...] = ()
-
-
-class Catalog(msgspec.Struct, frozen=True):
-    """Everything that the catalog's files say."""
-
-    knobs: dict[str, Knob]
-    profiles: dict[str, Profile]
-    kinds: dict[str, FactKind]
-    sources: dict[str, Source]
 
 
 class _KnobFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,15 +37,6 @@ class _FactFile(msgspec.Struct, forbid_unknown_fields=True):
 
 class _SourceFile(msgspec.Struct, forbid_unknown_fields=True):
     source: list[Source]
-
-
-def catalog_files(folders: Iterable[Path]) -> list[Path]:
-    """All catalog files of the built-in folder and of `folders`, in the order in which they are read."""
-    files = [BUILT_IN / "facts.toml", BUILT_IN / "sources.toml"]
-    for folder in (BUILT_IN, *folders):
-        files += sorted((folder / "knobs").glob("*.toml"))
-        files += sorted((folder / "profiles").glob("*.toml"))
-    return files
 
 
 def load_catalog(folders: Iterable[Path] = ()) -> Catalog:

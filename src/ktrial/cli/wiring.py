@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ktrial.catalog.loader import Catalog
+    from ktrial.catalog.model import Catalog
     from ktrial.host.agent import AgentSession
     from ktrial.host.privilege import RootHelper
 

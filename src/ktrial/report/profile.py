@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ktrial.catalog.loader import Source
+from ktrial.catalog.model import Source
 from ktrial.domain.profile import Profile, Setting, flatten
 from ktrial.domain.value import show_value
 from ktrial.report.terminal import paragraph, table

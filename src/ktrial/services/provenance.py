@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ktrial.catalog.loader import Catalog
+from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import INSTANCE_FACTS, Knob

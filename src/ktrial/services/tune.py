@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ktrial.catalog.loader import Catalog
+from ktrial.catalog.model import Catalog
 from ktrial.domain.address import is_assignment, parse_assignment
 from ktrial.domain.condition import Truth, evaluate
 from ktrial.domain.errors import BadInput, Refused

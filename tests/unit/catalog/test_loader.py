@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ktrial.catalog.compiled import compiled_catalog
-from ktrial.catalog.loader import BUILT_IN, catalog_files, load_catalog, with_profile_file
+from ktrial.catalog.loader import load_catalog, with_profile_file
+from ktrial.catalog.model import BUILT_IN, catalog_files
 from ktrial.domain.errors import BadInput, KtrialError
 
 KNOB = """[[knob]]

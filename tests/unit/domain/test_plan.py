@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.catalog.loader import Catalog
+from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import BadInput, Contradiction, Refused, UnknownName
 from ktrial.domain.facts import FactKind
 from ktrial.domain.plan import Plan, Why, wire_plan
