@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from ktrial import __version__
-from ktrial.catalog.loader import Catalog, catalog_files, load_catalog
+from ktrial.catalog.model import Catalog, catalog_files
+from ktrial.domain.errors import BadInput
 
 
 class _Compiled(msgspec.Struct):
@@ -20,9 +21,13 @@ class _Compiled(msgspec.Struct):
     catalog: Catalog
 
 
-def compiled_catalog(cache: Path, folders: Iterable[Path] = ()) -> Catalog:
+def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalog:
     """The catalog; from `cache` when no file changed since it was written, else read anew and written there."""
     folders = tuple(folders)
+    if cache is None:
+        from ktrial.catalog.loader import load_catalog
+
+        return load_catalog(folders)
     stamp = _stamp(catalog_files(folders))
     try:
         kept = msgspec.msgpack.decode(cache.read_bytes(), type=_Compiled)
@@ -30,6 +35,8 @@ def compiled_catalog(cache: Path, folders: Iterable[Path] = ()) -> Catalog:
         kept = None
     if kept is not None and kept.stamp == stamp and kept.version == __version__:
         return kept.catalog
+    from ktrial.catalog.loader import load_catalog
+
     catalog = load_catalog(folders)
     _write(cache, msgspec.msgpack.encode(_Compiled(stamp, __version__, catalog)))
     return catalog
@@ -38,7 +45,10 @@ def compiled_catalog(cache: Path, folders: Iterable[Path] = ()) -> Catalog:
 def _stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
     stamp = []
     for file in files:
-        status = file.stat()
+        try:
+            status = file.stat()
+        except OSError as error:
+            raise BadInput(f"cannot be read: {error.strerror}", file=str(file)) from None
         stamp.append((str(file), status.st_mtime_ns, status.st_size))
     return stamp
 

@@ -5,20 +5,34 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ktrial.catalog.loader import Catalog
+    from ktrial.catalog.model import Catalog
     from ktrial.host.agent import AgentSession
     from ktrial.host.privilege import RootHelper
+
+
+def is_file_name(word: str) -> bool:
+    """Whether a word of the command line names a profile's file rather than a profile or a setting."""
+    return word.startswith(("/", "./", "../")) or (word.endswith(".toml") and "=" not in word)
 
 
 class App:
     """What a verb may use: the catalog, an ordinary session, and a root session that says what it is for."""
 
-    def __init__(self, *, may_ask: bool, machine_root: Path | None, machine_state: Path | None) -> None:
+    def __init__(
+        self,
+        *,
+        may_ask: bool,
+        machine_root: Path | None = None,
+        machine_state: Path | None = None,
+        catalogs: Sequence[Path] = (),
+    ) -> None:
+        self._catalogs = tuple(catalogs)
         self._may_ask = may_ask
         self._machine_root = machine_root
         self._machine_state = machine_state
@@ -58,7 +72,20 @@ class App:
         from ktrial.catalog.compiled import compiled_catalog
         from ktrial.host.folders import cache_folder, config_folder
 
-        return compiled_catalog(cache_folder() / "catalog.msgpack", [config_folder()])
+        folders = [config_folder(), *self._catalogs]
+        return compiled_catalog(None if self._catalogs else cache_folder() / "catalog.msgpack", folders)
+
+    def catalog_for(self, words: Sequence[str]) -> tuple[Catalog, tuple[str, ...]]:
+        """The catalog with the profile files among the words, and the words with those profiles' names."""
+        from ktrial.catalog.loader import with_profile_file
+
+        catalog, names = self.catalog, []
+        for word in words:
+            name = word
+            if is_file_name(word):
+                catalog, name = with_profile_file(catalog, Path(word))
+            names.append(name)
+        return catalog, tuple(names)
 
     @cached_property
     def user_session(self) -> AgentSession:

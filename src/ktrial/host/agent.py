@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,6 +14,7 @@ from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.reading import Reading
 from ktrial.host.transport import Transport
 
+T = TypeVar("T")
 PROTOCOL_VERSION = 1
 _SPECIAL: dict[str, type[AgentError]] = {"busy": Busy, "conflict": StalePlan}
 
@@ -55,8 +55,10 @@ class AgentSession:
             reply = msgspec.json.decode(answer)
         except msgspec.DecodeError as error:
             raise self._lost(do, f"its answer is not JSON: {error}") from None
-        if not isinstance(reply, dict) or ("ok" not in reply and "error" not in reply):
+        if not isinstance(reply, dict) or not isinstance(reply.get("error", reply.get("ok")), dict):
             raise self._lost(do, "its answer is neither ok nor an error")
+        if reply.get("id", self._next_id) not in {None, self._next_id}:
+            raise self._lost(do, f"its answer is to request {reply['id']!r}, not to {self._next_id}")
         if "error" in reply:
             raise _error(reply["error"])
         return dict(reply["ok"])
@@ -64,21 +66,31 @@ class AgentSession:
     def facts(self, only: Sequence[str] = ()) -> FactBook:
         """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
         answer = self.request("facts", **({"only": list(only)} if only else {}))
-        return FactBook({name: msgspec.convert(fact, Fact) for name, fact in answer["facts"].items()})
+        return FactBook(self._typed("facts", answer, _Facts).facts)
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
         """Paths that fit each pattern (`*` within one path component)."""
         if not patterns:
             return {}
         answer = self.request("list", patterns=list(dict.fromkeys(patterns)))
-        return {pattern: tuple(paths) for pattern, paths in answer["matches"].items()}
+        return self._typed("list", answer, _Matches).matches
 
     def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
         """What each file shows; None where there is no such file."""
         if not paths:
             return {}
         answer = self.request("read", paths=list(dict.fromkeys(paths)))
-        return {value["path"]: _reading(value) for value in answer["values"]}
+        values = self._typed("read", answer, _Values).values
+        try:
+            return {value.path: _reading(value) for value in values}
+        except ValueError as error:
+            raise self._lost("read", f"its answer cannot be read: {error}") from None
+
+    def _typed(self, do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
+        try:
+            return msgspec.convert(answer, shape)
+        except msgspec.ValidationError as error:
+            raise self._lost(do, f"its answer is not as agreed: {error}") from None
 
     def close(self) -> None:
         """End the session; leases that end with it are ended by the agent."""
@@ -111,24 +123,58 @@ class PrivilegeLost(AgentError, PrivilegeMissing):
         )
 
 
-def read_bytes(value: str | Mapping[str, str]) -> bytes:
-    """Bytes of a reply: text, or base64 where they were not UTF-8."""
-    return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"])
+class _Facts(msgspec.Struct):
+    facts: dict[str, Fact]
 
 
-def _reading(value: Mapping[str, Any]) -> Reading | None:
-    error = value.get("error")
-    if error is None:
-        return Reading(data=read_bytes(value["bytes"]), mode=int(value["mode"], 8))
-    if error["outcome"] == "absent":
+class _Matches(msgspec.Struct):
+    matches: dict[str, tuple[str, ...]]
+
+
+class _Base64(msgspec.Struct):
+    base64: str
+
+
+class _Unread(msgspec.Struct):
+    outcome: str
+    message: str
+
+
+class _Value(msgspec.Struct):
+    path: str
+    bytes: str | _Base64 | None = None
+    mode: str | None = None
+    error: _Unread | None = None
+
+
+class _Values(msgspec.Struct):
+    values: list[_Value]
+
+
+def read_bytes(value: str | _Base64) -> bytes:
+    """Bytes of a reply: text, or base64 where they were not UTF-8. Raises ValueError for what is not base64."""
+    if isinstance(value, str):
+        return value.encode()
+    from base64 import b64decode
+
+    return b64decode(value.base64, validate=True)
+
+
+def _reading(value: _Value) -> Reading | None:
+    if value.error is None:
+        if value.bytes is None or value.mode is None:
+            raise ValueError(f"{value.path} has neither bytes and mode nor an error")
+        return Reading(data=read_bytes(value.bytes), mode=int(value.mode, 8))
+    if value.error.outcome == "absent":
         return None
-    if error["outcome"] == "refused":
-        return Reading(unreadable=error["message"])
-    return Reading(invalid=error["message"])
+    if value.error.outcome == "refused":
+        return Reading(unreadable=value.error.message)
+    return Reading(invalid=value.error.message)
 
 
 def _error(error: Mapping[str, Any]) -> AgentError:
-    kind, message, hint = error["kind"], error["message"], error.get("hint")
+    kind, message = str(error.get("kind", "unknown")), str(error.get("message", "it did not say why"))
+    hint = error["hint"] if isinstance(error.get("hint"), str) else None
     if kind in _SPECIAL:
         return _SPECIAL[kind](kind, message, hint=hint)
     if kind == "privilege":

@@ -78,7 +78,7 @@ def verify_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str
             if step["outcome"] != "in-force"
         ]
     if not rows:
-        return f"All {total} settings are in force.\n"
+        return "The one setting is in force.\n" if total == 1 else f"All {total} settings are in force.\n"
     body = table(("path", "state", "wanted", "now"), rows, width=width)
     return f"{body}\n\n{total - len(rows)} of {total} settings are in force.\n"
 

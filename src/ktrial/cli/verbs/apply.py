@@ -62,22 +62,27 @@ def command(
     lease: dict[str, Any] = (
         {"kind": "until-confirmed", "seconds": math.ceil(lease_s)} if for_ or confirm else {"kind": "keep"}
     )
+    catalog, names = app.catalog_for(words)
     root = app.root_session(f"applying {' '.join(words)}")
-    plan, facts = make_plan(root, app.catalog, words, allow_dangerous=yes_dangerous)
+    plan, facts = make_plan(root, catalog, names, allow_dangerous=yes_dangerous)
     _refuse_dangerous(plan, yes_dangerous)
     if not as_json:
-        text = plan_text(plan, app.catalog.knobs, facts, width=columns())
+        text = plan_text(plan, catalog.knobs, facts, width=columns())
         sys.stdout.write(text.replace("; nothing was written", ""))
     if plan.empty:
-        return _nothing(as_json)
+        _nothing(as_json)
+        if plan.refusals and not plan.same:
+            app.say("nothing of this is in force here; the reasons are above" if not as_json else "nothing is in force")
+            return 1
+        return 0
     if not yes and not as_json and is_terminal():
         click.confirm("Apply?", abort=True, err=True)
     answer = apply_plan(root, plan, lease, keep_going=keep_going)
     if as_json:
         write_json({"schema": "ktrial.applied/1", **answer})
     else:
-        names = [change.address for change in plan.changes] + ["zram"]
-        sys.stdout.write(apply_text(answer, names, width=columns()))
+        steps = [change.address for change in plan.changes] + ["zram"]
+        sys.stdout.write(apply_text(answer, steps, width=columns()))
     if answer["state"] != "applied":
         return 1
     if confirm:
@@ -87,10 +92,9 @@ def command(
     return 0
 
 
-def _nothing(as_json: bool) -> int:
+def _nothing(as_json: bool) -> None:
     if as_json:
         write_json({"schema": "ktrial.applied/1", "transaction": None, "state": "nothing-to-do", "steps": []})
-    return 0
 
 
 def _refuse_dangerous(plan: Plan, allowed: bool) -> None:
