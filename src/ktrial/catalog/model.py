@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -30,10 +30,10 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Catalog(msgspec.Struct, frozen=True):
     """Everything that the catalog's files say."""
 
-    knobs: dict[str, Knob]
-    profiles: dict[str, Profile]
-    kinds: dict[str, FactKind]
-    sources: dict[str, Source]
+    knobs: Mapping[str, Knob]
+    profiles: Mapping[str, Profile]
+    kinds: Mapping[str, FactKind]
+    sources: Mapping[str, Source]
 
 
 def catalog_files(folders: Iterable[Path]) -> list[Path]:
