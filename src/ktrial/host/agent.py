@@ -16,6 +16,8 @@ from ktrial.domain.reading import Reading
 from ktrial.host.transport import Transport
 
 PROTOCOL_VERSION = 1
+_HELLO_LIMIT_S = 10.0
+_ANEW = "remove .setup and run ./ktrial, which builds the agent anew; an installed ktrial must be installed again"
 _SPECIAL: dict[str, type[AgentError]] = {"busy": Busy, "conflict": StalePlan}
 
 
@@ -30,9 +32,7 @@ class AgentSession:
         if self.hello.get("agent") != __version__:
             self.close()
             raise AgentError(
-                "version",
-                f"the agent is version {self.hello.get('agent')}, this is ktrial {__version__}",
-                hint="run ./ktrial once more to build the agent anew, or install both from one wheel",
+                "version", f"the agent is version {self.hello.get('agent')}, this is ktrial {__version__}", hint=_ANEW
             )
 
     @property
@@ -44,22 +44,29 @@ class AgentSession:
         """Send one request and return the content of its `ok`. Raises AgentError and its kin."""
         self._next_id += 1
         line = msgspec.json.encode({"id": self._next_id, "do": do, **fields}) + b"\n"
+        # A person who is asked for a password may take time; an agent alone answers at once.
+        limit_s = _HELLO_LIMIT_S if do == "hello" and self._transport.asker is None else None
         try:
             self._transport.send(line)
-            answer = self._transport.receive()
+            answer = self._transport.receive(limit_s)
+        except TimeoutError:
+            raise self._lost(do, f"it does not answer within {limit_s} s", hangs=True) from None
         except OSError as error:
             raise self._lost(do, error.strerror or str(error)) from None
-        if not answer:
+        if not answer.endswith(b"\n"):
             raise self._lost(do, "it ended without an answer")
+        return self._ok(do, answer)
+
+    def _ok(self, do: str, answer: bytes) -> dict[str, Any]:
         try:
-            reply = msgspec.json.decode(answer)
-        except msgspec.DecodeError as error:
-            raise self._lost(do, f"its answer is not JSON: {error}") from None
-        if not isinstance(reply, dict) or ("ok" not in reply and "error" not in reply):
-            raise self._lost(do, "its answer is neither ok nor an error")
-        if "error" in reply:
-            raise _error(reply["error"])
-        return dict(reply["ok"])
+            reply = msgspec.json.decode(answer, type=_Reply)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._lost(do, f"its answer is not one of the protocol: {error}", hangs=True) from None
+        if reply.error is not None:
+            raise _error(reply.error)
+        if reply.ok is None or reply.id != self._next_id:
+            raise self._lost(do, "its answer belongs to another request", hangs=True)
+        return reply.ok
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
         """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
@@ -86,29 +93,58 @@ class AgentSession:
             self._open = False
             self._transport.close()
 
-    def _lost(self, do: str, why: str) -> AgentError:
+    def _lost(self, do: str, why: str, *, hangs: bool = False) -> AgentError:
+        """The agent cannot be talked to any more. `hangs`: it may still run, and is not waited for."""
         self._open = False
-        status = self._transport.close()
+        status = None
+        if hangs:
+            self._transport.abandon()
+        else:
+            status = self._transport.close()
+        ended = f" ({_ending(status)})" if status else ""
+        asker = self._transport.asker
+        if do == "hello" and asker is not None and not hangs:
+            return RootNotGranted(f"{asker} did not start the agent as root{ended}")
         if do == "hello":
-            return PrivilegeLost(why, status)
+            return AgentError("lost", f"the agent does not work: {why}{ended}", hint=_ANEW)
         return AgentError(
             "lost",
-            f"the agent was lost during {do!r}: {why}" + (f" (exit status {status})" if status else ""),
+            f"the agent was lost during {do!r}: {why}{ended}",
             hint="`ktrial recover` finishes what it had begun",
         )
 
 
-class PrivilegeLost(AgentError, PrivilegeMissing):
-    """The agent did not start: mostly sudo that was not allowed or not answered."""
+class _Reply(msgspec.Struct):
+    """One line of an agent."""
+
+    id: int | None
+    ok: dict[str, Any] | None = None
+    error: _ReplyError | None = None
+
+
+class _ReplyError(msgspec.Struct):
+    """Why a request failed."""
+
+    kind: str
+    message: str
+    hint: str | None = None
+
+
+class RootNotGranted(AgentError, PrivilegeMissing):
+    """sudo or its like said no, or was not answered; it has said why itself."""
 
     exit_status = 5
 
-    def __init__(self, why: str, status: int | None) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(
             "privilege",
-            f"the agent could not be started: {why}" + (f" (exit status {status})" if status else ""),
-            hint="run it from a terminal where sudo can ask, or as  sudo ./ktrial …",
+            message,
+            hint="run it from a terminal, as a user who may become root; plan, explain, why and doctor work without",
         )
+
+
+def _ending(status: int) -> str:
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
 
 
 def read_bytes(value: str | Mapping[str, str]) -> bytes:
@@ -127,13 +163,12 @@ def _reading(value: Mapping[str, Any]) -> Reading | None:
     return Reading(invalid=error["message"])
 
 
-def _error(error: Mapping[str, Any]) -> AgentError:
-    kind, message, hint = error["kind"], error["message"], error.get("hint")
-    if kind in _SPECIAL:
-        return _SPECIAL[kind](kind, message, hint=hint)
-    if kind == "privilege":
-        return AgentNeedsRoot(kind, message, hint=hint)
-    return AgentError(kind, message, hint=hint)
+def _error(error: _ReplyError) -> AgentError:
+    if error.kind in _SPECIAL:
+        return _SPECIAL[error.kind](error.kind, error.message, hint=error.hint)
+    if error.kind == "privilege":
+        return AgentNeedsRoot(error.kind, error.message, hint=error.hint)
+    return AgentError(error.kind, error.message, hint=error.hint)
 
 
 class AgentNeedsRoot(AgentError, PrivilegeMissing):

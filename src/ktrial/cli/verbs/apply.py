@@ -19,11 +19,10 @@ from ktrial.cli.options import (
     yes_option,
 )
 from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, KtrialError, Refused
+from ktrial.domain.errors import BadInput, Interrupted, Refused
 
 if TYPE_CHECKING:
     from ktrial.domain.plan import Plan
-    from ktrial.host.agent import AgentSession
 
 
 @click.command(short_help="Apply a profile or settings as one transaction.")
@@ -51,6 +50,7 @@ def command(
     sudo ./ktrial apply vm.swappiness=10
     sudo ./ktrial apply micro-stutter-watermarks --confirm 30s
     """
+    from ktrial.cli.question import ask_to_keep, held_back, put_back
     from ktrial.report.plan import plan_text
     from ktrial.report.terminal import columns
     from ktrial.report.transaction import apply_text
@@ -72,7 +72,11 @@ def command(
         return _nothing(as_json)
     if not yes and not as_json and is_terminal():
         click.confirm("Apply?", abort=True, err=True)
-    answer = apply_plan(root, plan, lease, keep_going=keep_going)
+    with held_back() as presses:
+        answer = apply_plan(root, plan, lease, keep_going=keep_going)
+    if presses.count and answer["state"] == "applied":
+        put_back(root, int(answer["transaction"]))
+        raise Interrupted("interrupted")
     if as_json:
         write_json({"schema": "ktrial.applied/1", **answer})
     else:
@@ -81,7 +85,7 @@ def command(
     if answer["state"] != "applied":
         return 1
     if confirm:
-        return _ask_to_keep(root, int(answer["transaction"]), lease_s)
+        return ask_to_keep(root, int(answer["transaction"]), lease_s)
     if for_:
         app.say(f"reverts by itself in {for_}; `ktrial confirm {answer['transaction']}` keeps it")
     return 0
@@ -99,31 +103,3 @@ def _refuse_dangerous(plan: Plan, allowed: bool) -> None:
     dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
     if dangerous and not allowed and plan.empty:
         raise Refused(f"dangerous: {', '.join(dangerous)}", hint="read `ktrial explain`; --yes-dangerous applies it")
-
-
-def _ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:
-    """Ask until the lease ends. The agent's holder puts all back, whatever becomes of this process."""
-    import select
-    import time
-
-    end = time.monotonic() + limit_s
-    while (left := end - time.monotonic()) > 0:
-        sys.stderr.write(f"\rKeep these settings? [y/N] (put back in {left:.0f} s) ")
-        sys.stderr.flush()
-        ready, _, _ = select.select([sys.stdin], [], [], min(1.0, left))
-        if not ready:
-            continue
-        answer = sys.stdin.readline()
-        if answer.strip().lower() in {"y", "yes"}:
-            root.request("confirm", transaction=transaction)
-            sys.stderr.write("Kept. `ktrial revert` undoes them.\n")
-            return 0
-        if answer:
-            break
-        time.sleep(min(1.0, max(0.0, end - time.monotonic())))
-    sys.stderr.write("\nNot confirmed: putting all back.\n")
-    try:
-        root.request("revert", select={"only": transaction})
-    except KtrialError as error:
-        sys.stderr.write(f"ktrial: {error.message}; the lease puts it back\n")
-    return 0
