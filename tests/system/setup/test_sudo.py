@@ -12,6 +12,7 @@ from tests.support.user import User, ordinary_user
 # One user for all of them, whose checkout each test finds as the one before left it.
 pytestmark = pytest.mark.xdist_group("sudo")
 
+
 @pytest.fixture(scope="module")
 def user() -> Iterator[User]:
     with ordinary_user("setup") as made:
