@@ -208,13 +208,19 @@ fn while_there(root: &Root, path: &str, refusal: Refusal) -> Refusal {
     if !exists(root, path) {
         return refusal;
     }
-    let outcome = match refusal.outcome {
+    match refusal.outcome {
         // What the value names is not there: `nosuch` as a congestion control.
-        Outcome::Absent => Outcome::Invalid,
-        Outcome::Vanished => Outcome::Refused,
-        other => other,
-    };
-    Refusal { outcome, ..refusal }
+        Outcome::Absent => Refusal {
+            outcome: Outcome::Invalid,
+            message: format!("{}: what the value names is not there", refusal.message),
+            ..refusal
+        },
+        Outcome::Vanished => Refusal {
+            outcome: Outcome::Refused,
+            ..refusal
+        },
+        _ => refusal,
+    }
 }
 
 fn write_at(open: &Path, bytes: &[u8]) -> io::Result<usize> {
