@@ -82,7 +82,7 @@ def command(
     else:
         names = [change.address for change in plan.changes] + ["zram"]
         sys.stdout.write(apply_text(answer, names, width=columns()))
-    if answer["state"] != "applied":
+    if answer["state"] != "applied" or not any(step["outcome"] in {"accepted", "clamped"} for step in answer["steps"]):
         return 1
     if confirm:
         return ask_to_keep(root, int(answer["transaction"]), lease_s)
