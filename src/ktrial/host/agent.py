@@ -13,11 +13,10 @@ from ktrial import __version__
 from ktrial.domain.errors import AgentError, Busy, PrivilegeMissing, StalePlan
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.reading import Reading
-from ktrial.host.transport import Transport
+from ktrial.host.transport import BUILD_ANEW, Transport
 
 PROTOCOL_VERSION = 1
 _HELLO_LIMIT_S = 10.0
-_ANEW = "remove .setup and run ./ktrial, which builds the agent anew; an installed ktrial must be installed again"
 _SPECIAL: dict[str, type[AgentError]] = {"busy": Busy, "conflict": StalePlan}
 
 
@@ -28,11 +27,17 @@ class AgentSession:
         self._transport = transport
         self._next_id = 0
         self._open = True
-        self.hello = self.request("hello", protocol=PROTOCOL_VERSION, head=__version__)
+        try:
+            self.hello = self.request("hello", protocol=PROTOCOL_VERSION, head=__version__)
+        except AgentError:
+            self.close()
+            raise
         if self.hello.get("agent") != __version__:
             self.close()
             raise AgentError(
-                "version", f"the agent is version {self.hello.get('agent')}, this is ktrial {__version__}", hint=_ANEW
+                "version",
+                f"the agent is version {self.hello.get('agent')}, this is ktrial {__version__}",
+                hint=BUILD_ANEW,
             )
 
     @property
@@ -106,7 +111,7 @@ class AgentSession:
         if do == "hello" and asker is not None and not hangs:
             return RootNotGranted(f"{asker} did not start the agent as root{ended}")
         if do == "hello":
-            return AgentError("lost", f"the agent does not work: {why}{ended}", hint=_ANEW)
+            return AgentError("lost", f"the agent does not work: {why}{ended}", hint=BUILD_ANEW)
         return AgentError(
             "lost",
             f"the agent was lost during {do!r}: {why}{ended}",

@@ -11,6 +11,9 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from ktrial.domain.errors import AgentError
+
+BUILD_ANEW = "remove .setup and run ./ktrial, which builds the agent anew; an installed ktrial must be installed again"
 _CHUNK_BYTES = 1 << 16
 
 
@@ -110,7 +113,12 @@ class ProcessTransport(PipeTransport):
 
     def __init__(self, argv: Sequence[str], *, asker: str | None = None) -> None:
         self.asker = asker
-        self._process = subprocess.Popen(list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", bufsize=0)
+        try:
+            self._process = subprocess.Popen(
+                list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", bufsize=0
+            )
+        except OSError as error:
+            raise AgentError("lost", f"{argv[0]} cannot be started: {error.strerror}", hint=BUILD_ANEW) from None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         super().__init__(os.dup(self._process.stdin.fileno()), os.dup(self._process.stdout.fileno()))

@@ -105,7 +105,13 @@ def status_text(answer: Mapping[str, Any], *, width: int, now_unix_ms: int) -> s
     ]
     if live:
         rows = [
-            (str(item["transaction"]), item["title"], item["state"], _lease(item, now_unix_ms), str(len(item["steps"])))
+            (
+                str(item["transaction"]),
+                item["title"] or "(lost)",
+                item["state"],
+                _lease(item, now_unix_ms),
+                str(len(item["steps"])),
+            )
             for item in reversed(live)
         ]
         parts.append(table(("no.", "what", "state", "lease", "steps"), rows, width=width))
