@@ -11,6 +11,7 @@ use crate::transaction::{State, Transaction};
 use crate::undo::{path_of, StepReport, Undo};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// Which transactions to revert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -165,52 +166,22 @@ pub fn confirm(context: &mut Context, id: u64) -> Result<()> {
 /// Undoes one transaction; the machine's lock is held.
 pub fn undo(context: &Context, transaction: &Transaction, force: bool) -> Result<Report> {
     let is_unfinished_apply = transaction.applied.is_none() && transaction.reverting.is_none();
-    let writer = Writer::open(&transaction.file, transaction.valid_bytes);
-    let unwritten = |error: &std::io::Error| {
-        Error::new(
-            Kind::Journal,
-            format!("write {}: {error}", transaction.file.display()),
-        )
-    };
-    let mut log = match writer {
-        Ok(writer) => Log {
-            writer: Some(writer),
-            failure: None,
-        },
-        // The old values are on disk already: they go back even if nothing more can be written down.
-        Err(error) if is_unfinished_apply => Log {
-            writer: None,
-            failure: Some(error),
-        },
-        Err(error) => return Err(unwritten(&error).hint("nothing was changed")),
-    };
+    let mut log = Log::open(transaction, is_unfinished_apply)?;
     let scope = Scope::of(context, transaction, force);
-    if !is_unfinished_apply && !scope.steps.is_empty() {
-        log.append(
-            &Entry::Reverting {
-                left: scope.left.clone(),
-            },
-            true,
-        );
-        if let Some(error) = &log.failure {
-            return Err(
-                unwritten(error).hint("nothing was changed; make room on the disk or make it writable")
-            );
-        }
+    let is_nothing_here = scope.steps.is_empty() && scope.left.is_empty();
+    if !is_unfinished_apply && !is_nothing_here {
+        let left = scope.left.clone();
+        log.append(&Entry::Reverting { left }, true);
+        log.check("nothing was changed; make room on the disk or make it writable")?;
     }
     let done = Undo::new(&context.root, transaction).carry_out(&scope.steps);
-    for report in &done {
-        log.append(
-            &Entry::Restored {
-                step: report.step,
-                outcome: report.outcome,
-            },
-            false,
-        );
+    for StepReport { step, outcome, .. } in &done {
+        let (step, outcome) = (*step, *outcome);
+        log.append(&Entry::Restored { step, outcome }, false);
     }
     let can_be_tried_again = |report: &StepReport| report.outcome == Outcome::Failed && !report.is_lost;
     let failed = !force && done.iter().any(can_be_tried_again);
-    let (state, last) = if !transaction.this_boot && scope.steps.is_empty() {
+    let (state, last) = if !transaction.this_boot && is_nothing_here {
         (State::GoneWithBoot, Entry::Gone)
     } else if is_unfinished_apply {
         (State::RolledBack, Entry::RolledBack)
@@ -220,32 +191,55 @@ pub fn undo(context: &Context, transaction: &Transaction, force: bool) -> Result
     if !failed {
         log.append(&last, true);
     }
-    if let Some(error) = &log.failure {
-        return Err(
-            unwritten(error).hint("the values were put back; run recover when the journal can be written")
-        );
-    }
-    if context.store.clear_holder(transaction.id).is_err() {
-        eprintln!(
-            "ktrial-agent: the mark of the lease of transaction {} stays",
-            transaction.id
-        );
+    log.check("the values were put back; run recover when the journal can be written")?;
+    if let Err(error) = context.store.clear_holder(transaction.id) {
+        let id = transaction.id;
+        eprintln!("ktrial-agent: the mark of the lease of transaction {id} stays: {error}");
     }
     let state = if failed { State::Interrupted } else { state };
+    let steps = scope.reports(&context.root, transaction, done);
     Ok(Report {
         transaction: transaction.id,
         state,
-        steps: scope.reports(&context.root, transaction, done),
+        steps,
     })
 }
 
 /// A journal that is written as long as that works.
-struct Log {
+struct Log<'a> {
+    file: &'a Path,
     writer: Option<Writer>,
     failure: Option<std::io::Error>,
 }
 
-impl Log {
+impl<'a> Log<'a> {
+    /// Opens a transaction's journal. When it cannot be written, an unfinished apply is undone all the same: its old
+    /// values are on disk, and go back even if nothing more can be written down.
+    fn open(transaction: &'a Transaction, is_unfinished_apply: bool) -> Result<Self> {
+        let file = transaction.file.as_path();
+        let (writer, failure) = match Writer::open(file, transaction.valid_bytes) {
+            Ok(writer) => (Some(writer), None),
+            Err(error) => (None, Some(error)),
+        };
+        let log = Self {
+            file,
+            writer,
+            failure,
+        };
+        if !is_unfinished_apply {
+            log.check("nothing was changed")?;
+        }
+        Ok(log)
+    }
+
+    /// Fails when something could not be written.
+    fn check(&self, hint: &str) -> Result<()> {
+        self.failure.as_ref().map_or(Ok(()), |error| {
+            let message = format!("write {}: {error}", self.file.display());
+            Err(Error::new(Kind::Journal, message).hint(hint))
+        })
+    }
+
     fn append(&mut self, entry: &Entry, sync: bool) {
         let Some(writer) = &mut self.writer else { return };
         let result = writer

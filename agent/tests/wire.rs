@@ -152,6 +152,23 @@ fn what_others_changed_is_left_alone_unless_forced() {
 }
 
 #[test]
+fn what_was_left_alone_can_be_forced_later_even_if_it_was_all() {
+    let machine = Machine::new();
+    let start = machine.content();
+    let mut session = Session::start(&machine, "root");
+    let step = json!({"kind": "write", "path": SWAPPINESS, "new": "10", "verify": "integer"});
+    session.ok(
+        "apply",
+        json!({"plan": {"schema": "ktrial.plan/1", "steps": [step]}}),
+    );
+    machine.write(SWAPPINESS, "33\n");
+    let reverted = session.ok("revert", json!({"select": "newest"}));
+    assert_eq!(outcomes(&reverted["transactions"][0]), ["changed-by-others"]);
+    session.ok("revert", json!({"select": {"only": 1}, "force": true}));
+    assert_eq!(machine.content(), start);
+}
+
+#[test]
 fn selections_name_transactions() {
     let machine = Machine::new();
     let start = machine.content();
@@ -325,4 +342,29 @@ fn a_user_session_reads_and_plans() {
         session.error("apply", json!({"plan": keep()}))["kind"],
         "forbidden"
     );
+}
+
+#[test]
+fn an_apply_that_a_power_cut_interrupted_leaves_no_file_behind() {
+    let machine = Machine::new();
+    let start = machine.content();
+    // Written in another boot: old values on disk, the file in place, the end of the apply missing.
+    let journal = include_bytes!("../../tests/golden/formats/journals/interrupted.journal");
+    std::fs::create_dir_all(machine.state().join("transactions")).unwrap();
+    std::fs::write(machine.state().join("transactions/000001.journal"), journal).unwrap();
+    machine.write("/etc/sysctl.d/90-ktrial.conf", "vm.swappiness = 10\n");
+    let mut session = Session::start(&machine, "root");
+    assert_eq!(
+        session.error("apply", json!({"plan": keep()}))["kind"],
+        "conflict"
+    );
+    let recovered = session.ok("recover", json!({}));
+    let transaction = &recovered["transactions"][0];
+    assert_eq!(transaction["state"], "rolled-back");
+    assert_eq!(
+        outcomes(transaction),
+        ["gone-with-boot", "gone-with-boot", "restored"]
+    );
+    assert_eq!(machine.content(), start);
+    assert_eq!(session.ok("recover", json!({}))["transactions"], json!([]));
 }

@@ -9,9 +9,11 @@ from pathlib import Path
 
 SUITE = "bookworm"
 
-# Mounts end with the namespace, and so does every process that a command leaves behind.
+# Mounts end with the namespace, and so does every process that a command leaves behind. The folder is mounted on
+# itself, so that the system in it has a root file system like any other.
 _ENTER = """
 set -e
+mount --bind "$0" "$0"
 mount -t proc proc "$0/proc"
 mount --rbind /sys "$0/sys"
 mount --rbind /dev "$0/dev"

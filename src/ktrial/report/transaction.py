@@ -53,7 +53,7 @@ def apply_text(answer: Mapping[str, Any], names: Sequence[str], *, width: int) -
     ]
     body = table(("knob", "outcome"), rows, width=width) + _unsteered(steps, names) + _next(steps, width)
     if answer["state"] == "applied":
-        done = sum(step["outcome"] == "accepted" for step in steps)
+        done = sum(step["outcome"] in {"accepted", "clamped"} for step in steps)
         return f"{body}\n\n{done} in force (transaction {answer['transaction']}); the rest above.\n"
     return f"{body}\n\nNothing was changed: all was put back.\n"
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The launcher sets its checkout up once, survives interrupts and company, and is silent when nothing is to do."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -24,6 +25,19 @@ def wait_for(checkout: FakeCheckout, line: str) -> None:
     while line not in checkout.log.read_text():
         assert time.monotonic() < deadline, f"{line!r} never came: {checkout.log.read_text()}"
         time.sleep(0.01)
+
+
+def wait_until_asleep(group: int) -> None:
+    """Until a `sleep` runs in the process group: a signal sent earlier may meet a shell between fork and exec."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for entry in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                name, _, rest = entry.read_text().partition("(")[2].rpartition(")")
+                if name == "sleep" and int(rest.split()[2]) == group:
+                    return
+        time.sleep(0.01)
+    raise AssertionError(f"nothing sleeps in group {group}")
 
 
 def environments(checkout: FakeCheckout) -> list[Path]:
@@ -82,6 +96,7 @@ def test_two_at_once_set_up_once_and_the_second_says_that_it_waits(checkout: Fak
 def test_an_interrupted_set_up_is_gone_on_with(checkout: FakeCheckout, step: str, sent: signal.Signals) -> None:
     begun = checkout.begin(SLOW_PIP="60" if step == "pip" else "0", SLOW_CARGO="60")
     wait_for(checkout, step)
+    wait_until_asleep(begun.pid)
     os.killpg(begun.pid, sent)
     begun.communicate(timeout=20)
     assert begun.returncode != 0
