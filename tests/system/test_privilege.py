@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.terminal import Terminal, eventually
 from tests.support.user import User, ordinary_user
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("privilege")]
@@ -126,6 +127,38 @@ def test_a_user_without_rights_gets_status_5_and_one_message(user: User, state: 
     assert "Traceback" not in refused.stderr
     assert "  next: " in refused.stderr
     assert SWAPPINESS.read_text() != WANTED
+
+
+@pytest.mark.parametrize("prefix", [("sudo",), ()], ids=["sudo-ktrial", "ktrial-asks"])
+@pytest.mark.parametrize("how", ["ctrl-c", "no", "closed-window", "kill-9"])
+def test_the_question_on_a_terminal_behind_sudo(user: User, state: str, prefix: tuple[str, ...], how: str) -> None:
+    """The agent has another parent then, and outlives what its terminal sends to it."""
+    before = SWAPPINESS.read_text()
+    lease = "600s" if how in {"ctrl-c", "no"} else "2s"
+    command = (str(user.checkout / "ktrial"), "--machine-state", state, "apply", "vm.swappiness=61", "--yes")
+    terminal = Terminal([*user.become(), *prefix, *command, "--confirm", lease])
+    try:
+        terminal.wait_for("Keep these settings?")
+        assert SWAPPINESS.read_text() == WANTED
+        if how in {"ctrl-c", "no"}:
+            terminal.type("\x03" if how == "ctrl-c" else "n\n")
+            assert terminal.end() == (130 if how == "ctrl-c" else 1)
+            assert "1 of 1 as before" in terminal.said
+        elif how == "closed-window":
+            terminal.close()
+        else:
+            terminal.process.kill()
+        assert eventually(lambda: SWAPPINESS.read_text() == before)
+    finally:
+        terminal.kill()
+    assert "Traceback" not in terminal.said
+    assert user.files_of_others() == []
+
+
+def test_what_only_root_can_see_is_said_to_be_so(user: User) -> None:
+    planned = user.start("./ktrial", "plan", "sched:base_slice_ns=4000000")
+    assert planned.returncode == 0, planned.stderr
+    assert "only root can see debugfs" in " ".join(planned.stdout.split())
 
 
 def evil_folder(folder: Path, marks: Path) -> Path:
