@@ -3,12 +3,16 @@
 
 import sys
 
-from ktrial.cli.main import main
-
 
 def run() -> int:
     """Run the command line with the process's own arguments and streams; the result is the exit status."""
-    return main(sys.argv[1:], sys.stdout, sys.stderr)
+    try:
+        from ktrial.cli.main import main
+
+        return main(sys.argv[1:], sys.stdout, sys.stderr)
+    except KeyboardInterrupt:  # before anything was begun
+        sys.stderr.write("ktrial: interrupted\n")
+        return 130
 
 
 if __name__ == "__main__":
