@@ -10,6 +10,7 @@ use crate::revert;
 use crate::root::Root;
 use crate::show;
 use crate::store::DEFAULT_STATE;
+use crate::sys;
 use clap::{Args, Parser, Subcommand};
 use serde_json::{json, Map, Value};
 use std::fs::File;
@@ -192,7 +193,12 @@ fn context(role: Role, machine: &Machine) -> Result<Context> {
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Serve { role, machine } => session(context(role, &machine)?, &mut io::stdin().lock()),
+        Command::Serve { role, machine } => {
+            if role == Role::Root {
+                sys::outlive_terminal();
+            }
+            session(context(role, &machine)?, &mut io::stdin().lock())
+        }
         Command::Batch { file, role, machine } => {
             let opened = File::open(&file).map_err(|error| Error::io("open", file.display(), &error))?;
             session(context(role, &machine)?, &mut BufReader::new(opened))
@@ -248,7 +254,9 @@ fn run(command: Command) -> Result<ExitCode> {
 /// Serves until the input ends, then ends the leases that end with the session.
 fn session(mut context: Context, input: &mut impl BufRead) -> Result<ExitCode> {
     let served = protocol::serve(&mut context, input, &mut io::stdout().lock());
+    let uninterrupted = sys::Uninterrupted::begin();
     revert::end_session(&mut context)?;
+    drop(uninterrupted);
     served.map_err(|error| Error::io("talk over", "standard input and output", &error))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,8 +10,6 @@ from typing import NoReturn
 def run() -> int:
     """Run the command line with the process's own arguments and streams; the result is the exit status."""
     gc.disable()  # a command is over before there is anything to collect
-    from ktrial.cli.main import main
-
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (open as long as the process lives)
     if sys.stderr is None:
@@ -21,7 +19,13 @@ def run() -> int:
         return 1
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
-    return main(sys.argv[1:], sys.stdout, sys.stderr)
+    try:
+        from ktrial.cli.main import main
+
+        return main(sys.argv[1:], sys.stdout, sys.stderr)
+    except KeyboardInterrupt:  # before anything was begun
+        sys.stderr.write("ktrial: interrupted\n")
+        return 130
 
 
 def leave(status: int) -> NoReturn:

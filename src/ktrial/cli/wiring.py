@@ -46,15 +46,17 @@ class App:
         return self._machine_root is None
 
     def _give_up_root(self) -> RootHelper | None:
-        if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_UID"} & set(os.environ):
+        if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_USER"} & set(os.environ):
             return None
         from ktrial.host.find_agent import find_agent
-        from ktrial.host.privilege import RootHelper, become, invoking_user
+        from ktrial.host.privilege import RootHelper, become, check_trusted, invoking_user
 
         user = invoking_user()
         if user is None:
             return None
-        helper = RootHelper(find_agent(), self._arguments("root"))
+        agent = find_agent()
+        check_trusted(agent, user)
+        helper = RootHelper(agent, self._arguments("root"))
         become(user)
         return helper
 

@@ -12,10 +12,11 @@ from ktrial import __version__
 from ktrial.domain.errors import AgentError, Busy, PrivilegeMissing, StalePlan
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.reading import Reading
-from ktrial.host.transport import Transport
+from ktrial.host.transport import BUILD_ANEW, Transport
 
 T = TypeVar("T")
 PROTOCOL_VERSION = 1
+_HELLO_LIMIT_S = 10.0
 _SPECIAL: dict[str, type[AgentError]] = {"busy": Busy, "conflict": StalePlan}
 
 
@@ -26,13 +27,17 @@ class AgentSession:
         self._transport = transport
         self._next_id = 0
         self._open = True
-        self.hello = self.request("hello", protocol=PROTOCOL_VERSION, head=__version__)
+        try:
+            self.hello = self.request("hello", protocol=PROTOCOL_VERSION, head=__version__)
+        except AgentError:
+            self.close()
+            raise
         if self.hello.get("agent") != __version__:
             self.close()
             raise AgentError(
                 "version",
                 f"the agent is version {self.hello.get('agent')}, this is ktrial {__version__}",
-                hint="run ./ktrial once more to build the agent anew, or install both from one wheel",
+                hint=BUILD_ANEW,
             )
 
     @property
@@ -44,24 +49,29 @@ class AgentSession:
         """Send one request and return the content of its `ok`. Raises AgentError and its kin."""
         self._next_id += 1
         line = msgspec.json.encode({"id": self._next_id, "do": do, **fields}) + b"\n"
+        # A person who is asked for a password may take time; an agent alone answers at once.
+        limit_s = _HELLO_LIMIT_S if do == "hello" and self._transport.asker is None else None
         try:
             self._transport.send(line)
-            answer = self._transport.receive()
+            answer = self._transport.receive(limit_s)
+        except TimeoutError:
+            raise self._lost(do, f"it does not answer within {limit_s} s", hangs=True) from None
         except OSError as error:
             raise self._lost(do, error.strerror or str(error)) from None
-        if not answer:
+        if not answer.endswith(b"\n"):
             raise self._lost(do, "it ended without an answer")
+        return self._ok(do, answer)
+
+    def _ok(self, do: str, answer: bytes) -> dict[str, Any]:
         try:
-            reply = msgspec.json.decode(answer)
-        except msgspec.DecodeError as error:
-            raise self._lost(do, f"its answer is not JSON: {error}") from None
-        if not isinstance(reply, dict) or not isinstance(reply.get("error", reply.get("ok")), dict):
-            raise self._lost(do, "its answer is neither ok nor an error")
-        if reply.get("id", self._next_id) not in {None, self._next_id}:
-            raise self._lost(do, f"its answer is to request {reply['id']!r}, not to {self._next_id}")
-        if "error" in reply:
-            raise _error(reply["error"])
-        return dict(reply["ok"])
+            reply = msgspec.json.decode(answer, type=_Reply)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._lost(do, f"its answer is not one of the protocol: {error}", hangs=True) from None
+        if reply.error is not None:
+            raise _error(reply.error)
+        if reply.ok is None or reply.id != self._next_id:
+            raise self._lost(do, "its answer belongs to another request", hangs=True)
+        return reply.ok
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
         """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
@@ -98,29 +108,58 @@ class AgentSession:
             self._open = False
             self._transport.close()
 
-    def _lost(self, do: str, why: str) -> AgentError:
+    def _lost(self, do: str, why: str, *, hangs: bool = False) -> AgentError:
+        """The agent cannot be talked to any more. `hangs`: it may still run, and is not waited for."""
         self._open = False
-        status = self._transport.close()
+        status = None
+        if hangs:
+            self._transport.abandon()
+        else:
+            status = self._transport.close()
+        ended = f" ({_ending(status)})" if status else ""
+        asker = self._transport.asker
+        if do == "hello" and asker is not None and not hangs:
+            return RootNotGranted(f"{asker} did not start the agent as root{ended}")
         if do == "hello":
-            return PrivilegeLost(why, status)
+            return AgentError("lost", f"the agent does not work: {why}{ended}", hint=BUILD_ANEW)
         return AgentError(
             "lost",
-            f"the agent was lost during {do!r}: {why}" + (f" (exit status {status})" if status else ""),
+            f"the agent was lost during {do!r}: {why}{ended}",
             hint="`ktrial recover` finishes what it had begun",
         )
 
 
-class PrivilegeLost(AgentError, PrivilegeMissing):
-    """The agent did not start: mostly sudo that was not allowed or not answered."""
+class _Reply(msgspec.Struct):
+    """One line of an agent."""
+
+    id: int | None
+    ok: dict[str, Any] | None = None
+    error: _ReplyError | None = None
+
+
+class _ReplyError(msgspec.Struct):
+    """Why a request failed."""
+
+    kind: str
+    message: str
+    hint: str | None = None
+
+
+class RootNotGranted(AgentError, PrivilegeMissing):
+    """sudo or its like said no, or was not answered; it has said why itself."""
 
     exit_status = 5
 
-    def __init__(self, why: str, status: int | None) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(
             "privilege",
-            f"the agent could not be started: {why}" + (f" (exit status {status})" if status else ""),
-            hint="run it from a terminal where sudo can ask, or as  sudo ./ktrial …",
+            message,
+            hint="run it from a terminal, as a user who may become root; plan, explain, why and doctor work without",
         )
+
+
+def _ending(status: int) -> str:
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
 
 
 class _Facts(msgspec.Struct):
@@ -172,14 +211,12 @@ def _reading(value: _Value) -> Reading | None:
     return Reading(invalid=value.error.message)
 
 
-def _error(error: Mapping[str, Any]) -> AgentError:
-    kind, message = str(error.get("kind", "unknown")), str(error.get("message", "it did not say why"))
-    hint = error["hint"] if isinstance(error.get("hint"), str) else None
-    if kind in _SPECIAL:
-        return _SPECIAL[kind](kind, message, hint=hint)
-    if kind == "privilege":
-        return AgentNeedsRoot(kind, message, hint=hint)
-    return AgentError(kind, message, hint=hint)
+def _error(error: _ReplyError) -> AgentError:
+    if error.kind in _SPECIAL:
+        return _SPECIAL[error.kind](error.kind, error.message, hint=error.hint)
+    if error.kind == "privilege":
+        return AgentNeedsRoot(error.kind, error.message, hint=error.hint)
+    return AgentError(error.kind, error.message, hint=error.hint)
 
 
 class AgentNeedsRoot(AgentError, PrivilegeMissing):

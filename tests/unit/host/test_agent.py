@@ -25,17 +25,21 @@ class Script:
         self._status = status
         self.sent: list[dict[str, Any]] = []
         self.closed = 0
+        self.asker: str | None = None
 
     def send(self, line: bytes) -> None:
         assert line.endswith(b"\n")
         self.sent.append(json.loads(line))
 
-    def receive(self) -> bytes:
+    def receive(self, limit_s: float | None = None) -> bytes:
         return self._replies.pop(0) if self._replies else b""
 
     def close(self) -> int | None:
         self.closed += 1
         return self._status
+
+    def abandon(self) -> None:
+        self.closed += 1
 
 
 def session(*replies: Any) -> tuple[AgentSession, Script]:
@@ -93,7 +97,7 @@ def test_errors_of_the_agent(kind: str, error: type[Exception]) -> None:
 def test_an_agent_that_goes_away_is_named_with_the_next_step() -> None:
     agent, script = session()
     script._status = -9
-    with pytest.raises(AgentError, match=r"lost during 'apply'.*exit status -9") as caught:
+    with pytest.raises(AgentError, match=r"lost during 'apply'.*killed by signal 9") as caught:
         agent.request("apply")
     assert "ktrial recover" in str(caught.value.hint)
     agent.close()
@@ -107,15 +111,17 @@ def test_another_version_is_refused_and_the_session_closed() -> None:
     assert (caught.value.kind, script.closed) == ("version", 1)
 
 
-def test_an_agent_that_never_answered_is_a_matter_of_privilege() -> None:
-    with pytest.raises(PrivilegeMissing) as caught:
-        AgentSession(Script(status=1))
+def test_an_agent_that_sudo_did_not_start_is_a_matter_of_privilege() -> None:
+    script = Script(status=1)
+    script.asker = "sudo"
+    with pytest.raises(PrivilegeMissing, match="sudo did not start") as caught:
+        AgentSession(script)
     assert caught.value.exit_status == 5
 
 
 def test_an_answer_to_another_request_is_not_taken() -> None:
     agent, _ = session({"id": 7, "ok": {}})
-    with pytest.raises(AgentError, match="to request 7, not to 2"):
+    with pytest.raises(AgentError, match="belongs to another request"):
         agent.request("status")
 
 
