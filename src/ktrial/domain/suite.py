@@ -14,6 +14,8 @@ from ktrial.domain.errors import BadInput
 
 #: Seconds that a background load runs before the benchmark begins.
 SETTLE_S = 0.5
+#: What the background load writes when it ends.
+LOAD_FILE = "load.yaml"
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,7 +47,7 @@ class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The command: it runs until it is told to end, and prints its throughput then."""
         chosen = ("--cpu-method", self.method) if self.stressor == "cpu" and self.method else ()
         count = str(self.workers(cpus))
-        return ("stress-ng", f"--{self.stressor}", count, *chosen, "--timeout", "0", "--metrics-brief")
+        return ("stress-ng", f"--{self.stressor}", count, *chosen, "--timeout", "0", "--metrics", "--yaml", LOAD_FILE)
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

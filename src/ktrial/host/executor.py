@@ -16,6 +16,7 @@ import msgspec
 
 from ktrial.domain.benchmark import PROGRAM_FOLDERS, Invocation, RawOutput
 from ktrial.domain.errors import AgentError, KtrialError
+from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution
 from ktrial.host.agent import AgentSession, read_bytes
 from ktrial.host.clock import SystemClock
@@ -59,6 +60,10 @@ class AgentExecutor:
         """Whether the agent carries out loads itself."""
         return "load" in self._open().hello.get("capabilities", ())
 
+    def facts(self) -> FactBook:
+        """All facts of the machine."""
+        return self._open().facts()
+
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
         names = list(dict.fromkeys(names))
@@ -91,7 +96,7 @@ class AgentExecutor:
         except BaseException:
             transport.abandon(PATIENCE_S)
             raise
-        return RunningLoad(transport, session, folder)
+        return RunningLoad(transport, session, folder, invocation.files)
 
     def close(self) -> None:
         """End the session."""
@@ -156,10 +161,13 @@ class AgentExecutor:
 class RunningLoad:
     """A background load in an agent of its own; implements `services.ports.RunningLoad`."""
 
-    def __init__(self, transport: ProcessTransport, session: AgentSession, folder: Path) -> None:
+    def __init__(
+        self, transport: ProcessTransport, session: AgentSession, folder: Path, files: tuple[str, ...]
+    ) -> None:
         self._transport = transport
         self._session = session
         self._folder = folder
+        self._files = files
 
     def alive(self) -> bool:
         """Whether it still runs."""
@@ -169,7 +177,7 @@ class RunningLoad:
         """End it: what it printed."""
         try:
             self._transport.hang_up()
-            raw = exec_output(self._session.receive("exec"))
+            raw = _with_files(exec_output(self._session.receive("exec")), self._folder, self._files)
         except AgentError as error:
             raw = RawOutput(failed=f"the agent said {error.kind}: {error.message}")
         finally:
@@ -250,15 +258,11 @@ def _with_files(raw: RawOutput, folder: Path, names: Iterable[str]) -> RawOutput
 
 
 def _remove(folder: Path) -> None:
-    """Also what the run made unreadable for its own user."""
-
-    def unlock(function: Callable[[str], object], path: str, _: object) -> None:
-        Path(path).parent.chmod(0o700)
-        if stat.S_ISDIR(os.lstat(path).st_mode):
-            Path(path).chmod(0o700)
-        if function in {os.open, os.scandir}:
-            shutil.rmtree(path)
-        else:
-            function(path)
-
-    shutil.rmtree(folder, onerror=unlock)
+    """Also what the run made unreadable for its own user. What stays is taken away before the next measurement."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        for place, names, _ in os.walk(folder):
+            for name in names:
+                if not (Path(place) / name).is_symlink():
+                    (Path(place) / name).chmod(0o700)
+        shutil.rmtree(folder, ignore_errors=True)
