@@ -149,7 +149,7 @@ class AgentExecutor:
 
     def _make_directory(self) -> Path:
         try:
-            self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._work.mkdir(exist_ok=True, mode=0o700)
             return Path(tempfile.mkdtemp(prefix="run-", dir=self._work))
         except OSError as error:
             raise KtrialError(
