@@ -275,7 +275,11 @@ fn requests_that_make_no_sense_are_refused() {
     ];
     let more = [
         ("pagefault", json!({"bytes": 1}), "bytes"),
-        ("pagefault", json!({"bytes": 1_u64 << 31, "threads": 256}), "memory"),
+        (
+            "pagefault",
+            json!({"bytes": 1_u64 << 31, "threads": 256}),
+            "memory",
+        ),
         ("memcpy", json!({"threads": 0}), "threads"),
         ("lock", json!({"locks": 0}), "locks"),
         ("spin", json!({"threads": 0}), "threads"),
