@@ -86,7 +86,8 @@ def answer(stdout: bytes = b"time 1.5", **fields: Any) -> RawOutput:
 class FakeLoad:
     """A background load; `dies` makes it end too early."""
 
-    def __init__(self, log: list[str], *, dies: bool, yaml: bytes) -> None:
+    def __init__(self, log: list[str], *, dies: bool, yaml: bytes, spins: bool) -> None:
+        self._spins = spins
         self._log = log
         self._dies = dies
         self._yaml = yaml
@@ -96,6 +97,8 @@ class FakeLoad:
 
     def stop(self) -> RawOutput:
         self._log.append("load stops")
+        if self._spins:
+            return answer(b'{"load": "spin", "results": {"rounds": 300, "elapsed_ns": 2000000000}}')
         return answer(b"", files={"load.yaml": self._yaml}, stderr=b"stress-ng: killed" if self._dies else b"")
 
 
@@ -139,7 +142,7 @@ class FakeExecutor:
 
     def start(self, invocation: Invocation) -> FakeLoad:
         self.log.append("load starts")
-        return FakeLoad(self.log, dies=self._load_dies, yaml=self._load_yaml)
+        return FakeLoad(self.log, dies=self._load_dies, yaml=self._load_yaml, spins=invocation.load is not None)
 
 
 class FakeStore:

@@ -184,10 +184,22 @@ def eventually(what: str, seconds: float = 15) -> Any:
     pytest.fail(f"never came: {what}")
 
 
+def test_the_agents_own_load_in_the_background(home: Path) -> None:
+    own(home, "benchmarks", "hello", HELLO)
+    text = 'name = "short"\nsummary = "x"\n[[benchmark]]\nuse = "hello"\n[load]\nuse = "spin"\n'
+    own(home, "suites", "short", text)
+    ran = run("bench", "short", "-n", "1")
+    assert ran.status == 0, ran.err
+    (record,) = records(home)
+    assert record["measurements"][-1]["outcome"] == "load.throughput"
+    assert record["measurements"][-1]["value"] > 0
+    assert record["background"]["agent_load"]["name"] == "spin"
+
+
 @pytest.mark.parametrize("load", [False, True])
 def test_an_interruption_keeps_the_runs_and_leaves_no_process(home: Path, load: bool) -> None:
     mark = f"88{os.getpid()}{int(load)}"
-    script = f'[ -e {home}/first ] && exec sleep {mark}; : > {home}/first'
+    script = f"[ -e {home}/first ] && exec sleep {mark}; : > {home}/first"
     own(home, "benchmarks", "hello", f"name = 'hello'\nwhat = 'x'\nargv = ['sh', '-c', '{script}']\n")
     suite = "name = 'short'\nsummary = 'x'\n[[benchmark]]\nuse = 'hello'\n" + ("[load]\n" if load else "")
     own(home, "suites", "short", suite)
@@ -276,5 +288,5 @@ def test_the_list_says_what_can_run_and_how_to_get_the_rest(root: FakeRoot) -> N
     assert found["stress-ng-pipe"]["why"] is None
     assert found["hackbench-pipe-thread"]["next"] == "sudo apt install rt-tests"
     text = root.run("bench", "--list").out
-    assert "hackbench is not installed" in " ".join(text.split())
+    assert "hackbench-socket-process: hackbench is not installed\n  next: sudo apt install rt-tests\n" in text
     assert root.run("bench", "--", "true").status == 4

@@ -28,8 +28,6 @@ CAPTURE_BYTES = 1 << 20
 FILE_BYTES = 64 << 20
 #: Seconds that the agent may take to end what it runs: SIGTERM, 5 seconds, SIGKILL, 5 seconds.
 PATIENCE_S = 11.0
-#: A background load runs until it is told to end; this ends one that nobody tells.
-LOAD_LIMIT_S = 86_400.0
 _PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
 
 Connect = Callable[[], ProcessTransport]
@@ -79,7 +77,7 @@ class AgentExecutor:
             try:
                 raw = self._ask(invocation, request)
             except BaseException:
-                self._abandon(0.5 if invocation.load is not None else PATIENCE_S)
+                self._abandon(PATIENCE_S)
                 raise
             if invocation.load is None:
                 raw = _with_files(raw, folder, invocation.files)
@@ -92,11 +90,11 @@ class AgentExecutor:
             session = AgentSession(transport)
             folder = self._make_directory()
             request = self._request(invocation, folder)
-            session.send("exec", **request)
+            session.send("exec" if invocation.load is None else "load", **request)
         except BaseException:
             transport.abandon(PATIENCE_S)
             raise
-        return RunningLoad(transport, session, folder, invocation.files)
+        return RunningLoad(transport, session, folder, invocation)
 
     def close(self) -> None:
         """End the session."""
@@ -162,12 +160,12 @@ class RunningLoad:
     """A background load in an agent of its own; implements `services.ports.RunningLoad`."""
 
     def __init__(
-        self, transport: ProcessTransport, session: AgentSession, folder: Path, files: tuple[str, ...]
+        self, transport: ProcessTransport, session: AgentSession, folder: Path, invocation: Invocation
     ) -> None:
         self._transport = transport
         self._session = session
         self._folder = folder
-        self._files = files
+        self._invocation = invocation
 
     def alive(self) -> bool:
         """Whether it still runs."""
@@ -177,7 +175,11 @@ class RunningLoad:
         """End it: what it printed."""
         try:
             self._transport.hang_up()
-            raw = _with_files(exec_output(self._session.receive("exec")), self._folder, self._files)
+            if self._invocation.load is not None:
+                raw = _load_output(self._session.receive("load"))
+            else:
+                raw = exec_output(self._session.receive("exec"))
+                raw = _with_files(raw, self._folder, self._invocation.files)
         except AgentError as error:
             raw = RawOutput(failed=f"the agent said {error.kind}: {error.message}")
         finally:

@@ -117,15 +117,23 @@ def list_text(
     width: int,
 ) -> str:
     """All benchmarks (name, what, why not, next step) and suites, and what can run here."""
-    rows = [(name, what, "ready" if why is None else f"{why}: {step}") for name, what, why, step in available]
-    parts = [table(("benchmark", "what it measures", "here"), rows, width=width)]
+    rows = [(name, "ready" if why is None else "missing", what) for name, what, why, _ in available]
+    parts = [table(("benchmark", "here", "what it measures"), rows, width=width)] if rows else []
+    reasons: dict[tuple[str, str | None], list[str]] = {}
+    for name, _, why, step in available:
+        if why is not None:
+            reasons.setdefault((why, step), []).append(name)
+    parts += [
+        paragraph(f"{', '.join(names)}: {why}", width=width) + (f"\n  next: {step}" if step else "")
+        for (why, step), names in reasons.items()
+    ]
     suite_rows = []
     for suite in suites.values():
         labels = [entry.label for entry in suite.benchmark]
         here = sum(ready[entry.use] for entry in suite.benchmark)
         load = "" if suite.load is None else " Under load."
         state = "ready" if here == len(labels) else f"{here}/{len(labels)}"
-        suite_rows.append((suite.name, f"{suite.summary}{load}", state))
+        suite_rows.append((suite.name, state, f"{suite.summary}{load}"))
     if suite_rows:
-        parts.append(table(("suite", "what it is", "here"), suite_rows, width=width))
+        parts.append(table(("suite", "here", "what it is"), suite_rows, width=width))
     return "\n\n".join(parts) + "\n"

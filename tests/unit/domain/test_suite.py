@@ -60,4 +60,7 @@ def test_parameters_must_be_known_and_of_the_kind_of_the_default() -> None:
 @pytest.mark.parametrize("cpus, workers", [(1, 1), (2, 1), (8, 4), (12, 6)])
 def test_half_of_the_cpus_are_loaded_and_one_at_least(cpus: int, workers: int) -> None:
     assert SuiteLoad().workers(cpus) == workers
-    assert SuiteLoad().argv(cpus)[:3] == ("stress-ng", "--cpu", str(workers))
+    assert SuiteLoad().invocation(cpus).argv[:3] == ("stress-ng", "--cpu", str(workers))
+    spin = SuiteLoad(use="spin").invocation(cpus).load
+    assert spin is not None
+    assert (spin.name, spin.parameters) == ("spin", {"threads": workers})

@@ -168,6 +168,16 @@ def test_the_load_runs_around_each_run_and_is_an_outcome() -> None:
     assert [summary.outcome for summary in result.summaries] == ["time", "load.throughput"]
 
 
+def test_the_agents_own_load_needs_no_program() -> None:
+    bench = Bench(task("a"), executor=FakeExecutor(installed=("tool",)))
+    bench.order = msgspec.structs.replace(bench.order, load=SuiteLoad(use="spin"))
+    _, records = bench.run()
+    assert records[0].measurements[-1].value == 150.0
+    assert records[0].measurements[-1].original == "300 rounds in 2000000000 ns"
+    assert records[0].background is not None
+    assert records[0].background.agent_load is not None
+
+
 def test_a_load_that_died_fails_the_run() -> None:
     _, records = Bench(task("a"), load=True, executor=FakeExecutor(load_dies=True)).run()
     assert records[0].failure == "the background load ended before the benchmark; it said: stress-ng: killed"
