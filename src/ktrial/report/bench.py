@@ -53,9 +53,9 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def run_begins(run: int, runs: int, benchmark: str, left_s: float | None) -> str:
-    """The first half of a run's line: what runs, and how long still."""
-    left = "" if left_s is None else f" ({duration(left_s)} left)"
+def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, least: bool = False) -> str:
+    """The first half of a run's line: what runs, and how long still (`least`: some runs are not in it)."""
+    left = "" if left_s is None else f" ({'more than ' if least else ''}{duration(left_s)} left)"
     return f"[{run:>{len(str(runs))}}/{runs}] {benchmark}{left}:"
 
 

@@ -34,6 +34,7 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_the_line_of_a_run() -> None:
     assert run_begins(3, 12, "fio", 80.0) == "[ 3/12] fio (1 min 20 s left):"
+    assert run_begins(3, 12, "fio", 80.0, least=True) == "[ 3/12] fio (more than 1 min 20 s left):"
     assert run_begins(3, 12, "fio", None) == "[ 3/12] fio:"
 
 

@@ -235,11 +235,15 @@ def test_the_time_left_is_first_what_the_benchmarks_expect_then_what_they_took()
     assert bench.events[0].expected_s == 30.0
 
 
-def test_no_time_left_is_told_while_one_is_unknown() -> None:
+def test_what_is_not_known_is_not_in_the_time_left() -> None:
     bench = Bench(task("a", expected_s=10.0), task("b"), rounds=2)
     bench.run()
     begun = [event for event in bench.events if isinstance(event, RunBegan)]
-    assert [event.left_s is None for event in begun] == [True, orders(["a", "b"], 2, 7)[0][0] == "a", False, False]
+    assert (begun[0].left_s, begun[0].left_is_least) == (20.0, True)
+    assert (begun[-1].left_s, begun[-1].left_is_least) == (1.0, False)
+    alone = Bench(task("b"), rounds=1)
+    alone.run()
+    assert [event.left_s for event in alone.events if isinstance(event, RunBegan)] == [None]
 
 
 def test_each_run_tells_the_spread_so_far() -> None:
