@@ -4,6 +4,7 @@
 use crate::context::{Context, Role};
 use crate::error::{Error, Kind, Result};
 use crate::lease;
+use crate::load::Told;
 use crate::plan::{Lease, Plan};
 use crate::protocol;
 use crate::revert;
@@ -192,7 +193,11 @@ fn context(role: Role, machine: &Machine) -> Result<Context> {
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Serve { role, machine } => session(context(role, &machine)?, &mut io::stdin().lock()),
+        Command::Serve { role, machine } => {
+            let mut context = context(role, &machine)?;
+            context.told = Told::ByInput { waiting: false };
+            session(context, &mut io::stdin().lock())
+        }
         Command::Batch { file, role, machine } => {
             let opened = File::open(&file).map_err(|error| Error::io("open", file.display(), &error))?;
             session(context(role, &machine)?, &mut BufReader::new(opened))

@@ -113,7 +113,7 @@ def parse_toml(text: str, file: str, shape: type[T]) -> T:
         return msgspec.convert(tree, shape)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `")
-        line, column = _locate(text, where.rstrip("`"), message)
+        line, column = locate(text, where.rstrip("`"), message)
         raise BadInput(
             message, file=file, line=line, column=column, hint="docs/catalog.md lists the keys and their values"
         ) from None
@@ -173,7 +173,7 @@ def _read_profile(path: Path, profiles: dict[str, Profile]) -> None:
     profiles[profile.name] = profile
 
 
-def _locate(text: str, where: str, message: str) -> tuple[int | None, int | None]:
+def locate(text: str, where: str, message: str) -> tuple[int | None, int | None]:
     """Line and column of a msgspec path such as `$.knob[3].risk` in the text."""
     lines = text.splitlines()
     start, key = 0, ""

@@ -95,7 +95,7 @@ class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
-    """How to run something once, in a fresh private directory, which is the working directory.
+    """How to run something once, in a fresh private directory, which is the working one unless `directory` is set.
 
     The first word of `argv` is a bare name, looked up in PROGRAM_FOLDERS, or an absolute path. `environment` is added
     to the pinned one. At `limit_s` (seconds) the run and all its children are killed. `cpus` pins it. `files` are names
@@ -108,6 +108,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     cpus: tuple[int, ...] | None = None
     stdin: bytes = b""
+    directory: str | None = None
     files: tuple[str, ...] = ()
     load: AgentLoad | None = None
     #: About how long the run takes, in seconds; None when nobody can say.

@@ -42,10 +42,21 @@ class AgentSession:
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
         """Send one request and return the content of its `ok`. Raises AgentError and its kin."""
+        self.send(do, **fields)
+        return self.receive(do)
+
+    def send(self, do: str, **fields: Any) -> None:
+        """Send one request; `receive` gets its reply."""
         self._next_id += 1
         line = msgspec.json.encode({"id": self._next_id, "do": do, **fields}) + b"\n"
         try:
             self._transport.send(line)
+        except OSError as error:
+            raise self._lost(do, error.strerror or str(error)) from None
+
+    def receive(self, do: str) -> dict[str, Any]:
+        """The content of the `ok` of the reply to the request sent last."""
+        try:
             answer = self._transport.receive()
         except OSError as error:
             raise self._lost(do, error.strerror or str(error)) from None

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
+import signal
 import subprocess
 from collections.abc import Sequence
 from typing import BinaryIO, Protocol
@@ -22,10 +26,15 @@ class Transport(Protocol):
 
 
 class ProcessTransport:
-    """An agent started as a child process. Its stderr is the user's."""
+    """An agent started as a child process. Its stderr is the user's.
 
-    def __init__(self, argv: Sequence[str]) -> None:
-        self._process = subprocess.Popen(list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
+    A `detached` one is not interrupted from the terminal together with the head, which ends it in order instead.
+    """
+
+    def __init__(self, argv: Sequence[str], *, detached: bool = False) -> None:
+        self._process = subprocess.Popen(
+            list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", start_new_session=detached
+        )
 
     def send(self, line: bytes) -> None:
         """Write one request line."""
@@ -37,6 +46,26 @@ class ProcessTransport:
         """Read one reply line."""
         assert self._process.stdout is not None
         return self._process.stdout.readline()
+
+    def answered(self, patience_s: float) -> bool:
+        """Whether there is something to read, or the agent is gone, within so many seconds."""
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], patience_s)[0])
+
+    def hang_up(self) -> None:
+        """End the agent's input and wait for nothing: what it runs `while_connected` ends."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def abandon(self, patience_s: float) -> None:
+        """Hang up; an agent that does not end within so many seconds is killed. For detached ones only."""
+        self.hang_up()
+        try:
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self.close()
 
     def close(self) -> int | None:
         """End the agent's input and wait for it."""
