@@ -22,6 +22,13 @@ ROUNDS = 5
 BENCHMARKS = {name: found for name, found in all_benchmarks().items() if isinstance(found, LoadBenchmark)}
 #: Less work than a suite asks for.
 SMALL: dict[str, Any] = {"duration_s": 0.2, "bytes": 4 << 20, "messages": 10, "groups": 2, "yields": 20}
+SMALL |= {
+    "file_bytes": 32 << 20,
+    "burst_bytes": 8 << 20,
+    "bursts_per_s": 50,
+    "reserve_bytes": 64 << 20,
+    "frames_per_s": 500,
+}
 # They share the machine's CPUs with nobody of this file.
 pytestmark = pytest.mark.xdist_group("loads")
 

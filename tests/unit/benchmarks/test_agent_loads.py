@@ -24,6 +24,14 @@ RESULTS: dict[str, dict[str, Any]] = {
     "memcpy": {"elapsed_ns": 500_000_000, "copied_bytes": 4_000_000_000, "passes": 60},
     "lock": {**LATENCY, "least_of_a_thread": 30, "most_of_a_thread": 40},
     "spin": {"elapsed_ns": 5_000_000_000, "rounds": 100_000, "least_of_a_thread": 1, "most_of_a_thread": 4},
+    "pressure": {
+        **LATENCY,
+        **{f"burst_{name}": value * 1000 for name, value in QUANTILES.items()},
+        "late_frames": 300,
+        "bursts_left_out": 0,
+        "burst_bytes": 1 << 30,
+        "read_bytes": 1_000_000_000,
+    },
     "fileio": {**LATENCY, "moved_bytes": 1_000_000_000, "busy_ns": 500_000_000},
 }
 #: By hand from the results above.
@@ -37,6 +45,7 @@ VALUES: dict[str, dict[str, float]] = {
     "agent-memcpy": {"bandwidth": 8e9},
     "agent-lock": {"event-rate": 1000, "evenness": 0.75},
     "agent-spin": {"round-rate": 20_000, "evenness": 0.25},
+    "agent-pressure": {"late-frames": 0.15, "frame-p99": 9e-6, "burst-p50": 5e-3, "read-rate": 5e8},
     "agent-fileio-read-random-cold": {"bandwidth": 2e9, "block-p50": 5e-6},
 }
 
