@@ -6,6 +6,12 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# The same inputs in every ./check, so that a failure is a change's own; `./check --full` draws new ones.
+settings.register_profile("same", derandomize=True, database=None)
+settings.register_profile("new", database=None)
+settings.load_profile(os.environ.get("KTRIAL_FUZZ", "same"))
 
 
 @pytest.fixture

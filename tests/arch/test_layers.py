@@ -114,7 +114,7 @@ def test_every_source_file_names_its_licence() -> None:
 
 
 def test_help_and_version_load_nothing_heavy() -> None:
-    heavy = "{'numpy', 'scipy', 'rich', 'tomllib', 'msgspec', 'subprocess'}"
+    heavy = "{'numpy', 'scipy', 'tomllib', 'msgspec', 'subprocess'}"
     for argument in ("--help", "--version"):
         code = (
             "import sys, io; from ktrial.cli.main import main;"

@@ -96,7 +96,8 @@ class Progress:
             for hole in event.missing:
                 self._write(f"left out: {hole.benchmark}: {hole.why}\n")
         elif isinstance(event, measure.RunBegan):
-            self._write(bench.run_begins(event.run, event.runs, event.benchmark, event.left_s))
+            least = event.left_is_least
+            self._write(bench.run_begins(event.run, event.runs, event.benchmark, event.left_s, least=least))
             self._open = True
         elif isinstance(event, measure.RunEnded):
             self._write(bench.run_ends(event.record, event.so_far) + "\n")

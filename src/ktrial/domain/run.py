@@ -135,6 +135,7 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The background load of one run."""
 
     argv: tuple[str, ...]
+    agent_load: AgentLoad | None
     workers: int
     alive_at_end: bool
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from ktrial.domain.benchmark import Benchmark
+from ktrial.domain.benchmark import AgentLoad, Benchmark, Invocation
 from ktrial.domain.errors import BadInput
 
 #: Seconds that a background load runs before the benchmark begins.
 SETTLE_S = 0.5
 #: What the background load writes when it ends.
 LOAD_FILE = "load.yaml"
+#: A background load that nobody ends any more ends by itself after so many seconds; no run under load takes longer.
+LOAD_LIMIT_S = 3600.0
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,21 +35,29 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A background load by stress-ng: one worker of `stressor` for each of that `share` of the CPUs, one at least."""
+    """A background load: one worker for each of that `share` of the CPUs, one at least.
 
+    `use` is `stress-ng` (with its `stressor`, and `method` where that is `cpu`) or `spin`, the agent's own.
+    """
+
+    use: Literal["stress-ng", "spin"] = "stress-ng"
     stressor: str = "cpu"
-    method: str | None = "matrixprod"
+    method: str = "matrixprod"
     share: float = 0.5
 
     def workers(self, cpus: int) -> int:
         """How many workers that is on a machine with so many CPUs."""
         return max(1, round(cpus * self.share))
 
-    def argv(self, cpus: int) -> tuple[str, ...]:
-        """The command: it runs until it is told to end, and prints its throughput then."""
-        chosen = ("--cpu-method", self.method) if self.stressor == "cpu" and self.method else ()
-        count = str(self.workers(cpus))
-        return ("stress-ng", f"--{self.stressor}", count, *chosen, "--timeout", "0", "--metrics", "--yaml", LOAD_FILE)
+    def invocation(self, cpus: int) -> Invocation:
+        """How to start it: it runs until it is told to end, and tells its throughput then."""
+        workers = self.workers(cpus)
+        if self.use == "spin":
+            return Invocation(load=AgentLoad(name="spin", parameters={"threads": workers}), limit_s=LOAD_LIMIT_S)
+        chosen = ("--cpu-method", self.method) if self.stressor == "cpu" else ()
+        count = ("stress-ng", f"--{self.stressor}", str(workers))
+        argv = (*count, *chosen, "--timeout", "0", "--metrics", "--yaml", LOAD_FILE)
+        return Invocation(argv=argv, limit_s=LOAD_LIMIT_S, files=(LOAD_FILE,))
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -31,6 +31,11 @@ def canonical(name: str) -> str:
     return name.replace("-", "_") if "." in name else name
 
 
+def is_name(name: str) -> bool:
+    """Whether the kernel could take this as a parameter's name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def same_name(left: str, right: str) -> bool:
     """Whether the kernel takes two parameter names as the same."""
     return left.replace("-", "_") == right.replace("-", "_")
@@ -58,7 +63,7 @@ def parse_line(text: str, file: str, number: int) -> tuple[list[Assignment], lis
         if word == "--":
             break
         name, equals, value = word.partition("=")
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             unread.append(unread_line(file, number, word, f"{name!r} is not the name of a kernel parameter"))
             continue
         assignments.append(

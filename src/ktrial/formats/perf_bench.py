@@ -7,7 +7,7 @@ The simple format is refused: it prints numbers without saying of what (seconds 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -158,15 +158,20 @@ def read_futex_wake(data: bytes, source: str = "stdout") -> FutexWakeRun:
     raise _incomplete(source, "futex wake", ["Wokeup … threads in … ms (+-…)"])
 
 
-def _lines(data: bytes, source: str, wanted: str) -> list[tuple[int, str]]:
-    """All lines, once the banner says that this is `wanted` in the default format."""
-    lines = list(numbered(data, source))
-    banner = next((match for _, text in lines if (match := _BANNER.match(text))), None)
-    if banner is None:
-        raise unreadable(source, 1, lines[0][1], "the banner of perf bench's default format (# Running '…' benchmark:)")
-    if not banner[1].startswith(wanted):
-        raise unreadable(source, None, banner[1], f"the benchmark {wanted}")
-    return lines
+def _lines(data: bytes, source: str, wanted: str) -> Iterator[tuple[int, str]]:
+    """The lines from the banner on; refuses a banner of another benchmark and an output without one."""
+    first: str | None = None
+    opened = False
+    for line, text in numbered(data, source):
+        first = text if first is None else first
+        if not opened and (match := _BANNER.match(text)):
+            if not match[1].startswith(wanted):
+                raise unreadable(source, line, match[1], f"the benchmark {wanted}")
+            opened = True
+        if opened:
+            yield line, text
+    if not opened:
+        raise unreadable(source, 1, first or "", "the banner of perf bench's default format (# Running '…' benchmark:)")
 
 
 def _incomplete(source: str, name: str, missing: list[str]) -> Exception:

@@ -16,7 +16,6 @@ from ktrial.formats.tool_output import Quantity, number, numbered, quantity, unr
 _VERSION = re.compile(r"sysbench (\d+\.\d+\S*)")
 _TOTAL_OPERATIONS = re.compile(r"Total operations:\s*(\S+) \(\s*(\S+) per second\)")
 _TRANSFERRED = re.compile(r"(\S+) MiB transferred \((\S+) MiB/sec\)")
-_LABEL = re.compile(r"\s*([^:\[]+):\s*(.*)")
 _PERCENTILE = re.compile(r"\s*(\d+)th percentile:\s*(.*)")
 
 
@@ -71,10 +70,7 @@ def _read_memory(text: str, found: dict[str, Quantity], source: str, line: int) 
 def _read_label(
     text: str, section: str, found: tuple[dict[str, Quantity], dict[str, int]], source: str, line: int
 ) -> None:
-    match = _LABEL.fullmatch(text)
-    if match is None:
-        return
-    label, value = match[1], match[2].strip()
+    label, _, value = (part.strip() for part in text.partition(":"))
     quantities, counts = found
     if label == "Number of threads":
         counts["threads"] = whole(value, source, line, "threads")

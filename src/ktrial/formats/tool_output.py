@@ -20,6 +20,8 @@ from ktrial.domain.errors import UnreadableOutput
 
 #: How many characters of an offending text a message quotes.
 SHOWN_CHARACTERS = 120
+#: No tool counts or measures anything larger.
+LARGEST = 10**30
 #: Unit as tools print it -> base unit, numerator, denominator.
 SCALES: Mapping[str, tuple[str, int, int]] = {
     "s": ("s", 1, 1),
@@ -87,7 +89,7 @@ def number(text: str, source: str, line: int | None, wanted: str) -> float:
         hint = " with a decimal point, as the C locale prints it" if _COMMA.fullmatch(stripped) else ""
         raise unreadable(source, line, text, f"{wanted}: a decimal number{hint}")
     value = float(stripped)
-    if not math.isfinite(value) or value < 0:
+    if not 0 <= value <= LARGEST:
         raise unreadable(source, line, text, f"{wanted}: a finite number that is not negative")
     return value
 
@@ -116,14 +118,14 @@ def json_quantity(value: object, unit: str, source: str, wanted: str) -> Quantit
     """A number out of a JSON document in the base unit, the print kept."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise unreadable(source, None, repr(value), f"{wanted}: a number")
-    if value < 0 or not math.isfinite(value) or value > 10**30:
+    if not 0 <= value <= LARGEST:
         raise unreadable(source, None, repr(value), f"{wanted}: a finite number that is not negative")
     return Quantity(in_base(value, unit), f"{value} {unit}")
 
 
 def json_whole(value: object, source: str, wanted: str) -> int:
     """A whole number, not negative, out of a JSON document."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0 or value > 10**30:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
         raise unreadable(source, None, repr(value), f"{wanted}: a whole number")
     return value
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ktrial.formats import _ini, sysctl_d
 from ktrial.formats.command_line import canonical as canonical_boot
-from ktrial.formats.command_line import split_words
+from ktrial.formats.command_line import is_name, split_words
 from ktrial.formats.lines import Assignment, Reading, Unread, in_order, require_something, unquoted, unread_line
 
 _UNIT_OPTIONS = frozenset(
@@ -227,6 +227,10 @@ def _bootloader(entry: _ini.Entry, name: str, value: str, file: str) -> list[Ass
             results.append(unread_line(file, entry.line_number, entry.text, reason))
             continue
         parameter, equals, argument = word.removeprefix("+").partition("=")
+        if not is_name(parameter):
+            reason = f"{parameter!r} is not the name of a kernel parameter"
+            results.append(unread_line(file, entry.line_number, entry.text, reason))
+            continue
         results.append(
             Assignment(
                 kind="boot",

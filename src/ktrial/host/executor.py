@@ -20,19 +20,15 @@ from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution
 from ktrial.host.agent import AgentSession, read_bytes
 from ktrial.host.clock import SystemClock
-from ktrial.host.transport import ProcessTransport
+from ktrial.host.transport import DetachedTransport
 
 #: Bytes kept of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
 CAPTURE_BYTES = 1 << 20
 #: Bytes kept of a file that a run leaves.
 FILE_BYTES = 64 << 20
-#: Seconds that the agent may take to end what it runs: SIGTERM, 5 seconds, SIGKILL, 5 seconds.
-PATIENCE_S = 11.0
-#: A background load runs until it is told to end; this ends one that nobody tells.
-LOAD_LIMIT_S = 86_400.0
 _PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
 
-Connect = Callable[[], ProcessTransport]
+Connect = Callable[[], DetachedTransport]
 
 
 class AgentExecutor:
@@ -42,7 +38,7 @@ class AgentExecutor:
         self._connect = connect
         self._work = work
         self._clock = SystemClock()
-        self._transport: ProcessTransport | None = None
+        self._transport: DetachedTransport | None = None
         self._session: AgentSession | None = None
 
     @property
@@ -79,7 +75,7 @@ class AgentExecutor:
             try:
                 raw = self._ask(invocation, request)
             except BaseException:
-                self._abandon(0.5 if invocation.load is not None else PATIENCE_S)
+                self._abandon()
                 raise
             if invocation.load is None:
                 raw = _with_files(raw, folder, invocation.files)
@@ -92,11 +88,11 @@ class AgentExecutor:
             session = AgentSession(transport)
             folder = self._make_directory()
             request = self._request(invocation, folder)
-            session.send("exec", **request)
+            session.send("exec" if invocation.load is None else "load", **request)
         except BaseException:
-            transport.abandon(PATIENCE_S)
+            transport.finish()
             raise
-        return RunningLoad(transport, session, folder, invocation.files)
+        return RunningLoad(transport, session, folder, invocation)
 
     def close(self) -> None:
         """End the session."""
@@ -109,9 +105,9 @@ class AgentExecutor:
             self._session = AgentSession(self._transport)
         return self._session
 
-    def _abandon(self, patience_s: float) -> None:
+    def _abandon(self) -> None:
         if self._transport is not None:
-            self._transport.abandon(patience_s)
+            self._transport.finish()
         self._session = self._transport = None
 
     def _ask(self, invocation: Invocation, request: Mapping[str, Any]) -> RawOutput:
@@ -149,7 +145,7 @@ class AgentExecutor:
 
     def _make_directory(self) -> Path:
         try:
-            self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._work.mkdir(exist_ok=True, mode=0o700)
             return Path(tempfile.mkdtemp(prefix="run-", dir=self._work))
         except OSError as error:
             raise KtrialError(
@@ -162,26 +158,30 @@ class RunningLoad:
     """A background load in an agent of its own; implements `services.ports.RunningLoad`."""
 
     def __init__(
-        self, transport: ProcessTransport, session: AgentSession, folder: Path, files: tuple[str, ...]
+        self, transport: DetachedTransport, session: AgentSession, folder: Path, invocation: Invocation
     ) -> None:
         self._transport = transport
         self._session = session
         self._folder = folder
-        self._files = files
+        self._invocation = invocation
 
     def alive(self) -> bool:
         """Whether it still runs."""
-        return not self._transport.answered(0)
+        return not self._transport.answered()
 
     def stop(self) -> RawOutput:
         """End it: what it printed."""
         try:
             self._transport.hang_up()
-            raw = _with_files(exec_output(self._session.receive("exec")), self._folder, self._files)
+            if self._invocation.load is not None:
+                raw = _load_output(self._session.receive("load"))
+            else:
+                raw = exec_output(self._session.receive("exec"))
+                raw = _with_files(raw, self._folder, self._invocation.files)
         except AgentError as error:
             raw = RawOutput(failed=f"the agent said {error.kind}: {error.message}")
         finally:
-            self._transport.abandon(PATIENCE_S)
+            self._transport.finish()
             _remove(self._folder)
         return raw
 

@@ -94,10 +94,12 @@ class RunStore:
                 raise
 
     def _make(self, folder: Path) -> None:
+        """Make a folder and what it lies in, for their owner alone."""
         if folder.is_dir():
             return
+        self._make(folder.parent)
         with self._writing(folder):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(exist_ok=True, mode=0o700)
             _sync_folder(folder.parent)
 
     @contextlib.contextmanager

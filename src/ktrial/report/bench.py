@@ -53,9 +53,9 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def run_begins(run: int, runs: int, benchmark: str, left_s: float | None) -> str:
-    """The first half of a run's line: what runs, and how long still."""
-    left = "" if left_s is None else f" ({duration(left_s)} left)"
+def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, least: bool = False) -> str:
+    """The first half of a run's line: what runs, and how long still (`least`: some runs are not in it)."""
+    left = "" if left_s is None else f" ({'more than ' if least else ''}{duration(left_s)} left)"
     return f"[{run:>{len(str(runs))}}/{runs}] {benchmark}{left}:"
 
 
@@ -117,15 +117,23 @@ def list_text(
     width: int,
 ) -> str:
     """All benchmarks (name, what, why not, next step) and suites, and what can run here."""
-    rows = [(name, what, "ready" if why is None else f"{why}: {step}") for name, what, why, step in available]
-    parts = [table(("benchmark", "what it measures", "here"), rows, width=width)]
+    rows = [(name, "ready" if why is None else "missing", what) for name, what, why, _ in available]
+    parts = [table(("benchmark", "here", "what it measures"), rows, width=width)] if rows else []
+    reasons: dict[tuple[str, str | None], list[str]] = {}
+    for name, _, why, step in available:
+        if why is not None:
+            reasons.setdefault((why, step), []).append(name)
+    parts += [
+        paragraph(f"{', '.join(names)}: {why}", width=width) + (f"\n  next: {step}" if step else "")
+        for (why, step), names in reasons.items()
+    ]
     suite_rows = []
     for suite in suites.values():
         labels = [entry.label for entry in suite.benchmark]
         here = sum(ready[entry.use] for entry in suite.benchmark)
         load = "" if suite.load is None else " Under load."
         state = "ready" if here == len(labels) else f"{here}/{len(labels)}"
-        suite_rows.append((suite.name, f"{suite.summary}{load}", state))
+        suite_rows.append((suite.name, state, f"{suite.summary}{load}"))
     if suite_rows:
-        parts.append(table(("suite", "what it is", "here"), suite_rows, width=width))
+        parts.append(table(("suite", "here", "what it is"), suite_rows, width=width))
     return "\n\n".join(parts) + "\n"

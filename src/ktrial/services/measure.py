@@ -43,7 +43,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="began"):
-    """The measurement begins. `expected_s` is None when it cannot be told yet."""
+    """The measurement begins. `missing` benchmarks are left out. `expected_s` is null when nothing can be told yet."""
 
     session: Session
     folder: str
@@ -54,13 +54,17 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="b
 
 
 class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run-began"):
-    """A run begins. `left_s` is the time to the end of all as far as it can be told."""
+    """A run begins. `left_s` is the time to the end of all, null when nothing can be told.
+
+    `left_is_least` says that the time of some runs is not known yet and not in it.
+    """
 
     run: int
     runs: int
     round: int
     benchmark: str
     left_s: float | None
+    left_is_least: bool
 
 
 class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
@@ -159,7 +163,9 @@ class _Rounds:
         """Ask the tools for their versions and tell that it begins."""
         for label, task in self._tasks.items():
             asked = task.benchmark.version_invocation()
-            self._versions[label] = task.benchmark.parse_version(self._executor.run(asked).raw) if asked else None
+            told = task.benchmark.parse_version(self._executor.run(asked).raw) if asked else None
+            own = self._invocations[label].load is not None
+            self._versions[label] = self._executor.agent_version if own else told
         self._listen(
             Began(
                 session=self._session,
@@ -167,7 +173,7 @@ class _Rounds:
                 benchmarks=tuple(self._tasks),
                 missing=_holes(missing),
                 runs=len(self._tasks) * self._order.rounds,
-                expected_s=self._left_s(0),
+                expected_s=self._left(0)[0],
             )
         )
 
@@ -176,7 +182,7 @@ class _Rounds:
         number = 0
         for round_, labels in enumerate(self._orders, 1):
             for position, label in enumerate(labels, 1):
-                left_s = self._left_s(number)
+                left_s, least = self._left(number)
                 number += 1
                 self._listen(
                     RunBegan(
@@ -185,6 +191,7 @@ class _Rounds:
                         round=round_,
                         benchmark=label,
                         left_s=left_s,
+                        left_is_least=least,
                     )
                 )
                 began = self._clock.monotonic_ns()
@@ -231,15 +238,14 @@ class _Rounds:
         invocation = task.benchmark.invocation(task.parameters, self._facts)
         return msgspec.structs.replace(invocation, cpus=task.cpus) if task.cpus is not None else invocation
 
-    def _left_s(self, done: int) -> float | None:
-        """Seconds for the runs from number `done` on; None when the time of one of them is not known."""
-        total = 0.0
-        for label in [label for labels in self._orders for label in labels][done:]:
+    def _left(self, done: int) -> tuple[float | None, bool]:
+        """Seconds for the runs from number `done` on, and whether some of unknown time are not in it."""
+        known: list[float] = []
+        labels = [label for order in self._orders for label in order][done:]
+        for label in labels:
             one_s = self._took_s.get(label, self._invocations[label].expected_s)
-            if one_s is None:
-                return None
-            total += one_s
-        return total
+            known += [one_s] if one_s is not None else []
+        return (sum(known) if known else None), len(known) < len(labels)
 
     def _one(self, task: Task, number: int, round_: int, position: int) -> tuple[RunRecord, dict[str, bytes]]:
         invocation = self._invocations[task.label]
@@ -258,7 +264,7 @@ class _Rounds:
             run=number,
             benchmark=task.label,
             tool=task.benchmark.name,
-            tool_version=parsed.tool_version or self._versions.get(task.label),
+            tool_version=parsed.tool_version or self._versions[task.label],
             argv=execution.argv,
             agent_load=invocation.load,
             environment=execution.environment,

@@ -224,7 +224,7 @@ BENCHMARKS = (
         what="Time of a round trip through two pipes between two processes pinned to two CPUs.",
         program=_PERF_PINNED,
         outcomes=(_pipe_outcome("on two CPUs", "Whether the two CPUs share a core or a cache is for the chooser."),),
-        parameters={"loops": 1_000_000, "cpu": 0, "other-cpu": 1},
+        parameters={"loops": 100_000, "cpu": 0, "other-cpu": 1},
         command=_cross_cpu,
         reader=_read_cross,
     ),

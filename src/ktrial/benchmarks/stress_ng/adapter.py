@@ -32,6 +32,28 @@ _BLIND = (
 )
 
 
+def _read(stressor: str, raw: RawOutput) -> ParsedRun:
+    run = read_stress_ng(collected(raw, _FILE), _FILE)
+    found = [entry for entry in run.stressors if entry.name == stressor]
+    if len(found) != 1 or len(run.stressors) != 1:
+        names = ", ".join(entry.name for entry in run.stressors)
+        raise BadRun(f"asked stress-ng for {stressor} alone, but {_FILE} tells of: {names}")
+    entry = found[0]
+    if entry.bogo_ops == 0:
+        raise BadRun(f"stress-ng ended well but did not one {stressor} operation: this kernel may not offer it")
+    few = entry.bogo_ops < _FEW_OPERATIONS
+    notes = (f"only {entry.bogo_ops} operations: the rate moves in steps of 1/{entry.bogo_ops}",) if few else ()
+    details = {
+        "bogo_ops": entry.bogo_ops,
+        "wall_s": entry.wall.value,
+        "user_s": entry.user.value,
+        "system_s": entry.system.value,
+        "extra": dict(entry.extra),
+    }
+    measurements = measured("rate", entry.rate) + measured("cpu-rate", entry.cpu_rate)
+    return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
+
+
 def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:
     rate = Outcome(
         name="rate",
@@ -65,27 +87,6 @@ def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:
             argv=(*argv, "--metrics", "--yaml", _FILE), limit_s=2 * seconds + 60.0, expected_s=seconds, files=(_FILE,)
         )
 
-    def reader(raw: RawOutput, parameters: Parameters) -> ParsedRun:
-        run = read_stress_ng(collected(raw, _FILE), _FILE)
-        found = [entry for entry in run.stressors if entry.name == stressor]
-        if len(found) != 1 or len(run.stressors) != 1:
-            names = ", ".join(entry.name for entry in run.stressors)
-            raise BadRun(f"asked stress-ng for {stressor} alone, but {_FILE} tells of: {names}")
-        entry = found[0]
-        if entry.bogo_ops == 0:
-            raise BadRun(f"stress-ng ended well but did not one {stressor} operation: this kernel may not offer it")
-        few = entry.bogo_ops < _FEW_OPERATIONS
-        notes = (f"only {entry.bogo_ops} operations: the rate moves in steps of 1/{entry.bogo_ops}",) if few else ()
-        details = {
-            "bogo_ops": entry.bogo_ops,
-            "wall_s": entry.wall.value,
-            "user_s": entry.user.value,
-            "system_s": entry.system.value,
-            "extra": dict(entry.extra),
-        }
-        measurements = measured("rate", entry.rate) + measured("cpu-rate", entry.cpu_rate)
-        return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
-
     return ToolBenchmark(
         name=f"stress-ng-{stressor}",
         what=f"Operations a second of stress-ng's {stressor} stressor: {does}.",
@@ -93,7 +94,7 @@ def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:
         outcomes=(rate, cpu_rate),
         parameters={"instances": 0, "seconds": 10},
         command=command,
-        reader=reader,
+        reader=lambda raw, _: _read(stressor, raw),
     )
 
 

@@ -14,7 +14,7 @@ GRID_RATIO = 1.018
 _SEED = "--rand-seed=7"
 _GRID = (
     "The percentile lies on a logarithmic grid with steps of 1.8 %: equal values in several runs show the grid, not "
-    "stability. Printed in steps of 0.01 ms. "
+    "stability. Printed in steps of 0.01 ms."
 )
 
 
