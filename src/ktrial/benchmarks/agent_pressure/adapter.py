@@ -10,8 +10,8 @@ from ktrial.formats.agent_load import LoadReply
 
 _BLIND = (
     "A made-up program: no graphics card, no disk (the file is sparse). On few CPUs the streaming threads, and the "
-    "kernel's own reclaim, take CPU time from the frames; late frames then are not all due to memory. Until the page cache "
-    "is full there is no pressure: the duration must be long enough for this machine's memory."
+    "kernel's own reclaim, take CPU time from the frames; late frames then are not all due to memory. Until the page "
+    "cache is full there is no pressure: the duration must be long enough for this machine's memory."
 )
 _FRAMES = {
     "frame-p50": ("p50_ns", "A typical frame"),
