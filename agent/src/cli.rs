@@ -4,6 +4,7 @@
 use crate::context::{Context, Role};
 use crate::error::{Error, Kind, Result};
 use crate::lease;
+use crate::load::Told;
 use crate::plan::{Lease, Plan};
 use crate::protocol;
 use crate::revert;
@@ -197,7 +198,9 @@ fn run(command: Command) -> Result<ExitCode> {
             if role == Role::Root {
                 sys::outlive_terminal();
             }
-            session(context(role, &machine)?, &mut io::stdin().lock())
+            let mut context = context(role, &machine)?;
+            context.told = Told::ByInput { waiting: false };
+            session(context, &mut io::stdin().lock())
         }
         Command::Batch { file, role, machine } => {
             let opened = File::open(&file).map_err(|error| Error::io("open", file.display(), &error))?;

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Kind, Result};
 use crate::lease::Holder;
+use crate::load::Told;
 use crate::root::Root;
 use crate::store::Store;
 use serde::Serialize;
@@ -31,6 +32,8 @@ pub struct Context {
     pub store: Store,
     /// Leases that this session started.
     pub holders: Vec<Holder>,
+    /// What tells a running load to end.
+    pub told: Told,
 }
 
 impl Context {
@@ -44,6 +47,7 @@ impl Context {
             state: state.to_owned(),
             store,
             holders: Vec::new(),
+            told: Told::Never,
         }
     }
 

@@ -10,7 +10,7 @@ mod streams;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -23,7 +23,7 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
 use crate::sys;
-use streams::Streams;
+use streams::{Pause, Streams};
 
 const DEFAULT_CAPTURE_BYTES: usize = 1 << 20;
 const MOST_CAPTURE_BYTES: usize = 64 << 20;
@@ -55,6 +55,9 @@ pub struct Request {
     /// Bytes kept of each output stream; 1 MiB when missing.
     #[serde(default)]
     pub capture_bytes: Option<usize>,
+    /// Whether the command ends when the agent's input does.
+    #[serde(default)]
+    pub while_connected: bool,
 }
 
 /// How the command ended.
@@ -76,6 +79,8 @@ pub struct Reply {
     pub exit: Exit,
     /// Whether its group was killed at the limit.
     pub timed_out: bool,
+    /// Whether its group was told to end because the agent's input had ended.
+    pub hung_up: bool,
     /// The first bytes of its output.
     pub stdout: Bytes,
     /// The first bytes of its error output.
@@ -124,6 +129,7 @@ impl Reply {
         Self {
             exit: Exit::Failed(why),
             timed_out: false,
+            hung_up: false,
             stdout: Bytes::default(),
             stderr: Bytes::default(),
             stdout_total_bytes: 0,
@@ -308,6 +314,14 @@ fn watch(mut child: Child, began: Instant) -> io::Result<Started> {
 }
 
 impl Started {
+    /// Signals the command's group, which may be empty by now.
+    fn signal(&self, program: &str, signal: Signal) -> Result<()> {
+        match kill_process_group(self.group, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(Error::io("cannot kill", program, &error.into())),
+        }
+    }
+
     /// Carries the streams to the end of the command or to its limit.
     fn finish(mut self, request: &Request, limit: Duration) -> Result<Reply> {
         let program = &request.argv[0];
@@ -318,23 +332,29 @@ impl Started {
         let capture = request.capture_bytes.unwrap_or(DEFAULT_CAPTURE_BYTES);
         let mut streams = Streams::new(&mut self.child, request.stdin.as_ref(), capture)
             .map_err(failed("cannot read the output of"))?;
+        let reading = "cannot read the output of";
         let deadline = self.began + limit;
-        let mut done = streams
-            .carry(&self.ended, deadline, true)
-            .map_err(failed("cannot read the output of"))?;
-        let timed_out = !done;
-        if timed_out {
-            // The group may be empty by now.
-            kill_process_group(self.group, Signal::KILL).or_else(|error| match error {
-                rustix::io::Errno::SRCH => Ok(()),
-                error => Err(Error::io("cannot kill", program, &error.into())),
-            })?;
+        let input = request.while_connected.then(io::stdin);
+        let mut pause = streams
+            .carry(&self.ended, deadline, true, input.as_ref().map(AsFd::as_fd))
+            .map_err(failed(reading))?;
+        let hung_up = pause == Pause::HungUp;
+        if hung_up {
+            self.signal(program, Signal::TERM)?;
             let deadline = Instant::now() + GRACE;
-            done = streams
-                .carry(&self.ended, deadline, false)
-                .map_err(failed("cannot read the output of"))?;
+            pause = streams
+                .carry(&self.ended, deadline, true, None)
+                .map_err(failed(reading))?;
         }
-        if !done {
+        let timed_out = pause == Pause::Deadline && !hung_up;
+        if pause == Pause::Deadline {
+            self.signal(program, Signal::KILL)?;
+            let deadline = Instant::now() + GRACE;
+            pause = streams
+                .carry(&self.ended, deadline, false, None)
+                .map_err(failed(reading))?;
+        }
+        if pause != Pause::Ended {
             let message = format!(
                 "{program} (process {}) was killed and does not end",
                 self.child.id()
@@ -359,6 +379,7 @@ impl Started {
         Ok(Reply {
             exit,
             timed_out,
+            hung_up,
             stdout_total_bytes: streams.stdout.total_bytes,
             stderr_total_bytes: streams.stderr.total_bytes,
             stdout: Bytes(streams.stdout.kept),

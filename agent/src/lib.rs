@@ -17,6 +17,7 @@ mod forget;
 pub mod journal;
 mod lease;
 mod list;
+pub mod load;
 mod machine;
 pub mod plan;
 mod programs;

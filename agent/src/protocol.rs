@@ -3,6 +3,7 @@
 
 use crate::context::{Context, Role};
 use crate::error::{Error, Kind, Result};
+use crate::load::Told;
 use crate::requests::{self, REQUESTS};
 use crate::sys;
 use serde_json::{json, Map, Value};
@@ -18,7 +19,11 @@ pub const LINE_BYTES: usize = 4 << 20;
 /// One line of input.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
-    Whole(Vec<u8>),
+    Whole {
+        line: Vec<u8>,
+        /// Bytes of the next one have been read with it.
+        more: bool,
+    },
     Oversized,
     End,
 }
@@ -34,6 +39,7 @@ fn read_line(input: &mut impl BufRead) -> io::Result<Line> {
         let ended = buffer.is_empty();
         let newline = buffer.iter().position(|byte| *byte == b'\n');
         let taken = newline.unwrap_or(buffer.len());
+        let more = newline.is_some_and(|newline| newline + 1 < buffer.len());
         if oversized || line.len() + taken >= LINE_BYTES {
             oversized = true;
             line = Vec::new();
@@ -45,7 +51,7 @@ fn read_line(input: &mut impl BufRead) -> io::Result<Line> {
             return Ok(match (oversized, ended && line.is_empty()) {
                 (true, _) => Line::Oversized,
                 (false, true) => Line::End,
-                (false, false) => Line::Whole(line),
+                (false, false) => Line::Whole { line, more },
             });
         }
     }
@@ -60,7 +66,12 @@ pub fn serve(context: &mut Context, input: &mut impl BufRead, output: &mut impl 
         let reply = match read_line(input)? {
             Line::End => return Ok(()),
             Line::Oversized => error_line(&Value::Null, &oversized("a request")),
-            Line::Whole(line) => answer(context, &line),
+            Line::Whole { line, more } => {
+                if let Told::ByInput { waiting } = &mut context.told {
+                    *waiting = more;
+                }
+                answer(context, &line)
+            }
         };
         output.write_all(&reply)?;
         output.flush()?;

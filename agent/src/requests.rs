@@ -10,6 +10,7 @@ use crate::exec;
 use crate::facts;
 use crate::forget;
 use crate::list;
+use crate::load;
 use crate::machine::{self, Outcome};
 use crate::plan::Plan;
 use crate::protocol;
@@ -51,6 +52,11 @@ pub const REQUESTS: &[Request] = &[
         name: "exec",
         roles: USER,
         handle: exec,
+    },
+    Request {
+        name: "load",
+        roles: USER,
+        handle: load,
     },
     Request {
         name: "read",
@@ -171,6 +177,10 @@ fn exec(context: &mut Context, value: Value) -> Result<Value> {
     let request: exec::Request = fields(value)?;
     let reply = exec::run(&context.root, &request)?;
     serde_json::to_value(reply).map_err(|error| Error::new(Kind::Io, error.to_string()))
+}
+
+fn load(context: &mut Context, value: Value) -> Result<Value> {
+    load::run(fields(value)?, context.told)
 }
 
 #[derive(Deserialize)]

@@ -13,16 +13,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "ktrial"
 WORLD = {"os", "subprocess", "time", "sqlite3", "socket", "pathlib", "random", "shutil", "threading", "datetime", "io"}
-PURE = ("domain", "formats")
+PURE = ("domain", "formats", "benchmarks")
 #: layer -> layers of ktrial that it may import
 MAY_IMPORT = {
     "domain": {"domain"},
     "formats": {"formats", "domain"},
+    "benchmarks": {"benchmarks", "domain", "formats"},
     "catalog": {"catalog", "domain"},
     "host": {"host", "domain"},
     "report": {"report", "domain", "catalog"},
     "services": {"services", "domain", "catalog", "formats"},
-    "cli": {"cli", "domain", "catalog", "host", "services", "report", "formats"},
+    "cli": {"cli", "domain", "catalog", "host", "services", "report", "formats", "benchmarks"},
 }
 
 

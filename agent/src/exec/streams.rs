@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,17 @@ impl Capture {
     }
 }
 
+/// Why carrying the streams ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// The command has ended.
+    Ended,
+    /// The time is over.
+    Deadline,
+    /// Nobody holds the other end of the line any more.
+    HungUp,
+}
+
 /// The three streams of a command.
 pub struct Streams {
     stdin: Option<(File, Vec<u8>, usize)>,
@@ -80,20 +91,27 @@ impl Streams {
         })
     }
 
-    /// Reads and writes until the command has ended and, with `to_the_end`, its output too. False at the deadline.
-    pub fn carry(&mut self, ended: &OwnedFd, deadline: Instant, to_the_end: bool) -> io::Result<bool> {
+    /// Reads and writes until the command has ended and, with `to_the_end`, its output too, or until the deadline, or
+    /// until the `line` is hung up.
+    pub fn carry(
+        &mut self,
+        ended: &OwnedFd,
+        deadline: Instant,
+        to_the_end: bool,
+        line: Option<BorrowedFd>,
+    ) -> io::Result<Pause> {
         let mut running = true;
         loop {
             let open = self.stdout.source.is_some() || self.stderr.source.is_some();
             let wanted = running || (to_the_end && open);
             if !wanted {
-                return Ok(true);
+                return Ok(Pause::Ended);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(false);
+                return Ok(Pause::Deadline);
             }
-            let ready = self.wait(ended, running, left)?;
+            let ready = self.wait(ended, running, left, line)?;
             if ready.out {
                 self.stdout.read(&mut self.buffer);
             }
@@ -104,12 +122,21 @@ impl Streams {
                 self.write();
             }
             running = running && !ready.ended;
+            if running && ready.hung_up {
+                return Ok(Pause::HungUp);
+            }
         }
     }
 
-    /// Waits until a stream is ready, the command has ended, or the time is over.
-    fn wait(&self, ended: &OwnedFd, running: bool, left: Duration) -> io::Result<Ready> {
-        let mut slots = Vec::with_capacity(4);
+    /// Waits until a stream is ready, the command has ended, the line is hung up, or the time is over.
+    fn wait(
+        &self,
+        ended: &OwnedFd,
+        running: bool,
+        left: Duration,
+        line: Option<BorrowedFd>,
+    ) -> io::Result<Ready> {
+        let mut slots = Vec::with_capacity(5);
         let mut place = |wanted: bool, fd, flags| {
             wanted.then(|| {
                 slots.push(PollFd::from_borrowed_fd(fd, flags));
@@ -131,6 +158,8 @@ impl Streams {
             .stdin
             .as_ref()
             .and_then(|(file, ..)| place(true, file.as_fd(), PollFlags::OUT));
+        // Without any flag only the end of the other side is told.
+        let line = line.and_then(|line| place(running, line, PollFlags::empty()));
         // A day at most: longer waits come round again.
         let left = left.min(Duration::from_secs(86_400));
         let timeout = Timespec {
@@ -147,6 +176,7 @@ impl Streams {
             out: is_ready(out),
             err: is_ready(err),
             input: is_ready(input),
+            hung_up: is_ready(line),
         })
     }
 
@@ -187,11 +217,12 @@ impl Streams {
 /// What a wait found.
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "one for each of the four descriptors that are waited for"
+    reason = "one for each of the five descriptors that are waited for"
 )]
 struct Ready {
     ended: bool,
     out: bool,
     err: bool,
     input: bool,
+    hung_up: bool,
 }

@@ -94,7 +94,7 @@ def parse_toml(text: str, file: str, shape: type[T]) -> T:
         return msgspec.convert(tree, shape)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `")
-        line, column = _locate(text, where.rstrip("`"), message)
+        line, column = locate(text, where.rstrip("`"), message)
         raise BadInput(
             message, file=file, line=line, column=column, hint="docs/catalog.md lists the keys and their values"
         ) from None
@@ -109,7 +109,7 @@ class Place(msgspec.Struct, frozen=True):
     def mended(self, error: KtrialError, *, key: str = "", about: str = "") -> BadInput:
         """The error with file and line."""
         message = f"{about}: {error.message}" if about else error.message
-        line, column = _locate(self.file.read_text(encoding="utf-8", errors="replace"), f"{self.at}{key}", "")
+        line, column = locate(self.file.read_text(encoding="utf-8", errors="replace"), f"{self.at}{key}", "")
         return BadInput(message, file=str(self.file), line=line, column=column, hint=error.hint)
 
 
@@ -190,7 +190,7 @@ def _read_profile(path: Path, profiles: dict[str, Profile]) -> Profile:
     return profile
 
 
-def _locate(text: str, where: str, message: str) -> tuple[int | None, int | None]:
+def locate(text: str, where: str, message: str) -> tuple[int | None, int | None]:
     """Line and column of a msgspec path such as `$.knob[3].risk` in the text."""
     lines = text.splitlines()
     start, key = 0, ""

@@ -48,7 +48,7 @@ class LazyVerbs(click.Group):
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Also read knobs/ and profiles/ in FOLDER, as those in ~/.config/ktrial.",
+    help="Also read knobs/, profiles/, benchmarks/ and suites/ in FOLDER, as those in ~/.config/ktrial.",
 )
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--machine-state", hidden=True, type=click.Path(path_type=Path))

@@ -8,12 +8,24 @@ import sys
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
+    from ktrial.domain.benchmark import Benchmark
+    from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
+    from ktrial.host.clock import SystemClock
+    from ktrial.host.executor import AgentExecutor
     from ktrial.host.privilege import RootHelper
+    from ktrial.host.runs import RunStore
+
+
+class Closes(Protocol):
+    """What is closed when the command ends."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
 
 
 def is_file_name(word: str) -> bool:
@@ -36,7 +48,7 @@ class App:
         self._may_ask = may_ask
         self._machine_root = machine_root
         self._machine_state = machine_state
-        self._sessions: list[AgentSession] = []
+        self._sessions: list[Closes] = []
         self._root: AgentSession | None = None
         self._helper = self._give_up_root()
 
@@ -127,11 +139,64 @@ class App:
             return self.root_session(purpose)
         return self.user_session
 
+    @cached_property
+    def benchmarks(self) -> dict[str, Benchmark]:
+        """The built-in benchmarks and the user's own, by name."""
+        from ktrial.benchmarks import all_benchmarks
+        from ktrial.catalog.suites import load_benchmarks
+        from ktrial.host.folders import config_folder
+
+        return load_benchmarks([config_folder(), *self._catalogs], all_benchmarks())
+
+    @cached_property
+    def suites(self) -> dict[str, Suite]:
+        """The built-in suites and the user's own, by name."""
+        from ktrial.catalog.suites import load_suites
+        from ktrial.host.folders import config_folder
+
+        return load_suites([config_folder(), *self._catalogs], self.benchmarks)
+
+    @cached_property
+    def run_store(self) -> RunStore:
+        """Where run records are kept."""
+        from ktrial.host.folders import state_folder
+        from ktrial.host.runs import RunStore
+
+        store = RunStore(state_folder() / "runs")
+        self._sessions.append(store)
+        return store
+
+    @cached_property
+    def executor(self) -> AgentExecutor:
+        """Runs benchmarks as the user, through agents that a Ctrl-C on the terminal does not reach."""
+        from ktrial.host.executor import AgentExecutor
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.transport import DetachedTransport
+
+        argv = [str(find_agent()), *self._arguments("user")]
+        executor = AgentExecutor(lambda: DetachedTransport(argv), self.run_store.work)
+        self._sessions.append(executor)
+        return executor
+
+    @cached_property
+    def clock(self) -> SystemClock:
+        """The head's clocks."""
+        from ktrial.host.clock import SystemClock
+
+        return SystemClock()
+
+    def lock_runs(self) -> None:
+        """Keep other measurements away until this command ends, and take away what a killed one left."""
+        from ktrial.host.executor import remove_leftovers
+
+        self.run_store.lock()
+        remove_leftovers(self.run_store.work)
+
     def say(self, text: str) -> None:
         """Talk to the user: stderr."""
         print(f"ktrial: {text}", file=sys.stderr)
 
     def close(self) -> None:
-        """End all sessions."""
-        for session in self._sessions:
+        """End all sessions, the newest first."""
+        for session in reversed(self._sessions):
             session.close()

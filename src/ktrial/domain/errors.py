@@ -11,6 +11,8 @@ KtrialError                    1  the environment, or ktrial itself, failed
 ├── AgentError                 1  the agent answered with an error (its `kind` says which)
 │   ├── Busy                   1  another transaction holds the machine
 │   └── StalePlan              1  the machine changed since the plan was made
+├── BadRun                     1  a run of a benchmark gave no measurement: why
+│   └── UnreadableOutput       1  a tool's output is not as its parser knows it: source, line, item, wanted
 └── Interrupted              130  Ctrl-C
 """
 
@@ -98,6 +100,22 @@ class Busy(AgentError):
 
 class StalePlan(AgentError):
     """The machine no longer is as the plan expected."""
+
+
+class BadRun(KtrialError):
+    """A run of a benchmark that cannot be used."""
+
+
+class UnreadableOutput(BadRun):
+    """A tool's output that the parser cannot read: stream or file, line, what stands there, what was wanted."""
+
+    def __init__(self, source: str, line: int | None, item: str, wanted: str) -> None:
+        where = source if line is None else f"{source}:{line}"
+        super().__init__(f"{where}: {item!r} is not {wanted}")
+        self.source = source
+        self.line = line
+        self.item = item
+        self.wanted = wanted
 
 
 class Interrupted(KtrialError):

@@ -47,12 +47,23 @@ class AgentSession:
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
         """Send one request and return the content of its `ok`. Raises AgentError and its kin."""
+        self.send(do, **fields)
+        return self.receive(do)
+
+    def send(self, do: str, **fields: Any) -> None:
+        """Send one request; `receive` gets its reply."""
         self._next_id += 1
         line = msgspec.json.encode({"id": self._next_id, "do": do, **fields}) + b"\n"
+        try:
+            self._transport.send(line)
+        except OSError as error:
+            raise self._lost(do, error.strerror or str(error)) from None
+
+    def receive(self, do: str) -> dict[str, Any]:
+        """The content of the `ok` of the reply to the request sent last."""
         # A person who is asked for a password may take time; an agent alone answers at once.
         limit_s = _HELLO_LIMIT_S if do == "hello" and self._transport.asker is None else None
         try:
-            self._transport.send(line)
             answer = self._transport.receive(limit_s)
         except TimeoutError:
             raise self._lost(do, f"it does not answer within {limit_s} s", hangs=True) from None

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from ktrial.domain.errors import AgentError
 
 BUILD_ANEW = "remove .setup and run ./ktrial, which builds the agent anew; an installed ktrial must be installed again"
 _CHUNK_BYTES = 1 << 16
+#: Seconds that a detached agent may take to end what it runs: SIGTERM, 5 seconds, SIGKILL, 5 seconds.
+_PATIENCE_S = 11.0
 
 
 class Transport(Protocol):
@@ -111,11 +114,16 @@ class PipeTransport:
 class ProcessTransport(PipeTransport):
     """An agent started as a child process. Its stderr is the user's."""
 
-    def __init__(self, argv: Sequence[str], *, asker: str | None = None) -> None:
+    def __init__(self, argv: Sequence[str], *, asker: str | None = None, detached: bool = False) -> None:
         self.asker = asker
         try:
             self._process = subprocess.Popen(
-                list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", bufsize=0
+                list(argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd="/",
+                bufsize=0,
+                start_new_session=detached,
             )
         except OSError as error:
             raise AgentError("lost", f"{argv[0]} cannot be started: {error.strerror}", hint=BUILD_ANEW) from None
@@ -134,3 +142,32 @@ class ProcessTransport(PipeTransport):
 
     def _wait(self) -> int | None:
         return self._process.wait()
+
+
+class DetachedTransport(ProcessTransport):
+    """An agent that a Ctrl-C on the terminal does not reach: the head ends it, and what it runs, in order."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        super().__init__(argv, detached=True)
+
+    def answered(self) -> bool:
+        """Whether there is something to read, or the agent is gone."""
+        return bool(self._read) or self._from_agent is None or bool(select.select([self._from_agent], [], [], 0)[0])
+
+    def hang_up(self) -> None:
+        """End the agent's input and wait for nothing: what it runs `while_connected` ends."""
+        self._end_input()
+
+    def abandon(self) -> None:
+        """End it, but not before what it runs."""
+        self.finish()
+
+    def finish(self) -> None:
+        """Hang up; an agent that does not end in time is killed."""
+        self._end_input()
+        try:
+            self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._end_output()

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from ktrial.domain.benchmark import Invocation, RawOutput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.reading import Reading
+from ktrial.domain.run import Execution, RunRecord
 
 
 class Machine(Protocol):
@@ -28,3 +30,61 @@ class Machine(Protocol):
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
         """Any other request of the agent's protocol: the content of its `ok`."""
+
+
+class RunningLoad(Protocol):
+    """A background load."""
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+
+    def stop(self) -> RawOutput:
+        """End it: what it printed and wrote."""
+
+
+class Executor(Protocol):
+    """Runs benchmarks as the user, each in a fresh private directory."""
+
+    @property
+    def agent_version(self) -> str:
+        """Version of the agent."""
+
+    @property
+    def runs_as_root(self) -> bool:
+        """Whether what is run here is run as root."""
+
+    @property
+    def has_loads(self) -> bool:
+        """Whether the agent carries out loads itself."""
+
+    def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
+        """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
+
+    def run(self, invocation: Invocation) -> Execution:
+        """Run it to its end or its limit. Whatever interrupts this ends the run and its children too."""
+
+    def start(self, invocation: Invocation) -> RunningLoad:
+        """Start a background load; it ends when it is stopped."""
+
+
+class RunStore(Protocol):
+    """Keeps run records."""
+
+    def begin(self) -> str:
+        """The name of a new session."""
+
+    def folder_of(self, session: str) -> str:
+        """The folder with the records of a session."""
+
+    def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
+        """Write the raw output, then the record, so that neither can be lost; the record's path."""
+
+
+class Clock(Protocol):
+    """The head's clocks."""
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds; never steps."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""

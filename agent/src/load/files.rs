@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files of loads. They have no name: the kernel removes them when the last one that has them open ends, however it ends.
+
+use crate::error::{Error, Kind, Result};
+use rustix::fs::{open, unlink, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Where files are made unless a request says otherwise: mostly a real file system, unlike `/tmp`.
+pub const DIRECTORY: &str = "/var/tmp";
+
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Refuses a folder that is not given in full.
+pub fn check(directory: &str) -> Result<()> {
+    if directory.starts_with('/') && directory.split('/').all(|part| part != "..") {
+        return Ok(());
+    }
+    let message = format!("parameters: `directory` is {directory:?}: give an absolute path without ..");
+    Err(Error::new(Kind::BadRequest, message))
+}
+
+/// A new file without a name in a folder, to read and to write.
+pub fn nameless(directory: &str) -> Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let opened = match open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
+        // The file system (an old overlay) has none.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => unlinked(directory, mode),
+        other => other,
+    };
+    let refused = |error: Errno| {
+        Error::io("cannot make a file in", directory, &error.into())
+            .hint("name a folder that you may write to as `directory`")
+    };
+    Ok(File::from(opened.map_err(refused)?))
+}
+
+/// A file that loses its name as soon as it is made.
+fn unlinked(directory: &str, mode: Mode) -> rustix::io::Result<rustix::fd::OwnedFd> {
+    let path = format!("{directory}/.ktrial-{}-{}", std::process::id(), super::now_ns());
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = open(&path, flags, mode)?;
+    unlink(&path)?;
+    Ok(file)
+}
+
+/// Reads a file from its beginning to its end.
+pub fn read_through(file: &File) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut at = 0;
+    loop {
+        match file.read_at(&mut buffer, at)? {
+            0 => return Ok(()),
+            read => at += read as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::read_dir;
+
+    #[test]
+    fn files_leave_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().to_str().unwrap();
+        let other = unlinked(directory, Mode::RUSR | Mode::WUSR).unwrap();
+        for file in [nameless(directory).unwrap(), File::from(other)] {
+            file.write_all_at(b"abc", 0).unwrap();
+            read_through(&file).unwrap();
+            assert_eq!(read_dir(directory).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn a_folder_must_be_there_and_given_in_full() {
+        assert_eq!(check("tmp").unwrap_err().kind, Kind::BadRequest);
+        assert_eq!(check("/tmp/../etc").unwrap_err().kind, Kind::BadRequest);
+        assert!(nameless("/proc").unwrap_err().hint.is_some());
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lock`: threads that contend for a few locks and yield the CPU while they hold one.
+//!
+//! An event is `yields` rounds of: take a lock, yield, release it. Each thread takes the locks in turn, from another
+//! one on than its neighbour.
+
+use super::clock::now_ns;
+use super::crew::{self, Job};
+use super::histogram::Histogram;
+use super::{seconds, within, Load, Measured, Run};
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parameters {
+    threads: u32,
+    locks: u32,
+    yields: u32,
+    duration_s: f64,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            threads: 4,
+            locks: 8,
+            yields: 1000,
+            duration_s: 2.0,
+        }
+    }
+}
+
+impl Load for Parameters {
+    fn check(&self) -> Result<()> {
+        within("threads", self.threads, 1, 1000)?;
+        within("locks", self.locks, 1, 1000)?;
+        within("yields", self.yields, 1, 100_000)?;
+        seconds("duration_s", self.duration_s).map(|_| ())
+    }
+
+    fn run(&self, run: &Run) -> Result<Measured> {
+        let duration_ns = seconds("duration_s", self.duration_s)?;
+        let locks: Vec<Mutex<()>> = (0..self.locks).map(|_| Mutex::new(())).collect();
+        let locks = &locks;
+        let jobs: Vec<Job<Histogram>> = (0..self.threads as usize)
+            .map(|number| -> Job<Histogram> {
+                Box::new(move |start_ns| Ok(self.contend(run, locks, number, start_ns + duration_ns)))
+            })
+            .collect();
+        let done = crew::run(jobs)?;
+        let mut whole = Histogram::new();
+        done.results.iter().for_each(|histogram| whole.add(histogram));
+        let of_threads = || done.results.iter().map(Histogram::count);
+        let mut results = whole.summary("");
+        results.insert("elapsed_ns".to_owned(), json!(done.elapsed_ns));
+        results.insert("least_of_a_thread".to_owned(), json!(of_threads().min()));
+        results.insert("most_of_a_thread".to_owned(), json!(of_threads().max()));
+        Ok(Measured {
+            results,
+            histogram: Some(whole),
+        })
+    }
+}
+
+impl Parameters {
+    /// Events of one thread until the time is up; the one that is under way then is counted, if it was finished.
+    fn contend(&self, run: &Run, locks: &[Mutex<()>], number: usize, end_ns: u64) -> Histogram {
+        let mut histogram = Histogram::new();
+        let mut next = number;
+        let mut began_ns = now_ns();
+        while began_ns < end_ns {
+            for _ in 0..self.yields {
+                if run.stopped() {
+                    return histogram;
+                }
+                let held = locks[next % locks.len()]
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                thread::yield_now();
+                drop(held);
+                next += 1;
+            }
+            let ended_ns = now_ns();
+            histogram.record(ended_ns - began_ns);
+            began_ns = ended_ns;
+        }
+        histogram
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Memory of loads: what may be taken, and buffers that are really there.
+
+use crate::error::{Error, Kind, Result};
+use crate::root::Root;
+use std::hint::black_box;
+
+/// Refuses a load that would take more than half of the memory that is free now.
+pub fn room_for(bytes: u64) -> Result<()> {
+    let available = available_bytes()?;
+    if bytes <= available / 2 {
+        return Ok(());
+    }
+    let message = format!("the load needs {bytes} bytes of memory; {available} are available");
+    Err(Error::new(Kind::BadRequest, message).hint("a load takes at most half of that: make it smaller"))
+}
+
+/// Bytes of memory that can be had without swapping: of the machine in the kernel's own estimate, or of the control
+/// groups that the agent runs in where they leave less.
+pub fn available_bytes() -> Result<u64> {
+    const FILE: &str = "/proc/meminfo";
+    let root = Root::new("/");
+    let text = root
+        .read_text(FILE)
+        .map_err(|error| Error::io("cannot read", FILE, &error))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let number = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let of_machine = number
+        .map(|kib| kib * 1024)
+        .ok_or_else(|| Error::new(Kind::Io, format!("{FILE} does not tell MemAvailable in kB")))?;
+    Ok(left_in_groups(&root).map_or(of_machine, |left| left.min(of_machine)))
+}
+
+/// What the limits of the agent's control group (version 2) and of those above it leave; None where there is no limit.
+/// A group's page cache counts as free: the kernel takes it back.
+fn left_in_groups(root: &Root) -> Option<u64> {
+    let own = root.read_text("/proc/self/cgroup").ok()?;
+    let mut group = own.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
+    let mut least = None;
+    while !group.is_empty() {
+        let number = |name: &str| {
+            let text = root.read_text(&format!("/sys/fs/cgroup{group}/{name}")).ok()?;
+            text.parse::<u64>().ok()
+        };
+        if let (Some(limit), Some(used)) = (number("memory.max"), number("memory.current")) {
+            let left = limit.saturating_sub(used.saturating_sub(cached(root, &group)));
+            least = Some(least.map_or(left, |least: u64| least.min(left)));
+        }
+        group.truncate(group.rfind('/').unwrap_or_default());
+    }
+    least
+}
+
+/// Page cache of a control group, in bytes; 0 where the kernel does not tell it.
+fn cached(root: &Root, group: &str) -> u64 {
+    let text = root
+        .read_text(&format!("/sys/fs/cgroup{group}/memory.stat"))
+        .unwrap_or_default();
+    let parts = text.lines().filter_map(|line| line.split_once(' '));
+    parts
+        .filter(|(name, _)| matches!(*name, "inactive_file" | "active_file"))
+        .filter_map(|(_, bytes)| bytes.parse::<u64>().ok())
+        .sum()
+}
+
+/// A size in bytes as this machine addresses it.
+pub fn to_size(bytes: u64) -> Result<usize> {
+    usize::try_from(bytes).map_err(|_| {
+        Error::new(
+            Kind::BadRequest,
+            format!("{bytes} bytes are too many for this machine"),
+        )
+    })
+}
+
+/// A buffer whose every byte was written.
+pub fn written(size: usize, byte: u8) -> Vec<u8> {
+    let mut buffer = Vec::with_capacity(size);
+    buffer.resize(size, black_box(byte));
+    buffer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_narrowest_group_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let put = |path: &str, text: &str| {
+            let path = root.path(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        assert_eq!(left_in_groups(&root), None);
+        put("/proc/self/cgroup", "0::/user/session\n");
+        assert_eq!(left_in_groups(&root), None);
+        put("/sys/fs/cgroup/user/session/memory.max", "max\n");
+        put("/sys/fs/cgroup/user/session/memory.current", "70\n");
+        assert_eq!(left_in_groups(&root), None);
+        put("/sys/fs/cgroup/user/memory.max", "1000\n");
+        put("/sys/fs/cgroup/user/memory.current", "400\n");
+        assert_eq!(left_in_groups(&root), Some(600));
+        put(
+            "/sys/fs/cgroup/user/memory.stat",
+            "anon 300\ninactive_file 60\nactive_file 40\n",
+        );
+        assert_eq!(left_in_groups(&root), Some(700));
+        put("/sys/fs/cgroup/user/session/memory.max", "50\n");
+        assert_eq!(left_in_groups(&root), Some(0));
+    }
+
+    #[test]
+    fn half_of_what_is_there_may_be_taken() {
+        let available = available_bytes().unwrap();
+        assert!(available > 0);
+        room_for(available / 8).unwrap();
+        assert_eq!(room_for(available * 2).unwrap_err().kind, Kind::BadRequest);
+    }
+}

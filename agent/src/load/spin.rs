@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `spin`: threads that compute without pause, as background load. They count what they do, so that a scheduler which
+//! starves them is found out. They go on until the limit, the next request, or the end of the session.
+
+use super::clock::now_ns;
+use super::crew::{self, Job};
+use super::{within, Load, Measured, Run};
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+use serde_json::{json, Map};
+use std::hint::black_box;
+
+/// Steps of arithmetic in a round: some tens of microseconds of work.
+const STEPS: u32 = 1 << 15;
+const SECOND_NS: u64 = 1_000_000_000;
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parameters {
+    /// How many threads; half as many as CPUs, rounded up, when missing.
+    threads: Option<u32>,
+}
+
+#[allow(
+    clippy::derivable_impls,
+    reason = "every load's defaults stand in the same place"
+)]
+impl Default for Parameters {
+    fn default() -> Self {
+        Self { threads: None }
+    }
+}
+
+/// What one thread did.
+struct Spun {
+    rounds: u64,
+    /// Rounds in each second from the start that was spent whole.
+    per_second: Vec<u64>,
+}
+
+impl Load for Parameters {
+    fn check(&self) -> Result<()> {
+        within("threads", self.threads.unwrap_or(1), 1, 1000)
+    }
+
+    fn run(&self, run: &Run) -> Result<Measured> {
+        let threads = self
+            .threads
+            .map_or(run.cpus.len().div_ceil(2), |threads| threads as usize);
+        let jobs: Vec<Job<Spun>> = (0..threads)
+            .map(|_| -> Job<Spun> { Box::new(|start_ns| Ok(spin(run, start_ns))) })
+            .collect();
+        let done = crew::run(jobs)?;
+        let rounds = || done.results.iter().map(|spun| spun.rounds);
+        let seconds = done.results.iter().map(|spun| spun.per_second.len()).min();
+        let per_second: Vec<u64> = (0..seconds.unwrap_or_default())
+            .map(|second| done.results.iter().map(|spun| spun.per_second[second]).sum())
+            .collect();
+        let mut results = Map::new();
+        results.insert("rounds".to_owned(), json!(rounds().sum::<u64>()));
+        results.insert("least_of_a_thread".to_owned(), json!(rounds().min()));
+        results.insert("most_of_a_thread".to_owned(), json!(rounds().max()));
+        results.insert("threads".to_owned(), json!(threads));
+        results.insert("rounds_per_second".to_owned(), json!(per_second));
+        results.insert("elapsed_ns".to_owned(), json!(done.elapsed_ns));
+        Ok(Measured {
+            results,
+            histogram: None,
+        })
+    }
+}
+
+fn spin(run: &Run, start_ns: u64) -> Spun {
+    let mut spun = Spun {
+        rounds: 0,
+        per_second: Vec::new(),
+    };
+    let mut before = 0;
+    let mut state = start_ns | 1;
+    while !run.stopped() {
+        for _ in 0..STEPS {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+        }
+        black_box(state);
+        spun.rounds += 1;
+        let second = (now_ns() - start_ns) / SECOND_NS;
+        // A thread that was held up for more than a second did nothing in it.
+        while (spun.per_second.len() as u64) < second {
+            spun.per_second.push(spun.rounds - before);
+            before = spun.rounds;
+        }
+    }
+    spun
+}

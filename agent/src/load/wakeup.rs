@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wakeup`: how late threads run after they should have been woken, in an open loop at a fixed rate.
+//!
+//! Each pair is a thread that rings at moments fixed beforehand and a thread that sleeps until it is rung. The lateness
+//! of each ring counts from its intended moment, whether or not the sleeper had answered the one before. The time from
+//! the ring itself, stamped for each ring apart, is reported beside it. Of kind `timer` there is no ringing thread:
+//! the sleeper sleeps until each moment by itself.
+
+mod bell;
+
+use super::clock::{now_ns, sleep_until, Schedule};
+use super::crew::{self, Job};
+use super::histogram::Histogram;
+use super::{seconds, within, Load, Measured, Run};
+use crate::error::{Error, Kind, Result};
+use bell::{bell, Ears, Rope};
+use rustix::thread::{current_timer_slack, set_current_timer_slack};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::hint::black_box;
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Time between the start of the threads and the first moment.
+const LEAD_NS: u64 = 5_000_000;
+const MOST_RINGS: u64 = 4_000_000;
+
+/// How the sleeper is woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Means {
+    /// A futex.
+    Futex,
+    /// A byte through a pipe.
+    Pipe,
+    /// An eventfd that epoll waits for.
+    Eventfd,
+    /// The sleeper's own timer.
+    Timer,
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parameters {
+    kind: Means,
+    pairs: u32,
+    rate_per_s: u32,
+    duration_s: f64,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            kind: Means::Futex,
+            pairs: 1,
+            rate_per_s: 1000,
+            duration_s: 2.0,
+        }
+    }
+}
+
+/// What one thread found; a thread that only rings found nothing.
+#[derive(Debug, Default)]
+struct Found {
+    /// From the intended moment.
+    lateness: Option<Histogram>,
+    /// From the ring.
+    ring: Option<Histogram>,
+    timer_slack_ns: Option<u64>,
+}
+
+impl Load for Parameters {
+    fn check(&self) -> Result<()> {
+        within("pairs", self.pairs, 1, 256)?;
+        within("rate_per_s", self.rate_per_s, 1, 100_000)?;
+        let rings = self.rings()? * u64::from(self.pairs);
+        if (1..=MOST_RINGS).contains(&rings) {
+            return Ok(());
+        }
+        let message = format!("parameters: pairs, rate_per_s and duration_s make {rings} wake-ups");
+        Err(Error::new(Kind::BadRequest, message).hint(format!("give 1 to {MOST_RINGS} in all")))
+    }
+
+    fn run(&self, run: &Run) -> Result<Measured> {
+        let rings = self.rings()?;
+        let logs: Vec<Log> = (0..self.pairs).map(|_| Log::new(rings)).collect();
+        let mut jobs: Vec<Job<Found>> = Vec::new();
+        for (pair, log) in (0..self.pairs).zip(&logs) {
+            let schedule = move |start_ns| self.schedule(pair, start_ns, rings);
+            let no_bell = |error: io::Error| Error::io("cannot make", "what wakes a sleeper", &error);
+            match bell(self.kind).map_err(no_bell)? {
+                None => jobs.push(Box::new(move |start_ns| sleep_by_timer(run, schedule(start_ns)))),
+                Some((rope, ears)) => {
+                    jobs.push(Box::new(move |start_ns| ring(run, schedule(start_ns), log, rope)));
+                    jobs.push(Box::new(move |start_ns| listen(schedule(start_ns), log, ears)));
+                }
+            }
+        }
+        let done = crew::run(jobs)?;
+        Ok(measured(
+            &done.results,
+            rings * u64::from(self.pairs),
+            done.elapsed_ns,
+        ))
+    }
+}
+
+impl Parameters {
+    /// Rings of one pair.
+    fn rings(&self) -> Result<u64> {
+        let nanoseconds = u128::from(seconds("duration_s", self.duration_s)?);
+        let rings = nanoseconds * u128::from(self.rate_per_s) / 1_000_000_000;
+        Ok(u64::try_from(rings).unwrap_or(u64::MAX / 256))
+    }
+
+    /// The moments of a pair; those of different pairs are spread over the period.
+    fn schedule(&self, pair: u32, start_ns: u64, count: u64) -> Schedule {
+        let period_ns = 1_000_000_000 / u64::from(self.rate_per_s);
+        Schedule {
+            first_ns: start_ns + LEAD_NS + period_ns * u64::from(pair) / u64::from(self.pairs),
+            rate_per_s: self.rate_per_s,
+            count,
+        }
+    }
+}
+
+/// When each ring of a pair was made, and how many were.
+struct Log {
+    rung_ns: Vec<AtomicU64>,
+    /// As many as can be, as long as rings are made.
+    made: AtomicU64,
+}
+
+impl Log {
+    fn new(rings: u64) -> Self {
+        let mut rung_ns = Vec::new();
+        // Writes to all of it, so that no ring waits for a page fault.
+        rung_ns.resize_with(usize::try_from(rings).unwrap_or_default(), || {
+            AtomicU64::new(black_box(0))
+        });
+        Self {
+            rung_ns,
+            made: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+/// Rings once more at the end, also at an early or a bad one: the listener learns how many rings were made.
+struct LastRing<'a> {
+    rope: Box<dyn Rope>,
+    log: &'a Log,
+    made: u64,
+}
+
+impl Drop for LastRing<'_> {
+    fn drop(&mut self) {
+        self.log.made.store(self.made, Ordering::Release);
+        // It fails only where the listener is gone.
+        self.rope.ring().unwrap_or_default();
+    }
+}
+
+/// Rings at each moment of the schedule.
+fn ring(run: &Run, schedule: Schedule, log: &Log, rope: Box<dyn Rope>) -> io::Result<Found> {
+    // The kernel may delay an ordinary thread's sleep by 50 microseconds; that is no part of a wake-up.
+    set_current_timer_slack(NonZeroU64::new(1))?;
+    let mut last = LastRing { rope, log, made: 0 };
+    for (index, rung_ns) in (0..schedule.count).zip(&log.rung_ns) {
+        sleep_until(schedule.at_ns(index))?;
+        if run.stopped() {
+            break;
+        }
+        rung_ns.store(now_ns(), Ordering::Release);
+        last.rope.ring()?;
+        last.made += 1;
+    }
+    Ok(Found::default())
+}
+
+/// Counts every ring that was made, however many have come at once.
+fn listen(schedule: Schedule, log: &Log, mut ears: Box<dyn Ears>) -> io::Result<Found> {
+    let (mut lateness, mut since_ring) = (Histogram::new(), Histogram::new());
+    let mut heard = 0;
+    while heard < schedule.count {
+        let new = ears.wait()?;
+        let now_ns = now_ns();
+        let made = log.made.load(Ordering::Acquire).min(schedule.count);
+        let until = (heard + new).min(made);
+        for index in heard..until {
+            lateness.record(now_ns.saturating_sub(schedule.at_ns(index)));
+            let rung_ns = log.rung_ns[usize::try_from(index).unwrap_or_default()].load(Ordering::Acquire);
+            since_ring.record(now_ns.saturating_sub(rung_ns));
+        }
+        if until < heard + new || new == 0 {
+            break;
+        }
+        heard = until;
+    }
+    Ok(Found {
+        lateness: Some(lateness),
+        ring: Some(since_ring),
+        timer_slack_ns: None,
+    })
+}
+
+/// Sleeps until each moment by the thread's own timer.
+fn sleep_by_timer(run: &Run, schedule: Schedule) -> io::Result<Found> {
+    let mut lateness = Histogram::new();
+    for index in 0..schedule.count {
+        let moment_ns = schedule.at_ns(index);
+        sleep_until(moment_ns)?;
+        lateness.record(now_ns().saturating_sub(moment_ns));
+        if run.stopped() {
+            break;
+        }
+    }
+    Ok(Found {
+        lateness: Some(lateness),
+        ring: None,
+        timer_slack_ns: Some(current_timer_slack()?),
+    })
+}
+
+fn measured(found: &[Found], planned: u64, elapsed_ns: u64) -> Measured {
+    let all = |of: fn(&Found) -> Option<&Histogram>| {
+        let mut whole: Option<Histogram> = None;
+        for histogram in found.iter().filter_map(of) {
+            whole.get_or_insert_with(Histogram::new).add(histogram);
+        }
+        whole
+    };
+    let lateness = all(|found| found.lateness.as_ref());
+    let mut results = lateness.as_ref().map(|all| all.summary("")).unwrap_or_default();
+    if let Some(ring) = all(|found| found.ring.as_ref()) {
+        results.extend(ring.summary("ring_"));
+    }
+    results.insert("planned".to_owned(), json!(planned));
+    results.insert("elapsed_ns".to_owned(), json!(elapsed_ns));
+    let slack = found.iter().find_map(|found| found.timer_slack_ns);
+    results.insert("timer_slack_ns".to_owned(), json!(slack));
+    Measured {
+        results,
+        histogram: lateness,
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent's own loads over the wire.
+
+use serde_json::{json, Value};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running agent.
+struct Session {
+    process: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Session {
+    fn start(role: &str) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_ktrial-agent"))
+            .args(["serve", "--role", role])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            input: process.stdin.take(),
+            output: BufReader::new(process.stdout.take().unwrap()),
+            process,
+        }
+    }
+
+    /// Writes requests at once.
+    fn send(&mut self, requests: &[Value]) {
+        let lines: Vec<String> = requests
+            .iter()
+            .map(|request| {
+                let mut request = request.clone();
+                request["id"] = json!(1);
+                format!("{request}\n")
+            })
+            .collect();
+        self.input
+            .as_mut()
+            .unwrap()
+            .write_all(lines.concat().as_bytes())
+            .unwrap();
+    }
+
+    fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Ends the input; what the agent still has to say.
+    fn hang_up(&mut self) -> Value {
+        drop(self.input.take());
+        self.receive()
+    }
+
+    /// Ends the input; the agent must end well, with nothing more to say.
+    fn end(mut self) {
+        drop(self.input.take());
+        let mut rest = String::new();
+        assert_eq!(self.output.read_line(&mut rest).unwrap(), 0, "{rest}");
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+fn load(load: &str, parameters: &Value, limit_s: u32) -> Value {
+    json!({"do": "load", "load": load, "parameters": parameters, "limit_s": limit_s})
+}
+
+/// A request that is answered at once.
+fn short() -> Value {
+    json!({"do": "read", "paths": []})
+}
+
+#[test]
+fn every_load_is_answered_in_one_session() {
+    let mut session = Session::start("user");
+    let cases = [
+        ("wakeup", json!({"duration_s": 0.1})),
+        ("pagefault", json!({"duration_s": 0.05, "bytes": 1 << 20})),
+        ("contextswitch", json!({"duration_s": 0.05})),
+        ("messaging", json!({"groups": 1, "messages": 5})),
+        ("memcpy", json!({"duration_s": 0.05, "bytes": 4096})),
+        ("lock", json!({"duration_s": 0.05, "yields": 10})),
+        ("fileio", json!({"duration_s": 0.05, "bytes": 1 << 20})),
+        (
+            "pressure",
+            json!({"duration_s": 0.1, "file_bytes": 1 << 20, "burst_bytes": 1 << 20, "reserve_bytes": 64 << 20}),
+        ),
+    ];
+    for (name, parameters) in cases {
+        session.send(&[load(name, &parameters, 20)]);
+        let reply = session.receive()["ok"].take();
+        assert_eq!(reply["load"], name);
+        assert_eq!(reply["ended"], "done", "{reply}");
+        for (parameter, value) in parameters.as_object().unwrap() {
+            assert_eq!(reply["parameters"][parameter], *value, "{name}");
+        }
+        let elapsed_ns = reply["results"]["elapsed_ns"].as_u64().unwrap();
+        assert!(elapsed_ns <= reply["wall_ns"].as_u64().unwrap(), "{reply}");
+    }
+    session.end();
+}
+
+#[test]
+fn spinning_ends_with_the_next_request() {
+    let began = Instant::now();
+    let mut session = Session::start("user");
+    // The second request is there before the first one is answered.
+    session.send(&[load("spin", &json!({}), 600), short()]);
+    assert_eq!(session.receive()["ok"]["ended"], "told");
+    assert!(session.receive()["ok"].is_object());
+    session.send(&[load("spin", &json!({"threads": 1}), 600)]);
+    std::thread::sleep(Duration::from_millis(2500));
+    session.send(&[short()]);
+    let told = session.receive();
+    assert_eq!(told["ok"]["ended"], "told");
+    let seconds = told["ok"]["results"]["rounds_per_second"]
+        .as_array()
+        .unwrap()
+        .len();
+    assert!(seconds >= 1, "{told}");
+    assert!(session.receive()["ok"].is_object());
+    assert!(began.elapsed() < Duration::from_secs(60));
+    session.end();
+}
+
+#[test]
+fn every_load_ends_with_the_input_and_is_answered() {
+    let loads = [
+        "wakeup",
+        "spin",
+        "pagefault",
+        "contextswitch",
+        "memcpy",
+        "lock",
+        "fileio",
+    ];
+    for name in loads {
+        let mut session = Session::start("user");
+        let parameters = if name == "spin" {
+            json!({})
+        } else {
+            json!({"duration_s": 600})
+        };
+        session.send(&[load(name, &parameters, 600)]);
+        let told = session.hang_up();
+        assert_eq!(told["ok"]["ended"], "told", "{name}: {told}");
+        session.end();
+    }
+}
+
+#[test]
+fn a_request_that_waits_ends_no_other_load() {
+    let mut session = Session::start("user");
+    session.send(&[load("contextswitch", &json!({"duration_s": 0.2}), 20), short()]);
+    let reply = session.receive();
+    assert_eq!(reply["ok"]["ended"], "done", "{reply}");
+    assert!(session.receive()["ok"].is_object());
+    session.end();
+}
+
+#[test]
+fn a_session_of_root_runs_no_load() {
+    let mut session = Session::start("root");
+    session.send(&[load("spin", &json!({}), 1)]);
+    assert_eq!(session.receive()["error"]["kind"], "forbidden");
+    session.end();
+}

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's `messaging`: wall time of groups of threads in which every sender sends to every receiver."""
+
+from __future__ import annotations
+
+from ktrial.benchmarks.own_load import LoadBenchmark, time_of
+from ktrial.domain.benchmark import Measurement, Outcome
+from ktrial.domain.errors import BadRun
+from ktrial.formats.agent_load import LoadReply
+
+_TIME = Outcome(
+    name="time",
+    unit="s",
+    direction="lower",
+    kind="time",
+    resolution=1e-9,
+    low=0.0001,
+    high=3600.0,
+    better="All messages were passed in less wall time: waking and switching threads in a crowd costs less.",
+    worse="All messages took more wall time: waking and switching threads in a crowd costs more.",
+    blind_spots="One number for the whole crowd: neither latency nor fairness is seen, and settings that let threads "
+    "run longer undisturbed improve it while they hurt latency. Pipes and sockets are different measures.",
+    headline=True,
+)
+
+
+def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
+    wanted = 1
+    for name in ("groups", "senders", "receivers", "messages"):
+        wanted *= reply.parameters[name]
+    if reply.number("messages") != wanted:
+        raise BadRun(f"{wanted} messages were to be passed, but {reply.number('messages')} came")
+    return (time_of(reply, "time", "elapsed_ns"),)
+
+
+BENCHMARKS = tuple(
+    LoadBenchmark(
+        name=f"agent-messaging-{channel}",
+        what=f"Wall time for groups of threads to pass messages of 100 bytes through {channel}s.",
+        load="messaging",
+        outcomes=(_TIME,),
+        reader=_read,
+        fixed={"channel": channel},
+        parameters={"groups": 10, "senders": 20, "receivers": 20, "messages": 400, "message_bytes": 100},
+    )
+    for channel in ("pipe", "socket")
+)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What adapters of the agent's own loads share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from ktrial.domain.benchmark import (
+    AgentLoad,
+    Invocation,
+    Measurement,
+    Outcome,
+    Parameters,
+    ParsedRun,
+    RawOutput,
+)
+from ktrial.domain.errors import BadInput, BadRun, UnknownName
+from ktrial.domain.facts import FactBook
+from ktrial.formats.agent_load import LoadReply, read_load
+
+#: Seconds beyond a load's own duration after which it is ended: preparations, and a machine that is busy.
+_SPARE_S = 120.0
+#: Seconds for a load that has an amount of work and no duration.
+_WORK_LIMIT_S = 600.0
+#: The agent's own limit.
+_MOST_S = 3600.0
+_SECOND_NS = 1_000_000_000
+
+Reader = Callable[[LoadReply], tuple[Measurement | None, ...]]
+
+
+class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
+    """A benchmark that the agent carries out itself.
+
+    `fixed` are parameters of the load that make this benchmark what it is; `parameters` those that a suite may set.
+    `reader` makes the measurements of a reply; None stands for one that the reply has too few values for.
+    A load that goes on `until_told` is ended by its time limit, which then is the parameter `duration_s`.
+    """
+
+    name: str
+    what: str
+    load: str
+    outcomes: tuple[Outcome, ...]
+    reader: Reader
+    fixed: Parameters = {}
+    parameters: Parameters = {}
+    until_told: bool = False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """No program."""
+        return ()
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """No package."""
+        return {}
+
+    @property
+    def root_reason(self) -> str | None:
+        """Never run as root."""
+        return None
+
+    def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
+        """How to run it once; the agent checks the values."""
+        complete = self._complete(parameters)
+        duration_s = complete.get("duration_s")
+        if duration_s is not None and (isinstance(duration_s, bool) or not isinstance(duration_s, int | float)):
+            raise BadInput(f"parameter duration_s is {duration_s!r}: it must be a number of seconds")
+        if duration_s is None:
+            limit_s = _WORK_LIMIT_S
+        else:
+            limit_s = duration_s if self.until_told else min(duration_s + _SPARE_S, _MOST_S)
+        return Invocation(
+            load=AgentLoad(name=self.load, parameters=self._for_agent(complete)),
+            limit_s=limit_s,
+            expected_s=duration_s,
+        )
+
+    def version_invocation(self) -> Invocation | None:
+        """The agent's version is known without asking."""
+        return None
+
+    def parse_version(self, raw: RawOutput) -> str | None:
+        """None: the agent's version is known without asking."""
+        return None
+
+    def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
+        """The measurements of a reply; raises BadRun when the load did not do all that it was asked to do."""
+        reply = read_load(raw.stdout)
+        if reply.ended != ("limit" if self.until_told else "done"):
+            why = "met its time limit" if reply.ended == "limit" else "ended"
+            raise BadRun(f"the load {reply.load} {why} before it had done what it was asked to")
+        asked = {"load": self.load, **self._for_agent(self._complete(parameters))}
+        found = {"load": reply.load, **reply.parameters}
+        for name, value in asked.items():
+            if found.get(name) != value:
+                raise BadRun(f"asked for {name} {value}, but the agent reports {found.get(name)}")
+        measured = self.reader(reply)
+        missing = len([one for one in measured if one is None])
+        note = f"{missing} of the outcomes need more values than this run had and are left out"
+        return ParsedRun(
+            measurements=tuple(one for one in measured if one is not None),
+            details={"results": reply.results, **({"histogram_ns": reply.histogram} if reply.histogram else {})},
+            notes=(note,) if missing else (),
+        )
+
+    def _complete(self, parameters: Parameters) -> Parameters:
+        for name in parameters:
+            if name not in self.parameters:
+                raise UnknownName(f"parameter of {self.name}", name, self.parameters)
+        return {**self.parameters, **parameters, **self.fixed}
+
+    def _for_agent(self, complete: Parameters) -> Parameters:
+        """What the load is asked for; None stands for the load's own default."""
+        own = {"duration_s"} if self.until_told else set()
+        return {name: value for name, value in complete.items() if value is not None and name not in own}
+
+
+def time_of(reply: LoadReply, outcome: str, name: str) -> Measurement | None:
+    """A result in nanoseconds as seconds; None when it was not measured."""
+    value = reply.number(name)
+    if value is None:
+        return None
+    return Measurement(outcome=outcome, value=value / _SECOND_NS, original=f"{value} ns")
+
+
+def per_second(reply: LoadReply, outcome: str, amount: str, time: str = "elapsed_ns") -> Measurement:
+    """An amount for each second of `time`."""
+    count, nanoseconds = reply.positive(amount), reply.positive(time)
+    return Measurement(outcome=outcome, value=count * _SECOND_NS / nanoseconds, original=f"{count} in {nanoseconds} ns")
+
+
+def evenness(reply: LoadReply, outcome: str) -> Measurement:
+    """What the thread that got least did, as a part of what the one that got most did."""
+    least, most = reply.number("least_of_a_thread") or 0, reply.positive("most_of_a_thread")
+    return Measurement(outcome=outcome, value=least / most, original=f"{least} and {most}")
+
+
+def latency(name: str, better: str, worse: str, blind_spots: str, *, headline: bool = False) -> Outcome:
+    """An outcome in seconds of which less is better, from nanoseconds to a minute."""
+    return Outcome(
+        name=name,
+        unit="s",
+        direction="lower",
+        kind="latency-quantile",
+        resolution=1e-9,
+        low=0.0,
+        high=60.0,
+        better=better,
+        worse=worse,
+        blind_spots=blind_spots,
+        headline=headline,
+    )

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What adapters of real tools share: a benchmark as a record with two functions, checked parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.domain.errors import BadInput, BadRun, UnknownName, UnreadableOutput
+from ktrial.domain.facts import FactBook
+from ktrial.formats.tool_output import Quantity
+
+#: Seconds for a tool to say its version.
+VERSION_LIMIT_S = 10.0
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool: the programs it `needs`, the `packages` that hold them, and how its version is asked for.
+
+    `version` is the argv that asks, empty when it cannot be asked; `version_pattern` finds the answer in either stream.
+    """
+
+    needs: tuple[str, ...]
+    packages: Mapping[str, str] = {}
+    version: tuple[str, ...] = ()
+    version_pattern: str = ""
+
+
+class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
+    """A benchmark made by a program of somebody else's.
+
+    `command` makes the invocation out of all parameters, `reader` the measurements out of what it printed.
+    """
+
+    name: str
+    what: str
+    program: Program
+    outcomes: tuple[Outcome, ...]
+    parameters: Parameters
+    command: Callable[[Parameters], Invocation]
+    reader: Callable[[RawOutput, Parameters], ParsedRun]
+    root_reason: str | None = None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The programs that must be there."""
+        return self.program.needs
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """The package that holds them, by package tool."""
+        return self.program.packages
+
+    def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
+        """How to run it once; raises BadInput for a parameter that it does not have or that cannot be."""
+        return self.command(self._complete(parameters))
+
+    def version_invocation(self) -> Invocation | None:
+        """How to ask for the version."""
+        argv = self.program.version
+        return Invocation(argv=argv, limit_s=VERSION_LIMIT_S) if argv else None
+
+    def parse_version(self, raw: RawOutput) -> str | None:
+        """The version that it told, on whichever stream and with whichever status."""
+        if not self.program.version_pattern:
+            return None
+        text = (raw.stdout + b"\n" + raw.stderr).decode("utf-8", "backslashreplace")
+        match = re.search(self.program.version_pattern, text)
+        return match[1] if match else None
+
+    def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
+        """The measurements of a run that ended well."""
+        return self.reader(raw, self._complete(parameters))
+
+    def _complete(self, parameters: Parameters) -> Parameters:
+        for name in parameters:
+            if name not in self.parameters:
+                raise UnknownName(f"parameter of {self.name}", name, self.parameters)
+        return {**self.parameters, **parameters}
+
+
+def measured(name: str, quantity: Quantity | None) -> tuple[Measurement, ...]:
+    """One measurement, or none where the tool printed none."""
+    if quantity is None:
+        return ()
+    return (Measurement(outcome=name, value=quantity.value, original=quantity.original),)
+
+
+def whole(parameters: Parameters, name: str, low: int = 1, high: int = 1_000_000_000) -> int:
+    """A parameter that is a whole number from `low` to `high`."""
+    value = parameters[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise BadInput(f"parameter {name} is {value!r}: it must be a whole number from {low} to {high}")
+    return value
+
+
+def flag(parameters: Parameters, name: str) -> bool:
+    """A parameter that is true or false."""
+    value = parameters[name]
+    if not isinstance(value, bool):
+        raise BadInput(f"parameter {name} is {value!r}: it must be true or false")
+    return value
+
+
+def matching(parameters: Parameters, name: str, pattern: str, example: str) -> str:
+    """A text parameter of a given form."""
+    value = parameters[name]
+    if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
+        raise BadInput(f"parameter {name} is {value!r}: it must look like {example}")
+    return value
+
+
+def one_of(parameters: Parameters, name: str, choices: Iterable[str]) -> str:
+    """A parameter that is one of some words."""
+    value, known = parameters[name], tuple(choices)
+    if value not in known:
+        raise BadInput(f"parameter {name} is {value!r}: it must be one of {', '.join(known)}")
+    return str(value)
+
+
+def collected(raw: RawOutput, name: str) -> bytes:
+    """A file that the tool was told to write."""
+    data = raw.files.get(name)
+    if data is None:
+        raise UnreadableOutput(name, None, "no such file", "the file that the tool was told to write")
+    return data
+
+
+def agree(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Refuse a run in which the tool did something else than it was asked for."""
+    for name, value in wanted.items():
+        if found[name] != value:
+            raise BadRun(f"asked for {name} {value}, but the tool reports {found[name]}")

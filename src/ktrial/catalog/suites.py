@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads suites and users' own benchmarks from TOML files and checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ktrial.catalog.loader import locate, read_toml
+from ktrial.catalog.model import BUILT_IN
+from ktrial.domain.benchmark import Benchmark
+from ktrial.domain.errors import BadInput, KtrialError, UnknownName
+from ktrial.domain.own_benchmark import OwnBenchmark
+from ktrial.domain.suite import Suite, SuiteEntry, check_entry, parse_cpus
+
+_STRESSORS = ("cpu", "matrix", "vm", "pipe", "context", "switch", "mutex", "futex")
+
+
+def load_benchmarks(folders: Iterable[Path], known: Mapping[str, Benchmark]) -> dict[str, Benchmark]:
+    """`known` and the users' own ones, of `benchmarks/*.toml` in each folder; one per file."""
+    found = dict(known)
+    for folder in folders:
+        for path in sorted((folder / "benchmarks").glob("*.toml")):
+            own = read_toml(path, OwnBenchmark)
+            try:
+                own.check()
+            except BadInput as error:
+                raise BadInput(error.message, file=str(path), hint=error.hint) from None
+            if own.name in found:
+                raise BadInput(f"a benchmark called {own.name} exists already", file=str(path), hint="rename it")
+            found[own.name] = own
+    return found
+
+
+def load_suites(folders: Iterable[Path], benchmarks: Mapping[str, Benchmark]) -> dict[str, Suite]:
+    """The built-in suites and those of `suites/*.toml` in each folder."""
+    suites: dict[str, Suite] = {}
+    for folder in (BUILT_IN, *folders):
+        for path in sorted((folder / "suites").glob("*.toml")):
+            suite = read_toml(path, Suite)
+            _check(suite, path, benchmarks)
+            if suite.name in suites:
+                raise BadInput(f"a suite called {suite.name} exists already", file=str(path), hint="rename it")
+            suites[suite.name] = suite
+    return suites
+
+
+def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark]) -> None:
+    if not suite.benchmark:
+        raise BadInput(f"the suite {suite.name} has no [[benchmark]]", file=str(path), line=1, column=1)
+    labels: set[str] = set()
+    for number, entry in enumerate(suite.benchmark):
+        key = "use"
+        try:
+            if entry.use not in benchmarks:
+                raise UnknownName("benchmark", entry.use, benchmarks, hint="`ktrial bench --list` lists them")
+            key = "parameters"
+            check_entry(entry, benchmarks[entry.use])
+            key = "cpus"
+            _check_cpus(entry)
+            key = "name"
+            if entry.label in labels:
+                raise BadInput(f"{entry.label} stands twice in {suite.name}", hint='give one of them a  name = "…"')
+        except KtrialError as error:
+            line, column = locate(path.read_text(encoding="utf-8"), f"$.benchmark[{number}].{key}", "")
+            raise BadInput(error.message, file=str(path), line=line, column=column, hint=error.hint) from None
+        labels.add(entry.label)
+    _check_load(suite, path)
+
+
+def _check_cpus(entry: SuiteEntry) -> None:
+    if entry.cpus is not None and entry.cpus not in {"little", "big"}:
+        parse_cpus(entry.cpus)
+
+
+def _check_load(suite: Suite, path: Path) -> None:
+    load = suite.load
+    if load is None:
+        return
+    text = path.read_text(encoding="utf-8")
+    if not 0 < load.share <= 8:
+        line, column = locate(text, "$.load.share", "")
+        raise BadInput(
+            f"share = {load.share:g} is out of range", file=str(path), line=line, column=column, hint="0.5 is half"
+        )
+    if load.stressor not in _STRESSORS:
+        line, column = locate(text, "$.load.stressor", "")
+        raise BadInput(
+            f"stressor {load.stressor!r} cannot be the load",
+            file=str(path),
+            line=line,
+            column=column,
+            hint=f"it takes {', '.join(_STRESSORS)}",
+        )

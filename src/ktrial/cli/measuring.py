@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `ktrial bench` needs beside its options: own commands as benchmarks, progress, events, the result file."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.domain.errors import BadInput, KtrialError
+
+if TYPE_CHECKING:
+    from ktrial.domain.own_benchmark import OwnBenchmark
+    from ktrial.domain.run import RunRecord
+    from ktrial.services.measure import Event, Result
+
+#: Variables of the user's session that an own command keeps; everything else of its environment is pinned.
+KEPT_VARIABLES = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+    "XDG_SESSION_TYPE",
+    "DBUS_SESSION_BUS_ADDRESS",
+)
+_OWN_WORDS = "ktrial.own-words"
+
+
+class TakesCommand(click.Command):
+    """A command that keeps the words after `--` apart."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the words after `--` away before click sees them."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_OWN_WORDS] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def own_words(ctx: click.Context) -> tuple[str, ...] | None:
+    """The words after `--`; None when there was none."""
+    words: tuple[str, ...] | None = ctx.meta.get(_OWN_WORDS)
+    return words
+
+
+def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) -> OwnBenchmark:
+    """The user's command, run where the user stands with the session's own variables."""
+    from ktrial.domain.own_benchmark import OwnBenchmark, parse_metric
+
+    if not words:
+        raise BadInput("no command after --", hint="for example  ktrial bench -n 5 -- make -j4")
+    program = shutil.which(words[0])
+    if program is None:
+        raise BadInput(f"no program {words[0]!r} can be run", hint="give its path, or a name that is in PATH")
+    name = re.sub(r"[^a-z0-9]+", "-", Path(words[0]).name.lower()).strip("-") or "command"
+    own = OwnBenchmark(
+        name=name,
+        what=" ".join(words),
+        argv=(str(Path(program).absolute()), *words[1:]),
+        directory=str(Path.cwd()),
+        environment={key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ},
+        limit_s=limit_s,
+        metric=tuple(parse_metric(metric) for metric in metrics),
+    )
+    own.check()
+    return own
+
+
+class Progress:
+    """One line per run on stderr, as good in a log file as on a terminal; with `as_json` also events on stdout."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._open = False
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        from ktrial.report import bench
+        from ktrial.services import measure
+
+        if isinstance(event, measure.Began):
+            expected = "" if event.expected_s is None else f", about {bench.duration(event.expected_s)}"
+            self._write(f"{event.session.suite}: {event.runs} runs{expected}; records in {event.folder}\n")
+            for hole in event.missing:
+                self._write(f"left out: {hole.benchmark}: {hole.why}\n")
+        elif isinstance(event, measure.RunBegan):
+            least = event.left_is_least
+            self._write(bench.run_begins(event.run, event.runs, event.benchmark, event.left_s, least=least))
+            self._open = True
+        elif isinstance(event, measure.RunEnded):
+            self._write(bench.run_ends(event.record, event.so_far) + "\n")
+            self._open = False
+        elif self._open:
+            self._write(" interrupted\n")
+        if self._as_json:
+            import msgspec
+
+            sys.stdout.write(msgspec.json.encode(event).decode() + "\n")
+            sys.stdout.flush()
+
+    @staticmethod
+    def _write(text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def check_output(path: Path | None, *, force: bool) -> None:
+    """Raise BadInput before anything is measured when the result could not be written there."""
+    if path is None:
+        return
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise BadInput(f"-o {path}: no such folder, or a folder itself", hint="name a file in a folder that is there")
+    if path.exists() and not force:
+        raise BadInput(f"-o {path}: the file exists already", hint="--force overwrites it")
+
+
+def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> None:
+    """`ktrial.bench/1`: the summary and all run records, in one file put in place in one step."""
+    import msgspec
+
+    document = {"schema": "ktrial.bench/1", **msgspec.to_builtins(result), "runs": records}
+    document.pop("event")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise KtrialError(
+            f"{path} cannot be written: {error.strerror}", hint=f"the run records lie in {result.folder}"
+        ) from None

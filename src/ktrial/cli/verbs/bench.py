@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial bench`: measure this machine."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.cli.measuring import Progress, TakesCommand, check_output, own_benchmark, own_words, write_result
+from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from ktrial.domain.benchmark import Benchmark
+    from ktrial.domain.suite import Suite
+
+EXIT_PARTIAL = 1
+EXIT_INTERRUPTED = 130
+
+
+@click.command(cls=TakesCommand, short_help="Measure: a suite, one benchmark, or any command.")
+@click.argument("suite", required=False, metavar="[SUITE|BENCHMARK|-- CMD…]")
+@click.option("-n", "--runs", type=click.IntRange(1, 100_000), default=5, show_default=True, help="Runs of each.")
+@click.option("--label", metavar="NAME", help="A name for what is measured, kept with each run.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write all as JSON to FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--cpus", metavar="LIST", help="Run on these CPUs only: 0,2-3, little or big.")
+@click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
+@click.option("--limit", default="1h", show_default=True, metavar="TIME", help="Kill a run of CMD after TIME.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
+@click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and what can run here.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    suite: str | None,
+    runs: int,
+    label: str | None,
+    output: Path | None,
+    force: bool,
+    cpus: str | None,
+    metrics: tuple[str, ...],
+    limit: str,
+    seed: int | None,
+    listing: bool,
+    as_json: bool,
+) -> int:
+    """Run benchmarks in rounds, in random order within each, and keep every run on disk the moment it ends.
+
+    \b
+    ktrial bench quick
+    ktrial bench margine -n 10 --label stock -o stock.json
+    ktrial bench -n 20 -- make -j4
+    ktrial bench --metric 'p99_ms:lower=p99: ([0-9.]+)' -- ./my-test
+    """
+    app: App = ctx.obj
+    words = own_words(ctx)
+    if listing:
+        return _list(app, as_json)
+    chosen, benchmarks = _choose(app, suite, words, metrics, seconds(limit, "--limit"))
+    if not app.on_this_machine:
+        raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
+    check_output(output, force=force)
+    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, as_json)
+
+
+def _choose(
+    app: App, suite: str | None, words: tuple[str, ...] | None, metrics: tuple[str, ...], limit_s: float
+) -> tuple[Suite, dict[str, Benchmark]]:
+    from ktrial.services.suites import find_suite
+
+    if (suite is None) == (words is None):
+        raise BadInput(
+            "nothing to measure" if suite is None else "either a suite or a command after --, not both",
+            hint="`ktrial bench --list` lists suites; any command:  ktrial bench -n 5 -- CMD",
+        )
+    if words is not None:
+        own = own_benchmark(words, metrics, limit_s)
+        return find_suite(own.name, {}, {own.name: own}), {own.name: own}
+    if metrics:
+        raise BadInput("--metric reads the output of a command after --", hint="put it after --, or leave --metric out")
+    return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
+
+
+def _measure(
+    app: App,
+    suite: Suite,
+    benchmarks: dict[str, Benchmark],
+    runs: int,
+    label: str | None,
+    output: Path | None,
+    cpus: str | None,
+    seed: int | None,
+    as_json: bool,
+) -> int:
+    from ktrial.report.bench import holes_text, summary_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.measure import Order, measure
+    from ktrial.services.suites import tasks_of
+
+    app.lock_runs()
+    facts = app.executor.facts()
+    order = Order(
+        suite=suite.name,
+        tasks=tasks_of(suite, benchmarks, facts, cpus),
+        rounds=runs,
+        seed=secrets.randbelow(2**32) if seed is None else seed,
+        label=label,
+        load=suite.load,
+    )
+    result, records = measure(order, app.executor, app.run_store, app.clock, facts, Progress(as_json=as_json))
+    if output is not None:
+        write_result(output, result, records)
+    if not as_json and result.summaries:
+        sys.stdout.write(summary_text(result.summaries, width=columns()))
+    holes = [(hole.benchmark, hole.why, hole.next) for hole in result.holes]
+    sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
+    if result.interrupted:
+        app.say(f"interrupted; {len(records)} runs are kept in {result.folder}")
+        return EXIT_INTERRUPTED
+    return EXIT_PARTIAL if holes else 0
+
+
+def _list(app: App, as_json: bool) -> int:
+    from ktrial.report.bench import list_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.availability import examine
+
+    found = examine(app.benchmarks.values(), app.executor)
+    if as_json:
+        write_json({"schema": "ktrial.benchmarks/1", "benchmarks": found, "suites": list(app.suites.values())})
+        return 0
+    rows = [(one.benchmark, one.what, one.why, one.next) for one in found]
+    ready = {one.benchmark: one.ready for one in found}
+    sys.stdout.write(list_text(rows, app.suites, ready, width=columns()))
+    return 0

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a benchmark declares, what it is run with, and what one run of it gave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from ktrial.domain.errors import BadRun
+from ktrial.domain.facts import FactBook
+
+Unit = Literal["s", "1/s", "B/s", "B", "count", "score", "ratio"]
+Direction = Literal["lower", "higher"]
+OutcomeKind = Literal["time", "rate", "latency-quantile", "count", "score"]
+Parameters = Mapping[str, Any]
+
+#: The only folders in which a benchmark's bare program name is looked up, in this order; never PATH.
+PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
+#: How many of the last lines of stderr a failed run quotes.
+QUOTED_LINES = 3
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A quantity that a benchmark measures: `unit` is the base unit in which its values are kept.
+
+    `direction` says which way is better. `resolution` is the step below which the tool cannot tell values apart, `low`
+    and `high` the range outside of which a value is an error of measurement; all three are in the base unit.
+    `better`, `worse` and `blind_spots` are plain sentences for reports.
+    """
+
+    name: str
+    unit: Unit
+    direction: Direction
+    kind: OutcomeKind
+    low: float
+    high: float
+    better: str
+    worse: str
+    blind_spots: str
+    resolution: float | None = None
+    headline: bool = False
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of one run: `value` in the outcome's base unit, `original` as the tool printed it, with its unit."""
+
+    outcome: str
+    value: float
+    original: str
+
+
+class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """What one execution left behind.
+
+    Of an agent's own load `stdout` is the JSON of the reply's `ok`. `exit_status` is None when the program was ended by
+    a signal or could not be started (then `failed` says why). The resource fields are of that run alone and None
+    when they do not apply. `cut` says that the program printed more than was captured.
+    """
+
+    stdout: bytes = b""
+    stderr: bytes = b""
+    files: Mapping[str, bytes] = {}
+    exit_status: int | None = None
+    signal: int | None = None
+    failed: str | None = None
+    timed_out: bool = False
+    cut: bool = False
+    wall_ns: int | None = None
+    user_us: int | None = None
+    system_us: int | None = None
+    max_rss_bytes: int | None = None
+
+
+class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The measurements of one run.
+
+    `tool_version` is what the output itself says, if it does. `details` holds plain JSON values beyond the outcomes,
+    for example a merged histogram `{"histogram_ns": {"1023": 17}}`. `notes` are doubts in plain sentences.
+    """
+
+    measurements: tuple[Measurement, ...]
+    tool_version: str | None = None
+    details: Mapping[str, Any] = {}
+    notes: tuple[str, ...] = ()
+
+
+class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """A load that the agent itself carries out (request `load`)."""
+
+    name: str
+    parameters: Mapping[str, Any] = {}
+
+
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
+    """How to run something once, in a fresh private directory, which is the working one unless `directory` is set.
+
+    The first word of `argv` is a bare name, looked up in PROGRAM_FOLDERS, or an absolute path. `environment` is added
+    to the pinned one. At `limit_s` (seconds) the run and all its children are killed. `cpus` pins it. `files` are names
+    relative to the private directory that are collected after the run; one that is not there is left out.
+    With `load` there is no argv.
+    """
+
+    argv: tuple[str, ...] = ()
+    limit_s: float
+    environment: Mapping[str, str] = {}
+    cpus: tuple[int, ...] | None = None
+    stdin: bytes = b""
+    directory: str | None = None
+    files: tuple[str, ...] = ()
+    load: AgentLoad | None = None
+    #: About how long the run takes, in seconds; None when nobody can say.
+    expected_s: float | None = None
+
+
+class Benchmark(Protocol):
+    """A tool with a parser. Adapters are found as BENCHMARK or BENCHMARKS of `ktrial.benchmarks.<tool>.adapter`."""
+
+    @property
+    def name(self) -> str:
+        """Unique, in small letters and hyphens."""
+
+    @property
+    def what(self) -> str:
+        """One sentence: what is measured, and how."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Bare names of the programs that must be there; none for the agent's own loads."""
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Package that holds the programs, by package tool: apt, dnf, pacman, zypper."""
+
+    @property
+    def root_reason(self) -> str | None:
+        """Why it must run as root; None when it runs as the user."""
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Everything that `parse` may return."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """Names and defaults of what a suite may set."""
+
+    def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
+        """How to run it once with all `parameters` on the machine of which `facts` tells."""
+
+    def version_invocation(self) -> Invocation | None:
+        """How to ask for the tool's version; None when the tool cannot be asked."""
+
+    def parse_version(self, raw: RawOutput) -> str | None:
+        """The version in the output of `version_invocation`; None when it tells none."""
+
+    def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
+        """The measurements in the output of a run that ended well; raises BadRun or UnreadableOutput."""
+
+
+def check_exit(raw: RawOutput) -> None:
+    """Raise BadRun, with the last lines of stderr, unless the run ended by itself with status 0."""
+    if raw.failed is not None:
+        raise BadRun(f"could not be started: {raw.failed}")
+    if raw.timed_out:
+        raise BadRun(f"still ran at its time limit and was killed{_quote(raw)}")
+    if raw.signal is not None:
+        raise BadRun(f"was killed by signal {raw.signal}{_quote(raw)}")
+    if raw.exit_status != 0:
+        raise BadRun(f"ended with status {raw.exit_status}{_quote(raw)}")
+    if raw.cut:
+        raise BadRun("printed more than is captured; its output cannot be trusted to be whole")
+
+
+def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None:
+    """Raise BadRun when nothing was measured, or something undeclared, repeated, not finite or implausible."""
+    if not parsed.measurements:
+        raise BadRun("nothing was recognised in the output")
+    declared = {outcome.name: outcome for outcome in outcomes}
+    seen: set[str] = set()
+    for measurement in parsed.measurements:
+        outcome = declared.get(measurement.outcome)
+        if outcome is None:
+            raise BadRun(f"{measurement.outcome} is not among the declared outcomes")
+        if measurement.outcome in seen:
+            raise BadRun(f"{measurement.outcome} was measured twice in one run")
+        seen.add(measurement.outcome)
+        _check_value(outcome, measurement)
+
+
+def _check_value(outcome: Outcome, measurement: Measurement) -> None:
+    shown = f"{outcome.name} is {measurement.original}"
+    if not math.isfinite(measurement.value):
+        raise BadRun(f"{shown}, which is no finite number")
+    if measurement.value < 0 and outcome.kind in {"time", "latency-quantile", "rate", "count"}:
+        raise BadRun(f"{shown}: a {outcome.kind} cannot be negative")
+    if not outcome.low <= measurement.value <= outcome.high:
+        raise BadRun(f"{shown}, outside the plausible {outcome.low:g} to {outcome.high:g} {outcome.unit}")
+
+
+def _quote(raw: RawOutput) -> str:
+    lines = [line for line in raw.stderr.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
+    return "; it said: " + " | ".join(lines[-QUOTED_LINES:]) if lines else ""

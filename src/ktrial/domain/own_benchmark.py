@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any command as a benchmark: what it uses is measured, and numbers that it prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ktrial.domain.benchmark import Direction, Invocation, Measurement, Outcome, OutcomeKind, ParsedRun, RawOutput, Unit
+from ktrial.domain.errors import BadInput, BadRun
+from ktrial.domain.facts import FactBook
+
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+#: Suffix of a metric's name -> base unit, factor to it, kind. Longer suffixes first.
+_SUFFIXES: tuple[tuple[str, Unit, float, OutcomeKind], ...] = (
+    ("_mb_per_s", "B/s", 1e6, "rate"),
+    ("_mib_per_s", "B/s", 2.0**20, "rate"),
+    ("_kb_per_s", "B/s", 1e3, "rate"),
+    ("_bytes_per_s", "B/s", 1, "rate"),
+    ("_per_s", "1/s", 1, "rate"),
+    ("_ns", "s", 1e-9, "time"),
+    ("_us", "s", 1e-6, "time"),
+    ("_ms", "s", 1e-3, "time"),
+    ("_s", "s", 1, "time"),
+    ("_bytes", "B", 1, "count"),
+    ("_percent", "ratio", 0.01, "score"),
+    ("_count", "count", 1, "count"),
+)
+_PLENTY = 1e18
+_USAGE = "write NAME:lower=REGEX or NAME:higher=REGEX with one group around the number: 'p99_ms:lower=p99: ([0-9.]+)'"
+
+
+class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A number that the command prints. Its name's ending says the unit: `_ms`, `_per_s`, `_bytes`; none is a score."""
+
+    name: str
+    direction: Direction
+    match: str
+
+    def check(self) -> None:
+        """Raise BadInput when the name or the expression cannot be used."""
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
+            raise BadInput(f"{self.name!r} is no name of a metric", hint="small letters, digits and _, a letter first")
+        try:
+            groups = re.compile(self.match).groups
+        except re.error as error:
+            raise BadInput(f"the expression of {self.name} is wrong at {error.pos}: {error.msg}", hint=_USAGE) from None
+        if groups != 1:
+            raise BadInput(f"the expression of {self.name} has {groups} groups instead of one", hint=_USAGE)
+
+    def outcome(self) -> tuple[Outcome, float]:
+        """The outcome in its base unit, and the factor from the printed number to it."""
+        suffix, unit, factor, kind = next(
+            (row for row in _SUFFIXES if self.name.endswith(row[0]) and self.name != row[0]),
+            ("", "score", 1.0, "score"),
+        )
+        name = self.name.removesuffix(suffix)
+        return _outcome(name, unit, kind, self.direction, low=-_PLENTY if kind == "score" else 0), factor
+
+    def read(self, text: str) -> Measurement:
+        """The number in the output."""
+        found = re.findall(self.match, text, re.MULTILINE)
+        if len(found) != 1:
+            how = "nowhere" if not found else f"{len(found)} times"
+            raise BadRun(f"the expression of {self.name} fits {how} in the output; it must fit once")
+        if not _NUMBER.fullmatch(found[0].strip()):
+            raise BadRun(f"{self.name}: {found[0]!r} is no number (a decimal point, no other signs)")
+        outcome, factor = self.outcome()
+        return Measurement(outcome=outcome.name, value=float(found[0]) * factor, original=f"{self.name} {found[0]}")
+
+
+class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A command given on the command line or in a file; implements `Benchmark`. `limit_s` kills a run that never ends.
+
+    Without `directory` it runs in the private directory of the run.
+    """
+
+    name: str
+    what: str
+    argv: tuple[str, ...]
+    directory: str | None = None
+    environment: dict[str, str] = {}
+    limit_s: float = 3600.0
+    metric: tuple[Metric, ...] = ()
+
+    def check(self) -> None:
+        """Raise BadInput for what cannot be run."""
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.name):
+            raise BadInput(f"{self.name!r} is no name of a benchmark", hint="small letters, digits and hyphens")
+        if not self.argv or not self.argv[0]:
+            raise BadInput(f"{self.name}: argv is empty", hint='for example  argv = ["make", "-j4"]')
+        if self.directory is not None and not self.directory.startswith("/"):
+            raise BadInput(f"{self.name}: directory {self.directory!r} is not an absolute path")
+        if self.limit_s <= 0:
+            raise BadInput(f"{self.name}: limit_s is {self.limit_s:g}; give seconds above 0")
+        for metric in self.metric:
+            metric.check()
+        names = [outcome.name for outcome in self.outcomes]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise BadInput(f"{self.name}: {twice[0]} is measured twice", hint="give the metric another name")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The program."""
+        return (self.argv[0],)
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Not known."""
+        return {}
+
+    @property
+    def root_reason(self) -> str | None:
+        """It runs as the user."""
+        return None
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What the command uses, and its metrics; the headline is its first metric, or else the time."""
+        metrics = tuple(metric.outcome()[0] for metric in self.metric)
+        all_of = (*metrics, *_USED)
+        return (msgspec.structs.replace(all_of[0], headline=True), *all_of[1:])
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """None."""
+        return {}
+
+    def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
+        """The command."""
+        return Invocation(argv=self.argv, limit_s=self.limit_s, environment=self.environment, directory=self.directory)
+
+    def version_invocation(self) -> Invocation | None:
+        """Not known how to ask."""
+        return None
+
+    def parse_version(self, raw: RawOutput) -> str | None:
+        """Not known."""
+        return None
+
+    def parse(self, raw: RawOutput, parameters: Mapping[str, Any]) -> ParsedRun:
+        """What the run used, and the numbers in its output."""
+        text = b"\n".join((raw.stdout, raw.stderr)).decode("utf-8", "backslashreplace")
+        found = [metric.read(text) for metric in self.metric]
+        used = (
+            ("wall", raw.wall_ns, 1e-9, "ns"),
+            ("user", raw.user_us, 1e-6, "us"),
+            ("system", raw.system_us, 1e-6, "us"),
+            ("peak_memory", raw.max_rss_bytes, 1, "B"),
+        )
+        found += [
+            Measurement(outcome=name, value=value * factor, original=f"{value} {unit}")
+            for name, value, factor, unit in used
+            if value is not None
+        ]
+        return ParsedRun(measurements=tuple(found))
+
+
+def parse_metric(text: str) -> Metric:
+    """`NAME:lower=REGEX`."""
+    head, equals, expression = text.partition("=")
+    name, colon, direction = head.partition(":")
+    if not equals or not colon or direction not in {"lower", "higher"} or not expression:
+        raise BadInput(f"--metric {text!r} cannot be read", hint=_USAGE)
+    metric = Metric(name, "lower" if direction == "lower" else "higher", expression)
+    metric.check()
+    return metric
+
+
+def _outcome(name: str, unit: Unit, kind: OutcomeKind, direction: Direction, *, low: float = 0) -> Outcome:
+    return Outcome(
+        name=name,
+        unit=unit,
+        direction=direction,
+        kind=kind,
+        low=low,
+        high=_PLENTY,
+        better=f"The command's {name} improved.",
+        worse=f"The command's {name} became worse.",
+        blind_spots="Measures all that the command does, its start included.",
+    )
+
+
+_USED = (
+    _outcome("wall", "s", "time", "lower"),
+    _outcome("user", "s", "time", "lower"),
+    _outcome("system", "s", "time", "lower"),
+    _outcome("peak_memory", "B", "count", "lower"),
+)

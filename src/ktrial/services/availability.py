@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which benchmarks can run here, why others cannot, and what would change that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from ktrial.domain.benchmark import Benchmark
+from ktrial.services.ports import Executor
+
+PackageTool = Literal["apt", "dnf", "pacman", "zypper"]
+#: Package tool -> (program that tells its presence, command that installs).
+_TOOLS: dict[PackageTool, tuple[str, str]] = {
+    "apt": ("apt-get", "sudo apt install"),
+    "dnf": ("dnf", "sudo dnf install"),
+    "pacman": ("pacman", "sudo pacman -S"),
+    "zypper": ("zypper", "sudo zypper install"),
+}
+
+
+class Availability(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a benchmark can run here: `why` not and the `next` step are null when it can."""
+
+    benchmark: str
+    what: str
+    why: str | None = None
+    next: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can run."""
+        return self.why is None
+
+
+def examine(benchmarks: Iterable[Benchmark], executor: Executor) -> tuple[Availability, ...]:
+    """Look for each benchmark's programs, in order."""
+    benchmarks = list(benchmarks)
+    wanted = [name for benchmark in benchmarks for name in benchmark.needs]
+    programs = executor.programs([*wanted, *(program for program, _ in _TOOLS.values())])
+    tool = package_tool(programs)
+    return tuple(_examine(benchmark, executor, programs, tool) for benchmark in benchmarks)
+
+
+def package_tool(programs: Mapping[str, str | None]) -> PackageTool | None:
+    """The package tool of this machine, as far as its presence tells."""
+    return next((tool for tool, (program, _) in _TOOLS.items() if programs.get(program)), None)
+
+
+def install_command(packages: Mapping[str, str], tool: PackageTool | None) -> str | None:
+    """The command that installs, for this package tool; None when there is none or no package is known."""
+    return f"{_TOOLS[tool][1]} {packages[tool]}" if tool is not None and tool in packages else None
+
+
+def _examine(
+    benchmark: Benchmark, executor: Executor, programs: Mapping[str, str | None], tool: PackageTool | None
+) -> Availability:
+    why: str | None = None
+    step: str | None = None
+    absent = [name for name in benchmark.needs if programs.get(name) is None]
+    if absent:
+        why = f"{', '.join(absent)} is not installed" if len(absent) == 1 else f"{', '.join(absent)} are not installed"
+        step = install_command(benchmark.packages, tool) or "install it by hand"
+        if tool is None and benchmark.packages:
+            step = "install " + ", ".join(f"{name} ({where})" for where, name in benchmark.packages.items())
+    elif benchmark.root_reason is not None and not executor.runs_as_root:
+        why = f"needs root: {benchmark.root_reason}"
+        step = "run ktrial in a root shell"
+    elif not benchmark.needs and not executor.has_loads:
+        why = "this agent has no loads of its own"
+        step = "run ./ktrial once more to build the agent anew"
+    return Availability(benchmark=benchmark.name, what=benchmark.what, why=why, next=step)

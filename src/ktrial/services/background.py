@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The background load of a suite: started before each run, alive until its end, its own throughput recorded."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ktrial.domain.benchmark import Measurement, RawOutput
+from ktrial.domain.errors import BadRun, KtrialError
+from ktrial.domain.run import LOAD_THROUGHPUT, LoadRecord
+from ktrial.domain.suite import LOAD_FILE, SETTLE_S, SuiteLoad
+from ktrial.formats.stress_ng import read_stress_ng
+from ktrial.services.availability import install_command, package_tool
+from ktrial.services.ports import Clock, Executor, RunningLoad
+
+_PACKAGES = {"apt": "stress-ng", "dnf": "stress-ng", "pacman": "stress-ng", "zypper": "stress-ng"}
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the load: its record, its output, and its throughput or why there is none."""
+
+    record: LoadRecord
+    raw: RawOutput
+    throughput: Measurement | None = None
+    failure: str | None = None
+
+
+class _SpinResults(msgspec.Struct):
+    rounds: int
+    elapsed_ns: int
+
+
+class _SpinReply(msgspec.Struct):
+    results: _SpinResults
+
+
+class Background:
+    """One load, as often as it is wanted."""
+
+    def __init__(self, load: SuiteLoad, cpus: int, executor: Executor, clock: Clock) -> None:
+        self._workers = load.workers(cpus)
+        self._invocation = load.invocation(cpus)
+        self._executor = executor
+        self._clock = clock
+
+    def check(self) -> None:
+        """Raise KtrialError when it cannot be started here: without it the suite would measure something else."""
+        if self._invocation.load is not None:
+            if not self._executor.has_loads:
+                raise KtrialError("the suite's background load is the agent's own, and this agent has none")
+            return
+        program = self._invocation.argv[0]
+        programs = self._executor.programs([program, "apt-get", "dnf", "pacman", "zypper"])
+        if programs[program] is None:
+            raise KtrialError(
+                f"the suite's background load needs {program}, which is not installed",
+                hint=install_command(_PACKAGES, package_tool(programs)) or f"install {program}",
+            )
+
+    def start(self) -> RunningLoad:
+        """Start it and let it settle."""
+        running = self._executor.start(self._invocation)
+        try:
+            self._clock.sleep(SETTLE_S)
+        except BaseException:
+            running.stop()
+            raise
+        return running
+
+    def finish(self, running: RunningLoad) -> Ended:
+        """End it and read what it got done."""
+        alive = running.alive()
+        raw = running.stop()
+        load = self._invocation.load
+        record = LoadRecord(argv=self._invocation.argv, agent_load=load, workers=self._workers, alive_at_end=alive)
+        if not alive:
+            said = raw.failed or raw.stderr.decode("utf-8", "backslashreplace").strip().rpartition("\n")[2]
+            failure = "the background load ended before the benchmark" + (f"; it said: {said}" if said else "")
+            return Ended(record=record, raw=raw, failure=failure)
+        try:
+            throughput = _spin_rate(raw) if load is not None else _stress_ng_rate(raw)
+        except BadRun as error:
+            return Ended(record=record, raw=raw, failure=f"the background load's own figures: {error.message}")
+        return Ended(record=record, raw=raw, throughput=throughput)
+
+
+def _stress_ng_rate(raw: RawOutput) -> Measurement:
+    rate = read_stress_ng(raw.files.get(LOAD_FILE, b""), LOAD_FILE).stressors[0].rate
+    return Measurement(outcome=LOAD_THROUGHPUT.name, value=rate.value, original=rate.original)
+
+
+def _spin_rate(raw: RawOutput) -> Measurement:
+    try:
+        reply = msgspec.json.decode(raw.stdout, type=_SpinReply)
+    except msgspec.MsgspecError as error:
+        raise BadRun(raw.failed or f"the reply cannot be read: {error}") from None
+    rounds, elapsed_ns = reply.results.rounds, reply.results.elapsed_ns
+    if elapsed_ns <= 0:
+        raise BadRun(f"it ran for {elapsed_ns} ns")
+    return Measurement(
+        outcome=LOAD_THROUGHPUT.name, value=rounds * 1e9 / elapsed_ns, original=f"{rounds} rounds in {elapsed_ns} ns"
+    )

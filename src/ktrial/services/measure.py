@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure: runs the benchmarks of a suite in rounds, in random order, and records each run as soon as it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from ktrial import __version__
+from ktrial.domain.benchmark import Invocation, ParsedRun, RawOutput, check_exit, check_measurements
+from ktrial.domain.errors import BadRun, KtrialError
+from ktrial.domain.facts import Fact, FactBook
+from ktrial.domain.run import (
+    LOAD_THROUGHPUT,
+    MACHINE_FACTS,
+    Artefact,
+    Execution,
+    Exit,
+    Kept,
+    Resources,
+    RunRecord,
+    Session,
+    Summary,
+    raw_parts,
+    summarise,
+)
+from ktrial.domain.suite import SuiteLoad, Task, orders
+from ktrial.services.availability import Availability, examine
+from ktrial.services.background import Background, Ended
+from ktrial.services.ports import Clock, Executor, RunStore
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure: every task once in each of the rounds."""
+
+    suite: str
+    tasks: tuple[Task, ...]
+    rounds: int
+    seed: int
+    label: str | None = None
+    load: SuiteLoad | None = None
+
+
+class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="began"):
+    """The measurement begins. `missing` benchmarks are left out. `expected_s` is null when nothing can be told yet."""
+
+    session: Session
+    folder: str
+    benchmarks: tuple[str, ...]
+    missing: tuple[Hole, ...]
+    runs: int
+    expected_s: float | None
+
+
+class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run-began"):
+    """A run begins. `left_s` is the time to the end of all, null when nothing can be told.
+
+    `left_is_least` says that the time of some runs is not known yet and not in it.
+    """
+
+    run: int
+    runs: int
+    round: int
+    benchmark: str
+    left_s: float | None
+    left_is_least: bool
+
+
+class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
+    """A run ended and its record lies in `file`. `so_far` are the benchmark's summaries up to here."""
+
+    record: RunRecord
+    file: str
+    so_far: tuple[Summary, ...]
+
+
+class Hole(msgspec.Struct, frozen=True, kw_only=True):
+    """A benchmark that is missing from the results, wholly or in some runs: why, and the next step if known."""
+
+    benchmark: str
+    why: str
+    next: str | None = None
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="ended"):
+    """What was measured. `complete` of `wanted` benchmarks have all their runs; `holes` names the others."""
+
+    session: Session
+    folder: str
+    wanted: int
+    complete: int
+    holes: tuple[Hole, ...]
+    interrupted: bool
+    summaries: tuple[Summary, ...]
+
+
+Event = Began | RunBegan | RunEnded | Result
+Listener = Callable[[Event], None]
+
+
+def measure(
+    order: Order, executor: Executor, store: RunStore, clock: Clock, facts: FactBook, listen: Listener
+) -> tuple[Result, tuple[RunRecord, ...]]:
+    """Carry the order out. An interruption ends it in order: what was measured is kept and summarised."""
+    missing = _missing(order, executor)
+    tasks = tuple(task for task in order.tasks if task.label not in missing)
+    if not tasks:
+        listed = "; ".join(f"{label}: {found.why}" for label, found in missing.items())
+        step = next((found.next for found in missing.values() if found.next), None)
+        raise KtrialError(f"nothing of {order.suite} can run here: {listed}", hint=step)
+    background = None
+    if order.load is not None:
+        background = Background(order.load, facts.value("cpu.threads") or 1, executor, clock)
+        background.check()
+    rounds = _Rounds(order, tasks, executor, store, clock, facts, background, listen)
+    rounds.begin(missing)
+    interrupted = False
+    try:
+        rounds.carry_out()
+    except KeyboardInterrupt:
+        interrupted = True
+    result = rounds.result(missing, interrupted)
+    listen(result)
+    return result, tuple(rounds.records)
+
+
+def _missing(order: Order, executor: Executor) -> dict[str, Availability]:
+    found = examine((task.benchmark for task in order.tasks), executor)
+    return {task.label: one for task, one in zip(order.tasks, found, strict=True) if not one.ready}
+
+
+class _Rounds:
+    """The course of one measurement."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 (what `measure` was given, and what it made of it)
+        self,
+        order: Order,
+        tasks: Sequence[Task],
+        executor: Executor,
+        store: RunStore,
+        clock: Clock,
+        facts: FactBook,
+        background: Background | None,
+        listen: Listener,
+    ) -> None:
+        self._order = order
+        self._tasks = {task.label: task for task in tasks}
+        self._executor = executor
+        self._store = store
+        self._clock = clock
+        self._facts = facts
+        self._background = background
+        self._listen = listen
+        self._versions: dict[str, str | None] = {}
+        self._took_s: dict[str, float] = {}
+        self._orders = orders(list(self._tasks), order.rounds, order.seed)
+        self.records: list[RunRecord] = []
+        self._invocations = {label: self._invocation(task) for label, task in self._tasks.items()}
+        self._session = session_of(order, facts, executor.agent_version, store.begin())
+
+    def begin(self, missing: Mapping[str, Availability]) -> None:
+        """Ask the tools for their versions and tell that it begins."""
+        for label, task in self._tasks.items():
+            asked = task.benchmark.version_invocation()
+            told = task.benchmark.parse_version(self._executor.run(asked).raw) if asked else None
+            own = self._invocations[label].load is not None
+            self._versions[label] = self._executor.agent_version if own else told
+        self._listen(
+            Began(
+                session=self._session,
+                folder=self._store.folder_of(self._session.session),
+                benchmarks=tuple(self._tasks),
+                missing=_holes(missing),
+                runs=len(self._tasks) * self._order.rounds,
+                expected_s=self._left(0)[0],
+            )
+        )
+
+    def carry_out(self) -> None:
+        """All rounds."""
+        number = 0
+        for round_, labels in enumerate(self._orders, 1):
+            for position, label in enumerate(labels, 1):
+                left_s, least = self._left(number)
+                number += 1
+                self._listen(
+                    RunBegan(
+                        run=number,
+                        runs=len(self._tasks) * self._order.rounds,
+                        round=round_,
+                        benchmark=label,
+                        left_s=left_s,
+                        left_is_least=least,
+                    )
+                )
+                began = self._clock.monotonic_ns()
+                record, parts = self._one(self._tasks[label], number, round_, position)
+                self._took_s[label] = (self._clock.monotonic_ns() - began) / 1e9
+                file = self._store.save(record, parts)
+                self.records.append(record)
+                own = [earlier for earlier in self.records if earlier.benchmark == label]
+                self._listen(RunEnded(record=record, file=file, so_far=summarise(own, self._headlines())))
+
+    def result(self, missing: Mapping[str, Availability], interrupted: bool) -> Result:
+        """The summary of what there is."""
+        holes = [*_holes(missing)]
+        for label in self._tasks:
+            hole = self._hole(label)
+            holes += [hole] if hole is not None else []
+        return Result(
+            session=self._session,
+            folder=self._store.folder_of(self._session.session),
+            wanted=len(self._order.tasks),
+            complete=len(self._order.tasks) - len(holes),
+            holes=tuple(holes),
+            interrupted=interrupted,
+            summaries=summarise(self.records, self._headlines()),
+        )
+
+    def _hole(self, label: str) -> Hole | None:
+        runs = [record for record in self.records if record.benchmark == label]
+        failed = [record for record in runs if not record.ok]
+        if failed:
+            reason = failed[-1].failure
+            return Hole(benchmark=label, why=f"{len(failed)} of {len(runs)} runs failed, the last: {reason}")
+        if len(runs) < self._order.rounds:
+            return Hole(benchmark=label, why=f"interrupted after {len(runs)} of {self._order.rounds} runs")
+        return None
+
+    def _headlines(self) -> dict[str, tuple[str, ...]]:
+        return {
+            label: tuple(outcome.name for outcome in task.benchmark.outcomes if outcome.headline)
+            for label, task in self._tasks.items()
+        }
+
+    def _invocation(self, task: Task) -> Invocation:
+        invocation = task.benchmark.invocation(task.parameters, self._facts)
+        return msgspec.structs.replace(invocation, cpus=task.cpus) if task.cpus is not None else invocation
+
+    def _left(self, done: int) -> tuple[float | None, bool]:
+        """Seconds for the runs from number `done` on, and whether some of unknown time are not in it."""
+        known: list[float] = []
+        labels = [label for order in self._orders for label in order][done:]
+        for label in labels:
+            one_s = self._took_s.get(label, self._invocations[label].expected_s)
+            known += [one_s] if one_s is not None else []
+        return (sum(known) if known else None), len(known) < len(labels)
+
+    def _one(self, task: Task, number: int, round_: int, position: int) -> tuple[RunRecord, dict[str, bytes]]:
+        invocation = self._invocations[task.label]
+        execution, ended = self._execute(invocation)
+        raw = execution.raw
+        parsed, failure = _parse(task, raw)
+        outcomes = {outcome.name: outcome for outcome in task.benchmark.outcomes}
+        kept = [Kept.of(one, outcomes[one.outcome]) for one in parsed.measurements]
+        parts = raw_parts(raw)
+        if ended is not None:
+            parts |= {f"background/{name}": data for name, data in raw_parts(ended.raw).items()}
+            failure = failure or ended.failure
+            kept += [Kept.of(ended.throughput, LOAD_THROUGHPUT)] if ended.throughput is not None else []
+        record = RunRecord(
+            session=self._session,
+            run=number,
+            benchmark=task.label,
+            tool=task.benchmark.name,
+            tool_version=parsed.tool_version or self._versions[task.label],
+            argv=execution.argv,
+            agent_load=invocation.load,
+            environment=execution.environment,
+            directory=execution.directory,
+            parameters=task.parameters,
+            cpus=invocation.cpus,
+            round=round_,
+            position=position,
+            started_monotonic_ns=execution.started_monotonic_ns,
+            started_unix_ms=execution.started_unix_ms,
+            measurements=tuple(kept) if failure is None else (),
+            details=parsed.details,
+            notes=parsed.notes,
+            exit=Exit.of(raw),
+            resources=Resources(
+                wall_ns=raw.wall_ns, user_us=raw.user_us, system_us=raw.system_us, max_rss_bytes=raw.max_rss_bytes
+            ),
+            failure=failure,
+            background=ended.record if ended is not None else None,
+            raw={name: Artefact.of(data) for name, data in parts.items()},
+        )
+        return record, parts
+
+    def _execute(self, invocation: Invocation) -> tuple[Execution, Ended | None]:
+        if self._background is None:
+            return self._executor.run(invocation), None
+        running = self._background.start()
+        try:
+            execution = self._executor.run(invocation)
+        except BaseException:
+            running.stop()
+            raise
+        return execution, self._background.finish(running)
+
+
+def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> Session:
+    """What all runs of this measurement have in common."""
+    return Session(
+        session=name,
+        suite=order.suite,
+        label=order.label,
+        seed=order.seed,
+        rounds=order.rounds,
+        kernel_release=facts.value("kernel.release"),
+        boot_id=facts.value("boot.id"),
+        machine={name: facts.get(name, Fact(unknown="the agent told nothing")) for name in MACHINE_FACTS},
+        ktrial_version=__version__,
+        agent_version=agent_version,
+    )
+
+
+def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:
+    """The measurements, or none and why."""
+    try:
+        check_exit(raw)
+        parsed = task.benchmark.parse(raw, task.parameters)
+        check_measurements(task.benchmark.outcomes, parsed)
+    except BadRun as error:
+        return ParsedRun(measurements=()), error.message
+    return parsed, None
+
+
+def _holes(missing: Mapping[str, Availability]) -> tuple[Hole, ...]:
+    return tuple(Hole(benchmark=label, why=found.why or "", next=found.next) for label, found in missing.items())

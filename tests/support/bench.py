@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks, an executor and a store made of memory, for tests of measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun, RawOutput
+from ktrial.domain.errors import KtrialError, UnreadableOutput
+from ktrial.domain.facts import FactBook
+from ktrial.domain.run import Execution, RunRecord
+
+LOAD_YAML = b"""---
+system-info:
+      stress-ng-version: 0.15.06
+metrics:
+    - stressor: cpu
+      bogo-ops: 100
+      bogo-ops-per-second-usr-sys-time: 60.000000
+      bogo-ops-per-second-real-time: 50.000000
+      wall-clock-time: 2.000000
+      user-time: 1.600000
+      system-time: 0.000000
+...
+"""
+
+
+def outcome(name: str = "time", **fields: Any) -> Outcome:
+    """An outcome with sensible values for all that a test does not care about."""
+    values: dict[str, Any] = {
+        "unit": "s",
+        "direction": "lower",
+        "kind": "time",
+        "low": 0,
+        "high": 100,
+        "better": "Better.",
+        "worse": "Worse.",
+        "blind_spots": "None.",
+        "headline": True,
+    }
+    return Outcome(name=name, **{**values, **fields})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeBenchmark:
+    """Prints `time VALUE`; implements `Benchmark`."""
+
+    name: str
+    needs: tuple[str, ...] = ("tool",)
+    packages: Mapping[str, str] = field(default_factory=lambda: {"apt": "tools", "dnf": "tools-extra"})
+    root_reason: str | None = None
+    outcomes: tuple[Outcome, ...] = (outcome(),)
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"loops": 10})
+    expected_s: float | None = None
+    asks_version: bool = False
+
+    @property
+    def what(self) -> str:
+        return f"What {self.name} measures."
+
+    def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
+        argv = (self.needs[0], self.name, str(parameters["loops"]))
+        return Invocation(argv=argv, limit_s=10, expected_s=self.expected_s)
+
+    def version_invocation(self) -> Invocation | None:
+        return Invocation(argv=(self.needs[0], "--version"), limit_s=1) if self.asks_version else None
+
+    def parse_version(self, raw: RawOutput) -> str | None:
+        return raw.stdout.decode() or None
+
+    def parse(self, raw: RawOutput, parameters: Mapping[str, Any]) -> ParsedRun:
+        word, _, value = raw.stdout.decode().partition(" ")
+        if word != "time":
+            raise UnreadableOutput("stdout", 1, word, "the word time")
+        return ParsedRun(measurements=(Measurement(outcome="time", value=float(value), original=f"{value} s"),))
+
+
+def answer(stdout: bytes = b"time 1.5", **fields: Any) -> RawOutput:
+    """The output of a run; it ended well unless said otherwise."""
+    ended = {} if {"signal", "failed"} & set(fields) else {"exit_status": 0}
+    return RawOutput(stdout=stdout, wall_ns=1_000_000, **{**ended, **fields})
+
+
+class FakeLoad:
+    """A background load; `dies` makes it end too early."""
+
+    def __init__(self, log: list[str], *, dies: bool, yaml: bytes, spins: bool) -> None:
+        self._spins = spins
+        self._log = log
+        self._dies = dies
+        self._yaml = yaml
+
+    def alive(self) -> bool:
+        return not self._dies
+
+    def stop(self) -> RawOutput:
+        self._log.append("load stops")
+        if self._spins:
+            return answer(b'{"load": "spin", "results": {"rounds": 300, "elapsed_ns": 2000000000}}')
+        return answer(b"", files={"load.yaml": self._yaml}, stderr=b"stress-ng: killed" if self._dies else b"")
+
+
+class FakeExecutor:
+    """Answers each run with `reply(argv)`; keeps what was asked in `log`. Implements `Executor`."""
+
+    agent_version = "0.1.0"
+
+    def __init__(
+        self,
+        reply: Callable[[tuple[str, ...]], RawOutput] = lambda argv: answer(),
+        *,
+        installed: Iterable[str] = ("tool", "stress-ng", "apt-get"),
+        runs_as_root: bool = False,
+        load_dies: bool = False,
+        load_yaml: bytes = LOAD_YAML,
+    ) -> None:
+        self.log: list[str] = []
+        self.invocations: list[Invocation] = []
+        self.runs_as_root = runs_as_root
+        self.has_loads = True
+        self._reply = reply
+        self._installed = set(installed)
+        self._load_dies = load_dies
+        self._load_yaml = load_yaml
+
+    def programs(self, names: Iterable[str]) -> dict[str, str | None]:
+        return {name: f"/usr/bin/{name}" if name in self._installed else None for name in names}
+
+    def run(self, invocation: Invocation) -> Execution:
+        self.log.append(" ".join(invocation.argv))
+        self.invocations.append(invocation)
+        return Execution(
+            argv=(f"/usr/bin/{invocation.argv[0]}", *invocation.argv[1:]),
+            environment={"LC_ALL": "C"},
+            directory="/private",
+            started_monotonic_ns=len(self.log),
+            started_unix_ms=1,
+            raw=self._reply(invocation.argv),
+        )
+
+    def start(self, invocation: Invocation) -> FakeLoad:
+        self.log.append("load starts")
+        return FakeLoad(self.log, dies=self._load_dies, yaml=self._load_yaml, spins=invocation.load is not None)
+
+
+class FakeStore:
+    """Keeps records in a list; `room` is how many fit."""
+
+    def __init__(self, room: int = 1000) -> None:
+        self.records: list[RunRecord] = []
+        self.parts: list[Mapping[str, bytes]] = []
+        self._room = room
+
+    def begin(self) -> str:
+        return "session"
+
+    def folder_of(self, session: str) -> str:
+        return f"/runs/{session}"
+
+    def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
+        if len(self.records) == self._room:
+            raise KtrialError("/runs cannot be written: No space left on device")
+        self.records.append(record)
+        self.parts.append(parts)
+        return f"/runs/session/{record.run:04d}.json"
+
+
+class FakeClock:
+    """Each look at the clock moves it by a second."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.slept_s: list[float] = []
+
+    def monotonic_ns(self) -> int:
+        self.now_ns += 1_000_000_000
+        return self.now_ns
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs of a load of the agent's own and the tool that measures the same: run in turn, on one machine, at one time."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ktrial.host.agent import AgentSession, read_bytes
+from ktrial.host.find_agent import find_agent
+from ktrial.host.transport import ProcessTransport
+
+Figures = Mapping[str, Any]
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """A load and a command that measure one thing: `ours` reads the load's results, `pattern` finds the tool's number.
+
+    The tool's number times `scale` is in the unit of `ours`. `factor` is how far both may lie apart without noise,
+    because of what `why` says.
+    """
+
+    load: str
+    parameters: Mapping[str, Any]
+    ours: Callable[[Figures], float]
+    argv: tuple[str, ...]
+    pattern: str
+    scale: float
+    factor: float
+    why: str
+    cpus: tuple[int, ...] | None = None
+    needs_root: bool = False
+
+    @property
+    def program(self) -> str | None:
+        """Where the tool is; None when it is not installed."""
+        return shutil.which(self.argv[0], path="/usr/bin:/usr/sbin:/usr/local/bin")
+
+
+def _rate(name: str) -> Callable[[Figures], float]:
+    return lambda results: results[name] / results["elapsed_ns"] * 1e9
+
+
+REFERENCES = {
+    "messaging": Reference(
+        load="messaging",
+        parameters={"channel": "pipe", "groups": 2, "senders": 5, "receivers": 5, "messages": 1000},
+        ours=lambda results: results["elapsed_ns"] / 1e9,
+        argv=("hackbench", "-p", "-T", "-g", "2", "-f", "5", "-l", "1000"),
+        pattern=r"Time: ([0-9.]+)",
+        scale=1.0,
+        factor=2.0,
+        why="its threads wait for the start on a pipe, ours on a condition variable; it counts milliseconds",
+    ),
+    "messaging-socket": Reference(
+        load="messaging",
+        parameters={"channel": "socket", "groups": 2, "senders": 5, "receivers": 5, "messages": 1000},
+        ours=lambda results: results["elapsed_ns"] / 1e9,
+        argv=("hackbench", "-T", "-g", "2", "-f", "5", "-l", "1000"),
+        pattern=r"Time: ([0-9.]+)",
+        scale=1.0,
+        factor=2.0,
+        why="its threads wait for the start on a pipe, ours on a condition variable; it counts milliseconds",
+    ),
+    "contextswitch": Reference(
+        load="contextswitch",
+        parameters={"placement": "same", "duration_s": 0.2},
+        ours=lambda results: float(results["mean_ns"]),
+        argv=("perf", "bench", "sched", "pipe", "-T", "-l", "20000"),
+        pattern=r"([0-9.]+) usecs/op",
+        scale=1000.0,
+        factor=2.0,
+        why="each of our round trips holds a reading of the clock",
+        cpus=(0,),
+    ),
+    "wakeup-timer": Reference(
+        load="wakeup",
+        parameters={"kind": "timer", "rate_per_s": 1000, "duration_s": 0.5},
+        ours=lambda results: float(results["p50_ns"]),
+        argv=("cyclictest", "-q", "-t", "1", "-i", "1000", "-l", "500", "-h", "5000", "--default-system"),
+        pattern="",
+        scale=1000.0,
+        factor=2.0,
+        why="cyclictest counts whole microseconds, and skips the moments that a late wake-up has passed",
+        needs_root=True,
+    ),
+    "memcpy": Reference(
+        load="memcpy",
+        parameters={"bytes": 64 << 20, "duration_s": 0.3},
+        ours=_rate("copied_bytes"),
+        argv=("perf", "bench", "mem", "memcpy", "-s", "64MB", "-l", "20", "-f", "default"),
+        pattern=r"([0-9.]+) GB/sec",
+        scale=float(1 << 30),
+        factor=2.0,
+        why="the C library's copying routine is chosen by the CPU, and perf may not take the same one",
+    ),
+    "lock": Reference(
+        load="lock",
+        parameters={"threads": 4, "locks": 8, "yields": 100, "duration_s": 1},
+        ours=_rate("count"),
+        argv=("sysbench", "threads", "--threads=4", "--thread-yields=100", "--thread-locks=8", "--time=1", "run"),
+        pattern=r"total number of events:\s+([0-9]+)",
+        scale=1.0,
+        factor=2.0,
+        why="it takes locks at random, where ours takes them in turn",
+    ),
+}
+
+
+def user_session() -> AgentSession:
+    """A session that runs commands and loads."""
+    return AgentSession(ProcessTransport([str(find_agent()), "serve", "--role", "user"]))
+
+
+def _median_us(text: str) -> float:
+    """The median of cyclictest's histogram, in microseconds."""
+    rows = re.findall(r"^(\d{6})\s+(\d+)", text, re.MULTILINE)
+    values = [int(value) for value, count in rows for _ in range(int(count))]
+    return float(statistics.median_low(values))
+
+
+def theirs(reference: Reference, session: AgentSession) -> float:
+    """The tool's number, in the unit of ours."""
+    assert reference.program is not None
+    answer = session.request(
+        "exec",
+        argv=[reference.program, *reference.argv[1:]],
+        environment={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+        directory="/",
+        limit_s=60.0,
+        **({"cpus": list(reference.cpus)} if reference.cpus else {}),
+    )
+    said = read_bytes(answer["stdout"]).decode() + read_bytes(answer["stderr"]).decode()
+    assert answer["exit"] == {"status": 0}, said
+    if not reference.pattern:
+        return _median_us(said) * reference.scale
+    found = re.search(reference.pattern, said)
+    assert found, said
+    return float(found[1]) * reference.scale
+
+
+def ours(reference: Reference, session: AgentSession) -> float:
+    """Our load's number."""
+    answer = session.request(
+        "load",
+        load=reference.load,
+        parameters=dict(reference.parameters),
+        limit_s=60.0,
+        **({"cpus": list(reference.cpus)} if reference.cpus else {}),
+    )
+    assert answer["ended"] == "done"
+    return reference.ours(answer["results"])

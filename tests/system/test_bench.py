@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial bench` through the real agent, on this machine, with programs that take no time."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktrial.cli.main import main
+from tests.support.tree import FakeRoot, Ran
+
+SUITE = """name = "short"
+summary = "Short."
+
+[[benchmark]]
+use = "hackbench-pipe-thread"
+parameters = { groups = 1, loops = 20 }
+
+[[benchmark]]
+use = "hello"
+
+[load]
+share = 0.5
+"""
+HELLO = """name = "hello"
+what = "Says hello."
+argv = ["sh", "-c", "echo speed: 12.5; echo $TMPDIR; pwd; umask"]
+
+[[metric]]
+name = "speed_mb_per_s"
+direction = "higher"
+match = "speed: ([0-9.]+)"
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for the head."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def run(*argv: str) -> Ran:
+    out, err = io.StringIO(), io.StringIO()
+    return Ran(main(list(argv), out, err), out.getvalue(), err.getvalue())
+
+
+def runs_folder(home: Path) -> Path:
+    return home / ".local/state/ktrial/runs"
+
+
+def records(home: Path) -> list[Any]:
+    return [json.loads(path.read_text()) for path in sorted(runs_folder(home).glob("2*/*.json"))]
+
+
+def own(home: Path, kind: str, name: str, text: str) -> None:
+    path = home / ".config/ktrial" / kind / f"{name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_any_command(home: Path) -> None:
+    ran = run("bench", "-n", "3", "--label", "first", "--", "sh", "-c", "pwd; echo $LC_ALL $TZ")
+    assert ran.status == 0, ran.err
+    assert ran.out.splitlines()[2].split()[:4] == ["sh", "wall", "*", "3"]
+    assert ran.err.count("\n") == 4
+    kept = records(home)
+    assert [record["run"] for record in kept] == [1, 2, 3]
+    assert {record["session"]["label"] for record in kept} == {"first"}
+    assert kept[0]["session"]["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    digest = kept[0]["raw"]["stdout"]["sha256"]
+    assert (runs_folder(home) / "raw" / digest[:2] / digest).read_text() == f"{home}\nC UTC\n"
+    assert list((runs_folder(home) / "work").iterdir()) == []
+
+
+def test_a_number_that_a_command_prints(home: Path) -> None:
+    ran = run("bench", "-n", "2", "--json", "--metric", "p99_ms:lower=p99: ([0-9.]+)", "--", "echo", "p99: 1.5")
+    events = [json.loads(line) for line in ran.out.splitlines()]
+    assert [event["event"] for event in events] == ["began", "run-began", "run", "run-began", "run", "ended"]
+    assert events[-1]["summaries"][0] == {
+        "benchmark": "echo",
+        "outcome": "p99",
+        "unit": "s",
+        "direction": "lower",
+        "headline": True,
+        "n": 2,
+        "median": 0.0015,
+        "minimum": 0.0015,
+        "maximum": 0.0015,
+        "cv": 0.0,
+    }
+
+
+def test_peak_memory_is_that_of_the_run_alone(home: Path) -> None:
+    big = "x = b'1' * (300 << 20)"
+    run("bench", "-n", "1", "--", sys.executable, "-I", "-c", big)
+    run("bench", "-n", "1", "--", "true")
+    peaks = [record["resources"]["max_rss_bytes"] for record in records(home)]
+    assert max(peaks) > 300 << 20
+    assert min(peaks) < 50 << 20
+
+
+def test_a_whole_suite_under_load(home: Path) -> None:
+    own(home, "benchmarks", "hello", HELLO)
+    own(home, "suites", "short", SUITE)
+    ran = run("bench", "short", "-n", "2", "--seed", "7", "-o", "result.json")
+    assert ran.status == 0, ran.err
+    document = json.loads((home / "result.json").read_text())
+    assert (document["schema"], document["wanted"], document["complete"]) == ("ktrial.bench/1", 2, 2)
+    assert document["session"]["seed"] == 7
+    assert len(document["runs"]) == 4
+    for record in document["runs"]:
+        outcomes = {measured["outcome"]: measured["value"] for measured in record["measurements"]}
+        assert outcomes["load.throughput"] > 0
+        assert record["background"]["alive_at_end"]
+    hackbench = next(record for record in document["runs"] if record["tool"] == "hackbench-pipe-thread")
+    assert hackbench["argv"][0].endswith("/hackbench")
+    hello = next(record for record in document["runs"] if record["benchmark"] == "hello")
+    assert hello["measurements"][0]["value"] == 12.5e6
+    assert hello["directory"].startswith(str(runs_folder(home) / "work"))
+    again = run("bench", "short", "-n", "1", "-o", "result.json")
+    assert (again.status, "exists already" in again.err) == (2, True)
+
+
+def test_what_is_missing_makes_it_partial(home: Path) -> None:
+    own(home, "benchmarks", "hello", HELLO)
+    own(home, "benchmarks", "absent", 'name = "absent"\nwhat = "x"\nargv = ["no-such-program"]\n')
+    own(home, "suites", "short", SUITE.replace("hackbench-pipe-thread", "absent").replace("groups = 1, loops = 20", ""))
+    ran = run("bench", "short", "-n", "1")
+    assert ran.status == 1
+    assert "partial 1/2\n  absent: no-such-program is not installed" in ran.err
+    assert "hello" in ran.out
+
+
+def test_a_command_that_never_ends_is_killed_with_its_children(home: Path) -> None:
+    mark = f"77{os.getpid()}"
+    ran = run("bench", "-n", "1", "--limit", "300ms", "--", "sh", "-c", f"sleep {mark} & sleep {mark}")
+    assert ran.status == 1
+    assert "still ran at its time limit and was killed" in ran.err
+    assert processes(mark) == []
+    assert records(home)[0]["exit"]["timed_out"]
+
+
+def test_too_much_output_fails_the_run(home: Path) -> None:
+    ran = run("bench", "-n", "1", "--", "head", "-c", "3000000", "/dev/zero")
+    assert ran.status == 1
+    assert "FAILED: " in ran.err
+
+
+def processes(mark: str) -> list[str]:
+    """Command lines of running processes that hold the mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if mark.encode() in words:
+            found.append(str(words))
+    return found
+
+
+def eventually(what: str, seconds: float = 15) -> Any:
+    """A generator that is used in a loop until it is left; fails when the time is over."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        yield
+        time.sleep(0.02)
+    pytest.fail(f"never came: {what}")
+
+
+def test_the_agents_own_load_in_the_background(home: Path) -> None:
+    own(home, "benchmarks", "hello", HELLO)
+    text = 'name = "short"\nsummary = "x"\n[[benchmark]]\nuse = "hello"\n[load]\nuse = "spin"\n'
+    own(home, "suites", "short", text)
+    ran = run("bench", "short", "-n", "1")
+    assert ran.status == 0, ran.err
+    (record,) = records(home)
+    assert record["measurements"][-1]["outcome"] == "load.throughput"
+    assert record["measurements"][-1]["value"] > 0
+    assert record["background"]["agent_load"]["name"] == "spin"
+
+
+@pytest.mark.parametrize("load", [False, True])
+def test_an_interruption_keeps_the_runs_and_leaves_no_process(home: Path, load: bool) -> None:
+    mark = f"88{os.getpid()}{int(load)}"
+    script = f"[ -e {home}/first ] && exec sleep {mark}; : > {home}/first"
+    own(home, "benchmarks", "hello", f"name = 'hello'\nwhat = 'x'\nargv = ['sh', '-c', '{script}']\n")
+    suite = "name = 'short'\nsummary = 'x'\n[[benchmark]]\nuse = 'hello'\n" + ("[load]\n" if load else "")
+    own(home, "suites", "short", suite)
+    head = subprocess.Popen(
+        [sys.executable, "-m", "ktrial", "bench", "short", "-n", "9"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")},
+    )
+    for _ in eventually("the second run"):
+        if processes(mark):
+            break
+    os.killpg(head.pid, signal.SIGINT)
+    out, err = head.communicate(timeout=30)
+    assert head.returncode == 130, err
+    assert "interrupted after 1 of 9 runs" in err
+    assert "hello" in out
+    assert len(records(home)) == 1
+    assert processes(mark) == []
+    assert list((runs_folder(home) / "work").iterdir()) == []
+
+
+def test_a_killed_head_leaves_no_process(home: Path) -> None:
+    mark = f"99{os.getpid()}"
+    head = subprocess.Popen(
+        [sys.executable, "-m", "ktrial", "bench", "-n", "9", "--", "sleep", mark],
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")},
+    )
+    for _ in eventually("the first run"):
+        if processes(mark):
+            break
+    head.kill()
+    head.wait()
+    for _ in eventually("the end of what it ran"):
+        if not processes(mark):
+            break
+    assert run("bench", "-n", "1", "--", "true").status == 0
+    assert list((runs_folder(home) / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "argv, why",
+    [
+        (("bench",), "nothing to measure"),
+        (("bench", "quikc"), "did you mean quick"),
+        (("bench", "quick", "--", "true"), "not both"),
+        (("bench", "--"), "no command after --"),
+        (("bench", "--", "no-such-program"), "no program 'no-such-program'"),
+        (("bench", "quick", "--metric", "a:lower=(.)"), "after --"),
+        (("bench", "--metric", "a=(.)", "--", "true"), "cannot be read"),
+        (("bench", "-n", "0", "--", "true"), "-n"),
+        (("bench", "--limit", "soon", "--", "true"), "not a duration"),
+        (("bench", "--cpus", "x", "--", "true"), "no list of CPUs"),
+        (("bench", "-o", "/no/such/folder/x", "--", "true"), "no such folder"),
+    ],
+)
+def test_bad_usage_is_said_before_anything_runs(home: Path, argv: tuple[str, ...], why: str) -> None:
+    ran = run(*argv)
+    assert ran.status == 2, ran.err
+    assert why in ran.err
+    assert records(home) == []
+
+
+def test_a_cpu_that_is_not_there_fails_the_run(home: Path) -> None:
+    ran = run("bench", "-n", "1", "--cpus", "8000", "--", "true")
+    assert ran.status == 1
+    assert "cannot run on the CPUs [8000]" in ran.err
+
+
+def test_a_wrong_suite_file_is_named(home: Path) -> None:
+    own(home, "suites", "short", SUITE.replace('use = "hello"', 'use = "helo"'))
+    ran = run("bench", "short")
+    assert ran.status == 2
+    assert f"{home}/.config/ktrial/suites/short.toml:9:1: no benchmark is called 'helo'" in ran.err
+
+
+def test_the_list_says_what_can_run_and_how_to_get_the_rest(root: FakeRoot) -> None:
+    root.write("/usr/bin/apt-get", "")
+    root.write("/usr/bin/stress-ng", "")
+    listed = root.run("bench", "--list", "--json")
+    assert listed.status == 0, listed.err
+    found = {one["benchmark"]: one for one in listed.json["benchmarks"]}
+    assert found["stress-ng-pipe"]["why"] is None
+    assert found["hackbench-pipe-thread"]["next"] == "sudo apt install rt-tests"
+    text = root.run("bench", "--list").out
+    assert "hackbench-socket-process: hackbench is not installed\n  next: sudo apt install rt-tests\n" in text
+    assert root.run("bench", "--", "true").status == 4

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ktrial.benchmarks import all_benchmarks
+from ktrial.catalog.suites import load_benchmarks, load_suites
+from ktrial.domain.errors import BadInput
+from ktrial.domain.facts import Fact, FactBook
+from ktrial.domain.suite import Suite
+from ktrial.services.suites import tasks_of
+from tests.support.bench import FakeBenchmark
+
+GOOD = """name = "own"
+summary = "Mine."
+
+[[benchmark]]
+use = "a"
+
+[[benchmark]]
+use = "a"
+name = "again"
+parameters = { loops = 3 }
+cpus = "0-1"
+
+[load]
+share = 0.25
+"""
+OWN = """name = "build"
+what = "Builds it."
+argv = ["make", "-j4"]
+
+[[metric]]
+name = "p99_ms"
+direction = "lower"
+match = "p99: (.*)"
+"""
+KNOWN = {"a": FakeBenchmark(name="a")}
+FACTS = FactBook({"cpu.threads": Fact(value=8), "memory.total": Fact(value=2**33)})
+
+
+def write(folder: Path, kind: str, text: str) -> Path:
+    path = folder / kind / "own.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(load_suites([], all_benchmarks())))
+def test_every_built_in_suite_can_be_invoked(name: str) -> None:
+    benchmarks = all_benchmarks()
+    suite = load_suites([], benchmarks)[name]
+    for task in tasks_of(suite, benchmarks, FACTS, None):
+        invocation = task.benchmark.invocation(task.parameters, FACTS)
+        assert invocation.argv or invocation.load
+        assert invocation.limit_s > 0
+
+
+def test_the_promised_suites_are_there() -> None:
+    assert {"quick", "margine", "kernel-stress", "memory-pressure"} <= set(load_suites([], all_benchmarks()))
+
+
+def test_an_own_suite(tmp_path: Path) -> None:
+    suites = load_suites_of(tmp_path, GOOD)
+    assert [entry.label for entry in suites["own"].benchmark] == ["a", "again"]
+    assert suites["own"].load is not None
+    assert suites["own"].load.workers(8) == 2
+
+
+def load_suites_of(folder: Path, text: str) -> dict[str, Suite]:
+    """Own suites only, the built-in ones left out."""
+    write(folder, "suites", text)
+    built_in = set(load_suites([], all_benchmarks()))
+    found = load_suites([folder], {**all_benchmarks(), **KNOWN})
+    return {name: suite for name, suite in found.items() if name not in built_in}
+
+
+@pytest.mark.parametrize(
+    "old, new, where, why",
+    [
+        ('use = "a"', 'use = "zzz"', 5, "no benchmark is called 'zzz'"),
+        ("loops = 3", "lops = 3", 10, "a has no parameter 'lops'"),
+        ("loops = 3", 'loops = "3"', 10, "loops = '3' is no int like its default 10"),
+        ('cpus = "0-1"', 'cpus = "x"', 11, "'x' is no list of CPUs"),
+        ('name = "again"', 'name = "a"', 9, "a stands twice in own"),
+        ("share = 0.25", "share = 0", 14, "share = 0 is out of range"),
+        ("share = 0.25", 'share = "half"', 14, "Expected `float`, got `str`"),
+        ("share = 0.25", 'stressor = "--exec"', 14, "stressor '--exec' cannot be the load"),
+        ('summary = "Mine."', 'sumary = "Mine."', 2, "unknown field `sumary`"),
+        ("[load]", "[load", 13, "TOML"),
+    ],
+)
+def test_a_wrong_suite_is_named_with_file_and_line(tmp_path: Path, old: str, new: str, where: int, why: str) -> None:
+    assert old in GOOD
+    with pytest.raises(BadInput) as caught:
+        load_suites_of(tmp_path, GOOD.replace(old, new, 1))
+    assert why in caught.value.message
+    assert (caught.value.file, caught.value.line) == (str(tmp_path / "suites" / "own.toml"), where)
+    assert caught.value.column is not None
+
+
+def test_a_suite_without_benchmarks(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"has no \[\[benchmark\]\]"):
+        load_suites_of(tmp_path, 'name = "own"\nsummary = ""\nbenchmark = []\n')
+
+
+def test_an_own_benchmark(tmp_path: Path) -> None:
+    write(tmp_path, "benchmarks", OWN)
+    found = load_benchmarks([tmp_path], KNOWN)["build"]
+    assert found.invocation({}, FACTS).argv == ("make", "-j4")
+    assert [outcome.name for outcome in found.outcomes][:2] == ["p99", "wall"]
+
+
+@pytest.mark.parametrize(
+    "old, new, why",
+    [
+        ('name = "build"', 'name = "a"', "a benchmark called a exists already"),
+        ('argv = ["make", "-j4"]', "argv = []", "argv is empty"),
+        ("p99: (.*)", "p99: .*", "has 0 groups instead of one"),
+        ('direction = "lower"', 'direction = "less"', "Invalid enum value 'less'"),
+        ("argv", "arvg", "unknown field `arvg`"),
+    ],
+)
+def test_a_wrong_own_benchmark_is_named_with_its_file(tmp_path: Path, old: str, new: str, why: str) -> None:
+    path = write(tmp_path, "benchmarks", OWN.replace(old, new, 1))
+    with pytest.raises(BadInput) as caught:
+        load_benchmarks([tmp_path], KNOWN)
+    assert why in caught.value.message
+    assert caught.value.file == str(path)

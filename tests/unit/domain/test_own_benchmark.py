@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from ktrial.domain.errors import BadInput, BadRun
+from ktrial.domain.own_benchmark import Metric, OwnBenchmark, parse_metric
+from tests.support.bench import answer
+
+
+def own(*metrics: str, **fields: object) -> OwnBenchmark:
+    made = OwnBenchmark(name="own", what="own", argv=("true",), metric=tuple(map(parse_metric, metrics)))
+    made.check()
+    return made
+
+
+@pytest.mark.parametrize(
+    "name, outcome, unit, printed, value",
+    [
+        ("p99_ms", "p99", "s", "12.5", 0.0125),
+        ("wake_us", "wake", "s", "3", 3e-6),
+        ("build_s", "build", "s", "1e2", 100.0),
+        ("requests_per_s", "requests", "1/s", "250", 250.0),
+        ("copy_mb_per_s", "copy", "B/s", "2", 2e6),
+        ("heap_bytes", "heap", "B", "17", 17.0),
+        ("stutter_count", "stutter", "count", "0", 0.0),
+        ("low_percent", "low", "ratio", "1", 0.01),
+        ("points", "points", "score", "-4", -4.0),
+    ],
+)
+def test_the_name_of_a_metric_says_its_unit(name: str, outcome: str, unit: str, printed: str, value: float) -> None:
+    benchmark = own(f"{name}:higher=value: (\\S+)")
+    parsed = benchmark.parse(answer(f"value: {printed}\n".encode()), {})
+    assert benchmark.outcomes[0].name == parsed.measurements[0].outcome == outcome
+    assert (benchmark.outcomes[0].unit, benchmark.outcomes[0].headline) == (unit, True)
+    assert parsed.measurements[0].value == pytest.approx(value)
+    assert printed in parsed.measurements[0].original
+
+
+def test_what_the_command_uses_is_measured_too() -> None:
+    raw = answer(b"", user_us=2_000_000, system_us=500_000, max_rss_bytes=4096)
+    values = {measured.outcome: measured.value for measured in own().parse(raw, {}).measurements}
+    assert values == {"wall": 0.001, "user": 2.0, "system": 0.5, "peak_memory": 4096}
+    assert [outcome.name for outcome in own().outcomes if outcome.headline] == ["wall"]
+
+
+@pytest.mark.parametrize(
+    "printed, why",
+    [
+        (b"", "fits nowhere"),
+        (b"p99: 1\np99: 2\n", "fits 2 times"),
+        (b"p99: 1,5\n", "is no number"),
+        (b"p99: nan\n", "is no number"),
+        (b"p99: \xff\xfe\n", "is no number"),
+    ],
+)
+def test_a_number_that_is_not_there_once_fails_the_run(printed: bytes, why: str) -> None:
+    with pytest.raises(BadRun, match=why):
+        own(r"p99_ms:lower=^p99: (.*)$").parse(answer(printed), {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p99",
+        "p99_ms=x(.)",
+        "p99_ms:less=(.)",
+        "p99_ms:lower=",
+        "p99_ms:lower=(",
+        "p99_ms:lower=x",
+        "P:lower=(.)",
+        ":lower=(.)",
+    ],
+)
+def test_metrics_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(BadInput):
+        parse_metric(text)
+
+
+def test_own_benchmarks_that_cannot_be_run() -> None:
+    good = OwnBenchmark(name="own", what="own", argv=("true",))
+    good.check()
+    for bad in (
+        OwnBenchmark(name="Own!", what="", argv=("true",)),
+        OwnBenchmark(name="own", what="", argv=()),
+        OwnBenchmark(name="own", what="", argv=("true",), directory="here"),
+        OwnBenchmark(name="own", what="", argv=("true",), limit_s=0),
+        OwnBenchmark(name="own", what="", argv=("true",), metric=(Metric("wall_s", "lower", "(.)"),)),
+    ):
+        with pytest.raises(BadInput):
+            bad.check()

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole measurements in milliseconds, with an executor made of memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ktrial.domain.errors import BadInput, KtrialError
+from ktrial.domain.facts import Fact, FactBook
+from ktrial.domain.run import RunRecord
+from ktrial.domain.suite import Suite, SuiteEntry, SuiteLoad, Task, orders
+from ktrial.services.measure import Began, Event, Order, Result, RunBegan, RunEnded, measure
+from ktrial.services.suites import find_suite, tasks_of
+from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
+
+FACTS = FactBook(
+    {
+        "cpu.threads": Fact(value=4),
+        "kernel.release": Fact(value="6.18"),
+        "boot.id": Fact(value="boot"),
+        "power.source": Fact(absent="no power supply"),
+    }
+)
+
+
+def task(name: str, **fields: Any) -> Task:
+    return Task(label=name, benchmark=FakeBenchmark(name=name, **fields), parameters={"loops": 10})
+
+
+class Bench:
+    """One measurement and everything that was seen of it."""
+
+    def __init__(self, *tasks: Task, rounds: int = 2, load: bool = False, executor: FakeExecutor | None = None) -> None:
+        self.order = Order(
+            suite="own",
+            tasks=tasks or (task("a"), task("b"), task("c")),
+            rounds=rounds,
+            seed=7,
+            label="stock",
+            load=SuiteLoad() if load else None,
+        )
+        self.executor = executor or FakeExecutor()
+        self.store = FakeStore()
+        self.clock = FakeClock()
+        self.events: list[Event] = []
+
+    def run(self) -> tuple[Result, tuple[RunRecord, ...]]:
+        return measure(self.order, self.executor, self.store, self.clock, FACTS, self.events.append)
+
+
+def test_every_benchmark_runs_once_per_round_in_the_order_of_the_seed() -> None:
+    bench = Bench(rounds=5)
+    result, records = bench.run()
+    expected = [label for labels in orders(["a", "b", "c"], 5, 7) for label in labels]
+    assert [record.benchmark for record in records] == expected
+    assert [(record.round, record.position) for record in records[:4]] == [(1, 1), (1, 2), (1, 3), (2, 1)]
+    assert bench.executor.log == [f"tool {label} 10" for label in expected]
+    assert (result.wanted, result.complete, result.holes, result.interrupted) == (3, 3, (), False)
+
+
+def test_a_record_says_everything_that_the_numbers_depend_on() -> None:
+    bench = Bench(task("a", asks_version=True), rounds=1)
+    _, (record,) = bench.run()
+    assert record.tool_version == "time 1.5"
+    assert record.argv == ("/usr/bin/tool", "a", "10")
+    assert (record.environment, record.directory) == ({"LC_ALL": "C"}, "/private")
+    assert (record.parameters, record.round, record.position) == ({"loops": 10}, 1, 1)
+    session = record.session
+    assert (session.suite, session.label, session.seed, session.kernel_release) == ("own", "stock", 7, "6.18")
+    assert session.machine["power.source"] == Fact(absent="no power supply")
+    assert session.machine["cpu.model"].unknown is not None
+    (kept,) = record.measurements
+    assert (kept.outcome, kept.value, kept.unit, kept.direction, kept.original) == ("time", 1.5, "s", "lower", "1.5 s")
+    assert record.raw["stdout"].size_bytes == len(bench.store.parts[0]["stdout"])
+    assert msgspec.json.decode(msgspec.json.encode(record), type=RunRecord) == record
+
+
+def test_each_run_is_saved_before_the_next_begins() -> None:
+    bench = Bench()
+    seen: list[tuple[str, int]] = []
+
+    def listen(event: Event) -> None:
+        seen.append((type(event).__name__, len(bench.store.records)))
+
+    measure(bench.order, bench.executor, bench.store, bench.clock, FACTS, listen)
+    assert seen[:5] == [("Began", 0), ("RunBegan", 0), ("RunEnded", 1), ("RunBegan", 1), ("RunEnded", 2)]
+    assert seen[-1] == ("Result", 6)
+
+
+@pytest.mark.parametrize(
+    "raw, why",
+    [
+        (answer(exit_status=3, stderr=b"one\ntwo\nthree\nfour\n"), "ended with status 3; it said: two | three | four"),
+        (answer(signal=9), "was killed by signal 9"),
+        (answer(signal=9, timed_out=True), "still ran at its time limit and was killed"),
+        (answer(failed="no such file"), "could not be started: no such file"),
+        (answer(b"nonsense"), "stdout:1: 'nonsense' is not the word time"),
+        (answer(b""), "stdout:1: '' is not the word time"),
+        (answer(b"time nan"), "time is nan s, which is no finite number"),
+        (answer(b"time inf"), "time is inf s, which is no finite number"),
+        (answer(b"time -1"), "time is -1 s: a time cannot be negative"),
+        (answer(b"time 1000"), "time is 1000 s, outside the plausible 0 to 100 s"),
+        (answer(cut=True), "printed more than is captured; its output cannot be trusted to be whole"),
+    ],
+)
+def test_a_failed_run_is_kept_with_its_reason_and_output(raw: Any, why: str) -> None:
+    bench = Bench(task("a"), rounds=2, executor=FakeExecutor(lambda argv: raw))
+    result, records = bench.run()
+    assert [record.failure for record in records] == [why, why]
+    assert all(record.measurements == () for record in records)
+    assert bench.store.records == list(records)
+    assert (result.complete, result.holes[0].benchmark) == (0, "a")
+    assert result.holes[0].why == f"2 of 2 runs failed, the last: {why}"
+    assert result.summaries == ()
+
+
+def test_one_failed_run_leaves_the_others_and_a_hole() -> None:
+    replies = iter([answer(), answer(exit_status=1), answer(b"time 2.5")])
+    bench = Bench(task("a"), rounds=3, executor=FakeExecutor(lambda argv: next(replies)))
+    result, _ = bench.run()
+    (summary,) = result.summaries
+    assert (summary.n, summary.median, summary.minimum, summary.maximum) == (2, 2.0, 1.5, 2.5)
+    assert result.complete == 0
+
+
+def test_a_missing_tool_is_a_hole_with_the_install_command() -> None:
+    bench = Bench(task("a"), task("b", needs=("absent",)))
+    result, records = bench.run()
+    assert {record.benchmark for record in records} == {"a"}
+    assert (result.wanted, result.complete) == (2, 1)
+    (hole,) = result.holes
+    assert (hole.benchmark, hole.why, hole.next) == ("b", "absent is not installed", "sudo apt install tools")
+    began = bench.events[0]
+    assert isinstance(began, Began)
+    assert (began.missing, began.runs) == ((hole,), 2)
+
+
+def test_what_needs_root_is_a_hole_for_a_user_and_runs_for_root() -> None:
+    needy = task("b", root_reason="it asks for a real-time priority")
+    result, _ = Bench(task("a"), needy).run()
+    assert result.holes[0].why == "needs root: it asks for a real-time priority"
+    result, _ = Bench(task("a"), needy, executor=FakeExecutor(runs_as_root=True)).run()
+    assert result.holes == ()
+
+
+def test_nothing_at_all_to_run_is_an_error() -> None:
+    with pytest.raises(KtrialError, match=r"nothing of own can run here: a: absent is not installed") as caught:
+        Bench(task("a", needs=("absent",))).run()
+    assert caught.value.hint == "sudo apt install tools"
+
+
+def test_the_load_runs_around_each_run_and_is_an_outcome() -> None:
+    bench = Bench(task("a"), rounds=2, load=True)
+    result, records = bench.run()
+    assert bench.executor.log == ["load starts", "tool a 10", "load stops"] * 2
+    assert bench.clock.slept_s == [0.5, 0.5]
+    assert [(kept.outcome, kept.value) for kept in records[0].measurements] == [
+        ("time", 1.5),
+        ("load.throughput", 50.0),
+    ]
+    assert records[0].background is not None
+    assert records[0].background.workers == 2
+    assert records[0].background.argv[:3] == ("stress-ng", "--cpu", "2")
+    assert "background/files/load.yaml" in records[0].raw
+    assert [summary.outcome for summary in result.summaries] == ["time", "load.throughput"]
+
+
+def test_the_agents_own_load_needs_no_program() -> None:
+    bench = Bench(task("a"), executor=FakeExecutor(installed=("tool",)))
+    bench.order = msgspec.structs.replace(bench.order, load=SuiteLoad(use="spin"))
+    _, records = bench.run()
+    assert records[0].measurements[-1].value == 150.0
+    assert records[0].measurements[-1].original == "300 rounds in 2000000000 ns"
+    assert records[0].background is not None
+    assert records[0].background.agent_load is not None
+
+
+def test_a_load_that_died_fails_the_run() -> None:
+    _, records = Bench(task("a"), load=True, executor=FakeExecutor(load_dies=True)).run()
+    assert records[0].failure == "the background load ended before the benchmark; it said: stress-ng: killed"
+    assert records[0].measurements == ()
+    assert records[0].background is not None
+    assert not records[0].background.alive_at_end
+
+
+def test_a_load_without_figures_fails_the_run() -> None:
+    _, records = Bench(task("a"), load=True, executor=FakeExecutor(load_yaml=b"")).run()
+    assert "the background load's own figures" in str(records[0].failure)
+
+
+def test_a_suite_under_load_does_not_run_without_the_load() -> None:
+    bench = Bench(task("a"), load=True, executor=FakeExecutor(installed=("tool", "pacman")))
+    with pytest.raises(KtrialError, match="background load needs stress-ng") as caught:
+        bench.run()
+    assert caught.value.hint == "sudo pacman -S stress-ng"
+    assert bench.executor.log == []
+
+
+@pytest.mark.parametrize("load", [False, True])
+def test_an_interruption_keeps_what_was_measured(load: bool) -> None:
+    done: list[tuple[str, ...]] = []
+
+    def reply(argv: tuple[str, ...]) -> Any:
+        done.append(argv)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return answer()
+
+    bench = Bench(task("a"), rounds=4, load=load, executor=FakeExecutor(reply))
+    result, records = bench.run()
+    assert result.interrupted
+    assert len(records) == len(bench.store.records) == 2
+    assert result.holes[0].why == "interrupted after 2 of 4 runs"
+    assert result.summaries[0].n == 2
+    assert bench.executor.log.count("load stops") == bench.executor.log.count("load starts")
+
+
+def test_a_full_disk_ends_it_and_names_the_place() -> None:
+    bench = Bench(task("a"), rounds=4)
+    bench.store = FakeStore(room=2)
+    with pytest.raises(KtrialError, match="No space left"):
+        bench.run()
+    assert len(bench.store.records) == 2
+
+
+def test_the_time_left_is_first_what_the_benchmarks_expect_then_what_they_took() -> None:
+    bench = Bench(task("a", expected_s=10.0), rounds=3)
+    bench.run()
+    begun = [event for event in bench.events if isinstance(event, RunBegan)]
+    assert [event.left_s for event in begun] == [30.0, 2.0, 1.0]
+    assert isinstance(bench.events[0], Began)
+    assert bench.events[0].expected_s == 30.0
+
+
+def test_what_is_not_known_is_not_in_the_time_left() -> None:
+    bench = Bench(task("a", expected_s=10.0), task("b"), rounds=2)
+    bench.run()
+    begun = [event for event in bench.events if isinstance(event, RunBegan)]
+    assert (begun[0].left_s, begun[0].left_is_least) == (20.0, True)
+    assert (begun[-1].left_s, begun[-1].left_is_least) == (1.0, False)
+    alone = Bench(task("b"), rounds=1)
+    alone.run()
+    assert [event.left_s for event in alone.events if isinstance(event, RunBegan)] == [None]
+
+
+def test_each_run_tells_the_spread_so_far() -> None:
+    replies = iter([answer(b"time 1"), answer(b"time 3")])
+    bench = Bench(task("a"), rounds=2, executor=FakeExecutor(lambda argv: next(replies)))
+    bench.run()
+    last = [event for event in bench.events if isinstance(event, RunEnded)][-1]
+    assert last.so_far[0].cv == pytest.approx(0.7071, rel=1e-3)
+
+
+def test_cpus_of_the_command_line_pin_every_run() -> None:
+    benchmark = FakeBenchmark(name="a")
+    suite = Suite("own", "", (SuiteEntry("a", cpus="1"), SuiteEntry("a", name="again")))
+    facts = FactBook({"cpu.efficiency_cores": Fact(value=[2, 3]), "cpu.performance_cores": Fact(absent="one kind")})
+    assert [task.cpus for task in tasks_of(suite, {"a": benchmark}, facts, None)] == [(1,), None]
+    assert [task.cpus for task in tasks_of(suite, {"a": benchmark}, facts, "little")] == [(2, 3), (2, 3)]
+    with pytest.raises(BadInput, match="no big cores"):
+        tasks_of(suite, {"a": benchmark}, facts, "big")
+    bench = Bench(*tasks_of(suite, {"a": benchmark}, facts, "0"), rounds=1)
+    _, records = bench.run()
+    assert {invocation.cpus for invocation in bench.executor.invocations} == {(0,)}
+    assert {record.cpus for record in records} == {(0,)}
+
+
+def test_a_benchmark_alone_is_a_suite() -> None:
+    assert find_suite("a", {}, {"a": FakeBenchmark(name="a")}).benchmark == (SuiteEntry("a"),)
+    with pytest.raises(BadInput, match="no suite or benchmark is called 'hackbench-pip'") as caught:
+        find_suite("hackbench-pip", {}, {"hackbench-pipe": FakeBenchmark(name="hackbench-pipe")})
+    assert caught.value.hint == "did you mean hackbench-pipe?"
