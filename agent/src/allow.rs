@@ -21,6 +21,8 @@ const WRITE: Patterns = &[
     "/sys/module/*/parameters/",
     "/sys/class/",
     "/sys/bus/workqueue/",
+    "/sys/bus/pci/devices/",
+    "/sys/bus/usb/devices/",
     "/sys/fs/cgroup/",
     "/dev/stune/",
     "/dev/cpuctl/",
@@ -404,6 +406,8 @@ mod tests {
             "/proc/sysrq-trigger",
             "/sys/kernel/debug/x",
             "/sys/fs/cgroup/a/release_agent",
+            "/sys/bus/pci/devices/0000:00:01.0/remove",
+            "/sys/bus/pci/drivers_probe",
         ] {
             assert!(forbidden(&root, path, Purpose::Write), "{path}");
         }
@@ -414,6 +418,7 @@ mod tests {
         let (_folder, root) = tree();
         assert!(check(&root, "/proc/sys/vm/nonsense", Purpose::Write).is_ok());
         assert!(check(&root, "/sys/block/nvme7n1/queue/scheduler", Purpose::Write).is_ok());
+        assert!(check(&root, "/sys/bus/usb/devices/1-1/power/control", Purpose::Write).is_ok());
         assert!(check(&root, "/etc/sysctl.d/90-ktrial.conf", Purpose::File).is_ok());
         assert!(check(&root, "/etc/modprobe.d/ktrial.conf", Purpose::File).is_ok());
         assert!(forbidden(&root, "/etc/sysctl.d/99-other.conf", Purpose::File));

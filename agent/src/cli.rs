@@ -11,6 +11,7 @@ use crate::revert;
 use crate::root::Root;
 use crate::show;
 use crate::store::DEFAULT_STATE;
+use crate::sys;
 use clap::{Args, Parser, Subcommand};
 use serde_json::{json, Map, Value};
 use std::fs::File;
@@ -194,6 +195,9 @@ fn context(role: Role, machine: &Machine) -> Result<Context> {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Serve { role, machine } => {
+            if role == Role::Root {
+                sys::outlive_terminal();
+            }
             let mut context = context(role, &machine)?;
             context.told = Told::ByInput { waiting: false };
             session(context, &mut io::stdin().lock())
@@ -253,7 +257,9 @@ fn run(command: Command) -> Result<ExitCode> {
 /// Serves until the input ends, then ends the leases that end with the session.
 fn session(mut context: Context, input: &mut impl BufRead) -> Result<ExitCode> {
     let served = protocol::serve(&mut context, input, &mut io::stdout().lock());
+    let uninterrupted = sys::Uninterrupted::begin();
     revert::end_session(&mut context)?;
+    drop(uninterrupted);
     served.map_err(|error| Error::io("talk over", "standard input and output", &error))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::error::{Error, Kind, Result};
 use crate::plan::Lease;
 use crate::revert;
+use crate::sys;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::inotify;
 use rustix::pipe::PipeFlags;
@@ -183,6 +184,7 @@ fn is_needed(context: &Context, id: u64) -> bool {
 }
 
 fn end(context: &Context, id: u64) -> Result<()> {
+    let _uninterrupted = sys::Uninterrupted::begin();
     let _lock = context.store.lock_waiting()?;
     if !is_needed(context, id) {
         return Ok(());

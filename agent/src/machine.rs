@@ -193,13 +193,33 @@ pub fn write(root: &Root, path: &str, bytes: &[u8]) -> Result<(), Refusal> {
     fault::point();
     let result = write_at(&open, bytes).map_err(|error| Refusal::of("write", path, &error));
     fault::point();
-    match result? {
+    match result.map_err(|refusal| while_there(root, path, refusal))? {
         taken if taken == bytes.len() => Ok(()),
         taken => Err(Refusal {
             outcome: Outcome::Invalid,
             errno: Errno::INVAL.raw_os_error(),
             message: format!("write {path}: the kernel took {taken} of {} bytes", bytes.len()),
         }),
+    }
+}
+
+/// A failed write to a file that is still there: it did not go away, whatever the number says.
+fn while_there(root: &Root, path: &str, refusal: Refusal) -> Refusal {
+    if !exists(root, path) {
+        return refusal;
+    }
+    match refusal.outcome {
+        // What the value names is not there: `nosuch` as a congestion control.
+        Outcome::Absent => Refusal {
+            outcome: Outcome::Invalid,
+            message: format!("{}: what the value names is not there", refusal.message),
+            ..refusal
+        },
+        Outcome::Vanished => Refusal {
+            outcome: Outcome::Refused,
+            ..refusal
+        },
+        _ => refusal,
     }
 }
 
@@ -257,6 +277,13 @@ mod tests {
         assert_eq!(absent.outcome, Outcome::Absent);
         let outside = write(&root, "/etc/passwd", b"7").unwrap_err();
         assert_eq!(outside.outcome, Outcome::Forbidden);
+        let still_there = |errno: Errno| {
+            let path = "/proc/sys/vm/swappiness";
+            let failed = Refusal::of("write", path, &errno.into());
+            while_there(&root, path, failed).outcome
+        };
+        assert_eq!(still_there(Errno::NOENT), Outcome::Invalid);
+        assert_eq!(still_there(Errno::NODEV), Outcome::Refused);
         let below_file = read(&root, "/proc/sys/vm/swappiness/x", Purpose::Read).unwrap_err();
         assert_eq!(below_file.outcome, Outcome::Absent);
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The protocol: framing of lines, requests, roles, replies.
 
-use crate::context::Context;
+use crate::context::{Context, Role};
 use crate::error::{Error, Kind, Result};
 use crate::load::Told;
 use crate::requests::{self, REQUESTS};
+use crate::sys;
 use serde_json::{json, Map, Value};
 use std::io::{self, BufRead, Write};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -149,13 +150,14 @@ pub fn dispatch(context: &mut Context, name: &str, fields: Map<String, Value>) -
         let message = format!("`{name}` is not for a session of role {}", json!(context.role));
         return Err(Error::new(Kind::Forbidden, message).hint("start a session of the other role"));
     }
+    // What a root session has begun it finishes, whoever presses Ctrl-C or closes the terminal.
+    let _uninterrupted = (context.role == Role::Root).then(sys::Uninterrupted::begin);
     (request.handle)(context, Value::Object(fields))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Role;
     use crate::root::Root;
 
     fn replies(role: Role, input: &[u8]) -> Vec<Value> {

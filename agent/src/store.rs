@@ -22,6 +22,9 @@ const KEPT: usize = 50;
 /// How long to wait for the machine's lock before saying who holds it.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 
+/// What to do when the journal cannot be written.
+const UNWRITABLE: &str = "nothing was changed; make room on the disk or make it writable";
+
 /// The state folder of a machine.
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -58,8 +61,7 @@ impl Store {
     /// Makes the folders where they are missing, and refuses them when others could write them.
     pub fn prepare(&self) -> Result<()> {
         let cannot = |error: io::Error| {
-            Error::new(Kind::Journal, format!("make {}: {error}", self.folder.display()))
-                .hint("nothing was changed; make the folder writable or name another with --state")
+            Error::new(Kind::Journal, format!("make {}: {error}", self.folder.display())).hint(UNWRITABLE)
         };
         for folder in [self.folder.clone(), self.journals()] {
             if fs::symlink_metadata(&folder).is_err() {
@@ -90,7 +92,7 @@ impl Store {
     pub fn lock(&self) -> Result<Lock> {
         let path = self.folder.join("lock");
         let file = open_lock(&path).map_err(|error| {
-            Error::new(Kind::Journal, format!("open {}: {error}", path.display())).hint("nothing was changed")
+            Error::new(Kind::Journal, format!("open {}: {error}", path.display())).hint(UNWRITABLE)
         })?;
         let began = Instant::now();
         while let Err(errno) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -102,8 +104,10 @@ impl Store {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        note_owner(&file)
-            .map_err(|error| Error::new(Kind::Journal, format!("write {}: {error}", path.display())))?;
+        if let Err(error) = note_owner(&file) {
+            // Who holds the lock is only for messages: a full disk must not keep a recovery from its work.
+            eprintln!("ktrial-agent: write {}: {error}", path.display());
+        }
         Ok(Lock { _file: file })
     }
 
@@ -232,10 +236,9 @@ fn open_lock(path: &Path) -> io::Result<File> {
     )?))
 }
 
+/// In place and always of the same length: the next owner needs no room on the disk.
 fn note_owner(mut file: &File) -> io::Result<()> {
-    let pid = format!("{}\n", std::process::id());
-    file.set_len(0)?;
-    file.write_all(pid.as_bytes())
+    file.write_all(format!("{:<10}\n", std::process::id()).as_bytes())
 }
 
 fn busy(path: &Path) -> Error {

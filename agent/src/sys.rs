@@ -147,6 +147,49 @@ pub fn kernel_log() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&buffer).into_owned())
 }
 
+/// Signals of a terminal, a session or a person that ask a process to end.
+const ENDING: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
+/// Holds the signals that would end this process back until it is dropped; one that came meanwhile takes effect then.
+/// Programs that are started meanwhile begin without anything held back.
+#[derive(Debug)]
+pub struct Uninterrupted {
+    before: libc::sigset_t,
+}
+
+impl Uninterrupted {
+    /// Begins holding them back, in this thread.
+    #[must_use]
+    pub fn begin() -> Self {
+        // SAFETY: a signal set is made of integers; all zeroes is a value of it, and sigemptyset makes it a proper one.
+        let (mut held, mut before) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        // SAFETY: both sets live through the calls, and the numbers are those of signals.
+        unsafe {
+            libc::sigemptyset(&raw mut held);
+            for signal in ENDING {
+                libc::sigaddset(&raw mut held, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const held, &raw mut before);
+        }
+        Self { before }
+    }
+}
+
+impl Drop for Uninterrupted {
+    fn drop(&mut self) {
+        // SAFETY: `before` was filled by the same call; a null pointer asks for nothing back.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// Makes this process outlive its terminal and Ctrl-C: it ends with its input.
+pub fn outlive_terminal() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: SIG_IGN is no handler; no code of this process runs at the signal.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
 /// A command to an `NVMe` controller, as `linux/nvme_ioctl.h` lays it out.
 #[repr(C)]
 #[derive(Default)]
@@ -398,6 +441,25 @@ mod tests {
     fn a_process_that_is_no_child_cannot_be_waited_for() {
         assert_eq!(wait4(1).unwrap_err().raw_os_error(), Some(libc::ECHILD));
         assert!(wait4(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn signals_are_held_back_for_a_while_only() {
+        let mask = || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("SigBlk:"))
+                .unwrap()
+                .trim()
+                .to_owned();
+            u64::from_str_radix(&line, 16).unwrap()
+        };
+        let before = mask();
+        let guard = Uninterrupted::begin();
+        assert!(ENDING.iter().all(|signal| mask() >> (signal - 1) & 1 == 1));
+        drop(guard);
+        assert_eq!(mask(), before);
     }
 
     #[test]

@@ -86,6 +86,10 @@ fn every_load_is_answered_in_one_session() {
         ("memcpy", json!({"duration_s": 0.05, "bytes": 4096})),
         ("lock", json!({"duration_s": 0.05, "yields": 10})),
         ("fileio", json!({"duration_s": 0.05, "bytes": 1 << 20})),
+        (
+            "pressure",
+            json!({"duration_s": 0.1, "file_bytes": 1 << 20, "burst_bytes": 1 << 20, "reserve_bytes": 64 << 20}),
+        ),
     ];
     for (name, parameters) in cases {
         session.send(&[load(name, &parameters, 20)]);

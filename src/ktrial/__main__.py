@@ -1,15 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the command line: `python -m ktrial`, and the wheel's `ktrial`."""
 
+import gc
+import os
 import sys
-
-from ktrial.cli.main import main
+from typing import NoReturn
 
 
 def run() -> int:
     """Run the command line with the process's own arguments and streams; the result is the exit status."""
-    return main(sys.argv[1:], sys.stdout, sys.stderr)
+    gc.disable()  # a command is over before there is anything to collect
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (open as long as the process lives)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 (as above)
+    if sys.stdout is None:
+        sys.stderr.write("ktrial: standard output is closed, so nothing was done\n")
+        return 1
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    try:
+        from ktrial.cli.main import main
+
+        return main(sys.argv[1:], sys.stdout, sys.stderr)
+    except KeyboardInterrupt:  # before anything was begun
+        sys.stderr.write("ktrial: interrupted\n")
+        return 130
+
+
+def leave(status: int) -> NoReturn:
+    """End the process at once: `main` closed its sessions, and taking modules down one by one costs time."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    leave(run())

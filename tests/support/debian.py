@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,9 @@ class DebianRoot:
             shutil.copytree(authorities, self.folder / _AUTHORITIES, dirs_exist_ok=True)
         if (self.folder / "usr/sbin/update-ca-certificates").exists():
             self.run("update-ca-certificates")
+        # sudo complains where the machine's own name cannot be resolved.
+        hosts = self.folder / "etc/hosts"
+        hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n", encoding="utf-8")
         cargo = Path.home() / ".cargo/config.toml"
         if cargo.exists():
             (self.folder / "root/.cargo").mkdir(parents=True, exist_ok=True)

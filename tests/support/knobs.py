@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.catalog.loader import Catalog
+from ktrial.catalog.model import Catalog
 from ktrial.domain.facts import FactKind
 from ktrial.domain.knob import Knob
 from ktrial.domain.profile import Profile, Setting

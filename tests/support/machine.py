@@ -18,6 +18,7 @@ class FakeMachine:
         self, files: Mapping[str, str | Reading], facts: Mapping[str, Any] | None = None, *, is_root: bool = True
     ) -> None:
         self.files = dict(files)
+        self.listings = 0
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.answers: dict[str, dict[str, Any]] = {}
         self._facts = FactBook({name: _fact(value) for name, value in (facts or {}).items()})
@@ -32,6 +33,7 @@ class FakeMachine:
         return FactBook({name: fact for name, fact in self._facts.items() if f"{name}.".startswith(wanted)})
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        self.listings += 1
         return {pattern: tuple(path for path in self.files if _fits(path, pattern)) for pattern in patterns}
 
     def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:

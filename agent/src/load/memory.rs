@@ -15,17 +15,52 @@ pub fn room_for(bytes: u64) -> Result<()> {
     Err(Error::new(Kind::BadRequest, message).hint("a load takes at most half of that: make it smaller"))
 }
 
-/// Bytes of memory that can be had without swapping, in the kernel's own estimate.
-fn available_bytes() -> Result<u64> {
+/// Bytes of memory that can be had without swapping: of the machine in the kernel's own estimate, or of the control
+/// groups that the agent runs in where they leave less.
+pub fn available_bytes() -> Result<u64> {
     const FILE: &str = "/proc/meminfo";
-    let text = Root::new("/")
+    let root = Root::new("/");
+    let text = root
         .read_text(FILE)
         .map_err(|error| Error::io("cannot read", FILE, &error))?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let number = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    number
+    let of_machine = number
         .map(|kib| kib * 1024)
-        .ok_or_else(|| Error::new(Kind::Io, format!("{FILE} does not tell MemAvailable in kB")))
+        .ok_or_else(|| Error::new(Kind::Io, format!("{FILE} does not tell MemAvailable in kB")))?;
+    Ok(left_in_groups(&root).map_or(of_machine, |left| left.min(of_machine)))
+}
+
+/// What the limits of the agent's control group (version 2) and of those above it leave; None where there is no limit.
+/// A group's page cache counts as free: the kernel takes it back.
+fn left_in_groups(root: &Root) -> Option<u64> {
+    let own = root.read_text("/proc/self/cgroup").ok()?;
+    let mut group = own.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
+    let mut least = None;
+    while !group.is_empty() {
+        let number = |name: &str| {
+            let text = root.read_text(&format!("/sys/fs/cgroup{group}/{name}")).ok()?;
+            text.parse::<u64>().ok()
+        };
+        if let (Some(limit), Some(used)) = (number("memory.max"), number("memory.current")) {
+            let left = limit.saturating_sub(used.saturating_sub(cached(root, &group)));
+            least = Some(least.map_or(left, |least: u64| least.min(left)));
+        }
+        group.truncate(group.rfind('/').unwrap_or_default());
+    }
+    least
+}
+
+/// Page cache of a control group, in bytes; 0 where the kernel does not tell it.
+fn cached(root: &Root, group: &str) -> u64 {
+    let text = root
+        .read_text(&format!("/sys/fs/cgroup{group}/memory.stat"))
+        .unwrap_or_default();
+    let parts = text.lines().filter_map(|line| line.split_once(' '));
+    parts
+        .filter(|(name, _)| matches!(*name, "inactive_file" | "active_file"))
+        .filter_map(|(_, bytes)| bytes.parse::<u64>().ok())
+        .sum()
 }
 
 /// A size in bytes as this machine addresses it.
@@ -48,6 +83,33 @@ pub fn written(size: usize, byte: u8) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_narrowest_group_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let put = |path: &str, text: &str| {
+            let path = root.path(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        assert_eq!(left_in_groups(&root), None);
+        put("/proc/self/cgroup", "0::/user/session\n");
+        assert_eq!(left_in_groups(&root), None);
+        put("/sys/fs/cgroup/user/session/memory.max", "max\n");
+        put("/sys/fs/cgroup/user/session/memory.current", "70\n");
+        assert_eq!(left_in_groups(&root), None);
+        put("/sys/fs/cgroup/user/memory.max", "1000\n");
+        put("/sys/fs/cgroup/user/memory.current", "400\n");
+        assert_eq!(left_in_groups(&root), Some(600));
+        put(
+            "/sys/fs/cgroup/user/memory.stat",
+            "anon 300\ninactive_file 60\nactive_file 40\n",
+        );
+        assert_eq!(left_in_groups(&root), Some(700));
+        put("/sys/fs/cgroup/user/session/memory.max", "50\n");
+        assert_eq!(left_in_groups(&root), Some(0));
+    }
 
     #[test]
     fn half_of_what_is_there_may_be_taken() {

@@ -15,6 +15,7 @@ mod memcpy;
 mod memory;
 mod messaging;
 mod pagefault;
+mod pressure;
 mod spin;
 mod wakeup;
 
@@ -138,6 +139,11 @@ const LOADS: &[Entry] = &[
         name: "spin",
         until_told: true,
         prepare: prepare::<spin::Parameters>,
+    },
+    Entry {
+        name: "pressure",
+        until_told: false,
+        prepare: prepare::<pressure::Parameters>,
     },
     Entry {
         name: "fileio",

@@ -164,12 +164,13 @@ impl Session {
         self.process.wait().unwrap();
     }
 
-    /// The terminal goes away: all of the agent's process group gets SIGHUP.
+    /// The terminal goes away, and the head with it: all of the agent's process group gets SIGHUP, and its input ends.
     pub fn hang_up(mut self) {
         let group = i32::try_from(self.process.id())
             .ok()
             .and_then(rustix::process::Pid::from_raw);
         rustix::process::kill_process_group(group.unwrap(), rustix::process::Signal::HUP).unwrap();
+        drop(self.input.take());
         self.process.wait().unwrap();
     }
 }

@@ -130,9 +130,7 @@ def time_of(reply: LoadReply, outcome: str, name: str) -> Measurement | None:
 def per_second(reply: LoadReply, outcome: str, amount: str, time: str = "elapsed_ns") -> Measurement:
     """An amount for each second of `time`."""
     count, nanoseconds = reply.positive(amount), reply.positive(time)
-    return Measurement(
-        outcome=outcome, value=count * _SECOND_NS / nanoseconds, original=f"{count} in {nanoseconds} ns"
-    )
+    return Measurement(outcome=outcome, value=count * _SECOND_NS / nanoseconds, original=f"{count} in {nanoseconds} ns")
 
 
 def evenness(reply: LoadReply, outcome: str) -> Measurement:

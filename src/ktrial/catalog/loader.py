@@ -10,42 +10,21 @@ from typing import TypeVar
 
 import msgspec
 
-from ktrial.domain.address import parse_address
+from ktrial.catalog.model import BUILT_IN, Catalog, Source, catalog_files
 from ktrial.domain.condition import check_condition
 from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 from ktrial.domain.facts import FactKind
-from ktrial.domain.knob import Knob
+from ktrial.domain.knob import Knob, check_knob
 from ktrial.domain.meaning import MEANINGS
 from ktrial.domain.plan import find_knob
 from ktrial.domain.profile import Profile, flatten
 from ktrial.domain.value import kernel_text
-from ktrial.domain.wanted import COMPUTED_DEFAULTS, COMPUTED_VALUES
+from ktrial.domain.wanted import COMPUTED_DEFAULTS, check_recipe
 
-BUILT_IN = Path(__file__).parent
 T = TypeVar("T")
 _SYNTAX = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
+_PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PATH_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+|\.\.\.)\]")
-
-
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where claims come from: what was measured on what, how, and what speaks against believing it."""
-
-    key: str
-    title: str
-    kind: str
-    machine: str | None = None
-    method: str | None = None
-    address: str | None = None
-    doubts: tuple[str, ...] = ()
-
-
-class Catalog(msgspec.Struct, frozen=True):
-    """Everything that the catalog's files say."""
-
-    knobs: dict[str, Knob]
-    profiles: dict[str, Profile]
-    kinds: dict[str, FactKind]
-    sources: dict[str, Source]
 
 
 class _KnobFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -60,29 +39,31 @@ class _SourceFile(msgspec.Struct, forbid_unknown_fields=True):
     source: list[Source]
 
 
-def catalog_files(folders: Iterable[Path]) -> list[Path]:
-    """All catalog files of the built-in folder and of `folders`, in the order in which they are read."""
-    files = [BUILT_IN / "facts.toml", BUILT_IN / "sources.toml"]
-    for folder in (BUILT_IN, *folders):
-        files += sorted((folder / "knobs").glob("*.toml"))
-        files += sorted((folder / "profiles").glob("*.toml"))
-    return files
-
-
-def load_catalog(folders: Iterable[Path] = (), extra_profiles: Iterable[Path] = ()) -> Catalog:
-    """Read and check the built-in catalog, the users' folders, and single profile files."""
+def load_catalog(folders: Iterable[Path] = ()) -> Catalog:
+    """Read and check the built-in catalog and the users' folders."""
     kinds = {kind.name: kind for kind in read_toml(BUILT_IN / "facts.toml", _FactFile).fact}
     sources = {source.key: source for source in read_toml(BUILT_IN / "sources.toml", _SourceFile).source}
     knobs: dict[str, Knob] = {}
     profiles: dict[str, Profile] = {}
-    for path in [*catalog_files(folders)[2:], *extra_profiles]:
+    places: dict[str, Place] = {}
+    for path in catalog_files(folders)[2:]:
         if path.parent.name == "knobs":
-            _read_knobs(path, knobs, sources)
+            _read_knobs(path, knobs, sources, places)
         else:
-            _read_profile(path, profiles)
+            profile = _read_profile(path, profiles)
+            places[f"profile {profile.name}"] = Place(path, "$")
     catalog = Catalog(knobs, profiles, kinds, sources)
-    check_catalog(catalog)
+    _check_catalog(catalog, places)
     return catalog
+
+
+def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
+    """The catalog with the profile of one more file, checked like the others, and that profile's name."""
+    profiles = dict(catalog.profiles)
+    profile = _read_profile(path, profiles)
+    larger = msgspec.structs.replace(catalog, profiles=profiles)
+    check_profile(profile, larger, path)
+    return larger, profile.name
 
 
 def read_toml(path: Path, shape: type[T]) -> T:
@@ -119,58 +100,94 @@ def parse_toml(text: str, file: str, shape: type[T]) -> T:
         ) from None
 
 
-def check_catalog(catalog: Catalog) -> None:
+class Place(msgspec.Struct, frozen=True):
+    """Where something is described: a file, and a path in its document such as `$.knob[3]`."""
+
+    file: Path
+    at: str
+
+    def mended(self, error: KtrialError, *, key: str = "", about: str = "") -> BadInput:
+        """The error with file and line."""
+        message = f"{about}: {error.message}" if about else error.message
+        line, column = locate(self.file.read_text(encoding="utf-8", errors="replace"), f"{self.at}{key}", "")
+        return BadInput(message, file=str(self.file), line=line, column=column, hint=error.hint)
+
+
+def _check_catalog(catalog: Catalog, places: Mapping[str, Place]) -> None:
     """Raise BadInput for a reference, value or condition that cannot be right."""
     for knob in catalog.knobs.values():
-        for name in (*knob.couples, *knob.after, *knob.successor, *knob.interacts):
-            if name not in catalog.knobs:
-                raise UnknownName("knob", name, catalog.knobs, hint=f"{knob.id} names it")
-        if knob.meaning is not None and knob.meaning not in MEANINGS:
-            raise UnknownName("meaning", knob.meaning, MEANINGS, hint=f"{knob.id} names it")
-        if isinstance(knob.default, Mapping):
-            if knob.default.get("compute") not in COMPUTED_DEFAULTS:
-                raise UnknownName("computed default", str(knob.default.get("compute")), COMPUTED_DEFAULTS)
-        elif knob.default is not None:
-            kernel_text(knob, knob.default)
+        try:
+            _check_references(knob, catalog.knobs)
+        except KtrialError as error:
+            raise places[knob.id].mended(error, about=knob.id) from None
     for profile in catalog.profiles.values():
-        check_profile(profile, catalog)
+        check_profile(profile, catalog, places[f"profile {profile.name}"].file)
 
 
-def check_profile(profile: Profile, catalog: Catalog) -> None:
+def _check_references(knob: Knob, knobs: Mapping[str, Knob]) -> None:
+    for name in (*knob.couples, *knob.after, *knob.successor, *knob.interacts):
+        if name not in knobs:
+            raise UnknownName("knob", name, knobs)
+    if knob.meaning is not None and knob.meaning not in MEANINGS:
+        raise UnknownName("meaning", knob.meaning, MEANINGS)
+    if isinstance(knob.default, Mapping):
+        if knob.default.get("compute") not in COMPUTED_DEFAULTS:
+            raise UnknownName("computed default", str(knob.default.get("compute")), COMPUTED_DEFAULTS)
+    elif knob.default is not None:
+        kernel_text(knob, knob.default)
+
+
+def check_profile(profile: Profile, catalog: Catalog, file: Path | None = None) -> None:
     """Raise BadInput for a profile that names what is not there, or a value that its knob does not take."""
+    at = "$"
     try:
         flatten(profile.name, catalog.profiles)
+        if profile.source not in {None, "own", *catalog.sources}:
+            raise UnknownName("source", str(profile.source), ["own", *catalog.sources], hint="`own` is always right")
         for requirement in profile.require:
             check_condition(requirement.that, catalog.kinds)
-        for setting in profile.setting:
+        for number, setting in enumerate(profile.setting):
+            at = f"$.setting[{number}]"
             knob = find_knob(setting.knob, catalog.knobs)
-            parse_address(setting.knob)
             if setting.when is not None:
                 check_condition(setting.when, catalog.kinds)
-            if not isinstance(setting.value, dict):
+            if isinstance(setting.value, dict):
+                check_recipe(setting.value, catalog.kinds)
+            else:
                 kernel_text(knob, setting.value)
-            elif setting.value.get("compute") not in COMPUTED_VALUES:
-                raise UnknownName("computed value", str(setting.value.get("compute")), COMPUTED_VALUES)
     except KtrialError as error:
-        raise BadInput(f"profile {profile.name}: {error.message}", hint=error.hint) from None
+        about = f"profile {profile.name}"
+        if file is None:
+            raise BadInput(f"{about}: {error.message}", hint=error.hint) from None
+        raise Place(file, at).mended(error, about=about) from None
 
 
-def _read_knobs(path: Path, knobs: dict[str, Knob], sources: Mapping[str, Source]) -> None:
-    for knob in read_toml(path, _KnobFile).knob:
-        parse_address(knob.id)
-        if knob.id in knobs:
-            raise BadInput(f"the knob {knob.id} is described twice", file=str(path))
-        for evidence in knob.evidence:
-            if evidence.source not in sources and evidence.source != "own":
-                raise UnknownName("source", evidence.source, sources, hint=f"{path}: evidence of {knob.id}")
+def _read_knobs(path: Path, knobs: dict[str, Knob], sources: Mapping[str, Source], places: dict[str, Place]) -> None:
+    for number, knob in enumerate(read_toml(path, _KnobFile).knob):
+        place = Place(path, f"$.knob[{number}]")
+        try:
+            check_knob(knob)
+            if knob.id in knobs:
+                raise BadInput(f"the knob {knob.id} is described twice")
+            for evidence in knob.evidence:
+                if evidence.source not in sources and evidence.source != "own":
+                    raise UnknownName("source", evidence.source, sources, hint="`own` is always right")
+        except KtrialError as error:
+            raise place.mended(error) from None
         knobs[knob.id] = knob
+        places[knob.id] = place
 
 
-def _read_profile(path: Path, profiles: dict[str, Profile]) -> None:
+def _read_profile(path: Path, profiles: dict[str, Profile]) -> Profile:
     profile = read_toml(path, Profile)
+    if not _PROFILE_NAME.fullmatch(profile.name):
+        raise Place(path, "$").mended(
+            BadInput(f"{profile.name!r} is no profile's name", hint="use letters, digits and . _ - alone"), key=".name"
+        )
     if profile.name in profiles:
         raise BadInput(f"a profile called {profile.name} exists already", file=str(path), hint="give it another name")
     profiles[profile.name] = profile
+    return profile
 
 
 def locate(text: str, where: str, message: str) -> tuple[int | None, int | None]:

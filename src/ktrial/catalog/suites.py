@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ktrial.catalog.loader import BUILT_IN, locate, read_toml
+from ktrial.catalog.loader import locate, read_toml
+from ktrial.catalog.model import BUILT_IN
 from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 from ktrial.domain.own_benchmark import OwnBenchmark

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -41,14 +42,28 @@ class LazyVerbs(click.Group):
 @click.group(cls=LazyVerbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(__version__, "-V", "--version", prog_name="ktrial", message="%(prog)s %(version)s")
 @click.option("--no-sudo", is_flag=True, help="Never ask for root; refuse what needs it.")
+@click.option(
+    "--catalog",
+    "catalogs",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Also read knobs/, profiles/, benchmarks/ and suites/ in FOLDER, as those in ~/.config/ktrial.",
+)
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--machine-state", hidden=True, type=click.Path(path_type=Path))
 @click.pass_context
-def cli(ctx: click.Context, no_sudo: bool, machine_root: Path | None, machine_state: Path | None) -> None:
+def cli(
+    ctx: click.Context,
+    no_sudo: bool,
+    catalogs: tuple[Path, ...],
+    machine_root: Path | None,
+    machine_state: Path | None,
+) -> None:
     """Put kernel tweaks on trial: see what is tuned, plan, apply reversibly, verify, undo."""
     from ktrial.cli.wiring import App
 
-    ctx.obj = App(may_ask=not no_sudo, machine_root=machine_root, machine_state=machine_state)
+    ctx.obj = App(may_ask=not no_sudo, machine_root=machine_root, machine_state=machine_state, catalogs=catalogs)
     ctx.call_on_close(ctx.obj.close)
 
 
@@ -56,26 +71,57 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     """Run one command. Every error ends here, as one message and an exit status of the documented table."""
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            result = cli.main(args=list(argv), prog_name="ktrial", standalone_mode=False)
-        except KtrialError as error:
-            report(error, err)
-            return error.exit_status
-        except click.ClickException as error:
-            error.show(file=err)
-            return 2
-        except click.exceptions.Exit as stop:
-            return int(stop.exit_code)
-        except (click.Abort, KeyboardInterrupt):
-            print("ktrial: interrupted", file=err)
-            return EXIT_INTERRUPTED
+            status = _run(argv, out, err)
+            out.flush()
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard(out)
             return 0
+        except OSError as error:
+            _discard(out)
+            parts = (error.filename, error.strerror or error)
+            report(KtrialError(": ".join(str(part) for part in parts if part)), err)
+            return KtrialError.exit_status
+    return status
+
+
+def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
+    try:
+        result = cli.main(args=list(argv), prog_name="ktrial", standalone_mode=False)
+    except KtrialError as error:
+        report(error, err)
+        return error.exit_status
+    except click.ClickException as error:
+        error.show(file=err)
+        return 2
+    except click.exceptions.Exit as stop:
+        return int(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        print("ktrial: interrupted", file=err)
+        return EXIT_INTERRUPTED
+    except SystemExit:
+        if sys.stdout is out:
+            raise
+        raise BrokenPipeError from None  # click replaced the stream and ended the process on its own
     return result if isinstance(result, int) else 0
+
+
+def _discard(out: TextIO) -> None:
+    """Whatever is still to be written to a stream that takes no more goes nowhere."""
+    with contextlib.suppress(io.UnsupportedOperation):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, out.fileno())
+        os.close(nowhere)
 
 
 def report(error: KtrialError, err: TextIO) -> None:
     """One message, and the next step on a line of its own."""
-    print(f"ktrial: {error.message}", file=err)
+    print(f"ktrial: {_shown(error.message)}", file=err)
     if error.hint:
-        print(f"  next: {error.hint}", file=err)
+        print(f"  next: {_shown(error.hint)}", file=err)
+
+
+def _shown(text: str) -> str:
+    """Control characters of what somebody wrote do not steer the terminal."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else ascii(character)[1:-1] for character in text
+    )

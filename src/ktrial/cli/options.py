@@ -13,11 +13,12 @@ import click
 from ktrial.domain.errors import BadInput
 
 F = TypeVar("F", bound=Callable[..., Any])
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h)?")
+_DURATION = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(ms|s|m|min|h)?")
+_LONGEST_S = 30 * 86400.0
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-settings_argument = click.argument("words", nargs=-1, metavar="PROFILE|KNOB=VALUE…")
+settings_argument = click.argument("words", nargs=-1, metavar="PROFILE|FILE|KNOB=VALUE…")
 yes_option = click.option("-y", "--yes", is_flag=True, help="Answer ordinary questions with yes.")
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Also write settings marked dangerous.")
 
@@ -32,9 +33,14 @@ def write_json(data: Any) -> None:
 def seconds(text: str, option: str) -> float:
     """`30s`, `10m`, `1h` in seconds."""
     match = _DURATION.fullmatch(text.strip())
-    if match is None or float(match[1]) == 0:
+    value_s = float(match[1]) * _SECONDS[match[2]] if match is not None else 0.0
+    if value_s == 0:
         raise BadInput(f"{option} {text}: not a duration", hint="write for example 30s, 10m or 1h")
-    return float(match[1]) * _SECONDS[match[2]]
+    if value_s > _LONGEST_S:
+        raise BadInput(
+            f"{option} {text}: longer than 30 days", hint="without it a setting stays until reverted or reboot"
+        )
+    return value_s
 
 
 def is_terminal() -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ktrial.catalog.loader import Catalog
+    from ktrial.catalog.model import Catalog
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
@@ -27,10 +28,23 @@ class Closes(Protocol):
         """Give back what it holds."""
 
 
+def is_file_name(word: str) -> bool:
+    """Whether a word of the command line names a profile's file rather than a profile or a setting."""
+    return word.startswith(("/", "./", "../")) or (word.endswith(".toml") and "=" not in word)
+
+
 class App:
     """What a verb may use: the catalog, an ordinary session, and a root session that says what it is for."""
 
-    def __init__(self, *, may_ask: bool, machine_root: Path | None, machine_state: Path | None) -> None:
+    def __init__(
+        self,
+        *,
+        may_ask: bool,
+        machine_root: Path | None = None,
+        machine_state: Path | None = None,
+        catalogs: Sequence[Path] = (),
+    ) -> None:
+        self._catalogs = tuple(catalogs)
         self._may_ask = may_ask
         self._machine_root = machine_root
         self._machine_state = machine_state
@@ -44,15 +58,17 @@ class App:
         return self._machine_root is None
 
     def _give_up_root(self) -> RootHelper | None:
-        if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_UID"} & set(os.environ):
+        if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_USER"} & set(os.environ):
             return None
         from ktrial.host.find_agent import find_agent
-        from ktrial.host.privilege import RootHelper, become, invoking_user
+        from ktrial.host.privilege import RootHelper, become, check_trusted, invoking_user
 
         user = invoking_user()
         if user is None:
             return None
-        helper = RootHelper(find_agent(), self._arguments("root"))
+        agent = find_agent()
+        check_trusted(agent, user)
+        helper = RootHelper(agent, self._arguments("root"))
         become(user)
         return helper
 
@@ -70,7 +86,20 @@ class App:
         from ktrial.catalog.compiled import compiled_catalog
         from ktrial.host.folders import cache_folder, config_folder
 
-        return compiled_catalog(cache_folder() / "catalog.msgpack", [config_folder()])
+        folders = [config_folder(), *self._catalogs]
+        return compiled_catalog(None if self._catalogs else cache_folder() / "catalog.msgpack", folders)
+
+    def catalog_for(self, words: Sequence[str]) -> tuple[Catalog, tuple[str, ...]]:
+        """The catalog with the profile files among the words, and the words with those profiles' names."""
+        from ktrial.catalog.loader import with_profile_file
+
+        catalog, names = self.catalog, []
+        for word in words:
+            name = word
+            if is_file_name(word):
+                catalog, name = with_profile_file(catalog, Path(word))
+            names.append(name)
+        return catalog, tuple(names)
 
     @cached_property
     def user_session(self) -> AgentSession:
@@ -117,7 +146,7 @@ class App:
         from ktrial.catalog.suites import load_benchmarks
         from ktrial.host.folders import config_folder
 
-        return load_benchmarks([config_folder()], all_benchmarks())
+        return load_benchmarks([config_folder(), *self._catalogs], all_benchmarks())
 
     @cached_property
     def suites(self) -> dict[str, Suite]:
@@ -125,7 +154,7 @@ class App:
         from ktrial.catalog.suites import load_suites
         from ktrial.host.folders import config_folder
 
-        return load_suites([config_folder()], self.benchmarks)
+        return load_suites([config_folder(), *self._catalogs], self.benchmarks)
 
     @cached_property
     def run_store(self) -> RunStore:
@@ -142,10 +171,10 @@ class App:
         """Runs benchmarks as the user, through agents that a Ctrl-C on the terminal does not reach."""
         from ktrial.host.executor import AgentExecutor
         from ktrial.host.find_agent import find_agent
-        from ktrial.host.transport import ProcessTransport
+        from ktrial.host.transport import DetachedTransport
 
         argv = [str(find_agent()), *self._arguments("user")]
-        executor = AgentExecutor(lambda: ProcessTransport(argv, detached=True), self.run_store.work)
+        executor = AgentExecutor(lambda: DetachedTransport(argv), self.run_store.work)
         self._sessions.append(executor)
         return executor
 

@@ -45,6 +45,11 @@ def parse_assignment(text: str) -> tuple[Address, str]:
             if not value:
                 raise BadInput(f"{text!r} gives no value", hint="write KNOB=VALUE, for example vm.swappiness=10")
             return parse_address(text[:position].strip()), value
+    if depth > 0:
+        raise BadInput(
+            f"{text!r}: the selector lacks its closing bracket",
+            hint="for example queue:scheduler@[rotational=false]=none",
+        )
     raise BadInput(f"{text!r} is no setting", hint="write KNOB=VALUE, for example vm.swappiness=10")
 
 

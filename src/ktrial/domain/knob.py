@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ktrial.domain.errors import BadInput
+
 Kind = Literal["sysctl", "sysfs", "debugfs", "boot", "module", "kconfig", "build", "patch", "zram"]
 Risk = Literal["safe", "caution", "dangerous"]
 TakesEffect = Literal["now", "new-devices", "boot", "build"]
@@ -18,6 +20,26 @@ Unit = Literal[
     "bytes", "kB", "KiB", "pages", "ms", "us", "ns", "cs", "s", "percent", "requests", "sectors", "kHz", "mW"
 ]
 
+#: Kinds that no file of a running kernel stands for.
+WITHOUT_FILE = frozenset({"boot", "kconfig", "build", "patch"})
+#: Where knobs live. The agent holds the same list, and what is forbidden below these (docs/formats.md).
+ROOTS = (
+    "/proc/sys/",
+    "/proc/irq/",
+    "/sys/block/",
+    "/sys/devices/",
+    "/sys/kernel/mm/",
+    "/sys/kernel/debug/",
+    "/sys/kernel/rcu_",
+    "/sys/module/",
+    "/sys/class/",
+    "/sys/bus/workqueue/",
+    "/sys/bus/pci/devices/",
+    "/sys/bus/usb/devices/",
+    "/sys/fs/cgroup/",
+    "/dev/stune/",
+    "/dev/cpuctl/",
+)
 #: Placeholder of a place -> (what its path component looks like, prefix of the instance's name).
 PLACEHOLDERS: dict[str, tuple[str, str]] = {
     "block": (r"[^/]+", ""),
@@ -42,6 +64,7 @@ INSTANCE_FACTS = {
     "interface": "net.interfaces",
     "zram": "zram.devices",
 }
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+/-]*")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 _VERIFY: dict[str, VerifyRule] = {
     "int": "integer",
@@ -64,6 +87,7 @@ class ValueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     unit: Unit | None = None
     count: int | None = None
     special: dict[str, str] = {}
+    states: dict[str, str] = {}
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -135,6 +159,51 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     def short_name(self) -> str:
         """Its name without the prefix of its name space."""
         return self.id.partition(":")[2] or self.id
+
+
+def check_knob(knob: Knob) -> None:
+    """Raise BadInput for a name, range or place that cannot be right."""
+    if not _ID.fullmatch(knob.id):
+        raise BadInput(
+            f"{knob.id!r} is no knob's name", hint="use the kernel's own name, with a prefix where it needs one"
+        )
+    low, high = knob.value.min, knob.value.max
+    if low is not None and high is not None and low > high:
+        raise BadInput(f"{knob.id}: min {low} is larger than max {high}")
+    if knob.kind in WITHOUT_FILE and knob.places:
+        raise BadInput(f"{knob.id}: a {knob.kind} knob has no places")
+    if knob.kind not in WITHOUT_FILE and not knob.files:
+        raise BadInput(f"{knob.id}: a {knob.kind} knob needs `places`", hint='for example places = ["/sys/…"]')
+    for place in (*knob.files, knob.effective, knob.offers):
+        if place is not None:
+            _check_place(knob, place)
+
+
+def _check_place(knob: Knob, place: str) -> None:
+    unknown = [name for name in _PLACEHOLDER.findall(place) if name not in PLACEHOLDERS]
+    rest = _PLACEHOLDER.sub("", place)
+    why = None
+    if unknown:
+        why = f"{{{unknown[0]}}} stands for no instance; there are {', '.join(PLACEHOLDERS)}"
+    elif "{" in rest or "}" in rest:
+        why = "a brace without its partner"
+    elif any(character in "*?[]" or not character.isprintable() for character in rest):
+        why = "patterns and control characters are no part of a place; {block} and its like stand for instances"
+    elif any(part in {"", ".", ".."} for part in place.split("/")[1:]):
+        why = "not an absolute path without empty parts, `.` and `..`"
+    elif not place.startswith(ROOTS):
+        why = f"outside the places of knobs: {', '.join(ROOTS)}"
+    if why is not None:
+        raise BadInput(f"{knob.id}: the place {place!r}: {why}")
+
+
+def clear_each_other(left: Knob, right: Knob) -> bool:
+    """Whether only one of two numbers can hold, because the kernel sets one to 0 when the other is written.
+
+    Switches that follow each other (`kernel.watchdog`, `kernel.soft_watchdog`) are couples too, but can both be on.
+    """
+    numbers = left.value.type == right.value.type == "int"
+    return numbers and right.id in left.couples and left.id in right.couples
 
 
 def place_pattern(place: str) -> str:

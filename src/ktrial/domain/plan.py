@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.address import parse_address, selects
+from ktrial.domain.address import parse_address, selector_conditions, selects
 from ktrial.domain.condition import Truth, evaluate
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.facts import FactBook, FactKind
-from ktrial.domain.knob import INSTANCE_FACTS, Knob
+from ktrial.domain.knob import INSTANCE_FACTS, Knob, clear_each_other
 from ktrial.domain.profile import Setting
 from ktrial.domain.reading import InstanceState, KnobState
 from ktrial.domain.value import active_text, kernel_text, offered, same_value, show_value
@@ -114,12 +114,12 @@ class Context(msgspec.Struct, frozen=True):
 def resolve(title: str, requests: Iterable[Request], context: Context, *, allow_dangerous: bool = False) -> Plan:
     """Turn settings into a plan. Raises BadInput for what cannot be right on any machine."""
     outcomes: dict[str, Change | Refusal] = {}
-    zram: dict[str, tuple[Setting, str]] = {}
+    zram: list[tuple[Knob, Setting, str]] = []
     for request in requests:
         for setting in request.settings:
             knob = find_knob(setting.knob, context.knobs)
             if knob.kind == "zram":
-                zram[knob.id] = (setting, request.origin)
+                zram.append((knob, setting, request.origin))
                 continue
             for outcome in _resolve_setting(knob, setting, request.origin, context, allow_dangerous):
                 _add(outcomes, outcome)
@@ -128,7 +128,9 @@ def resolve(title: str, requests: Iterable[Request], context: Context, *, allow_
     refusals = [outcome for outcome in outcomes.values() if isinstance(outcome, Refusal)]
     step = None
     if zram:
-        step, refused = _resolve_zram(zram, context)
+        from ktrial.domain.zram import resolve_zram
+
+        step, refused = resolve_zram(zram, context)
         refusals += refused
     return Plan(
         title=title,
@@ -178,7 +180,7 @@ def _check_pairs(changes: list[Change], knobs: Mapping[str, Knob]) -> None:
     for change in changes:
         for other in knobs[change.knob].couples:
             partner = wanted.get(other)
-            mutual = change.knob in knobs[other].couples if other in knobs else False
+            mutual = other in knobs and clear_each_other(knobs[change.knob], knobs[other])
             if partner is not None and mutual and change.new_text != "0" and partner.new_text != "0":
                 raise Contradiction(
                     f"{change.knob}={change.new_text} ({change.origin}) and"
@@ -269,13 +271,32 @@ def _chosen(knob: Knob, setting: Setting, state: KnobState, context: Context) ->
             hint=f"{knob.id}@{state.instances[0].label} for one, {knob.id}@'*' for all; "
             + (_instances_hint(state) or ""),
         )
-    source = INSTANCE_FACTS.get(knob.placeholders[0])
-    chosen = []
-    for instance in state.instances:
-        record = context.facts.record(source, instance.label.partition("/")[0]) if source else None
-        if selects(selector, instance.label, record):
-            chosen.append(instance)
-    return chosen
+    return meant_instances(knob, selector, state.instances, context.facts)
+
+
+def meant_instances(
+    knob: Knob, selector: str, instances: Iterable[InstanceState], facts: FactBook
+) -> list[InstanceState]:
+    """The instances that a selector means. Raises BadInput for a field that no record of such instances has."""
+    source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
+    if selector.startswith("["):
+        _check_fields(knob, selector, facts.records(source) if source else ())
+    return [
+        instance
+        for instance in instances
+        if selects(selector, instance.label, facts.record(source, instance.label.partition("/")[0]) if source else None)
+    ]
+
+
+def _check_fields(knob: Knob, selector: str, records: Iterable[Mapping[str, Any]]) -> None:
+    fields = list(dict.fromkeys(field for record in records for field in record))
+    for field in selector_conditions(selector):
+        if fields and field not in fields:
+            raise UnknownName(f"field of {knob.id}'s instances", field, fields, hint=f"there are {', '.join(fields)}")
+    if not fields:
+        raise BadInput(
+            f"no facts are known about the instances of {knob.id}", hint=f"name them: {knob.id}@NAME, or {knob.id}@'*'"
+        )
 
 
 def _instances_hint(state: KnobState) -> str | None:
@@ -306,6 +327,8 @@ def _change(
     shown = instance.reading.text
     if instance.reading.invalid is not None:
         return refuse(Why.ABSENT, f"the kernel does not offer it for this device ({instance.reading.invalid})")
+    if shown is not None and shown in knob.value.states:
+        return refuse(Why.ABSENT, f"nothing to set here: {knob.value.states[shown]}")
     if not instance.reading.writable:
         return refuse(Why.READ_ONLY, "the file is read-only on this kernel", _read_only_hint(knob))
     value = setting.value
@@ -357,43 +380,6 @@ def _couple_paths(knob: Knob, instance: InstanceState, context: Context) -> tupl
             if other.label in {"", instance.label} and other.reading.readable:
                 paths.append(other.path)
     return tuple(paths)
-
-
-def _resolve_zram(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> tuple[ZramStep | None, list[Refusal]]:
-    values: dict[str, Any] = {}
-    origin = ""
-    device: str | None = None
-    for name, (setting, origin) in wanted.items():
-        knob = context.knobs[name]
-        value = setting.value
-        if isinstance(value, dict):
-            value, why_not = computed_value(knob, value, None, context.facts, None)
-            if why_not is not None:
-                return None, [Refusal(name, setting.knob, Why.UNTOLD, why_not, show_value(setting.value), origin)]
-        values[knob.short_name] = kernel_text(knob, value)
-        device = parse_address(setting.knob).selector or device
-    if not any(context.states[name].instances or context.states[name].possible for name in wanted):
-        reason = "no zram on this kernel, or its module is not loaded"
-        return None, [
-            Refusal(name, setting.knob, Why.ABSENT, reason, show_value(setting.value), origin, "`modprobe zram`")
-            for name, (setting, origin) in wanted.items()
-        ]
-    present = {str(record.get("name")): record for record in context.facts.records("zram.devices")}
-    chosen = device if device is not None and "*" not in device else next(iter(present), None)
-    record = present.get(chosen or "", {})
-    size = values.get("disksize", record.get("size_bytes"))
-    if not size or int(size) <= 0:
-        raise BadInput("a zram device needs a size", hint="add zram:disksize=8GiB")
-    return (
-        ZramStep(
-            device=chosen,
-            size_bytes=int(size),
-            algorithm=values.get("comp_algorithm", record.get("algorithm")),
-            priority=int(values.get("swap_priority", 100)),
-            origin=origin,
-        ),
-        [],
-    )
 
 
 def _ordered(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:

@@ -22,7 +22,7 @@ _FACTORS: dict[str, dict[str, float]] = {
     "seconds": {"": 1, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60, "m": 60, "h": 3600},
     "percent": {"": 1, "%": 1},
 }
-_QUANTITY = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z%]*)\s*")
+_QUANTITY = re.compile(r"\s*(-?[0-9]{1,25}(?:\.[0-9]{1,25})?)\s*([A-Za-z%]*)\s*")
 
 
 def parse_quantity(text: str, dimension: str) -> float:

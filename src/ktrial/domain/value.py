@@ -13,6 +13,8 @@ from ktrial.domain.units import parse_quantity
 
 _TRUE = {"1", "y", "yes", "on", "true", "enabled"}
 _FALSE = {"0", "n", "no", "off", "false", "disabled"}
+#: At most 25 digits: more than any number of the kernel has.
+_WHOLE = re.compile(r"[+-]?(?:(0[xX])[0-9a-fA-F]{1,25}|[0-9]{1,25})")
 _TEXT_LIMIT_BYTES = 4096
 _BRACKETED = re.compile(r"[\[(]([^\])]*)[\])]")
 
@@ -123,6 +125,8 @@ def _text(knob: Knob, value: Any) -> str:
     text = str(value).strip()
     if not text or any(ord(character) < 32 or ord(character) == 127 for character in text):
         raise _bad(knob, repr(value), "empty, or holds control characters")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise _bad(knob, repr(value), "not UTF-8")
     if len(text.encode()) > _TEXT_LIMIT_BYTES:
         raise _bad(knob, f"{text[:20]}…", f"longer than {_TEXT_LIMIT_BYTES} bytes")
     return text
@@ -163,10 +167,10 @@ _WRITERS = {
 
 
 def _number(text: str) -> int | None:
-    try:
-        return int(text, 0) if text.strip().lower().startswith(("0x", "-0x")) else int(text)
-    except ValueError:
+    match = _WHOLE.fullmatch(text.strip())
+    if match is None:
         return None
+    return int(match[0], 16 if match[1] else 10)
 
 
 def _truth(text: str) -> bool | None:

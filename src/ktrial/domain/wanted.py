@@ -4,16 +4,27 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ktrial.domain.errors import BadInput, UnknownName
-from ktrial.domain.facts import FactBook
+from ktrial.domain.facts import FactBook, FactKind
 from ktrial.domain.knob import Knob
 from ktrial.domain.reading import InstanceState
 from ktrial.domain.units import parse_quantity
 from ktrial.domain.value import offered
 
+_FIRST_OFFERED = '{ compute = "first-offered", of = ["kyber", "none"] }'
+#: Computed value -> its other keys. All are needed, but `of` of a share.
+_RECIPE_KEYS: dict[str, tuple[str, ...]] = {
+    "max": (),
+    "min": (),
+    "share": ("percent", "of"),
+    "closest": ("to",),
+    "first-offered": ("of",),
+    "default": (),
+}
 Answer = tuple[Any, str | None]
 
 
@@ -26,6 +37,38 @@ def computed_value(
     if rule is None:
         raise UnknownName("computed value", str(name), _RECIPES)
     return rule(knob, recipe, shown, facts, instance)
+
+
+def check_recipe(recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> None:
+    """Raise BadInput for a `{ compute = … }` table that no machine could work out."""
+    name = str(recipe.get("compute"))
+    if name not in _RECIPES:
+        raise UnknownName("computed value", name, _RECIPES)
+    for key in recipe:
+        if key not in {"compute", *_RECIPE_KEYS[name]}:
+            raise UnknownName(f"key of `{name}`", key, _RECIPE_KEYS[name], hint=f"it takes {_listed(name)}")
+    for key in _RECIPE_KEYS[name]:
+        if key not in recipe and (name, key) != ("share", "of"):
+            raise BadInput(f"`{name}` needs {key!r}", hint=f"it takes {_listed(name)}")
+    _check_recipe_values(name, recipe, kinds)
+
+
+def _check_recipe_values(name: str, recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> None:
+    if "percent" in recipe and (isinstance(recipe["percent"], bool) or not isinstance(recipe["percent"], int | float)):
+        raise BadInput(f"`percent` is a number, not {recipe['percent']!r}")
+    if name == "share" and recipe.get("of", "memory") not in {"memory", *kinds}:
+        raise UnknownName("fact", str(recipe["of"]), kinds)
+    if name == "closest":
+        try:
+            parse_quantity(str(recipe["to"]), "hertz")
+        except ValueError as error:
+            raise BadInput(str(error)) from None
+    if name == "first-offered" and not (isinstance(recipe["of"], list) and recipe["of"]):
+        raise BadInput("`first-offered` takes a list `of`", hint=_FIRST_OFFERED)
+
+
+def _listed(name: str) -> str:
+    return ", ".join(_RECIPE_KEYS[name]) or "no other key"
 
 
 def default_value(knob: Knob, facts: FactBook) -> Answer:
@@ -83,9 +126,7 @@ def _first_offered(
 ) -> Answer:
     wanted = recipe.get("of")
     if not isinstance(wanted, list | tuple) or not wanted:
-        raise BadInput(
-            "`first-offered` takes a list `of`", hint='{ compute = "first-offered", of = ["kyber", "none"] }'
-        )
+        raise BadInput("`first-offered` takes a list `of`", hint=_FIRST_OFFERED)
     listed = instance.siblings.get("offered", "") if instance is not None else ""
     words = offered(shown) if shown else ()
     here = set(words) | set(listed.split())
@@ -155,15 +196,29 @@ def _scaled_ns(base_ns: int) -> Callable[[FactBook], int | None]:
     return rule
 
 
+def _by_release(before: int, since: tuple[int, int], after: int) -> Callable[[FactBook], int | None]:
+    """A default that another mainline release changed."""
+
+    def rule(facts: FactBook) -> int | None:
+        match = re.match(r"(\d+)\.(\d+)", str(facts.value("kernel.release") or ""))
+        if match is None:
+            return None
+        return after if (int(match[1]), int(match[2])) >= since else before
+
+    return rule
+
+
 _DEFAULTS: dict[str, Callable[[FactBook], Any]] = {
     "min-free-kbytes": _min_free_kilobytes,
     "queue-scheduler": _queue_scheduler,
     "wbt-latency": _writeback_throttle_us,
+    "socket-buffer-most": _by_release(212_992, (6, 18), 4_194_304),
+    "tcp-output-limit": _by_release(1_048_576, (6, 18), 4_194_304),
+    "disk-sectors-most": _by_release(1280, (6, 16), 4096),
     "nr-requests": lambda facts: None,
     "base-slice": _scaled_ns(700_000),
     "sched-latency": _scaled_ns(6_000_000),
     "sched-min-granularity": _scaled_ns(750_000),
     "sched-wakeup-granularity": _scaled_ns(1_000_000),
 }
-COMPUTED_VALUES = frozenset(_RECIPES)
 COMPUTED_DEFAULTS = frozenset(_DEFAULTS)

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,9 +12,11 @@ from ktrial import __version__
 from ktrial.domain.errors import AgentError, Busy, PrivilegeMissing, StalePlan
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.reading import Reading
-from ktrial.host.transport import Transport
+from ktrial.host.transport import BUILD_ANEW, Transport
 
+T = TypeVar("T")
 PROTOCOL_VERSION = 1
+_HELLO_LIMIT_S = 10.0
 _SPECIAL: dict[str, type[AgentError]] = {"busy": Busy, "conflict": StalePlan}
 
 
@@ -26,13 +27,17 @@ class AgentSession:
         self._transport = transport
         self._next_id = 0
         self._open = True
-        self.hello = self.request("hello", protocol=PROTOCOL_VERSION, head=__version__)
+        try:
+            self.hello = self.request("hello", protocol=PROTOCOL_VERSION, head=__version__)
+        except AgentError:
+            self.close()
+            raise
         if self.hello.get("agent") != __version__:
             self.close()
             raise AgentError(
                 "version",
                 f"the agent is version {self.hello.get('agent')}, this is ktrial {__version__}",
-                hint="run ./ktrial once more to build the agent anew, or install both from one wheel",
+                hint=BUILD_ANEW,
             )
 
     @property
@@ -56,40 +61,57 @@ class AgentSession:
 
     def receive(self, do: str) -> dict[str, Any]:
         """The content of the `ok` of the reply to the request sent last."""
+        # A person who is asked for a password may take time; an agent alone answers at once.
+        limit_s = _HELLO_LIMIT_S if do == "hello" and self._transport.asker is None else None
         try:
-            answer = self._transport.receive()
+            answer = self._transport.receive(limit_s)
+        except TimeoutError:
+            raise self._lost(do, f"it does not answer within {limit_s} s", hangs=True) from None
         except OSError as error:
             raise self._lost(do, error.strerror or str(error)) from None
-        if not answer:
+        if not answer.endswith(b"\n"):
             raise self._lost(do, "it ended without an answer")
+        return self._ok(do, answer)
+
+    def _ok(self, do: str, answer: bytes) -> dict[str, Any]:
         try:
-            reply = msgspec.json.decode(answer)
-        except msgspec.DecodeError as error:
-            raise self._lost(do, f"its answer is not JSON: {error}") from None
-        if not isinstance(reply, dict) or ("ok" not in reply and "error" not in reply):
-            raise self._lost(do, "its answer is neither ok nor an error")
-        if "error" in reply:
-            raise _error(reply["error"])
-        return dict(reply["ok"])
+            reply = msgspec.json.decode(answer, type=_Reply)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._lost(do, f"its answer is not one of the protocol: {error}", hangs=True) from None
+        if reply.error is not None:
+            raise _error(reply.error)
+        if reply.ok is None or reply.id != self._next_id:
+            raise self._lost(do, "its answer belongs to another request", hangs=True)
+        return reply.ok
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
         """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
         answer = self.request("facts", **({"only": list(only)} if only else {}))
-        return FactBook({name: msgspec.convert(fact, Fact) for name, fact in answer["facts"].items()})
+        return FactBook(self._typed("facts", answer, _Facts).facts)
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
         """Paths that fit each pattern (`*` within one path component)."""
         if not patterns:
             return {}
         answer = self.request("list", patterns=list(dict.fromkeys(patterns)))
-        return {pattern: tuple(paths) for pattern, paths in answer["matches"].items()}
+        return self._typed("list", answer, _Matches).matches
 
     def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
         """What each file shows; None where there is no such file."""
         if not paths:
             return {}
         answer = self.request("read", paths=list(dict.fromkeys(paths)))
-        return {value["path"]: _reading(value) for value in answer["values"]}
+        values = self._typed("read", answer, _Values).values
+        try:
+            return {value.path: _reading(value) for value in values}
+        except ValueError as error:
+            raise self._lost("read", f"its answer cannot be read: {error}") from None
+
+    def _typed(self, do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
+        try:
+            return msgspec.convert(answer, shape)
+        except msgspec.ValidationError as error:
+            raise self._lost(do, f"its answer is not as agreed: {error}") from None
 
     def close(self) -> None:
         """End the session; leases that end with it are ended by the agent."""
@@ -97,54 +119,115 @@ class AgentSession:
             self._open = False
             self._transport.close()
 
-    def _lost(self, do: str, why: str) -> AgentError:
+    def _lost(self, do: str, why: str, *, hangs: bool = False) -> AgentError:
+        """The agent cannot be talked to any more. `hangs`: it may still run, and is not waited for."""
         self._open = False
-        status = self._transport.close()
+        status = None
+        if hangs:
+            self._transport.abandon()
+        else:
+            status = self._transport.close()
+        ended = f" ({_ending(status)})" if status else ""
+        asker = self._transport.asker
+        if do == "hello" and asker is not None and not hangs:
+            return RootNotGranted(f"{asker} did not start the agent as root{ended}")
         if do == "hello":
-            return PrivilegeLost(why, status)
+            return AgentError("lost", f"the agent does not work: {why}{ended}", hint=BUILD_ANEW)
         return AgentError(
             "lost",
-            f"the agent was lost during {do!r}: {why}" + (f" (exit status {status})" if status else ""),
+            f"the agent was lost during {do!r}: {why}{ended}",
             hint="`ktrial recover` finishes what it had begun",
         )
 
 
-class PrivilegeLost(AgentError, PrivilegeMissing):
-    """The agent did not start: mostly sudo that was not allowed or not answered."""
+class _Reply(msgspec.Struct):
+    """One line of an agent."""
+
+    id: int | None
+    ok: dict[str, Any] | None = None
+    error: _ReplyError | None = None
+
+
+class _ReplyError(msgspec.Struct):
+    """Why a request failed."""
+
+    kind: str
+    message: str
+    hint: str | None = None
+
+
+class RootNotGranted(AgentError, PrivilegeMissing):
+    """sudo or its like said no, or was not answered; it has said why itself."""
 
     exit_status = 5
 
-    def __init__(self, why: str, status: int | None) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(
             "privilege",
-            f"the agent could not be started: {why}" + (f" (exit status {status})" if status else ""),
-            hint="run it from a terminal where sudo can ask, or as  sudo ./ktrial …",
+            message,
+            hint="run it from a terminal, as a user who may become root; plan, explain, why and doctor work without",
         )
 
 
-def read_bytes(value: str | Mapping[str, str]) -> bytes:
-    """Bytes of a reply: text, or base64 where they were not UTF-8."""
-    return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"])
+def _ending(status: int) -> str:
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
 
 
-def _reading(value: Mapping[str, Any]) -> Reading | None:
-    error = value.get("error")
-    if error is None:
-        return Reading(data=read_bytes(value["bytes"]), mode=int(value["mode"], 8))
-    if error["outcome"] == "absent":
+class _Facts(msgspec.Struct):
+    facts: dict[str, Fact]
+
+
+class _Matches(msgspec.Struct):
+    matches: dict[str, tuple[str, ...]]
+
+
+class _Base64(msgspec.Struct):
+    base64: str
+
+
+class _Unread(msgspec.Struct):
+    outcome: str
+    message: str
+
+
+class _Value(msgspec.Struct):
+    path: str
+    bytes: str | _Base64 | None = None
+    mode: str | None = None
+    error: _Unread | None = None
+
+
+class _Values(msgspec.Struct):
+    values: list[_Value]
+
+
+def read_bytes(value: str | _Base64) -> bytes:
+    """Bytes of a reply: text, or base64 where they were not UTF-8. Raises ValueError for what is not base64."""
+    if isinstance(value, str):
+        return value.encode()
+    from base64 import b64decode
+
+    return b64decode(value.base64, validate=True)
+
+
+def _reading(value: _Value) -> Reading | None:
+    if value.error is None:
+        if value.bytes is None or value.mode is None:
+            raise ValueError(f"{value.path} has neither bytes and mode nor an error")
+        return Reading(data=read_bytes(value.bytes), mode=int(value.mode, 8))
+    if value.error.outcome == "absent":
         return None
-    if error["outcome"] == "refused":
-        return Reading(unreadable=error["message"])
-    return Reading(invalid=error["message"])
+    if value.error.outcome == "refused":
+        return Reading(unreadable=value.error.message)
+    return Reading(invalid=value.error.message)
 
 
-def _error(error: Mapping[str, Any]) -> AgentError:
-    kind, message, hint = error["kind"], error["message"], error.get("hint")
-    if kind in _SPECIAL:
-        return _SPECIAL[kind](kind, message, hint=hint)
-    if kind == "privilege":
-        return AgentNeedsRoot(kind, message, hint=hint)
-    return AgentError(kind, message, hint=hint)
+def _error(error: _ReplyError) -> AgentError:
+    if error.kind in _SPECIAL:
+        return _SPECIAL[error.kind](error.kind, error.message, hint=error.hint)
+    if error.kind == "privilege":
+        return AgentNeedsRoot(error.kind, error.message, hint=error.hint)
+    return AgentError(error.kind, error.message, hint=error.hint)
 
 
 class AgentNeedsRoot(AgentError, PrivilegeMissing):

@@ -20,17 +20,15 @@ from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution
 from ktrial.host.agent import AgentSession, read_bytes
 from ktrial.host.clock import SystemClock
-from ktrial.host.transport import ProcessTransport
+from ktrial.host.transport import DetachedTransport
 
 #: Bytes kept of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
 CAPTURE_BYTES = 1 << 20
 #: Bytes kept of a file that a run leaves.
 FILE_BYTES = 64 << 20
-#: Seconds that the agent may take to end what it runs: SIGTERM, 5 seconds, SIGKILL, 5 seconds.
-PATIENCE_S = 11.0
 _PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
 
-Connect = Callable[[], ProcessTransport]
+Connect = Callable[[], DetachedTransport]
 
 
 class AgentExecutor:
@@ -40,7 +38,7 @@ class AgentExecutor:
         self._connect = connect
         self._work = work
         self._clock = SystemClock()
-        self._transport: ProcessTransport | None = None
+        self._transport: DetachedTransport | None = None
         self._session: AgentSession | None = None
 
     @property
@@ -77,7 +75,7 @@ class AgentExecutor:
             try:
                 raw = self._ask(invocation, request)
             except BaseException:
-                self._abandon(PATIENCE_S)
+                self._abandon()
                 raise
             if invocation.load is None:
                 raw = _with_files(raw, folder, invocation.files)
@@ -92,7 +90,7 @@ class AgentExecutor:
             request = self._request(invocation, folder)
             session.send("exec" if invocation.load is None else "load", **request)
         except BaseException:
-            transport.abandon(PATIENCE_S)
+            transport.finish()
             raise
         return RunningLoad(transport, session, folder, invocation)
 
@@ -107,9 +105,9 @@ class AgentExecutor:
             self._session = AgentSession(self._transport)
         return self._session
 
-    def _abandon(self, patience_s: float) -> None:
+    def _abandon(self) -> None:
         if self._transport is not None:
-            self._transport.abandon(patience_s)
+            self._transport.finish()
         self._session = self._transport = None
 
     def _ask(self, invocation: Invocation, request: Mapping[str, Any]) -> RawOutput:
@@ -160,7 +158,7 @@ class RunningLoad:
     """A background load in an agent of its own; implements `services.ports.RunningLoad`."""
 
     def __init__(
-        self, transport: ProcessTransport, session: AgentSession, folder: Path, invocation: Invocation
+        self, transport: DetachedTransport, session: AgentSession, folder: Path, invocation: Invocation
     ) -> None:
         self._transport = transport
         self._session = session
@@ -169,7 +167,7 @@ class RunningLoad:
 
     def alive(self) -> bool:
         """Whether it still runs."""
-        return not self._transport.answered(0)
+        return not self._transport.answered()
 
     def stop(self) -> RawOutput:
         """End it: what it printed."""
@@ -183,7 +181,7 @@ class RunningLoad:
         except AgentError as error:
             raw = RawOutput(failed=f"the agent said {error.kind}: {error.message}")
         finally:
-            self._transport.abandon(PATIENCE_S)
+            self._transport.finish()
             _remove(self._folder)
         return raw
 

@@ -4,13 +4,25 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 
 def _folder(variable: str, fallback: str) -> Path:
     set_to = os.environ.get(variable, "")
-    base = Path(set_to) if set_to.startswith("/") else Path.home() / fallback
+    base = Path(set_to) if set_to.startswith("/") else _home() / fallback
     return base / "ktrial"
+
+
+def _home() -> Path:
+    """HOME, else what the system says of this user; never a folder below the working directory."""
+    home = os.environ.get("HOME", "")
+    if home.startswith("/"):
+        return Path(home)
+    try:
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:
+        return Path("/proc/nonexistent")  # cannot be made, so nothing is kept
 
 
 def config_folder() -> Path:

@@ -7,9 +7,11 @@ invoking user before it does anything else.
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import shutil
+import signal
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +20,7 @@ from ktrial.domain.errors import PrivilegeMissing, Refused
 from ktrial.host.transport import PipeTransport, ProcessTransport, Transport
 
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/run/wrappers/bin"
-_ASKERS = (("sudo", ("--",)), ("doas", ()), ("pkexec", ("--keep-cwd",)))
+_ASKERS = (("sudo", ("--",)), ("doas", ("--",)), ("pkexec", ()))
 
 
 class RootHelper:
@@ -28,11 +30,15 @@ class RootHelper:
         to_agent_read, self._to_agent = os.pipe()
         self._from_agent, from_agent_write = os.pipe()
         go_read, self._go = os.pipe()
-        if os.fork() == 0:
-            os.close(self._to_agent)
-            os.close(self._from_agent)
-            os.close(self._go)
-            _wait_and_start(go_read, to_agent_read, from_agent_write, [str(agent), *arguments])
+        self._child = os.fork()
+        if self._child == 0:
+            try:
+                os.close(self._to_agent)
+                os.close(self._from_agent)
+                os.close(self._go)
+                _wait_and_start(go_read, to_agent_read, from_agent_write, [str(agent), *arguments])
+            finally:
+                os._exit(127)
         os.close(to_agent_read)
         os.close(from_agent_write)
         os.close(go_read)
@@ -41,10 +47,13 @@ class RootHelper:
         """Start the agent; once in the life of this process."""
         os.write(self._go, b"S")
         os.close(self._go)
-        return PipeTransport(os.fdopen(self._to_agent, "wb"), os.fdopen(self._from_agent, "rb"))
+        return PipeTransport(self._to_agent, self._from_agent, self._child)
 
 
 def _wait_and_start(go: int, stdin: int, stdout: int, argv: list[str]) -> None:
+    # A Ctrl-C is the head's to answer; this process ends with it.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     if os.read(go, 1) != b"S":
         os._exit(0)
     os.dup2(stdin, 0)
@@ -55,11 +64,16 @@ def _wait_and_start(go: int, stdin: int, stdout: int, argv: list[str]) -> None:
 
 
 def invoking_user() -> int | None:
-    """The user who ran sudo, when this process is root on somebody else's behalf."""
-    text = os.environ.get("SUDO_UID") or os.environ.get("PKEXEC_UID") or os.environ.get("DOAS_UID") or ""
-    if os.geteuid() != 0 or not text.isdigit() or int(text) == 0:
+    """The user who ran sudo, pkexec or doas, when this process is root on somebody else's behalf."""
+    if os.geteuid() != 0:
         return None
-    return int(text)
+    text = os.environ.get("SUDO_UID") or os.environ.get("PKEXEC_UID") or ""
+    name = os.environ.get("DOAS_USER", "")
+    try:
+        uid = pwd.getpwuid(int(text)).pw_uid if text else pwd.getpwnam(name).pw_uid
+    except (KeyError, ValueError, OverflowError):
+        return None
+    return uid or None
 
 
 def become(uid: int) -> None:
@@ -79,34 +93,45 @@ def root_transport(
     """Start the agent as root, asking through sudo, doas or pkexec where needed; says what for."""
     argv = [str(agent), *arguments]
     if os.geteuid() == 0:
+        check_trusted(agent, agent.stat().st_uid)
         return ProcessTransport(argv)
     if not may_ask:
         raise PrivilegeMissing(
             f"{purpose} needs root, and --no-sudo forbids asking for it",
             hint="leave out --no-sudo, or run  sudo ./ktrial …; plan, explain, why and doctor work without",
         )
-    check_trusted(agent)
+    check_trusted(agent, os.getuid())
     for name, options in _ASKERS:
         program = shutil.which(name, path=_SYSTEM_PATH)
         if program is not None:
             say(f"{purpose} needs root: asking {name}")
-            keep = () if name == "pkexec" else options
-            return ProcessTransport([program, *keep, *argv])
+            return ProcessTransport([program, *options, *argv], asker=name)
     raise PrivilegeMissing(
         f"{purpose} needs root, and neither sudo, doas nor pkexec is installed",
         hint="run ktrial as root; plan, explain, why and doctor work without",
     )
 
 
-def check_trusted(agent: Path) -> None:
-    """Refuse an agent that somebody else than root and this user could have changed."""
-    me = pwd.getpwuid(os.getuid())
+def check_trusted(agent: Path, uid: int) -> None:
+    """Refuse an agent that somebody else than root and the user `uid` could have changed."""
+    name, private_group = _user(uid)
     for path in (agent.resolve(), *agent.resolve().parents):
         status = path.stat()
         others = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
-        group = status.st_mode & stat.S_IWGRP and status.st_gid not in {0, me.pw_gid}
-        if status.st_uid not in {0, me.pw_uid} or others or group:
+        group = status.st_mode & stat.S_IWGRP and status.st_gid not in {0, private_group}
+        if status.st_uid not in {0, uid} or others or group:
             raise Refused(
-                f"{path} can be changed by somebody else, so its agent is not run as root",
-                hint=f"give it to {me.pw_name} alone (chown, chmod go-w), or use a checkout of your own",
+                f"{path} can be changed by somebody else, so the agent in it is not run as root",
+                hint=f"give it to {name} alone (chown, chmod go-w), or use a checkout of your own",
             )
+
+
+def _user(uid: int) -> tuple[str, int | None]:
+    """The user's name, and the group that nobody else is in."""
+    try:
+        entry = pwd.getpwuid(uid)
+        group = grp.getgrgid(entry.pw_gid)
+    except KeyError:
+        return f"user {uid}", None
+    private = group.gr_name == entry.pw_name and set(group.gr_mem) <= {entry.pw_name}
+    return entry.pw_name, entry.pw_gid if private else None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ktrial.catalog.loader import Source
+from ktrial.catalog.model import Source
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import Knob
 from ktrial.domain.meaning import meaning

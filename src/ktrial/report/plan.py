@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ktrial.domain.facts import FactBook
@@ -16,7 +17,7 @@ UNREADABLE = "unreadable here"
 _STEERING = "irq:smp_affinity"
 
 
-def plan_text(plan: Plan, knobs: dict[str, Knob], facts: FactBook, *, width: int) -> str:
+def plan_text(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, *, width: int) -> str:
     """The whole plan for a person."""
     parts = []
     if plan.changes:
@@ -69,7 +70,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _rows(plan: Plan, knobs: dict[str, Knob], facts: FactBook) -> list[tuple[str, str, str, str]]:
+def _rows(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook) -> list[tuple[str, str, str, str]]:
     """A row per knob and pair of values; instances that change alike share one."""
     alike: dict[tuple[str, str, str], list[Change]] = {}
     for change in plan.changes:
@@ -85,7 +86,7 @@ def _shown(text: str | None) -> str:
     return UNREADABLE if text is None else text
 
 
-def _meaning(change: Change, knobs: dict[str, Knob], facts: FactBook) -> str:
+def _meaning(change: Change, knobs: Mapping[str, Knob], facts: FactBook) -> str:
     return meaning(knobs[change.knob].meaning, change.new_text, facts) or ""
 
 
@@ -100,7 +101,7 @@ def _refusals(refusals: tuple[Refusal, ...], width: int) -> str:
     return "\n".join(lines)
 
 
-def _prices(plan: Plan, knobs: dict[str, Knob]) -> list[str]:
+def _prices(plan: Plan, knobs: Mapping[str, Knob]) -> list[str]:
     notes = []
     for name in dict.fromkeys(change.knob for change in plan.changes):
         knob = knobs[name]

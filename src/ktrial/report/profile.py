@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ktrial.catalog.loader import Source
+from ktrial.catalog.model import Source
 from ktrial.domain.profile import Profile, Setting, flatten
 from ktrial.domain.value import show_value
 from ktrial.report.terminal import paragraph, table
@@ -16,13 +16,14 @@ def profiles_text(profiles: Mapping[str, Profile], *, width: int) -> str:
     """A table of all profiles."""
     rows = [(profile.name, _count(profile, profiles), profile.summary) for profile in profiles.values()]
     listing = table(("profile", "settings", "what it is"), rows, width=width)
-    return f"{listing}\n\n`ktrial profiles NAME` shows one with its reasons; `ktrial plan NAME` resolves it here.\n"
+    more = "`ktrial profiles NAME` shows one with its reasons; `ktrial plan NAME` resolves it here."
+    return f"{listing}\n\n{paragraph(more, width=width)}\n"
 
 
 def profile_text(name: str, profiles: Mapping[str, Profile], sources: Mapping[str, Source], *, width: int) -> str:
     """One profile: summary, source, notes, tiers, and every setting with its reason."""
     profile = profiles[name]
-    parts = [f"{profile.name}: {profile.summary}"]
+    parts = [paragraph(f"{profile.name}: {profile.summary}", width=width)]
     if profile.source and profile.source in sources:
         parts.append(paragraph(f"source: {sources[profile.source].title}", width=width))
     parts += [paragraph(f"note: {note}", width=width) for note in profile.notes]

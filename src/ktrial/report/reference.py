@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ktrial.catalog.loader import Catalog, Source
+from ktrial.catalog.model import Catalog, Source
 from ktrial.domain.knob import Knob
 from ktrial.domain.profile import Profile, Setting, Tier
 from ktrial.domain.value import show_value

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import textwrap
 from collections.abc import Sequence
 
@@ -14,8 +14,15 @@ _RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
 
 
 def columns() -> int:
-    """Width to write for: the terminal's, 80 where there is none."""
-    return max(MINIMUM_COLUMNS, shutil.get_terminal_size((80, 24)).columns)
+    """Width to write for: COLUMNS, else that of the terminal on standard output, 80 where there is none."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isascii() and said.isdigit() and int(said) > 0:
+        return max(MINIMUM_COLUMNS, int(said))
+    try:
+        found = os.get_terminal_size(1).columns
+    except OSError:
+        found = 0
+    return max(MINIMUM_COLUMNS, found or 80)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int) -> str:
@@ -67,7 +74,9 @@ def paragraph(text: str, *, width: int, indent: str = "") -> str:
 
 
 def labelled(label: str, text: str, *, width: int, label_columns: int = 12) -> str:
-    """`label       text`, wrapped below the text."""
+    """`label       text`, wrapped below the text; a word too long for that stands below its label."""
+    if max(map(len, text.split()), default=0) > min(width, 100) - label_columns:
+        return f"{label}\n{paragraph(text, width=width, indent='  ')}"
     return textwrap.fill(
         clean(text),
         width=min(width, 100),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,14 @@ _APPLY = {
     "vanished": "the device went away meanwhile",
     "not-tried": "not tried, because another step failed",
     "rolled-back": "written and put back, because another step failed",
+}
+#: The next step after a refusal, by the system's number.
+_NEXT = {
+    errno.EROFS: "what lies there is mounted read-only, as containers have it: run ktrial on the host itself",
+    errno.EPERM: "a locked down kernel, a missing capability or a container forbids it; `ktrial doctor` says what "
+    "cannot be tuned here",
+    errno.EACCES: "a security module or the file's rights forbid it; `ktrial doctor` says what cannot be tuned here",
+    errno.EBUSY: "something uses it now: stop that first (`ktrial doctor` names other tuners)",
 }
 _SAID = {"absent", "refused", "invalid", "vanished", "failed"}
 _REVERT = {
@@ -42,11 +51,16 @@ def apply_text(answer: Mapping[str, Any], names: Sequence[str], *, width: int) -
         for step in steps
         if step["outcome"] != "accepted" or answer["state"] != "applied"
     ]
-    body = table(("knob", "outcome"), rows, width=width) + _unsteered(steps, names)
+    body = table(("knob", "outcome"), rows, width=width) + _unsteered(steps, names) + _next(steps, width)
     if answer["state"] == "applied":
         done = sum(step["outcome"] in {"accepted", "clamped"} for step in steps)
         return f"{body}\n\n{done} in force (transaction {answer['transaction']}); the rest above.\n"
     return f"{body}\n\nNothing was changed: all was put back.\n"
+
+
+def _next(steps: Sequence[Mapping[str, Any]], width: int) -> str:
+    found = {number: _NEXT[number] for step in steps if (number := step.get("errno")) in _NEXT}
+    return "".join(f"\n\n{paragraph(f'next: {step}', width=width)}" for step in found.values())
 
 
 def revert_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str:
@@ -78,7 +92,7 @@ def verify_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str
             if step["outcome"] != "in-force"
         ]
     if not rows:
-        return f"All {total} settings are in force.\n"
+        return "The one setting is in force.\n" if total == 1 else f"All {total} settings are in force.\n"
     body = table(("path", "state", "wanted", "now"), rows, width=width)
     return f"{body}\n\n{total - len(rows)} of {total} settings are in force.\n"
 
@@ -91,7 +105,13 @@ def status_text(answer: Mapping[str, Any], *, width: int, now_unix_ms: int) -> s
     ]
     if live:
         rows = [
-            (str(item["transaction"]), item["title"], item["state"], _lease(item, now_unix_ms), str(len(item["steps"])))
+            (
+                str(item["transaction"]),
+                item["title"] or "(lost)",
+                item["state"],
+                _lease(item, now_unix_ms),
+                str(len(item["steps"])),
+            )
             for item in reversed(live)
         ]
         parts.append(table(("no.", "what", "state", "lease", "steps"), rows, width=width))

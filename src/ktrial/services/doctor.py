@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ktrial.catalog.loader import Catalog
+from ktrial.catalog.model import Catalog
 from ktrial.domain.examination import Counts, Examination
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import Knob

@@ -7,14 +7,16 @@ from typing import Any
 
 import msgspec
 
+from ktrial.domain.errors import UnknownName
 from ktrial.domain.facts import FactBook
-from ktrial.domain.knob import Knob
+from ktrial.domain.knob import INSTANCE_FACTS, Knob
+from ktrial.domain.plan import meant_instances
 from ktrial.domain.reading import KnobState
 from ktrial.domain.wanted import default_value
 from ktrial.services.ports import Machine
 from ktrial.services.tune import observe
 
-_FACTS = ("memory", "cpu.threads", "thp.enabled")
+_FACTS = ("memory", "cpu.threads", "thp.enabled", "kernel.release")
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -30,9 +32,20 @@ class Explanation(msgspec.Struct, frozen=True):
         return {i.label: i.reading.text for i in self.state.instances} if self.state else {}
 
 
-def explain(machine: Machine, knob: Knob) -> Explanation:
-    """Look the knob up on the machine. One that has no file is explained from the catalog alone."""
-    facts = machine.facts(_FACTS)
+def explain(machine: Machine, knob: Knob, selector: str | None = None) -> Explanation:
+    """Look the knob, or those of its instances that are meant, up on the machine.
+
+    One that has no file is explained from the catalog alone.
+    """
+    source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders and selector is not None else None
+    facts = machine.facts((*_FACTS, source) if source else _FACTS)
     state = observe(machine, [knob])[knob.id] if knob.files else None
+    if selector is not None:
+        labels = [instance.label for instance in state.instances if instance.label] if state is not None else []
+        chosen = meant_instances(knob, selector, state.instances, facts) if state is not None and labels else []
+        if state is None or not chosen:
+            here = f"here: {', '.join(labels)}" if labels else "it has none here"
+            raise UnknownName(f"instance of {knob.id}", selector, labels, hint=here)
+        state = msgspec.structs.replace(state, instances=tuple(chosen))
     default, _ = default_value(knob, facts)
     return Explanation(state, facts, default)

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ktrial.catalog.loader import Catalog, check_profile, parse_toml
+from ktrial.catalog.loader import check_profile, parse_toml
+from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import BadInput
 from ktrial.domain.knob import Knob
 from ktrial.domain.profile import Profile, Setting

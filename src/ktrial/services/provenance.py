@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ktrial.catalog.loader import Catalog
+from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import INSTANCE_FACTS, Knob
@@ -26,7 +26,7 @@ from ktrial.services.kernel_build import built_value
 from ktrial.services.ports import Machine
 from ktrial.services.tune import observe
 
-FACTS = ("memory.", "cpu.threads", "thp.enabled", "block.devices", "kernel.config")
+FACTS = ("memory.", "cpu.threads", "thp.enabled", "block.devices", "kernel.config", "kernel.release")
 """Facts that telling origins needs."""
 
 _READ_LAST = "read last by `sysctl --system`; systemd reads it only where a link in sysctl.d leads to it"
@@ -92,8 +92,8 @@ def _origin(knob: Knob, instance: InstanceState, claims: Claims, facts: FactBook
     """Judge one instance."""
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
     near = facts.with_device(catalog.kinds, source, instance.label.partition("/")[0]) if source else facts
-    default, unknown = _default(knob, near)
     shown = instance.reading.text
+    default, unknown = (shown, None) if shown in knob.value.states else _default(knob, near)
     value = None if shown is None else active_text(knob, shown)
     if value is not None and default is not None and same_value(knob, value, default):
         default = value

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ktrial.catalog.loader import Catalog
+from ktrial.catalog.model import Catalog
 from ktrial.domain.address import is_assignment, parse_assignment
 from ktrial.domain.condition import Truth, evaluate
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.facts import FactBook
-from ktrial.domain.knob import Knob, instance_of, place_pattern
+from ktrial.domain.knob import Knob, clear_each_other, instance_of, place_pattern
 from ktrial.domain.plan import Context, Plan, Request, find_knob, resolve, wire_plan
 from ktrial.domain.profile import Profile, Setting, flatten, requirements
 from ktrial.domain.reading import InstanceState, KnobState, Reading
@@ -19,6 +19,7 @@ from ktrial.domain.wanted import default_value
 from ktrial.services.ports import Machine
 
 _DEBUGFS = "/sys/kernel/debug/"
+_NEW_ZRAM = "/sys/class/zram-control/hot_add"
 
 
 def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]:
@@ -34,6 +35,8 @@ def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]
             address, value = parse_assignment(word)
             find_knob(address.knob, catalog.knobs)
             requests.append(Request(f"setting {word}", (Setting(knob=str(address), value=value),)))
+        elif word not in catalog.profiles and word in catalog.knobs:
+            raise BadInput(f"{word} is a knob: which value?", hint=f"write {word}=VALUE; `ktrial explain {word}`")
         else:
             requests.append(Request(f"profile {word}", flatten(word, catalog.profiles)))
     return tuple(requests)
@@ -79,7 +82,7 @@ def observe(machine: Machine, knobs: Iterable[Knob]) -> dict[str, KnobState]:
     """Where each knob is on this machine and what its files show: one `list` and one `read` for all."""
     knobs = list(knobs)
     patterns = [place_pattern(place) for knob in knobs for place in knob.files]
-    matches = machine.list(patterns)
+    matches = machine.list([*patterns, _NEW_ZRAM, f"{_DEBUGFS}*"])
     chosen = {knob.id: _first_present(knob, matches) for knob in knobs}
     wanted: list[str] = []
     for knob in knobs:
@@ -89,7 +92,7 @@ def observe(machine: Machine, knobs: Iterable[Knob]) -> dict[str, KnobState]:
                 other for other in (_beside(knob.offers, knob, label), _beside(knob.effective, knob, label)) if other
             ]
     readings = machine.read(wanted)
-    return {knob.id: _state(knob, chosen[knob.id], readings, machine) for knob in knobs}
+    return {knob.id: _state(knob, chosen[knob.id], readings, matches, is_root=machine.is_root) for knob in knobs}
 
 
 def _first_present(knob: Knob, matches: Mapping[str, tuple[str, ...]]) -> list[tuple[str, str]]:
@@ -113,14 +116,19 @@ def _beside(place: str | None, knob: Knob, label: str) -> str | None:
 
 
 def _state(
-    knob: Knob, found: list[tuple[str, str]], readings: Mapping[str, Reading | None], machine: Machine
+    knob: Knob,
+    found: list[tuple[str, str]],
+    readings: Mapping[str, Reading | None],
+    matches: Mapping[str, tuple[str, ...]],
+    *,
+    is_root: bool,
 ) -> KnobState:
     instances = []
     for label, path in found:
         reading = readings.get(path)
         if reading is None:
             continue
-        if reading.unreadable is not None and machine.is_root:
+        if reading.unreadable is not None and is_root:
             reading = Reading(invalid=f"not even root may read it: {reading.unreadable}")
         siblings = {}
         offers = _beside(knob.offers, knob, label)
@@ -131,20 +139,19 @@ def _state(
         if effective is not None and readings.get(effective) is None:
             effective = None
         instances.append(InstanceState(label, path, reading, effective, siblings))
-    blocked = _blocked(knob, machine) if not instances else None
-    possible = knob.kind == "zram" and bool(
-        machine.list(["/sys/class/zram-control/hot_add"])["/sys/class/zram-control/hot_add"]
-    )
+    mounted = bool(matches.get(f"{_DEBUGFS}*"))
+    blocked = _blocked(knob, is_root=is_root, mounted=mounted) if not instances else None
+    possible = knob.kind == "zram" and bool(matches.get(_NEW_ZRAM))
     return KnobState(knob.id, tuple(instances), blocked, possible)
 
 
-def _blocked(knob: Knob, machine: Machine) -> str | None:
+def _blocked(knob: Knob, *, is_root: bool, mounted: bool) -> str | None:
     """Why a place that the kernel may well have cannot be seen."""
     if not any(place.startswith(_DEBUGFS) for place in knob.files):
         return None
-    if not machine.is_root:
+    if not is_root:
         return "only root can see debugfs; `sudo ./ktrial …` shows whether it is there"
-    if not machine.list([f"{_DEBUGFS}*"])[f"{_DEBUGFS}*"]:
+    if not mounted:
         return "debugfs is not mounted; `mount -t debugfs none /sys/kernel/debug` shows whether it is there"
     return None
 
@@ -175,16 +182,22 @@ def stock_settings(machine: Machine, catalog: Catalog, facts: FactBook) -> tuple
             source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
             near = facts.with_device(catalog.kinds, source, instance.label.partition("/")[0]) if source else facts
             value, _ = default_value(knob, near)
-            if value is not None and instance.reading.writable and instance.reading.invalid is None:
+            if value is not None and _settable(knob, instance) and near.value("device.virtual") is not True:
                 address = f"{knob.id}@{instance.label}" if instance.label else knob.id
                 settings.append(Setting(knob=address, value=value, why="the mainline default"))
     return tuple(setting for setting in settings if not _cleared_by_partner(setting, catalog))
 
 
+def _settable(knob: Knob, instance: InstanceState) -> bool:
+    """Whether the file takes values here at all."""
+    reading = instance.reading
+    return reading.writable and reading.invalid is None and reading.text not in knob.value.states
+
+
 def _cleared_by_partner(setting: Setting, catalog: Catalog) -> bool:
     """Whether writing it would clear its partner of a mutually clearing pair: the pair's `0` half needs no write."""
     knob = catalog.knobs.get(setting.knob)
-    mutual = knob is not None and any(setting.knob in catalog.knobs[other].couples for other in knob.couples)
+    mutual = knob is not None and any(clear_each_other(knob, catalog.knobs[other]) for other in knob.couples)
     return mutual and setting.value == 0
 
 

@@ -2,102 +2,21 @@
 """`sudo ./ktrial` in a user's checkout leaves nothing of root's behind: a real user, sudo and environment."""
 
 import os
-import pwd
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from tests.unit.setup.fake_checkout import CHECKOUT
+from tests.support.user import User, ordinary_user
 
 # One user for all of them, whose checkout each test finds as the one before left it.
 pytestmark = pytest.mark.xdist_group("sudo")
 
-# Stands for a compiler that takes minutes: it hands out the agent that is built already.
-_CARGO = """#!/bin/sh
-mkdir -p "target/$CARGO_BUILD_TARGET/release"
-cp "$HOME/built-agent" "target/$CARGO_BUILD_TARGET/release/ktrial-agent"
-"""
-_RUSTC = """#!/bin/sh
-case $1 in -vV) echo 'host: x86_64-unknown-linux-gnu' ;; *) echo 'rustc 1.85.0 (0 2025-01-01)' ;; esac
-"""
-
-
-@dataclass(frozen=True)
-class User:
-    """An ordinary user with a checkout in the home directory, who may use sudo without a password."""
-
-    name: str
-    home: Path
-    uid: int
-
-    @property
-    def checkout(self) -> Path:
-        return self.home / "ktrial"
-
-    def start(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command as this user, in the checkout."""
-        become = ["setpriv", "--reuid", self.name, "--regid", self.name, "--init-groups", "--reset-env", "--"]
-        return subprocess.run(
-            [*become, *command],
-            cwd=self.checkout,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-
-    def files_of_others(self) -> list[str]:
-        """Everything in the home directory, the checkout included, that somebody else owns."""
-        return [
-            str(Path(folder) / name)
-            for folder, folders, files in os.walk(self.home)
-            for name in [*folders, *files]
-            if (Path(folder) / name).lstat().st_uid != self.uid
-        ]
-
 
 @pytest.fixture(scope="module")
 def user() -> Iterator[User]:
-    if os.geteuid() != 0:
-        pytest.skip("makes a user and a rule of sudo: needs root")
-    name = f"ktrial-test-{os.getpid()}"
-    folder = Path(tempfile.mkdtemp(prefix="ktrial-home-"))
-    folder.chmod(0o755)
-    home = folder / "home"
-    rule = Path("/etc/sudoers.d") / name
-    try:
-        subprocess.run(["useradd", "--create-home", "--home-dir", home, "--user-group", name], check=True)
-        rule.write_text(f"{name} ALL=(ALL) NOPASSWD: ALL\n")
-        rule.chmod(0o440)
-        made = User(name, home, pwd.getpwnam(name).pw_uid)
-        fill(made)
+    with ordinary_user("setup") as made:
         yield made
-    finally:
-        rule.unlink(missing_ok=True)
-        subprocess.run(["userdel", "--force", name], check=True)
-        shutil.rmtree(folder)
-
-
-def fill(user: User) -> None:
-    """Put a checkout without any set-up, and a compiler, into the home directory."""
-    leave_out = shutil.ignore_patterns("__pycache__", "target", "*.egg-info")
-    user.checkout.mkdir()
-    shutil.copy2(CHECKOUT / "ktrial", user.checkout)
-    for name in ("setup", "agent", "src"):
-        shutil.copytree(CHECKOUT / name, user.checkout / name, ignore=leave_out)
-    shutil.copy2(CHECKOUT / ".setup/bin/ktrial-agent", user.home / "built-agent")
-    tools = user.home / ".cargo/bin"
-    tools.mkdir(parents=True)
-    for name, script in (("cargo", _CARGO), ("rustc", _RUSTC)):
-        (tools / name).write_text(script)
-        (tools / name).chmod(0o755)
-    subprocess.run(["chown", "--recursive", f"{user.name}:{user.name}", user.home], check=True)
 
 
 def test_the_first_start_under_sudo_sets_up_for_the_user(user: User) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ktrial.catalog.compiled import compiled_catalog
-from ktrial.catalog.loader import BUILT_IN, catalog_files, load_catalog
+from ktrial.catalog.loader import load_catalog, with_profile_file
+from ktrial.catalog.model import BUILT_IN, catalog_files
 from ktrial.domain.errors import BadInput, KtrialError
 
 KNOB = """[[knob]]
@@ -82,6 +84,101 @@ def test_errors_name_file_and_line(tmp_path: Path, knob: str, line: int | None, 
 def test_profiles_that_cannot_be_right(tmp_path: Path, profile: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         load_catalog([own(tmp_path, profile=profile)])
+
+
+@pytest.mark.parametrize(
+    "place, why",
+    [
+        ("/etc/passwd", "outside the places of knobs"),
+        ("/proc/1/mem", "outside the places of knobs"),
+        ("/sys/power/state", "outside the places of knobs"),
+        ("/sys/block/../../etc/passwd", "`..`"),
+        ("relative/x", "outside the places of knobs"),
+        ("/sys//block/x", "empty parts"),
+        ("/sys/block/{nope}/x", "stands for no instance"),
+        ("/sys/block/{block", "a brace without its partner"),
+        ("/sys/block/*/x", "patterns"),
+        ("/proc/sys/a\\u0000b", "control characters"),
+    ],
+)
+@pytest.mark.parametrize("key", ["places", "effective", "offers"])
+def test_places_that_no_knob_has_are_refused_with_file_and_line(tmp_path: Path, place: str, why: str, key: str) -> None:
+    text = KNOB + (f'places = ["{place}"]\n' if key == "places" else f'{key} = "{place}"\n')
+    with pytest.raises(BadInput) as caught:
+        load_catalog([own(tmp_path, knob=text)])
+    assert f"{tmp_path}/knobs/own.toml:1:1: vm.own_knob: the place" in caught.value.message
+    assert why in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "change, why",
+    [
+        (("vm.own_knob", "a=b"), "no knob's name"),
+        (("vm.own_knob", "../etc"), "no knob's name"),
+        (("min = 0", "min = 5, max = 1"), "min 5 is larger than max 1"),
+        (('"sysctl"', '"sysfs"'), "needs `places`"),
+        (('"sysctl"', '"boot"\nplaces = ["/sys/block/x"]'), "a boot knob has no places"),
+    ],
+)
+def test_knobs_that_cannot_be_right(tmp_path: Path, change: tuple[str, str], why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        load_catalog([own(tmp_path, knob=KNOB.replace(*change))])
+
+
+def test_the_agent_may_write_every_place_of_the_catalog() -> None:
+    source = (Path(__file__).parents[3] / "agent/src/allow.rs").read_text()
+    listed = re.findall(r'"([^"]+)"', source.partition("const WRITE: Patterns = &[")[2].partition("]")[0])
+    patterns = [
+        re.compile(re.escape(text).replace(r"\*", "[^/]*") + (".+" if text.endswith("/") else "")) for text in listed
+    ]
+    for knob in load_catalog().knobs.values():
+        for place in knob.files:
+            path = re.sub(r"\{\w+\}", "x", place)
+            assert any(pattern.fullmatch(path) for pattern in patterns), f"{knob.id}: {place}"
+
+
+PROFILE = 'name = "p"\nsummary = "s"\n\n[[setting]]\nknob = "vm.swappiness"\nvalue = 10\n'
+
+
+@pytest.mark.parametrize(
+    "change, line, why",
+    [
+        (('"p"', '"a=b"'), 1, "no profile's name"),
+        (('"p"', '""'), 1, "no profile's name"),
+        (("= 10", "= 900"), 4, "out of range"),
+        (("= 10", '= { compute = "share" }'), 4, "needs 'percent'"),
+        (("= 10", '= { compute = "share", percent = "x" }'), 4, "is a number"),
+        (("= 10", '= { compute = "share", percent = 1, of = "moon" }'), 4, "no fact is called 'moon'"),
+        (("= 10", '= { compute = "closest", to = "blah" }'), 4, "is not a number"),
+        (("= 10", '= { compute = "first-offered", of = [] }'), 4, "takes a list"),
+        (("= 10", '= { compute = "max", off = 1 }'), 4, "no key of `max`"),
+        (('"s"', '"s"\nsource = "nope"'), 1, "no source is called 'nope'"),
+    ],
+)
+def test_profile_errors_name_file_and_line(tmp_path: Path, change: tuple[str, str], line: int, why: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(why)) as caught:
+        load_catalog([own(tmp_path, profile=PROFILE.replace(*change))])
+    assert f"own.toml:{line}:" in caught.value.message
+
+
+def test_a_profile_by_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(PROFILE.replace("summary", 'extends = ["ktweak"]\nsummary'))
+    before = load_catalog()
+    catalog, name = with_profile_file(before, path)
+    assert name == "p"
+    assert catalog.profiles["p"].setting[0].value == 10
+    assert "p" not in before.profiles
+    path.write_text(PROFILE.replace("= 10", "= 900"))
+    with pytest.raises(BadInput, match=r"mine\.toml:4:1"):
+        with_profile_file(before, path)
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    folder = own(tmp_path / "own")
+    (folder / "profiles" / "z.toml").symlink_to("/nonexistent")
+    with pytest.raises(BadInput, match=r"z\.toml: cannot be read"):
+        compiled_catalog(tmp_path / "cache", [folder])
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:

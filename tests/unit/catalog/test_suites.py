@@ -59,7 +59,7 @@ def test_every_built_in_suite_can_be_invoked(name: str) -> None:
 
 
 def test_the_promised_suites_are_there() -> None:
-    assert {"quick", "margine", "kernel-stress"} <= set(load_suites([], all_benchmarks()))
+    assert {"quick", "margine", "kernel-stress", "memory-pressure"} <= set(load_suites([], all_benchmarks()))
 
 
 def test_an_own_suite(tmp_path: Path) -> None:

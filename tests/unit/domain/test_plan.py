@@ -3,15 +3,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from ktrial.catalog.loader import Catalog
+from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import BadInput, Contradiction, Refused, UnknownName
+from ktrial.domain.facts import FactKind
 from ktrial.domain.plan import Plan, Why, wire_plan
 from ktrial.domain.profile import Requirement
 from ktrial.domain.reading import Reading
-from ktrial.services.tune import make_plan
-from tests.support.knobs import catalog, profile
+from ktrial.services.tune import make_plan, observe
+from tests.support.knobs import KNOBS, catalog, knob, profile
 from tests.support.machine import FakeMachine
 
 FILES = {
@@ -227,6 +229,45 @@ def test_stock_is_computed_here() -> None:
         "vm.swappiness": "60",
         "queue:scheduler@sda": "mq-deadline",
     }
+
+
+def test_stock_leaves_virtual_disks_and_bare_states_alone() -> None:
+    facts = {"block.devices": [{"name": "sda", "hardware_queues": 1, "virtual": True}], "cpu.threads": 2}
+    smt = knob(
+        "cpu:smt_control",
+        kind="sysfs",
+        places=["/sys/smt"],
+        value={"type": "choice", "choices": ["on", "off"], "states": {"notsupported": "no second threads"}},
+        default="on",
+    )
+    base = catalog(profile("stock", generated="stock"))
+    kinds = {
+        **base.kinds,
+        "device.virtual": FactKind("device.virtual", "bool", "", of="block.devices", field="virtual"),
+    }
+    using = msgspec.structs.replace(base, knobs={**base.knobs, smt.id: smt}, kinds=kinds)
+    machine = FakeMachine(
+        {"/sys/block/sda/queue/scheduler": "[none] mq-deadline\n", "/sys/smt": "notsupported\n"}, facts
+    )
+    assert make_plan(machine, using, ["stock"])[0].changes == ()
+    (refusal,) = make_plan(machine, using, ["cpu:smt_control=on"])[0].refusals
+    assert refusal.reason == "nothing to set here: no second threads"
+
+
+def test_switches_that_follow_each_other_do_not_exclude_each_other() -> None:
+    fields: dict[str, Any] = {"value": {"type": "bool"}, "default": True}
+    both = knob("kernel.watchdog", couples=["kernel.soft_watchdog"], **fields)
+    soft = knob("kernel.soft_watchdog", couples=["kernel.watchdog"], **fields)
+    using = msgspec.structs.replace(catalog(), knobs={both.id: both, soft.id: soft})
+    machine = FakeMachine({"/proc/sys/kernel/watchdog": "0\n", "/proc/sys/kernel/soft_watchdog": "0\n"})
+    plan_ = make_plan(machine, using, ["kernel.watchdog=1", "kernel.soft_watchdog=1"])[0]
+    assert len(plan_.changes) == 2
+
+
+def test_one_list_serves_all_knobs() -> None:
+    machine = FakeMachine(FILES, FACTS)
+    observe(machine, KNOBS.values())
+    assert machine.listings == 1
 
 
 def test_nothing_asked() -> None:

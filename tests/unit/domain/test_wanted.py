@@ -38,3 +38,12 @@ def test_a_default_that_cannot_be_told_says_why() -> None:
         None,
         "set by the distribution",
     )
+
+
+@pytest.mark.parametrize(
+    "release, value",
+    [("6.1.0-40-amd64", 212_992), ("6.17.9", 212_992), ("6.18.44-x", 4_194_304), ("7.0", 4_194_304), ("odd", None)],
+)
+def test_defaults_that_a_release_changed(release: str, value: int | None) -> None:
+    entry = knob("x.y", default={"compute": "socket-buffer-most"})
+    assert default_value(entry, book(kernel__release=release))[0] == value

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktrial.report.terminal import clean, labelled, table
+from ktrial.report.terminal import clean, columns, labelled, table
 
 ROWS = [("vm.swappiness", "60", "10", "a longer text that has to be wrapped somewhere"), ("a.b", "1", "", "x")]
 
@@ -38,3 +39,10 @@ def test_foreign_text_cannot_steer_the_terminal() -> None:
 
 def test_labelled_wraps_below_the_text() -> None:
     assert labelled("what", "one two three", width=24, label_columns=12) == "what        one two\n            three"
+
+
+@pytest.mark.parametrize("said, width", [("100", 100), ("40", 60), ("0", 80), ("-5", 80), ("wide", 80), ("", 80)])
+def test_width_without_a_terminal(monkeypatch: pytest.MonkeyPatch, said: str, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", said)
+    monkeypatch.setattr("os.get_terminal_size", lambda descriptor: (_ for _ in ()).throw(OSError()))
+    assert columns() == width

@@ -11,7 +11,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from ktrial.catalog.loader import Catalog, check_profile, load_catalog, parse_toml
+from ktrial.catalog.loader import check_profile, load_catalog, parse_toml
+from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import BadInput
 from ktrial.domain.profile import Profile
 from ktrial.services.profile_import import import_profile

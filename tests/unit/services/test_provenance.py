@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.catalog.loader import Catalog
+from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import AgentError
 from ktrial.domain.origin import Origin
 from ktrial.domain.reading import Reading

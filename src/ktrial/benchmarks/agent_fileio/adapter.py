@@ -10,8 +10,8 @@ from ktrial.domain.benchmark import Measurement, Outcome
 from ktrial.formats.agent_load import LoadReply
 
 _BLIND = (
-    "One thread, one block at a time, through the file system; no deep queue. A virtual disk, the device's own cache and "
-    "read-ahead are part of it."
+    "One thread, one block at a time, through the file system; no deep queue. A virtual disk, the device's own cache "
+    "and read-ahead are part of it."
 )
 #: Bytes per second that no device reaches: a cold run above it came from the page cache.
 _FASTEST_DEVICE = 5e10

@@ -16,8 +16,8 @@ _BANDWIDTH = Outcome(
     high=1e13,
     better="More bytes were copied in a second.",
     worse="Fewer bytes were copied in a second.",
-    blind_spots="Each byte is counted once, though it is read and written. Buffers that fit a cache measure that cache. "
-    "The copying routine is the one that the agent was built with; the kernel has its own.",
+    blind_spots="Each byte is counted once, though it is read and written. Buffers that fit a cache measure that "
+    "cache. The copying routine is the one that the agent was built with; the kernel has its own.",
     headline=True,
 )
 

@@ -18,8 +18,8 @@ _TIME = Outcome(
     high=3600.0,
     better="All messages were passed in less wall time: waking and switching threads in a crowd costs less.",
     worse="All messages took more wall time: waking and switching threads in a crowd costs more.",
-    blind_spots="One number for the whole crowd: neither latency nor fairness is seen, and settings that let threads run "
-    "longer undisturbed improve it while they hurt latency. Pipes and sockets are different measures.",
+    blind_spots="One number for the whole crowd: neither latency nor fairness is seen, and settings that let threads "
+    "run longer undisturbed improve it while they hurt latency. Pipes and sockets are different measures.",
     headline=True,
 )
 

@@ -56,7 +56,9 @@ def _benchmark(kind: str, by: str) -> LoadBenchmark:
         found = [time_of(reply, f"lateness-{quantile}", name) for quantile, (name, _) in _QUANTILES.items()]
         found.append(time_of(reply, "lateness-max", "max_ns"))
         if kind != "timer":
-            found += [time_of(reply, f"wakeup-{quantile}", f"ring_{name}") for quantile, (name, _) in _QUANTILES.items()]
+            found += [
+                time_of(reply, f"wakeup-{quantile}", f"ring_{name}") for quantile, (name, _) in _QUANTILES.items()
+            ]
         return tuple(found)
 
     return LoadBenchmark(

@@ -19,7 +19,7 @@ from ktrial.cli.options import (
     yes_option,
 )
 from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, KtrialError, Refused
+from ktrial.domain.errors import BadInput, Interrupted, Refused
 
 if TYPE_CHECKING:
     from ktrial.domain.plan import Plan
@@ -53,44 +53,70 @@ def command(
     """
     from ktrial.report.plan import plan_text
     from ktrial.report.terminal import columns
-    from ktrial.report.transaction import apply_text
-    from ktrial.services.tune import apply_plan, make_plan
+    from ktrial.services.tune import make_plan
 
-    if for_ and confirm:
-        raise BadInput("--for and --confirm exclude each other", hint="--confirm asks; --for only waits")
-    lease_s = seconds(for_ or confirm or "0.001s", "--for" if for_ else "--confirm")
-    lease: dict[str, Any] = (
-        {"kind": "until-confirmed", "seconds": math.ceil(lease_s)} if for_ or confirm else {"kind": "keep"}
-    )
+    lease = _lease(for_, confirm)
+    catalog, names = app.catalog_for(words)
     root = app.root_session(f"applying {' '.join(words)}")
-    plan, facts = make_plan(root, app.catalog, words, allow_dangerous=yes_dangerous)
+    plan, facts = make_plan(root, catalog, names, allow_dangerous=yes_dangerous)
     _refuse_dangerous(plan, yes_dangerous)
     if not as_json:
-        text = plan_text(plan, app.catalog.knobs, facts, width=columns())
+        text = plan_text(plan, catalog.knobs, facts, width=columns())
         sys.stdout.write(text.replace("; nothing was written", ""))
     if plan.empty:
-        return _nothing(as_json)
+        return _nothing(app, plan, as_json)
     if not yes and not as_json and is_terminal():
         click.confirm("Apply?", abort=True, err=True)
-    answer = apply_plan(root, plan, lease, keep_going=keep_going)
+    transaction = _carry_out(root, plan, lease, keep_going=keep_going, as_json=as_json)
+    if transaction is None:
+        return 1
+    if confirm:
+        from ktrial.cli.question import ask_to_keep
+
+        return ask_to_keep(root, transaction, seconds(confirm, "--confirm"))
+    if for_:
+        app.say(f"reverts by itself in {for_}; `ktrial confirm {transaction}` keeps it")
+    return 0
+
+
+def _lease(for_: str | None, confirm: str | None) -> dict[str, Any]:
+    if for_ and confirm:
+        raise BadInput("--for and --confirm exclude each other", hint="--confirm asks; --for only waits")
+    if not (for_ or confirm):
+        return {"kind": "keep"}
+    lease_s = seconds(for_ or confirm or "", "--for" if for_ else "--confirm")
+    return {"kind": "until-confirmed", "seconds": math.ceil(lease_s)}
+
+
+def _carry_out(root: AgentSession, plan: Plan, lease: dict[str, Any], *, keep_going: bool, as_json: bool) -> int | None:
+    """Apply and say what came of it: the transaction, or None when nothing is in force."""
+    from ktrial.cli.question import held_back, put_back
+    from ktrial.report.terminal import columns
+    from ktrial.report.transaction import apply_text
+    from ktrial.services.tune import apply_plan
+
+    with held_back() as presses:
+        answer = apply_plan(root, plan, lease, keep_going=keep_going)
+    if presses.count and answer["state"] == "applied":
+        put_back(root, int(answer["transaction"]))
+        raise Interrupted("interrupted")
     if as_json:
         write_json({"schema": "ktrial.applied/1", **answer})
     else:
-        names = [change.address for change in plan.changes] + ["zram"]
-        sys.stdout.write(apply_text(answer, names, width=columns()))
-    if answer["state"] != "applied":
-        return 1
-    if confirm:
-        return _ask_to_keep(root, int(answer["transaction"]), lease_s)
-    if for_:
-        app.say(f"reverts by itself in {for_}; `ktrial confirm {answer['transaction']}` keeps it")
-    return 0
+        steps = [change.address for change in plan.changes] + ["zram"]
+        sys.stdout.write(apply_text(answer, steps, width=columns()))
+    in_force = any(step["outcome"] in {"accepted", "clamped"} for step in answer["steps"])
+    return int(answer["transaction"]) if answer["state"] == "applied" and in_force else None
 
 
-def _nothing(as_json: bool) -> int:
+def _nothing(app: App, plan: Plan, as_json: bool) -> int:
+    """Nothing to write: done when all is as wanted, status 1 when all that was asked for was left out."""
     if as_json:
         write_json({"schema": "ktrial.applied/1", "transaction": None, "state": "nothing-to-do", "steps": []})
-    return 0
+    if not plan.refusals or plan.same:
+        return 0
+    app.say("nothing is in force" if as_json else "nothing of this is in force here; the reasons are above")
+    return 1
 
 
 def _refuse_dangerous(plan: Plan, allowed: bool) -> None:
@@ -99,31 +125,3 @@ def _refuse_dangerous(plan: Plan, allowed: bool) -> None:
     dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
     if dangerous and not allowed and plan.empty:
         raise Refused(f"dangerous: {', '.join(dangerous)}", hint="read `ktrial explain`; --yes-dangerous applies it")
-
-
-def _ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:
-    """Ask until the lease ends. The agent's holder puts all back, whatever becomes of this process."""
-    import select
-    import time
-
-    end = time.monotonic() + limit_s
-    while (left := end - time.monotonic()) > 0:
-        sys.stderr.write(f"\rKeep these settings? [y/N] (put back in {left:.0f} s) ")
-        sys.stderr.flush()
-        ready, _, _ = select.select([sys.stdin], [], [], min(1.0, left))
-        if not ready:
-            continue
-        answer = sys.stdin.readline()
-        if answer.strip().lower() in {"y", "yes"}:
-            root.request("confirm", transaction=transaction)
-            sys.stderr.write("Kept. `ktrial revert` undoes them.\n")
-            return 0
-        if answer:
-            break
-        time.sleep(min(1.0, max(0.0, end - time.monotonic())))
-    sys.stderr.write("\nNot confirmed: putting all back.\n")
-    try:
-        root.request("revert", select={"only": transaction})
-    except KtrialError as error:
-        sys.stderr.write(f"ktrial: {error.message}; the lease puts it back\n")
-    return 0

@@ -19,13 +19,14 @@ def command(app: App, knob: str, as_json: bool) -> None:
     """Explain one knob: what it does, what it costs, what is in force here and what that means, and the evidence."""
     import msgspec
 
+    from ktrial.domain.address import parse_address
     from ktrial.domain.plan import find_knob
     from ktrial.report.knob import knob_text
     from ktrial.report.terminal import columns
     from ktrial.services.explain import explain
 
     entry = find_knob(knob, app.catalog.knobs)
-    answer = explain(app.user_session, entry)
+    answer = explain(app.user_session, entry, parse_address(knob).selector)
     if as_json:
         write_json({"schema": "ktrial.knob/1", **msgspec.to_builtins(entry), "here": answer.values})
         return

@@ -9,6 +9,7 @@ import click
 
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
+from ktrial.domain.errors import UnknownName
 
 
 @click.command(short_help="Show what this machine is.")
@@ -22,6 +23,10 @@ def command(app: App, prefix: tuple[str, ...], as_json: bool) -> None:
 
     machine = app.best_session("reading facts")
     facts = machine.facts(prefix)
+    for name in prefix:
+        if not any(f"{fact}.".startswith(f"{name}.") for fact in facts):
+            known = [kind.name for kind in app.catalog.kinds.values() if kind.of is None]
+            raise UnknownName("fact", name, known, hint="`ktrial facts` shows all")
     if as_json:
         write_json(facts_json(facts))
     else:

@@ -9,7 +9,7 @@ import click
 
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
-from ktrial.domain.errors import UnknownName
+from ktrial.domain.errors import BadInput, nearest
 
 
 @click.command(short_help="List knobs.")
@@ -23,7 +23,11 @@ def command(app: App, filter_: str | None, as_json: bool) -> None:
     needle = (filter_ or "").lower()
     chosen = [knob for knob in app.catalog.knobs.values() if needle in f"{knob.id} {knob.what}".lower()]
     if not chosen:
-        raise UnknownName("knob", filter_ or "", app.catalog.knobs, hint="`ktrial knobs` lists all")
+        near = nearest(filter_ or "", app.catalog.knobs)
+        raise BadInput(
+            f"no knob's name or description holds {filter_!r}",
+            hint=f"did you mean {' or '.join(near)}?" if near else "`ktrial knobs` lists all",
+        )
     if as_json:
         import msgspec
 
@@ -31,4 +35,4 @@ def command(app: App, filter_: str | None, as_json: bool) -> None:
         return
     rows = [(knob.id, knob.kind, knob.risk, knob.what) for knob in chosen]
     sys.stdout.write(table(("knob", "kind", "risk", "what it does"), rows, width=columns()))
-    sys.stdout.write(f"\n\n{len(chosen)} knobs; `ktrial explain KNOB` says more.\n")
+    sys.stdout.write(f"\n\n{len(chosen)} {'knob' if len(chosen) == 1 else 'knobs'}; `ktrial explain KNOB` says more.\n")

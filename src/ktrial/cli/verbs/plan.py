@@ -22,6 +22,7 @@ def command(app: App, words: tuple[str, ...], yes_dangerous: bool, as_json: bool
     \b
     ktrial plan vm.swappiness=10
     ktrial plan ktweak
+    ktrial plan ./mine.toml
     ktrial plan 'queue:scheduler@[rotational=false]=none'
     """
     from ktrial.report.plan import plan_json, plan_text
@@ -29,8 +30,9 @@ def command(app: App, words: tuple[str, ...], yes_dangerous: bool, as_json: bool
     from ktrial.services.tune import make_plan
 
     machine = app.best_session("reading all values")
-    plan, facts = make_plan(machine, app.catalog, words, allow_dangerous=yes_dangerous)
+    catalog, names = app.catalog_for(words)
+    plan, facts = make_plan(machine, catalog, names, allow_dangerous=yes_dangerous)
     if as_json:
         write_json(plan_json(plan))
     else:
-        sys.stdout.write(plan_text(plan, app.catalog.knobs, facts, width=columns()))
+        sys.stdout.write(plan_text(plan, catalog.knobs, facts, width=columns()))

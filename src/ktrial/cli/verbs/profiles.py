@@ -23,7 +23,9 @@ def command(app: App, name: str | None, as_json: bool) -> None:
     from ktrial.report.profile import profile_text, profiles_text
     from ktrial.report.terminal import columns
 
-    profiles = app.catalog.profiles
+    catalog, names = app.catalog_for([name] if name is not None else [])
+    profiles = catalog.profiles
+    name = names[0] if names else None
     if name is not None and name not in profiles:
         raise UnknownName("profile", name, profiles, hint="`ktrial profiles` lists them")
     if as_json:
@@ -32,4 +34,4 @@ def command(app: App, name: str | None, as_json: bool) -> None:
     elif name is None:
         sys.stdout.write(profiles_text(profiles, width=columns()))
     else:
-        sys.stdout.write(profile_text(name, profiles, app.catalog.sources, width=columns()))
+        sys.stdout.write(profile_text(name, profiles, catalog.sources, width=columns()))

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `pressure`: a program that streams scenery while it draws frames.
+//!
+//! Reading threads fill the page cache from a sparse file (its holes cost no disk), again and again. One more takes a
+//! burst of memory at a fixed rhythm, writes to it, and gives it back. Beside them a frame loop of fixed rate writes
+//! to a few pages of its own and reads a little of the file, and reports each frame that was not done when the next one was due.
+
+use super::clock::{now_ns, sleep_until, Schedule};
+use super::crew::{self, Job};
+use super::histogram::Histogram;
+use super::{files, memory, seconds, within, Load, Measured, Run};
+use crate::error::{Error, Kind, Result};
+use crate::sys::{self, Mapping};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, Map, Value};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// What one frame reads of the file.
+const FRAME_READ_BYTES: usize = 64 << 10;
+/// What one frame writes to: memory that it maps anew.
+const FRAME_WRITE_BYTES: usize = 256 << 10;
+const READ_BYTES: usize = 1 << 20;
+/// Late frames that are listed one by one; all are counted.
+const MOST_LISTED: usize = 10_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parameters {
+    /// Size of the file; as large as the memory that is available when missing.
+    file_bytes: Option<u64>,
+    readers: u32,
+    /// Size of a burst; a quarter of what the reserve leaves of the available memory when missing.
+    burst_bytes: Option<u64>,
+    bursts_per_s: u32,
+    /// Memory that stays available beside the bursts.
+    reserve_bytes: u64,
+    frames_per_s: u32,
+    duration_s: f64,
+    /// Where the file is made.
+    directory: String,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            file_bytes: None,
+            readers: 2,
+            burst_bytes: None,
+            bursts_per_s: 1,
+            reserve_bytes: 1 << 30,
+            frames_per_s: 60,
+            duration_s: 20.0,
+            directory: files::DIRECTORY.to_owned(),
+        }
+    }
+}
+
+/// Sizes of a run in bytes, fitted to the machine.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    file: u64,
+    burst: u64,
+    reserve: u64,
+}
+
+/// What one thread did.
+#[derive(Debug, Default)]
+struct Found {
+    frames: Option<Histogram>,
+    late: Vec<(u64, u64)>,
+    late_count: u64,
+    read_bytes: u64,
+    bursts: Option<Histogram>,
+    bursts_left_out: u64,
+}
+
+impl Load for Parameters {
+    fn check(&self) -> Result<()> {
+        within("readers", self.readers, 1, 64)?;
+        within("bursts_per_s", self.bursts_per_s, 1, 1000)?;
+        within("frames_per_s", self.frames_per_s, 1, 1000)?;
+        within("reserve_bytes", self.reserve_bytes, 64 << 20, 1 << 50)?;
+        within("file_bytes", self.file_bytes.unwrap_or(1 << 20), 1 << 20, 1 << 42)?;
+        within(
+            "burst_bytes",
+            self.burst_bytes.unwrap_or(1 << 20),
+            1 << 20,
+            1 << 42,
+        )?;
+        files::check(&self.directory)?;
+        seconds("duration_s", self.duration_s)?;
+        self.sizes().map(|_| ())
+    }
+
+    fn run(&self, run: &Run) -> Result<Measured> {
+        let duration_ns = seconds("duration_s", self.duration_s)?;
+        let sizes = self.sizes()?;
+        let file = files::nameless(&self.directory)?;
+        file.set_len(sizes.file)
+            .map_err(|error| Error::io("cannot make a file in", &self.directory, &error))?;
+        let file = &file;
+        let mut jobs: Vec<Job<Found>> = vec![
+            Box::new(move |start_ns| {
+                draw(run, file, sizes, frames(self.frames_per_s, start_ns, duration_ns))
+            }),
+            Box::new(move |start_ns| burst(run, sizes, frames(self.bursts_per_s, start_ns, duration_ns))),
+        ];
+        for reader in 0..u64::from(self.readers) {
+            let from = sizes.file / u64::from(self.readers) * reader;
+            jobs.push(Box::new(move |start_ns| {
+                stream(run, file, from, start_ns + duration_ns)
+            }));
+        }
+        let done = crew::run(jobs)?;
+        Ok(measured(done.results, sizes, done.elapsed_ns))
+    }
+}
+
+impl Parameters {
+    /// What this machine, or the control group, has room for. Bursts never reach into the reserve.
+    fn sizes(&self) -> Result<Sizes> {
+        let available = memory::available_bytes()?;
+        let spare = available.saturating_sub(self.reserve_bytes);
+        let burst_bytes = self.burst_bytes.unwrap_or(spare / 4);
+        if burst_bytes < 1 << 20 || burst_bytes > spare {
+            let message = format!(
+                "{available} bytes of memory are available, {} of them are the reserve: no room for bursts of {burst_bytes}",
+                self.reserve_bytes
+            );
+            return Err(Error::new(Kind::BadRequest, message)
+                .hint("free some memory, or make the bursts or the reserve smaller"));
+        }
+        Ok(Sizes {
+            file: self.file_bytes.unwrap_or(available),
+            burst: burst_bytes,
+            reserve: self.reserve_bytes,
+        })
+    }
+}
+
+fn frames(rate_per_s: u32, start_ns: u64, duration_ns: u64) -> Schedule {
+    let count = u128::from(duration_ns) * u128::from(rate_per_s) / u128::from(SECOND_NS);
+    Schedule {
+        first_ns: start_ns,
+        rate_per_s,
+        count: u64::try_from(count).unwrap_or(u64::MAX),
+    }
+}
+
+/// The frame loop: every frame has its moment, also when those before it were late.
+fn draw(run: &Run, file: &File, sizes: Sizes, schedule: Schedule) -> io::Result<Found> {
+    let mut found = Found::default();
+    let mut times = Histogram::new();
+    let mut buffer = vec![0; FRAME_READ_BYTES];
+    found.late.reserve_exact(MOST_LISTED);
+    for frame in 0..schedule.count {
+        sleep_until(schedule.at_ns(frame))?;
+        if run.stopped() {
+            break;
+        }
+        let place = frame.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (sizes.file - buffer.len() as u64);
+        file.read_exact_at(&mut buffer, place)?;
+        let mut own = Mapping::anonymous(FRAME_WRITE_BYTES, None)?;
+        for offset in (0..FRAME_WRITE_BYTES).step_by(sys::page_bytes()) {
+            own.write(offset, 1);
+        }
+        drop(own);
+        let ended_ns = now_ns();
+        times.record(ended_ns.saturating_sub(schedule.at_ns(frame)));
+        let late_ns = ended_ns.saturating_sub(schedule.at_ns(frame + 1));
+        if late_ns > 0 {
+            found.late_count += 1;
+            if found.late.len() < MOST_LISTED {
+                found.late.push((frame, late_ns));
+            }
+        }
+    }
+    found.frames = Some(times);
+    Ok(found)
+}
+
+/// Takes memory at each moment, writes to it and gives it back; how long each took. A moment at which it would reach into the
+/// reserve is left out and counted.
+fn burst(run: &Run, sizes: Sizes, schedule: Schedule) -> io::Result<Found> {
+    let mut times = Histogram::new();
+    let mut left_out = 0;
+    let size = usize::try_from(sizes.burst).unwrap_or(usize::MAX);
+    for index in 0..schedule.count {
+        sleep_until(schedule.at_ns(index))?;
+        if run.stopped() {
+            break;
+        }
+        let available = memory::available_bytes().map_err(|error| io::Error::other(error.message))?;
+        if available < sizes.burst.saturating_add(sizes.reserve) {
+            left_out += 1;
+            continue;
+        }
+        let began_ns = now_ns();
+        let mut taken = Mapping::anonymous(size, None)?;
+        for offset in (0..size).step_by(sys::page_bytes()) {
+            if run.stopped() {
+                break;
+            }
+            taken.write(offset, 1);
+        }
+        times.record(now_ns() - began_ns);
+    }
+    Ok(Found {
+        bursts: Some(times),
+        bursts_left_out: left_out,
+        ..Found::default()
+    })
+}
+
+/// Reads the file round and round, beginning at `from`.
+fn stream(run: &Run, file: &File, from: u64, end_ns: u64) -> io::Result<Found> {
+    let mut found = Found::default();
+    let mut buffer = vec![0; READ_BYTES];
+    let mut place = from;
+    while !run.stopped() && now_ns() < end_ns {
+        let read = file.read_at(&mut buffer, place)? as u64;
+        found.read_bytes += read;
+        place = if read == 0 { 0 } else { place + read };
+    }
+    Ok(found)
+}
+
+fn measured(found: Vec<Found>, sizes: Sizes, elapsed_ns: u64) -> Measured {
+    let (mut times, mut bursts) = (Histogram::new(), Histogram::new());
+    let mut late: Vec<Value> = Vec::new();
+    let (mut late_count, mut read_bytes, mut left_out) = (0, 0_u64, 0);
+    for one in found {
+        one.frames.iter().for_each(|histogram| times.add(histogram));
+        one.bursts.iter().for_each(|histogram| bursts.add(histogram));
+        late.extend(one.late.iter().map(|(frame, late_ns)| json!([frame, late_ns])));
+        late_count += one.late_count;
+        read_bytes += one.read_bytes;
+        left_out += one.bursts_left_out;
+    }
+    let mut results: Map<String, Value> = times.summary("");
+    results.extend(bursts.summary("burst_"));
+    let more = [
+        ("late_frames", json!(late_count)),
+        ("late", Value::Array(late)),
+        ("bursts_left_out", json!(left_out)),
+        ("read_bytes", json!(read_bytes)),
+        ("file_bytes", json!(sizes.file)),
+        ("burst_bytes", json!(sizes.burst)),
+        ("elapsed_ns", json!(elapsed_ns)),
+    ];
+    results.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    Measured {
+        results,
+        histogram: Some(times),
+    }
+}

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's `pressure`: a frame loop beside threads that stream a file and take memory in bursts."""
+
+from __future__ import annotations
+
+from ktrial.benchmarks.own_load import LoadBenchmark, latency, per_second, time_of
+from ktrial.domain.benchmark import Measurement, Outcome
+from ktrial.domain.errors import BadRun
+from ktrial.formats.agent_load import LoadReply
+
+_BLIND = (
+    "A made-up program: no graphics card, no disk (the file is sparse). On few CPUs the streaming threads, and the "
+    "kernel's own reclaim, take CPU time from the frames; late frames then are not all due to memory. Until the page "
+    "cache is full there is no pressure: the duration must be long enough for this machine's memory."
+)
+_FRAMES = {
+    "frame-p50": ("p50_ns", "A typical frame"),
+    "frame-p99": ("p99_ns", "The latest frame in a hundred"),
+    "frame-max": ("max_ns", "The latest frame of all"),
+}
+_OUTCOMES = (
+    Outcome(
+        name="late-frames",
+        unit="ratio",
+        direction="lower",
+        kind="score",
+        low=0.0,
+        high=1.0,
+        better="Fewer frames were not done when the next one was due.",
+        worse="More frames were not done when the next one was due.",
+        blind_spots=f"Says nothing of how late they were. {_BLIND}",
+        headline=True,
+    ),
+    *(
+        latency(
+            name,
+            f"{which} was done sooner after the moment at which it had to begin.",
+            f"{which} was done later after the moment at which it had to begin.",
+            _BLIND,
+        )
+        for name, (_, which) in _FRAMES.items()
+    ),
+    latency(
+        "burst-p50",
+        "A typical burst of memory was there sooner.",
+        "A typical burst of memory was there later.",
+        _BLIND,
+    ),
+    Outcome(
+        name="read-rate",
+        unit="B/s",
+        direction="higher",
+        kind="rate",
+        low=1000.0,
+        high=1e13,
+        better="More of the scenery was streamed in a second.",
+        worse="Less of the scenery was streamed in a second.",
+        blind_spots=_BLIND,
+    ),
+)
+
+
+def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
+    frames, late = reply.positive("count"), reply.number("late_frames") or 0
+    if left_out := reply.number("bursts_left_out"):
+        raise BadRun(f"{left_out} bursts were left out, since they would have reached into the reserve")
+    return (
+        Measurement(outcome="late-frames", value=late / frames, original=f"{late} of {frames}"),
+        *(time_of(reply, outcome, name) for outcome, (name, _) in _FRAMES.items()),
+        time_of(reply, "burst-p50", "burst_p50_ns"),
+        per_second(reply, "read-rate", "read_bytes"),
+    )
+
+
+BENCHMARK = LoadBenchmark(
+    name="agent-pressure",
+    what="Late frames of a loop at a fixed rate beside threads that stream a file and take memory in bursts.",
+    load="pressure",
+    outcomes=_OUTCOMES,
+    reader=_read,
+    parameters={
+        "file_bytes": None,
+        "readers": 2,
+        "burst_bytes": None,
+        "bursts_per_s": 1,
+        "reserve_bytes": 1 << 30,
+        "frames_per_s": 60,
+        "duration_s": 60,
+        "directory": "/var/tmp",
+    },
+)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the catalog holds, and which files it is read from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ktrial.domain.facts import FactKind
+from ktrial.domain.knob import Knob
+from ktrial.domain.profile import Profile
+
+BUILT_IN = Path(__file__).parent
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where claims come from: what was measured on what, how, and what speaks against believing it."""
+
+    key: str
+    title: str
+    kind: str
+    machine: str | None = None
+    method: str | None = None
+    address: str | None = None
+    doubts: tuple[str, ...] = ()
+
+
+class Catalog(msgspec.Struct, frozen=True):
+    """Everything that the catalog's files say."""
+
+    knobs: Mapping[str, Knob]
+    profiles: Mapping[str, Profile]
+    kinds: Mapping[str, FactKind]
+    sources: Mapping[str, Source]
+
+
+def catalog_files(folders: Iterable[Path]) -> list[Path]:
+    """All catalog files of the built-in folder and of `folders`, in the order in which they are read."""
+    files = [BUILT_IN / "facts.toml", BUILT_IN / "sources.toml"]
+    for folder in (BUILT_IN, *folders):
+        files += sorted((folder / "knobs").glob("*.toml"))
+        files += sorted((folder / "profiles").glob("*.toml"))
+    return files

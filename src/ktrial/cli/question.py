@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `apply` asks once the settings are in force, and what Ctrl-C means while the agent writes."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ktrial.domain.errors import AgentError, Interrupted
+
+if TYPE_CHECKING:
+    from ktrial.host.agent import AgentSession
+
+
+class Presses:
+    """How often Ctrl-C was pressed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[Presses]:
+    """Count the first Ctrl-C instead of stopping at once: the agent finishes what it has begun. A second one stops."""
+    presses = Presses()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        presses.count += 1
+        if presses.count > 1:
+            raise KeyboardInterrupt
+        sys.stderr.write("\nktrial: waiting for the agent to finish\n")
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield presses
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:
+    """Ask until the lease ends; 0 when kept, 1 when put back. The lease holds whatever becomes of this process."""
+    try:
+        keep = _answer(limit_s)
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")
+        put_back(root, transaction)
+        raise Interrupted("interrupted") from None
+    if keep:
+        root.request("confirm", transaction=transaction)
+        sys.stderr.write("Kept. `ktrial revert` undoes them.\n")
+        return 0
+    sys.stderr.write("\nNot confirmed.\n")
+    put_back(root, transaction)
+    return 1
+
+
+def _answer(limit_s: float) -> bool:
+    """Whether a person said yes in time. Without anybody to answer, the time passes."""
+    end = time.monotonic() + limit_s
+    ended = False
+    while (left := end - time.monotonic()) > 0:
+        sys.stderr.write(f"\rKeep these settings? [y/N] (put back in {left:.0f} s) ")
+        sys.stderr.flush()
+        if ended:
+            time.sleep(min(1.0, left))
+            continue
+        ready, _, _ = select.select([sys.stdin], [], [], min(1.0, left))
+        if not ready:
+            continue
+        line = sys.stdin.readline()
+        if line:
+            return line.strip().lower() in {"y", "yes"}
+        ended = True
+    return False
+
+
+def put_back(root: AgentSession, transaction: int) -> None:
+    """Revert one transaction and say so; one that its lease has ended already is fine."""
+    from ktrial.report.terminal import columns
+    from ktrial.report.transaction import revert_text
+
+    try:
+        answer = root.request("revert", select={"only": transaction})
+    except AgentError as error:
+        if error.kind == "not-found":
+            sys.stderr.write(f"Transaction {transaction}: all was put back.\n")
+            return
+        if error.kind == "busy":
+            sys.stderr.write(f"ktrial: {error.message}; the lease puts all back\n")
+            return
+        raise
+    sys.stderr.write(revert_text(answer["transactions"], width=columns()))

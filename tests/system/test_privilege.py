@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is root when: a real ordinary user with a checkout, the real sudo, and this machine's own knobs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.terminal import Terminal, eventually
+from tests.support.user import User, ordinary_user
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("privilege")]
+SWAPPINESS = Path("/proc/sys/vm/swappiness")
+#: Not what any profile or distribution sets.
+WANTED = "61\n"
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[User]:
+    with ordinary_user("sudo") as user:
+        first = user.start("./ktrial", "--version")
+        assert first.returncode == 0, first.stderr
+        yield user
+
+
+@pytest.fixture
+def user(made: User) -> Iterator[User]:
+    """The user with all rights of sudo and nothing in its log; the knob is as it was afterwards."""
+    before = SWAPPINESS.read_text()
+    assert before != WANTED
+    made.allow()
+    made.sudo_log.unlink(missing_ok=True)
+    yield made
+    SWAPPINESS.write_text(before)
+
+
+@pytest.fixture
+def state() -> Iterator[str]:
+    """A state folder of root's, apart from the machine's own."""
+    folder = Path(tempfile.mkdtemp(prefix="ktrial-state-"))
+    yield str(folder / "state")
+    shutil.rmtree(folder)
+
+
+def asked(user: User) -> list[str]:
+    """What sudo ran for the user, by its own log."""
+    if not user.sudo_log.exists():
+        return []
+    unfolded = user.sudo_log.read_text().replace("\n    ", " ")
+    return [line.partition("COMMAND=")[2] for line in unfolded.splitlines() if "COMMAND=" in line]
+
+
+def test_sudo_ktrial_leaves_nothing_of_root_behind(user: User, state: str) -> None:
+    before = SWAPPINESS.read_text()
+    shutil.rmtree(user.home / ".cache", ignore_errors=True)
+    command = ("sudo", "./ktrial", "--machine-state", state)
+    applied = user.start(*command, "apply", "vm.swappiness=61", "--yes")
+    assert (applied.returncode, applied.stderr) == (0, "")
+    assert SWAPPINESS.read_text() == WANTED
+    status = user.start(*command, "status")
+    assert "vm.swappiness=61" in status.stdout, status.stderr
+    assert user.start(*command, "verify").returncode == 0
+    reverted = user.start(*command, "revert")
+    assert (reverted.returncode, reverted.stdout) == (0, "Transaction 1: 1 of 1 as before.\n")
+    assert SWAPPINESS.read_text() == before
+    assert user.files_of_others() == []
+    assert (user.home / ".cache/ktrial").is_dir()
+    assert Path(state).stat().st_uid == 0
+    assert Path(state).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_plan_asks_nobody(user: User) -> None:
+    planned = user.start("./ktrial", "plan", "vm.swappiness=61")
+    assert (planned.returncode, planned.stderr) == (0, "")
+    assert asked(user) == []
+
+
+def test_what_only_root_can_read_is_said_to_be_unreadable_here(user: User) -> None:
+    planned = user.start("./ktrial", "plan", "net.core.bpf_jit_harden=1")
+    assert planned.returncode == 0, planned.stderr
+    assert "unreadable here" in planned.stdout
+    by_root = user.start("sudo", "./ktrial", "plan", "net.core.bpf_jit_harden=1")
+    assert "unreadable here" not in by_root.stdout
+
+
+def test_apply_asks_once_and_says_what_for(user: User, state: str) -> None:
+    before = SWAPPINESS.read_text()
+    applied = user.start("./ktrial", "--machine-state", state, "apply", "vm.swappiness=61", "--yes")
+    assert (applied.returncode, applied.stderr) == (
+        0,
+        "ktrial: applying vm.swappiness=61 needs root: asking sudo\n",
+    )
+    assert SWAPPINESS.read_text() == WANTED
+    agent = user.checkout / ".setup/bin/ktrial-agent"
+    assert asked(user) == [f"{agent} serve --role root --state {state}"]
+    assert user.start("./ktrial", "--machine-state", state, "revert").returncode == 0
+    assert SWAPPINESS.read_text() == before
+    assert user.files_of_others() == []
+
+
+@pytest.mark.parametrize("verb", [("apply", "vm.swappiness=61", "--yes"), ("revert",), ("status",), ("recover",)])
+def test_no_sudo_refuses_with_the_next_step(user: User, verb: tuple[str, ...]) -> None:
+    refused = user.start("./ktrial", "--no-sudo", *verb)
+    assert (refused.returncode, refused.stdout) == (5, "")
+    message, step = refused.stderr.splitlines()
+    assert message.startswith("ktrial: ")
+    assert "needs root" in message
+    assert "sudo ./ktrial" in step
+    assert asked(user) == []
+
+
+def test_a_user_without_rights_gets_status_5_and_one_message(user: User, state: str) -> None:
+    user.allow("/bin/true")
+    refused = user.start("./ktrial", "--machine-state", state, "apply", "vm.swappiness=61", "--yes")
+    assert (refused.returncode, refused.stdout) == (5, "")
+    said = [line for line in refused.stderr.splitlines() if line.startswith("ktrial: ")]
+    assert said == [
+        "ktrial: applying vm.swappiness=61 needs root: asking sudo",
+        "ktrial: sudo did not start the agent as root (exit status 1)",
+    ]
+    assert "Traceback" not in refused.stderr
+    assert "  next: " in refused.stderr
+    assert SWAPPINESS.read_text() != WANTED
+
+
+@pytest.mark.parametrize("prefix", [("sudo",), ()], ids=["sudo-ktrial", "ktrial-asks"])
+@pytest.mark.parametrize("how", ["ctrl-c", "no", "closed-window", "kill-9"])
+def test_the_question_on_a_terminal_behind_sudo(user: User, state: str, prefix: tuple[str, ...], how: str) -> None:
+    """The agent has another parent then, and outlives what its terminal sends to it."""
+    before = SWAPPINESS.read_text()
+    lease = "600s" if how in {"ctrl-c", "no"} else "2s"
+    command = (str(user.checkout / "ktrial"), "--machine-state", state, "apply", "vm.swappiness=61", "--yes")
+    terminal = Terminal([*user.become(), *prefix, *command, "--confirm", lease])
+    try:
+        terminal.wait_for("Keep these settings?")
+        assert SWAPPINESS.read_text() == WANTED
+        if how in {"ctrl-c", "no"}:
+            terminal.type("\x03" if how == "ctrl-c" else "n\n")
+            assert terminal.end() == (130 if how == "ctrl-c" else 1)
+            assert "1 of 1 as before" in terminal.said
+        elif how == "closed-window":
+            terminal.close()
+        else:
+            terminal.process.kill()
+        assert eventually(lambda: SWAPPINESS.read_text() == before)
+    finally:
+        terminal.kill()
+    assert "Traceback" not in terminal.said
+    assert user.files_of_others() == []
+
+
+def test_what_only_root_can_see_is_said_to_be_so(user: User) -> None:
+    planned = user.start("./ktrial", "plan", "sched:base_slice_ns=4000000")
+    assert planned.returncode == 0, planned.stderr
+    assert "only root can see debugfs" in " ".join(planned.stdout.split())
+
+
+def evil_folder(folder: Path, marks: Path) -> Path:
+    """Programs and Python modules that note who runs them, and a library that notes who loads it."""
+    evil = folder / "evil"
+    (evil / "ktrial").mkdir(parents=True)
+    for name in ("sysctl", "mkswap", "swapon", "modprobe", "python", "python3", "id", "find", "stat", "readlink", "sh"):
+        program = evil / name
+        program.write_text(f'#!/bin/sh\necho "{name} $(/usr/bin/id -u)" >>{marks}\nexec /usr/bin/{name} "$@"\n')
+        program.chmod(0o755)
+    note = f"import os\nwith open({str(marks)!r}, 'a') as marks:\n    print(__name__, os.geteuid(), file=marks)\n"
+    for module in ("click.py", "msgspec.py", "sitecustomize.py", "startup.py", "ktrial/__init__.py", "ktrial/cli.py"):
+        (evil / module).write_text(note)
+    source = evil / "preload.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <unistd.h>\n"
+        "__attribute__((constructor)) static void note(void)\n{\n"
+        f'    FILE *marks = fopen("{marks}", "a");\n'
+        '    if (marks) { fprintf(marks, "preload %d\\n", (int) geteuid()); fclose(marks); }\n}\n'
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", evil / "preload.so", source], check=True)
+    subprocess.run(["chmod", "--recursive", "a+rX", evil], check=True)
+    return evil
+
+
+@pytest.mark.parametrize("defaults", [(), ("!secure_path", "!env_reset")], ids=["ordinary-sudo", "lax-sudo"])
+@pytest.mark.parametrize("by_prefix", [True, False], ids=["sudo-ktrial", "ktrial-asks"])
+def test_nothing_of_the_users_surroundings_runs_as_root(
+    user: User, state: str, by_prefix: bool, defaults: tuple[str, ...]
+) -> None:
+    user.allow("ALL", *defaults)
+    folder = Path(tempfile.mkdtemp(prefix="ktrial-evil-"))
+    try:
+        folder.chmod(0o755)
+        marks = folder / "marks"
+        marks.touch()
+        marks.chmod(0o666)
+        evil = evil_folder(folder, marks)
+        elsewhere = folder / "elsewhere"
+        elsewhere.mkdir()
+        surroundings = {
+            "PATH": f"{evil}:/usr/bin:/bin",
+            "LD_PRELOAD": str(evil / "preload.so"),
+            "LD_LIBRARY_PATH": str(evil),
+            "PYTHONPATH": str(evil),
+            "PYTHONHOME": str(evil),
+            "PYTHONSTARTUP": str(evil / "startup.py"),
+            "HOME": str(elsewhere),
+            **{f"XDG_{name}_HOME": str(elsewhere) for name in ("CONFIG", "CACHE", "STATE", "DATA")},
+        }
+        prefix = ["/usr/bin/sudo"] if by_prefix else []
+        command = [*prefix, str(user.checkout / "ktrial"), "--machine-state", state]
+        applied = user.start(*command, "apply", "vm.swappiness=61", "--yes", directory=evil, environment=surroundings)
+        assert applied.returncode == 0, applied.stderr
+        assert SWAPPINESS.read_text() == WANTED
+        reverted = user.start(*command, "revert", directory=evil, environment=surroundings)
+        assert reverted.returncode == 0, reverted.stderr
+        by_root = [line for line in marks.read_text().splitlines() if line.endswith(" 0")]
+        # `sudo` itself is root's program, and what it loads is not the user's to choose.
+        assert by_root == []
+        assert list(elsewhere.iterdir()) == []
+        assert user.files_of_others() == []
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("prefix", [("sudo",), ()], ids=["sudo-ktrial", "ktrial-asks"])
+@pytest.mark.parametrize("what", ["agent", "folder", "owner"])
+def test_an_agent_that_others_can_change_is_refused(user: User, state: str, what: str, prefix: tuple[str, ...]) -> None:
+    agent = user.checkout / ".setup/bin/ktrial-agent"
+    changed = agent if what in {"agent", "owner"} else agent.parent
+    mode = changed.stat().st_mode & 0o7777
+    try:
+        if what == "owner":
+            os.chown(agent, 65534, 65534)
+        else:
+            changed.chmod(0o777)
+        refused = user.start(*prefix, "./ktrial", "--machine-state", state, "apply", "vm.swappiness=61", "--yes")
+    finally:
+        changed.chmod(mode)
+        os.chown(agent, user.uid, agent.parent.stat().st_gid)
+    assert refused.returncode == 4, refused.stderr
+    assert f"{changed} can be changed by somebody else" in refused.stderr
+    assert "  next: " in refused.stderr
+    assert SWAPPINESS.read_text() != WANTED
+    assert not Path(state).exists()

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ktrial.cli.main import main
+
+KTRIAL = [sys.executable, "-I", "-m", "ktrial"]
+
+
+def run(*argv: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    return main(argv, out, err), out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize(
+    "argv, status, words",
+    [
+        (("plan",), 2, "nothing to plan"),
+        (("plan", "vm.swappiness="), 2, "gives no value"),
+        (("plan", "=1"), 2, "is not a knob's name"),
+        (("plan", ""), 2, "no profile is called ''"),
+        (("plan", "./nofile.toml"), 2, "nofile.toml: cannot be read: No such file"),
+        (("plan", "vm.swappiness"), 2, "write vm.swappiness=VALUE"),
+        (("plan", "vm.swappiness=\x1b[31m"), 2, "vm.swappiness=\\x1b[31m: not a whole number"),
+        (("plan", "net.ipv4.tcp_congestion_control=\udcff"), 2, "not UTF-8"),
+        (("plan", "vm.swappiness=1_0"), 2, "not a whole number"),
+        (("plan", "vm.swappiness=\N{ARABIC-INDIC DIGIT THREE}"), 2, "not a whole number"),
+        (("plan", "vm.min_free_kbytes=" + "9" * 400 + "GiB"), 2, "is not a number with one of the units"),
+        (("plan", "queue:scheduler@[rotational=none"), 2, "lacks its closing bracket"),
+        (("explain", "vm.swappiness@x"), 2, "no instance of vm.swappiness is called 'x'"),
+        (("explain", "boot:nohz_full@x"), 2, "it has none here"),
+        (("facts", "cpu.mod"), 2, "did you mean cpu.model?"),
+        (("knobs", "swapines"), 2, "did you mean vm.swappiness?"),
+        (("apply", "vm.swappiness=1", "--for", "9" * 15 + "h"), 2, "longer than 30 days"),
+        (("apply", "vm.swappiness=1", "--for", "0"), 2, "not a duration"),
+        (("statsu",), 2, "did you mean status?"),
+    ],
+)
+def test_odd_words_are_answered_with_what_is_wrong(argv: tuple[str, ...], status: int, words: str) -> None:
+    got, _, err = run(*argv)
+    assert (got, words in err) == (status, True), err
+
+
+def test_a_list_of_one() -> None:
+    assert "1 knob;" in run("knobs", "vm.swappiness")[1]
+
+
+@pytest.mark.parametrize("verb", [["knobs"], ["knobs", "--json"], ["profiles"]])
+def test_a_reader_that_goes_away_is_no_error(verb: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        ran = subprocess.run([*KTRIAL, *verb], stdout=pipe, stderr=subprocess.PIPE, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_a_full_disk_behind_the_output_is_said() -> None:
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run([*KTRIAL, "knobs"], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (ran.returncode, ran.stderr) == (1, b"ktrial: No space left on device\n")
+
+
+@pytest.mark.parametrize("closing, status", [(">&-", 1), ("2>&- >/dev/null", 0), ("<&- >/dev/null", 0)])
+def test_closed_streams(closing: str, status: int) -> None:
+    ran = subprocess.run(["/bin/sh", "-c", f'"$@" {closing}', "sh", *KTRIAL, "knobs"], capture_output=True, check=False)
+    assert (ran.returncode, b"Traceback" in ran.stderr) == (status, False)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_narrow_character_sets_lose_characters_not_the_answer(encoding: str) -> None:
+    argv = [sys.executable, "-c", "import sys; from ktrial.__main__ import run; sys.exit(run())", "knobs", "swappiness"]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
+    ran = subprocess.run(argv, capture_output=True, check=True, env=environment)
+    assert b"vm.swappiness" in ran.stdout
+
+
+def test_every_table_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [line.split()[0] for line in run("profiles")[1].splitlines()[2:] if line[:1].islower()]
+    for argv in (["profiles"], ["knobs"], ["facts"], *(["profiles", name] for name in names)):
+        for line in run(*argv)[1].splitlines():
+            assert len(line) <= 80, f"{argv}: {line}"

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ktrial.host import checkout
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, folder in (("XDG_CONFIG_HOME", "config"), ("XDG_CACHE_HOME", "cache"), ("XDG_STATE_HOME", "state")):
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    monkeypatch.setattr(checkout, "checkout_folder", lambda: tmp_path / "checkout")
+    return tmp_path
+
+
+def test_what_was_made_is_removed_and_what_is_the_users_own_stays(home: Path) -> None:
+    environment = home / "checkout/.setup/venv.1"
+    environment.mkdir(parents=True)
+    (home / "checkout/.venv").symlink_to(".setup/venv.1")
+    for folder in ("cache/ktrial", "config/ktrial/knobs", "checkout/agent/target", "checkout/src"):
+        (home / folder).mkdir(parents=True)
+    removed = checkout.remove_own_files()
+    expected = ["cache/ktrial", "checkout/.venv", "checkout/.setup", "checkout/agent/target"]
+    assert removed == [str(home / name) for name in expected]
+    assert not any((home / name).exists() for name in expected)
+    assert checkout.remaining_files() == [str(home / "config/ktrial"), str(home / "checkout")]
+    assert checkout.remove_own_files() == []
+
+
+def test_this_is_a_checkout() -> None:
+    folder = checkout.checkout_folder()
+    assert folder is not None
+    assert (folder / "pyproject.toml").is_file()

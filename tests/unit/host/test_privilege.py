@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On whose behalf root acts, and which agents are trusted."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from ktrial.domain.errors import Refused
+from ktrial.host.privilege import check_trusted, invoking_user
+
+NOBODY = pwd.getpwnam("nobody")
+
+
+@pytest.mark.parametrize(
+    "variable,value,uid",
+    [
+        ("SUDO_UID", str(NOBODY.pw_uid), NOBODY.pw_uid),
+        ("PKEXEC_UID", str(NOBODY.pw_uid), NOBODY.pw_uid),
+        ("DOAS_USER", "nobody", NOBODY.pw_uid),
+        ("SUDO_UID", "0", None),
+        ("SUDO_UID", "-1", None),
+        ("SUDO_UID", "4000000000", None),
+        ("SUDO_UID", "9" * 40, None),
+        ("DOAS_USER", "root", None),
+        ("DOAS_USER", "no such user", None),
+        ("USER", "nobody", None),
+    ],
+)
+def test_the_invoking_user(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, uid: int | None) -> None:
+    for name in ("SUDO_UID", "PKEXEC_UID", "DOAS_USER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert invoking_user() == uid
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert invoking_user() is None
+
+
+@pytest.mark.parametrize("mode,trusted", [(0o755, True), (0o700, True), (0o757, False), (0o777, False)])
+@pytest.mark.parametrize("what", ["agent", "folder"])
+def test_an_agent_that_others_can_write_is_not_trusted(tmp_path: Path, what: str, mode: int, trusted: bool) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    agent = folder / "ktrial-agent"
+    agent.touch()
+    agent.chmod(0o755)
+    (agent if what == "agent" else folder).chmod(mode)
+    if trusted:
+        check_trusted(agent, os.getuid())
+        return
+    with pytest.raises(Refused, match="can be changed by somebody else"):
+        check_trusted(agent, os.getuid())
+
+
+def test_a_link_to_a_place_of_others_is_not_trusted(tmp_path: Path) -> None:
+    open_folder = tmp_path / "open"
+    open_folder.mkdir()
+    (open_folder / "agent").touch()
+    open_folder.chmod(0o777)
+    link = tmp_path / "ktrial-agent"
+    link.symlink_to(open_folder / "agent")
+    with pytest.raises(Refused):
+        check_trusted(link, os.getuid())

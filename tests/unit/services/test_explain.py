@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from ktrial.domain.errors import UnknownName
+from ktrial.domain.knob import Knob
+from ktrial.domain.reading import Reading
+from ktrial.services.explain import explain
+from tests.support.knobs import LATENCY, NOHZ, SCHEDULER, SWAPPINESS
+from tests.support.machine import FakeMachine
+
+FILES: dict[str, str | Reading] = {
+    "/proc/sys/vm/swappiness": "60\n",
+    "/sys/block/nvme0n1/queue/scheduler": "[none] kyber\n",
+    "/sys/block/sda/queue/scheduler": "none [mq-deadline]\n",
+}
+FACTS = {"block.devices": [{"name": "nvme0n1", "rotational": False}, {"name": "sda", "rotational": True}]}
+MACHINE = FakeMachine(FILES, FACTS)
+
+
+def test_state_and_default() -> None:
+    answer = explain(MACHINE, SWAPPINESS)
+    assert (answer.values, answer.default) == ({"": "60"}, 60)
+
+
+def test_all_instances_or_those_that_are_meant() -> None:
+    assert set(explain(MACHINE, SCHEDULER).values) == {"nvme0n1", "sda"}
+    assert explain(MACHINE, SCHEDULER, "sd*").values == {"sda": "none [mq-deadline]"}
+    assert set(explain(MACHINE, SCHEDULER, "[rotational=false]").values) == {"nvme0n1"}
+
+
+@pytest.mark.parametrize("knob", [SCHEDULER, SWAPPINESS, NOHZ, LATENCY])
+def test_an_instance_that_is_not_here(knob: Knob) -> None:
+    with pytest.raises(UnknownName, match="is called 'sdz'"):
+        explain(MACHINE, knob, "sdz")
+
+
+def test_a_field_that_no_device_has() -> None:
+    with pytest.raises(UnknownName) as caught:
+        explain(MACHINE, SCHEDULER, "[rotationl=true]")
+    assert caught.value.nearest == ("rotational",)
+
+
+def test_a_knob_without_a_file_is_explained_from_the_catalog() -> None:
+    answer = explain(MACHINE, NOHZ)
+    assert (answer.state, answer.values) == (None, {})
+
+
+def test_a_knob_that_is_not_here_has_a_state_without_instances() -> None:
+    answer = explain(MACHINE, LATENCY)
+    assert answer.state is not None
+    assert answer.values == {}
