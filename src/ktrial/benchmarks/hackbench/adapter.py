@@ -49,9 +49,10 @@ def _benchmark(transport: str, tasks: str) -> ToolBenchmark:
             "groups": whole(parameters, "groups"),
             "messages": whole(parameters, "loops"),
             "bytes": whole(parameters, "bytes"),
+            "tasks": 2 * whole(parameters, "groups") * whole(parameters, "descriptors"),
         }
         found = {"mode": run.mode, "groups": run.groups, "messages": run.messages, "bytes": run.message_bytes}
-        agree(wanted, found)
+        agree(wanted, {**found, "tasks": run.tasks})
         return ParsedRun(measurements=measured("time", run.time), details={"tasks": run.tasks})
 
     plural = {"thread": "threads", "process": "processes"}[tasks]

@@ -136,7 +136,7 @@ _THROUGHPUT = Outcome(
 
 def _memcpy(parameters: Parameters) -> Invocation:
     size = matching(parameters, "size", "[1-9][0-9]{0,5}(KB|MB|GB)", "256MB")
-    function = matching(parameters, "function", "[a-z0-9_-]{1,40}", "default")
+    function = matching(parameters, "function", "[a-z0-9][a-z0-9_-]{0,39}", "default")
     argv = ("perf", "bench", "mem", "memcpy", "-s", size, "-l", str(whole(parameters, "loops")), "-f", function)
     return Invocation(argv=argv, limit_s=_LIMIT_S)
 
