@@ -5,7 +5,7 @@ Run in a checkout that is set up:  .venv/bin/python -m perf.loads [ROUNDS]
 
 A round runs each load and each tool once, in random order. Noise is the width of the middle half of the values over
 their median. The step is the smallest difference between two values that differ, over their median: what the number
-can tell apart at best. The goal: our noise is at most 1.5 times the tool's, or lies below 5 %.
+can tell apart at best. The goal: our noise is at most twice the tool's, or lies below 5 %.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from itertools import pairwise
 from tests.support.references import REFERENCES, ours, theirs, user_session
 
 ROUNDS = 20
-MOST_TIMES = 1.5
+#: The middle half of 20 values is itself known to a factor of 1.5 or so.
+MOST_TIMES = 2.0
 LITTLE_NOISE = 0.05
 
 

@@ -22,6 +22,8 @@ const FRAME_READ_BYTES: usize = 64 << 10;
 /// What one frame writes to: memory that it maps anew.
 const FRAME_WRITE_BYTES: usize = 256 << 10;
 const READ_BYTES: usize = 1 << 20;
+/// How much is written of a burst between two looks at what is still available.
+const LOOK_BYTES: usize = 16 << 20;
 /// Late frames that are listed one by one; all are counted.
 const MOST_LISTED: usize = 10_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -193,26 +195,42 @@ fn burst(run: &Run, sizes: Sizes, schedule: Schedule) -> io::Result<Found> {
         if run.stopped() {
             break;
         }
-        let available = memory::available_bytes().map_err(|error| io::Error::other(error.message))?;
-        if available < sizes.burst.saturating_add(sizes.reserve) {
+        if !leaves_reserve(sizes, sizes.burst)? {
             left_out += 1;
             continue;
         }
         let began_ns = now_ns();
-        let mut taken = Mapping::anonymous(size, None)?;
-        for offset in (0..size).step_by(sys::page_bytes()) {
-            if run.stopped() {
-                break;
-            }
-            taken.write(offset, 1);
+        if take(run, sizes, size)? {
+            times.record(now_ns() - began_ns);
+        } else {
+            left_out += 1;
         }
-        times.record(now_ns() - began_ns);
     }
     Ok(Found {
         bursts: Some(times),
         bursts_left_out: left_out,
         ..Found::default()
     })
+}
+
+/// Whether so many bytes more leave the reserve alone.
+fn leaves_reserve(sizes: Sizes, more_bytes: u64) -> io::Result<bool> {
+    let available = memory::available_bytes().map_err(|error| io::Error::other(error.message))?;
+    Ok(available >= sizes.reserve.saturating_add(more_bytes))
+}
+
+/// Maps memory, writes to all of it and unmaps it. False when it was given back early: the load is told to end, or others
+/// have taken so much meanwhile that it would reach into the reserve.
+fn take(run: &Run, sizes: Sizes, size: usize) -> io::Result<bool> {
+    let mut taken = Mapping::anonymous(size, None)?;
+    for offset in (0..size).step_by(sys::page_bytes()) {
+        let look = offset % LOOK_BYTES == 0;
+        if look && (run.stopped() || !leaves_reserve(sizes, 0)?) {
+            return Ok(false);
+        }
+        taken.write(offset, 1);
+    }
+    Ok(true)
 }
 
 /// Reads the file round and round, beginning at `from`.
