@@ -88,6 +88,15 @@ def test_any_command(home: Path) -> None:
     assert list((runs_folder(home) / "work").iterdir()) == []
 
 
+def test_a_program_given_by_its_path(home: Path) -> None:
+    script = home / "below" / "say"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\npwd\n")
+    script.chmod(0o755)
+    assert run("bench", "-n", "1", "--", "below/../below/say").status == 0
+    assert records(home)[0]["argv"] == [str(script)]
+
+
 def test_a_number_that_a_command_prints(home: Path) -> None:
     ran = run("bench", "-n", "2", "--json", "--metric", "p99_ms:lower=p99: ([0-9.]+)", "--", "echo", "p99: 1.5")
     events = [json.loads(line) for line in ran.out.splitlines()]

@@ -56,6 +56,14 @@ def asked(user: User) -> list[str]:
     return [line.partition("COMMAND=")[2] for line in unfolded.splitlines() if "COMMAND=" in line]
 
 
+def test_benchmarks_run_as_the_user_also_under_sudo(user: User) -> None:
+    ran = user.start("sudo", "./ktrial", "bench", "-n", "1", "--", "id", "-u")
+    assert ran.returncode == 0, ran.stderr
+    (kept,) = [path for path in (user.home / ".local/state/ktrial/runs/raw").rglob("*") if path.is_file()]
+    assert kept.read_text() == f"{user.uid}\n"
+    assert user.files_of_others() == []
+
+
 def test_sudo_ktrial_leaves_nothing_of_root_behind(user: User, state: str) -> None:
     before = SWAPPINESS.read_text()
     shutil.rmtree(user.home / ".cache", ignore_errors=True)

@@ -61,14 +61,15 @@ def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) 
 
     if not words:
         raise BadInput("no command after --", hint="for example  ktrial bench -n 5 -- make -j4")
-    program = shutil.which(words[0])
-    if program is None:
+    found = shutil.which(words[0])
+    if found is None:
         raise BadInput(f"no program {words[0]!r} can be run", hint="give its path, or a name that is in PATH")
+    program = Path(found).parent.resolve() / Path(found).name
     name = re.sub(r"[^a-z0-9]+", "-", Path(words[0]).name.lower()).strip("-") or "command"
     own = OwnBenchmark(
         name=name,
         what=" ".join(words),
-        argv=(str(Path(program).absolute()), *words[1:]),
+        argv=(str(program), *words[1:]),
         directory=str(Path.cwd()),
         environment={key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ},
         limit_s=limit_s,

@@ -43,7 +43,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="began"):
-    """The measurement begins. `missing` benchmarks are left out. `expected_s` is null when nothing can be told yet."""
+    """The measurement begins. `missing` benchmarks are left out. `expected_s` is null when it cannot be told yet."""
 
     session: Session
     folder: str
@@ -166,6 +166,7 @@ class _Rounds:
             told = task.benchmark.parse_version(self._executor.run(asked).raw) if asked else None
             own = self._invocations[label].load is not None
             self._versions[label] = self._executor.agent_version if own else told
+        expected_s, least = self._left(0)
         self._listen(
             Began(
                 session=self._session,
@@ -173,7 +174,7 @@ class _Rounds:
                 benchmarks=tuple(self._tasks),
                 missing=_holes(missing),
                 runs=len(self._tasks) * self._order.rounds,
-                expected_s=self._left(0)[0],
+                expected_s=None if least else expected_s,
             )
         )
 

@@ -121,7 +121,8 @@ def _measure(
     holes = [(hole.benchmark, hole.why, hole.next) for hole in result.holes]
     sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
     if result.interrupted:
-        app.say(f"interrupted; {len(records)} runs are kept in {result.folder}")
+        kept = "1 run is" if len(records) == 1 else f"{len(records)} runs are"
+        app.say(f"interrupted; {kept} kept in {result.folder}")
         return EXIT_INTERRUPTED
     return EXIT_PARTIAL if holes else 0
 
