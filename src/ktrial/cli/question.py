@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ktrial.host.agent import AgentSession
 
 
+_TURN_S = 0.2
+
+
 class Presses:
     """How often Ctrl-C was pressed."""
 
@@ -41,6 +44,19 @@ def held_back() -> Iterator[Presses]:
         yield presses
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def must_agree(question: str) -> None:
+    """Ask once; anything but yes ends the command.
+
+    Waits in short turns: a Ctrl-C that comes just before a blocking read is held back by Python until a key is pressed.
+    """
+    sys.stderr.write(f"{question} [y/N]: ")
+    sys.stderr.flush()
+    while not select.select([sys.stdin], [], [], _TURN_S)[0]:
+        pass
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise Interrupted("not agreed to, so nothing was done")
 
 
 def ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:

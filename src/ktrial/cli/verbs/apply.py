@@ -66,7 +66,9 @@ def command(
     if plan.empty:
         return _nothing(app, plan, as_json)
     if not yes and not as_json and is_terminal():
-        click.confirm("Apply?", abort=True, err=True)
+        from ktrial.cli.question import must_agree
+
+        must_agree("Apply?")
     transaction = _carry_out(root, plan, lease, keep_going=keep_going, as_json=as_json)
     if transaction is None:
         return 1

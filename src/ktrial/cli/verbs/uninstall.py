@@ -20,13 +20,14 @@ def command(app: App, force: bool, yes: bool) -> int:
 
     Own knobs and profiles, results, and the checkout itself stay; the last lines name them.
     """
+    from ktrial.cli.question import must_agree
     from ktrial.host.checkout import remaining_files, remove_own_files
     from ktrial.report.terminal import columns
     from ktrial.report.transaction import revert_text
     from ktrial.services.uninstall import uninstall
 
     if not yes and is_terminal():
-        click.confirm("Revert all and remove ktrial's unit, journal, cache and environment?", abort=True, err=True)
+        must_agree("Revert all and remove ktrial's unit, journal, cache and environment?")
     gone = uninstall(app.root_session("reverting all and removing the journal and the unit"), force=force)
     sys.stdout.write(revert_text(gone.reverted, width=columns()))
     removed = [*gone.files, *(remove_own_files() if app.on_this_machine else [])]
