@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ktrial.domain.benchmark import Invocation, RawOutput
-from ktrial.domain.facts import FactBook
-from ktrial.domain.reading import Reading
-from ktrial.domain.run import Execution, RunRecord
+if TYPE_CHECKING:
+    from ktrial.domain.benchmark import Invocation, RawOutput
+    from ktrial.domain.facts import FactBook
+    from ktrial.domain.reading import Reading
+    from ktrial.domain.run import Execution, RunRecord
 
 
 class Machine(Protocol):

@@ -29,7 +29,7 @@ case "$*" in
         echo "${{0%/bin/python}}/site"
         ;;
     *'-m compileall'*) ;;
-    *'-m ktrial '*)
+    *'/ktrial/__main__.py '*)
         echo "$0"
         for argument; do echo "argument:$argument"; done
         ;;

@@ -187,7 +187,7 @@ def test_the_time_of_the_launcher_itself_is_printed(checkout: FakeCheckout, caps
     for _ in range(15):
         for name, command in (
             ("launcher", (checkout.root / "ktrial", "x")),
-            ("python", (python, "-I", "-m", "ktrial", "x")),
+            ("python", (python, "-I", checkout.root / "src/ktrial/__main__.py", "x")),
         ):
             begin = time.perf_counter()
             subprocess.run(command, env=checkout.environment, stdout=subprocess.DEVNULL, check=True)
