@@ -62,10 +62,8 @@ def spread(values: Sequence[float]) -> float:
 @pytest.mark.parametrize("name", sorted(REFERENCES))
 def test_agrees_with_its_reference(name: str, session: AgentSession) -> None:
     reference = REFERENCES[name]
-    if reference.program is None:
-        pytest.skip(f"{reference.argv[0]} is not installed")
-    if reference.needs_root and os.geteuid() != 0:
-        pytest.skip(f"{reference.argv[0]} wants the right to real-time priorities")
+    assert reference.program is not None, f"{reference.argv[0]} is not installed: ./check as root installs it"
+    assert not reference.needs_root or os.geteuid() == 0, f"{reference.argv[0]} wants real-time priorities: run as root"
     pairs = [(ours(reference, session), theirs(reference, session)) for _ in range(ROUNDS)]
     own, others = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     apart = statistics.median(own) / statistics.median(others)
