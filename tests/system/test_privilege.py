@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.terminal import Terminal, eventually
-from tests.support.user import User, ordinary_user
+from tests.support.user import CHECKOUT, User, ordinary_user
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("privilege")]
 SWAPPINESS = Path("/proc/sys/vm/swappiness")
@@ -61,6 +62,21 @@ def test_benchmarks_run_as_the_user_also_under_sudo(user: User) -> None:
     assert ran.returncode == 0, ran.stderr
     (kept,) = [path for path in (user.home / ".local/state/ktrial/runs/raw").rglob("*") if path.is_file()]
     assert kept.read_text() == f"{user.uid}\n"
+    assert user.files_of_others() == []
+
+
+def test_the_doctor_of_an_ordinary_user_needs_no_sudo(user: User) -> None:
+    """What only root can read is named as such; the rest is the same machine that root sees."""
+    ran = user.start("./ktrial", "doctor", "--json")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    said = json.loads(ran.stdout)
+    seen_by_root = json.loads(subprocess.check_output([CHECKOUT / "ktrial", "doctor", "--json"]))
+    assert said["machine"] == seen_by_root["machine"]
+    assert "this session is not root" in [limit["why"] for limit in said["limits"]]
+    shown = user.start("./ktrial", "doctor")
+    assert shown.returncode == 0
+    assert "Traceback" not in shown.stdout + shown.stderr
+    assert asked(user) == []
     assert user.files_of_others() == []
 
 
