@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import settings
 settings.register_profile("same", derandomize=True, database=None)
 settings.register_profile("new", database=None)
 settings.load_profile(os.environ.get("KTRIAL_FUZZ", "same"))
+# Started in the background of a script, ./check inherits an ignored SIGINT, and so would all that the tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
