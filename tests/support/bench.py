@@ -54,6 +54,7 @@ class FakeBenchmark:
     outcomes: tuple[Outcome, ...] = (outcome(),)
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"loops": 10})
     expected_s: float | None = None
+    warm_ups: int = 0
     asks_version: bool = False
 
     @property
@@ -62,7 +63,7 @@ class FakeBenchmark:
 
     def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
         argv = (self.needs[0], self.name, str(parameters["loops"]))
-        return Invocation(argv=argv, limit_s=10, expected_s=self.expected_s)
+        return Invocation(argv=argv, limit_s=10, expected_s=self.expected_s, warm_ups=self.warm_ups)
 
     def version_invocation(self) -> Invocation | None:
         return Invocation(argv=(self.needs[0], "--version"), limit_s=1) if self.asks_version else None

@@ -187,7 +187,7 @@ class App:
 
     def lock_runs(self) -> None:
         """Keep other measurements away until this command ends, and take away what a killed one left."""
-        from ktrial.host.executor import remove_leftovers
+        from ktrial.host.private_folder import remove_leftovers
 
         self.run_store.lock()
         remove_leftovers(self.run_store.work)

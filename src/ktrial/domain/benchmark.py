@@ -21,6 +21,8 @@ Parameters = Mapping[str, Any]
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 #: How many of the last lines of stderr a failed run quotes.
 QUOTED_LINES = 3
+#: Stands in argv and environment for the run's private directory. Records keep the word: argv is the same in each run.
+DIRECTORY = "{directory}"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,13 +96,28 @@ class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Mapping[str, Any] = {}
 
 
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that must be done before a run, in its private directory, with its environment, by the same user.
+
+    With `ready` it is a server: it stays until the run has ended, and what comes after it begins when the command
+    `ready`, tried again and again for `limit_s` seconds, ends with status 0. A server that ends early fails the run.
+    """
+
+    argv: tuple[str, ...]
+    limit_s: float = 60.0
+    ready: tuple[str, ...] = ()
+    stdin: bytes = b""
+    cpus: tuple[int, ...] | None = None
+
+
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """How to run something once, in a fresh private directory, which is the working one unless `directory` is set.
 
     The first word of `argv` is a bare name, looked up in PROGRAM_FOLDERS, or an absolute path. `environment` is added
     to the pinned one. At `limit_s` (seconds) the run and all its children are killed. `cpus` pins it. `files` are names
     relative to the private directory that are collected after the run; one that is not there is left out.
-    With `load` there is no argv.
+    With `load` there is no argv. `steps` come before it; the first `warm_ups` runs of a measurement are kept but do not
+    count. `in_memory` puts the private directory on a tmpfs that belongs to the user.
     """
 
     argv: tuple[str, ...] = ()
@@ -111,6 +128,9 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     directory: str | None = None
     files: tuple[str, ...] = ()
     load: AgentLoad | None = None
+    steps: tuple[Step, ...] = ()
+    warm_ups: int = 0
+    in_memory: bool = False
     #: About how long the run takes, in seconds; None when nobody can say.
     expected_s: float | None = None
 

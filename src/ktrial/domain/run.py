@@ -59,9 +59,14 @@ MACHINE_FACTS = (
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
-    """What was really run, where and when, and what it left behind. `argv` has the program's path resolved."""
+    """What was really run, where and when, and what it left behind. `argv` has the program's path resolved.
+
+    `steps` are the command lines of what was done before it, as far as it came; `step_raw` what they printed.
+    """
 
     argv: tuple[str, ...]
+    steps: tuple[tuple[str, ...], ...] = ()
+    step_raw: Mapping[str, bytes] = {}
     environment: Mapping[str, str]
     directory: str
     started_monotonic_ns: int
@@ -156,7 +161,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution of one benchmark, `ktrial.run/1`. `failure` says why it gave no measurement; null when it did."""
+    """One execution of one benchmark, `ktrial.run/1`. `failure` says why it gave no measurement; null when it did.
+
+    A run of round 0 is a warm-up: kept, and in no summary.
+    """
 
     schema: Literal["ktrial.run/1"] = "ktrial.run/1"
     session: Session
@@ -165,6 +173,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     tool_version: str | None
     argv: tuple[str, ...]
+    steps: tuple[tuple[str, ...], ...]
     agent_load: AgentLoad | None
     environment: Mapping[str, str]
     directory: str
@@ -182,6 +191,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None
     background: LoadRecord | None
     raw: Mapping[str, Artefact]
+
+    @property
+    def is_warm_up(self) -> bool:
+        """Whether it came before the rounds."""
+        return self.round == 0
 
     @property
     def ok(self) -> bool:
@@ -208,7 +222,7 @@ def summarise(records: Iterable[RunRecord], headlines: Mapping[str, Sequence[str
     """Per benchmark (by name) and outcome (as first measured); `headlines` names each benchmark's headline outcomes."""
     values: dict[tuple[str, str], list[Kept]] = {}
     for record in records:
-        for kept in record.measurements:
+        for kept in () if record.is_warm_up else record.measurements:
             values.setdefault((record.benchmark, kept.outcome), []).append(kept)
     places = {name: number for number, name in enumerate(headlines)}
     ordered = sorted(values.items(), key=lambda item: places.get(item[0][0], len(places)))

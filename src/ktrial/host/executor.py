@@ -4,26 +4,30 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import PROGRAM_FOLDERS, Invocation, RawOutput
+from ktrial.domain.benchmark import DIRECTORY, PROGRAM_FOLDERS, Invocation, RawOutput
 from ktrial.domain.errors import AgentError, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution
-from ktrial.host.agent import AgentSession, read_bytes
+from ktrial.host.agent import AgentSession
 from ktrial.host.clock import SystemClock
+from ktrial.host.private_folder import own_tmpfs, remove
+from ktrial.host.running import Course, Running, exec_output, load_output, problem
 from ktrial.host.transport import DetachedTransport
 
 #: Bytes kept of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
 CAPTURE_BYTES = 1 << 20
+#: A server that nobody ends any more ends by itself after so many seconds; no run with one takes longer.
+SERVER_LIMIT_S = 3600.0
 #: Bytes kept of a file that a run leaves.
 FILE_BYTES = 64 << 20
 _PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
@@ -68,31 +72,73 @@ class AgentExecutor:
         return {name: next((place for place in places[name] if found[place]), None) for name in names}
 
     def run(self, invocation: Invocation) -> Execution:
-        """Run it to its end or its limit. Whatever interrupts this ends the run and its children too."""
-        with self._private_directory() as folder:
-            request = self._request(invocation, folder)
-            started = (self._clock.monotonic_ns(), self._clock.unix_ms())
+        """Run it to its end or its limit. Whatever interrupts this ends the run, its servers and all children too."""
+        with self._private_directory(in_memory=invocation.in_memory) as folder, Course() as course:
             try:
-                raw = self._ask(invocation, request)
+                failure = self._prepare(invocation, folder, course)
+                request = self._request(invocation, folder)
+                started = (self._clock.monotonic_ns(), self._clock.unix_ms())
+                raw = RawOutput(failed=failure) if failure is not None else self._ask(invocation, request)
             except BaseException:
                 self._abandon()
                 raise
+            course.end()
+            if raw.failed is None and course.died is not None:
+                raw = msgspec.structs.replace(raw, failed=course.died, exit_status=None)
             if invocation.load is None:
                 raw = _with_files(raw, folder, invocation.files)
-        return _execution(invocation, request, started, raw)
+        return Execution(
+            argv=(request["argv"][0], *invocation.argv[1:]) if invocation.argv else (),
+            steps=course.steps,
+            step_raw=course.raw,
+            environment=request.get("environment", {}),
+            directory=str(request.get("directory", "/")),
+            started_monotonic_ns=started[0],
+            started_unix_ms=started[1],
+            raw=raw,
+        )
+
+    def _prepare(self, invocation: Invocation, folder: Path, course: Course) -> str | None:
+        """Carry the steps out: why one failed, None when all is ready."""
+        for step in invocation.steps:
+            own = Invocation(
+                argv=step.argv,
+                limit_s=SERVER_LIMIT_S if step.ready else step.limit_s,
+                environment=invocation.environment,
+                cpus=step.cpus,
+                stdin=step.stdin,
+                directory=invocation.directory,
+            )
+            request = self._request(own, folder)
+            argv = (request["argv"][0], *step.argv[1:])
+            if not step.ready:
+                raw = self._ask(own, request)
+                course.note(argv, raw)
+                failure = problem(raw)
+            else:
+                server = course.serve(argv, self._start(own, folder))
+                probe = msgspec.structs.replace(own, argv=step.ready, limit_s=step.limit_s, stdin=b"")
+                question = self._request(probe, folder)
+                failure = server.wait(step.limit_s, self._clock, partial(self._ask, probe, question))
+            if failure is not None:
+                return f"{step.argv[0]}, a step before it, {failure}"
+        return None
 
     def start(self, invocation: Invocation) -> RunningLoad:
         """Start a background load; it ends when it is stopped."""
+        folder = self._make_directory(in_memory=invocation.in_memory)
+        return RunningLoad(self._start(invocation, folder), folder, invocation)
+
+    def _start(self, invocation: Invocation, folder: Path) -> Running:
+        """Start something in an agent of its own."""
         transport = self._connect()
         try:
             session = AgentSession(transport)
-            folder = self._make_directory()
-            request = self._request(invocation, folder)
-            session.send("exec" if invocation.load is None else "load", **request)
+            session.send("exec" if invocation.load is None else "load", **self._request(invocation, folder))
         except BaseException:
             transport.finish()
             raise
-        return RunningLoad(transport, session, folder, invocation)
+        return Running(transport, session, own_load=invocation.load is not None)
 
     def close(self) -> None:
         """End the session."""
@@ -113,7 +159,7 @@ class AgentExecutor:
     def _ask(self, invocation: Invocation, request: Mapping[str, Any]) -> RawOutput:
         try:
             if invocation.load is not None:
-                return _load_output(self._open().request("load", **request))
+                return load_output(self._open().request("load", **request))
             return exec_output(self._open().request("exec", **request))
         except AgentError as error:
             if error.kind == "lost":
@@ -125,10 +171,14 @@ class AgentExecutor:
         if invocation.load is not None:
             return {"load": invocation.load.name, "parameters": dict(invocation.load.parameters), **common}
         program = self.programs([invocation.argv[0]])[invocation.argv[0]]
+        environment = {**_PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment}
         return {
             **common,
-            "argv": [program or f"{PROGRAM_FOLDERS[0]}/{invocation.argv[0]}", *invocation.argv[1:]],
-            "environment": {**_PINNED, "HOME": str(folder), "TMPDIR": str(folder), **invocation.environment},
+            "argv": [
+                program or f"{PROGRAM_FOLDERS[0]}/{invocation.argv[0]}",
+                *(word.replace(DIRECTORY, str(folder)) for word in invocation.argv[1:]),
+            ],
+            "environment": {name: value.replace(DIRECTORY, str(folder)) for name, value in environment.items()},
             "directory": invocation.directory or str(folder),
             "capture_bytes": CAPTURE_BYTES,
             "while_connected": True,
@@ -136,20 +186,21 @@ class AgentExecutor:
         }
 
     @contextmanager
-    def _private_directory(self) -> Iterator[Path]:
-        folder = self._make_directory()
+    def _private_directory(self, *, in_memory: bool) -> Iterator[Path]:
+        folder = self._make_directory(in_memory=in_memory)
         try:
             yield folder
         finally:
-            _remove(folder)
+            remove(folder)
 
-    def _make_directory(self) -> Path:
+    def _make_directory(self, *, in_memory: bool) -> Path:
+        work = own_tmpfs() if in_memory else self._work
         try:
-            self._work.mkdir(exist_ok=True, mode=0o700)
-            return Path(tempfile.mkdtemp(prefix="run-", dir=self._work))
+            work.mkdir(exist_ok=True, mode=0o700)
+            return Path(tempfile.mkdtemp(prefix="run-", dir=work))
         except OSError as error:
             raise KtrialError(
-                f"cannot make a private directory in {self._work}: {error.strerror}",
+                f"cannot make a private directory in {work}: {error.strerror}",
                 hint="free some space there, or set XDG_STATE_HOME to another file system",
             ) from None
 
@@ -157,76 +208,21 @@ class AgentExecutor:
 class RunningLoad:
     """A background load in an agent of its own; implements `services.ports.RunningLoad`."""
 
-    def __init__(
-        self, transport: DetachedTransport, session: AgentSession, folder: Path, invocation: Invocation
-    ) -> None:
-        self._transport = transport
-        self._session = session
+    def __init__(self, running: Running, folder: Path, invocation: Invocation) -> None:
+        self._running = running
         self._folder = folder
-        self._invocation = invocation
+        self._files = invocation.files
 
     def alive(self) -> bool:
         """Whether it still runs."""
-        return not self._transport.answered()
+        return self._running.alive()
 
     def stop(self) -> RawOutput:
-        """End it: what it printed."""
+        """End it: what it printed and wrote."""
         try:
-            self._transport.hang_up()
-            if self._invocation.load is not None:
-                raw = _load_output(self._session.receive("load"))
-            else:
-                raw = exec_output(self._session.receive("exec"))
-                raw = _with_files(raw, self._folder, self._invocation.files)
-        except AgentError as error:
-            raw = RawOutput(failed=f"the agent said {error.kind}: {error.message}")
+            return _with_files(self._running.stop(), self._folder, self._files)
         finally:
-            self._transport.finish()
-            _remove(self._folder)
-        return raw
-
-
-def remove_leftovers(work: Path) -> None:
-    """Take away the private directories of runs whose head was killed; the caller holds the lock of all runs."""
-    for folder in work.glob("run-*"):
-        _remove(folder)
-
-
-def exec_output(answer: Mapping[str, Any]) -> RawOutput:
-    """The reply to `exec`."""
-    ended = answer["exit"]
-    usage = answer.get("rusage") or {}
-    stdout, stderr = read_bytes(answer["stdout"]), read_bytes(answer["stderr"])
-    return RawOutput(
-        stdout=stdout,
-        stderr=stderr,
-        exit_status=ended.get("status"),
-        signal=ended.get("signal"),
-        failed=ended.get("failed"),
-        timed_out=answer["timed_out"],
-        cut=answer["stdout_total_bytes"] > len(stdout) or answer["stderr_total_bytes"] > len(stderr),
-        wall_ns=answer["wall_ns"],
-        user_us=usage.get("user_us"),
-        system_us=usage.get("system_us"),
-        max_rss_bytes=usage.get("max_rss_bytes"),
-    )
-
-
-def _load_output(answer: Mapping[str, Any]) -> RawOutput:
-    return RawOutput(stdout=msgspec.json.encode(answer, order="sorted"), exit_status=0, wall_ns=answer.get("wall_ns"))
-
-
-def _execution(
-    invocation: Invocation, request: Mapping[str, Any], started: tuple[int, int], raw: RawOutput
-) -> Execution:
-    return Execution(
-        argv=tuple(request.get("argv", ())),
-        environment=request.get("environment", {}),
-        directory=str(request.get("directory", "/")),
-        started_monotonic_ns=started[0],
-        started_unix_ms=started[1],
-        raw=raw,
-    )
+            remove(self._folder)
 
 
 def _places(name: str) -> tuple[str, ...]:
@@ -255,14 +251,3 @@ def _with_files(raw: RawOutput, folder: Path, names: Iterable[str]) -> RawOutput
                 files[name] = file.read(FILE_BYTES)
                 cut = cut or bool(file.read(1))
     return msgspec.structs.replace(raw, files=files, cut=cut)
-
-
-def _remove(folder: Path) -> None:
-    """Also what the run made unreadable for its own user. What stays is taken away before the next measurement."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        for place, names, _ in os.walk(folder):
-            for name in names:
-                if not (Path(place) / name).is_symlink():
-                    (Path(place) / name).chmod(0o700)
-        shutil.rmtree(folder, ignore_errors=True)

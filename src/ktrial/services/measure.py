@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -130,6 +131,14 @@ def _missing(order: Order, executor: Executor) -> dict[str, Availability]:
     return {task.label: one for task, one in zip(order.tasks, found, strict=True) if not one.ready}
 
 
+class _Place(NamedTuple):
+    """One run in the schedule."""
+
+    label: str
+    round: int
+    position: int
+
+
 class _Rounds:
     """The course of one measurement."""
 
@@ -154,9 +163,9 @@ class _Rounds:
         self._listen = listen
         self._versions: dict[str, str | None] = {}
         self._took_s: dict[str, float] = {}
-        self._orders = orders(list(self._tasks), order.rounds, order.seed)
         self.records: list[RunRecord] = []
         self._invocations = {label: self._invocation(task) for label, task in self._tasks.items()}
+        self._schedule = self._places()
         self._session = session_of(order, facts, executor.agent_version, store.begin())
 
     def begin(self, missing: Mapping[str, Availability]) -> None:
@@ -173,35 +182,32 @@ class _Rounds:
                 folder=self._store.folder_of(self._session.session),
                 benchmarks=tuple(self._tasks),
                 missing=_holes(missing),
-                runs=len(self._tasks) * self._order.rounds,
+                runs=len(self._schedule),
                 expected_s=None if least else expected_s,
             )
         )
 
     def carry_out(self) -> None:
-        """All rounds."""
-        number = 0
-        for round_, labels in enumerate(self._orders, 1):
-            for position, label in enumerate(labels, 1):
-                left_s, least = self._left(number)
-                number += 1
-                self._listen(
-                    RunBegan(
-                        run=number,
-                        runs=len(self._tasks) * self._order.rounds,
-                        round=round_,
-                        benchmark=label,
-                        left_s=left_s,
-                        left_is_least=least,
-                    )
+        """The warm-ups, then all rounds."""
+        for number, place in enumerate(self._schedule, 1):
+            left_s, least = self._left(number - 1)
+            self._listen(
+                RunBegan(
+                    run=number,
+                    runs=len(self._schedule),
+                    round=place.round,
+                    benchmark=place.label,
+                    left_s=left_s,
+                    left_is_least=least,
                 )
-                began = self._clock.monotonic_ns()
-                record, parts = self._one(self._tasks[label], number, round_, position)
-                self._took_s[label] = (self._clock.monotonic_ns() - began) / 1e9
-                file = self._store.save(record, parts)
-                self.records.append(record)
-                own = [earlier for earlier in self.records if earlier.benchmark == label]
-                self._listen(RunEnded(record=record, file=file, so_far=summarise(own, self._headlines())))
+            )
+            began = self._clock.monotonic_ns()
+            record, parts = self._one(number, place)
+            self._took_s[place.label] = (self._clock.monotonic_ns() - began) / 1e9
+            file = self._store.save(record, parts)
+            self.records.append(record)
+            own = [earlier for earlier in self.records if earlier.benchmark == place.label]
+            self._listen(RunEnded(record=record, file=file, so_far=summarise(own, self._headlines())))
 
     def result(self, missing: Mapping[str, Availability], interrupted: bool) -> Result:
         """The summary of what there is."""
@@ -220,7 +226,7 @@ class _Rounds:
         )
 
     def _hole(self, label: str) -> Hole | None:
-        runs = [record for record in self.records if record.benchmark == label]
+        runs = [record for record in self.records if record.benchmark == label and not record.is_warm_up]
         failed = [record for record in runs if not record.ok]
         if failed:
             reason = failed[-1].failure
@@ -242,20 +248,30 @@ class _Rounds:
     def _left(self, done: int) -> tuple[float | None, bool]:
         """Seconds for the runs from number `done` on, and whether some of unknown time are not in it."""
         known: list[float] = []
-        labels = [label for order in self._orders for label in order][done:]
+        labels = [place.label for place in self._schedule[done:]]
         for label in labels:
             one_s = self._took_s.get(label, self._invocations[label].expected_s)
             known += [one_s] if one_s is not None else []
         return (sum(known) if known else None), len(known) < len(labels)
 
-    def _one(self, task: Task, number: int, round_: int, position: int) -> tuple[RunRecord, dict[str, bytes]]:
-        invocation = self._invocations[task.label]
+    def _places(self) -> tuple[_Place, ...]:
+        """All runs in order: warm-ups first, as round 0."""
+        warm_ups = [label for label, one in self._invocations.items() for _ in range(one.warm_ups)]
+        rounds = [tuple(warm_ups), *orders(list(self._tasks), self._order.rounds, self._order.seed)]
+        return tuple(
+            _Place(label, number, position)
+            for number, labels in enumerate(rounds)
+            for position, label in enumerate(labels, 1)
+        )
+
+    def _one(self, number: int, place: _Place) -> tuple[RunRecord, dict[str, bytes]]:
+        task, invocation = self._tasks[place.label], self._invocations[place.label]
         execution, ended = self._execute(invocation)
         raw = execution.raw
         parsed, failure = _parse(task, raw)
         outcomes = {outcome.name: outcome for outcome in task.benchmark.outcomes}
         kept = [Kept.of(one, outcomes[one.outcome]) for one in parsed.measurements]
-        parts = raw_parts(raw)
+        parts = raw_parts(raw) | dict(execution.step_raw)
         if ended is not None:
             parts |= {f"background/{name}": data for name, data in raw_parts(ended.raw).items()}
             failure = failure or ended.failure
@@ -267,13 +283,14 @@ class _Rounds:
             tool=task.benchmark.name,
             tool_version=parsed.tool_version or self._versions[task.label],
             argv=execution.argv,
+            steps=execution.steps,
             agent_load=invocation.load,
             environment=execution.environment,
             directory=execution.directory,
             parameters=task.parameters,
             cpus=invocation.cpus,
-            round=round_,
-            position=position,
+            round=place.round,
+            position=place.position,
             started_monotonic_ns=execution.started_monotonic_ns,
             started_unix_ms=execution.started_unix_ms,
             measurements=tuple(kept) if failure is None else (),

@@ -12,7 +12,7 @@ from ktrial.domain.errors import Busy, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Artefact, RunRecord
 from ktrial.domain.suite import Task
-from ktrial.host.executor import remove_leftovers
+from ktrial.host.private_folder import remove_leftovers
 from ktrial.host.runs import RunStore
 from ktrial.services.measure import Order, measure
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore

@@ -273,3 +273,19 @@ def test_a_benchmark_alone_is_a_suite() -> None:
     with pytest.raises(BadInput, match="no suite or benchmark is called 'hackbench-pip'") as caught:
         find_suite("hackbench-pip", {}, {"hackbench-pipe": FakeBenchmark(name="hackbench-pipe")})
     assert caught.value.hint == "did you mean hackbench-pipe?"
+
+
+def test_warm_ups_are_kept_and_do_not_count() -> None:
+    bench = Bench(task("a", warm_ups=2), task("b"), rounds=3)
+    result, records = bench.run()
+    assert [(record.round, record.benchmark) for record in records[:2]] == [(0, "a"), (0, "a")]
+    assert len(records) == 8
+    assert {summary.benchmark: summary.n for summary in result.summaries} == {"a": 3, "b": 3}
+    assert (result.complete, bench.events[0].runs) == (2, 8)  # type: ignore[union-attr]
+
+
+def test_a_failed_warm_up_is_no_hole() -> None:
+    replies = iter([answer(b"nonsense"), answer(), answer()])
+    executor = FakeExecutor(lambda argv: next(replies))
+    result, records = Bench(task("a", warm_ups=1), rounds=2, executor=executor).run()
+    assert (records[0].ok, result.holes) == (False, ())

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Private folders of runs: where they may lie in memory, and how they are taken away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from ktrial.domain.errors import KtrialError
+
+_NAME = "ktrial-work"
+#: Where root looks besides XDG_RUNTIME_DIR.
+ROOTS_OWN = Path("/run")
+
+
+def own_tmpfs() -> Path:
+    """The folder on a tmpfs that nobody else may write: below XDG_RUNTIME_DIR, or root's below /run."""
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    for place in _places():
+        if place.is_dir() and place.stat().st_uid == os.geteuid() and file_system(place.resolve(), mounts) == "tmpfs":
+            return place / _NAME
+    raise KtrialError(
+        "this benchmark works in memory, and there is no tmpfs of this user's own",
+        hint="set XDG_RUNTIME_DIR to a folder of yours on a tmpfs: mkdir -m 700 /dev/shm/NAME",
+    )
+
+
+def _places() -> tuple[Path, ...]:
+    stated = os.environ.get("XDG_RUNTIME_DIR")
+    return (*([Path(stated)] if stated else []), *([ROOTS_OWN] if os.geteuid() == 0 else []))
+
+
+def file_system(path: Path, mountinfo: str) -> str | None:
+    """The type of the file system that holds `path`, by the text of /proc/PID/mountinfo."""
+    best: tuple[int, str] | None = None
+    for line in mountinfo.splitlines():
+        fields, dash, rest = line.partition(" - ")
+        words = fields.split()
+        if not dash or len(words) < 5 or not rest:
+            continue
+        mounted = Path(words[4].replace("\\040", " "))
+        if path.is_relative_to(mounted) and (best is None or len(mounted.parts) >= best[0]):
+            best = (len(mounted.parts), rest.split()[0])
+    return best[1] if best is not None else None
+
+
+def remove_leftovers(work: Path) -> None:
+    """Take away the private directories of runs whose head was killed; the caller holds the lock of all runs."""
+    for place in (work, *(place / _NAME for place in _places())):
+        for folder in place.glob("run-*"):
+            remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """Also what the run made unreadable for its own user. What stays is taken away before the next measurement."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        for place, names, _ in os.walk(folder):
+            for name in names:
+                if not (Path(place) / name).is_symlink():
+                    (Path(place) / name).chmod(0o700)
+        shutil.rmtree(folder, ignore_errors=True)

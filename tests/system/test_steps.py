@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps before a run and servers beside it, through the real agent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ktrial.domain.benchmark import DIRECTORY, Invocation, Step
+from ktrial.domain.errors import KtrialError
+from ktrial.host.executor import AgentExecutor
+from ktrial.host.find_agent import find_agent
+from ktrial.host.transport import DetachedTransport
+
+# One worker: these tests count what is left of them.
+pytestmark = pytest.mark.xdist_group("steps")
+SERVER = ("sh", "-c", "sleep 0.2; touch ready; exec sleep 61")
+READY = ("test", "-e", f"{DIRECTORY}/ready")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def executor(work: Path) -> Iterator[AgentExecutor]:
+    argv = [str(find_agent()), "serve", "--role", "user"]
+    executor = AgentExecutor(lambda: DetachedTransport(argv), work)
+    yield executor
+    executor.close()
+
+
+def sleepers() -> int:
+    """Servers of these tests that still run."""
+    return subprocess.run(["pgrep", "-fx", "sleep 61"], capture_output=True, check=False).stdout.count(b"\n")
+
+
+def test_steps_come_before_the_run_in_its_folder(executor: AgentExecutor, work: Path) -> None:
+    steps = (Step(argv=("sh", "-c", "echo made; cat > made"), stdin=b"by a step"), Step(argv=("chmod", "400", "made")))
+    done = executor.run(Invocation(argv=("cat", f"{DIRECTORY}/made"), limit_s=10, steps=steps))
+    assert done.raw.stdout == b"by a step"
+    assert done.argv == ("/usr/bin/cat", "{directory}/made")
+    assert done.steps[1] == ("/usr/bin/chmod", "400", "made")
+    assert done.step_raw == {"steps/0-sh/stdout": b"made\n"}
+    assert list(work.iterdir()) == []
+
+
+def test_the_run_waits_for_its_server_and_ends_it(executor: AgentExecutor) -> None:
+    server = Step(argv=SERVER, ready=READY, limit_s=10)
+    done = executor.run(Invocation(argv=("ls",), limit_s=10, steps=(server,)))
+    assert (done.raw.failed, done.raw.stdout) == (None, b"ready\n")
+    assert sleepers() == 0
+
+
+@pytest.mark.parametrize(
+    "step, said",
+    [
+        (Step(argv=("sh", "-c", "echo no room >&2; exit 3")), "sh, a step before it, ended with status 3; it said: no"),
+        (Step(argv=("nosuch",)), "nosuch, a step before it, could not be started"),
+        (Step(argv=("sleep", "61"), limit_s=0.2), "sleep, a step before it, still ran at its time limit"),
+        (Step(argv=("true",), ready=("false",), limit_s=9), "true, a step before it, ended before it was ready"),
+        (Step(argv=("sleep", "61"), ready=("false",), limit_s=0.3), "was not ready within 0.3 s"),
+    ],
+)
+def test_a_step_that_fails_fails_the_run(executor: AgentExecutor, step: Step, said: str) -> None:
+    done = executor.run(Invocation(argv=("touch", "/nowhere/run"), limit_s=10, steps=(step,)))
+    assert said in (done.raw.failed or "")
+    assert done.raw.exit_status is None
+    assert sleepers() == 0
+
+
+def test_a_server_that_dies_fails_the_run(executor: AgentExecutor) -> None:
+    server = Step(argv=("sh", "-c", "touch ready; sleep 0.3; echo broken >&2; exit 7"), ready=READY, limit_s=10)
+    done = executor.run(Invocation(argv=("sleep", "0.8"), limit_s=10, steps=(server,)))
+    assert (
+        done.raw.failed
+        == "/usr/bin/sh, which serves it, ended with status 7; it said: broken, before the run had ended"
+    )
+    assert done.step_raw == {"steps/0-sh/stderr": b"broken\n"}
+
+
+def test_a_run_in_memory_lies_on_a_tmpfs_of_the_user(
+    executor: AgentExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """/dev/shm is a tmpfs everywhere; a private folder there stands for the session's own."""
+    assert os.geteuid() == 0, "this test mounts a tmpfs: run ./check as root"
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0700,size=1m", "none", mounted], check=True)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(mounted))
+    try:
+        done = executor.run(Invocation(argv=("stat", "-f", "-c", "%T", "."), limit_s=10, in_memory=True))
+        assert done.raw.stdout == b"tmpfs\n"
+        assert done.directory.startswith(str(mounted))
+        assert list((mounted / "ktrial-work").iterdir()) == []
+    finally:
+        subprocess.run(["umount", mounted], check=True)
+
+
+def test_without_a_tmpfs_a_run_in_memory_is_refused(
+    executor: AgentExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("ktrial.host.private_folder.ROOTS_OWN", Path("/nowhere"))
+    with pytest.raises(KtrialError, match=r"no tmpfs of this user's own") as refused:
+        executor.run(Invocation(argv=("true",), limit_s=10, in_memory=True))
+    assert "XDG_RUNTIME_DIR" in (refused.value.hint or "")
