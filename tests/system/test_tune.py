@@ -219,3 +219,12 @@ def test_explain_says_what_a_value_means_here(root: FakeRoot) -> None:
     assert "of the 11.4 GiB available now" in text
     assert "claimed" in text
     assert json.loads(root.run("explain", "vm.dirty_ratio", "--json").out)["here"] == {"": "20"}
+
+
+def test_a_read_only_mount_is_known_before_anything_is_tried(root: FakeRoot) -> None:
+    root.write("/proc/self/mounts", "proc /proc proc rw 0 0\nproc /proc/sys proc ro 0 0\n")
+    planned = root.run("plan", "vm.swappiness=10")
+    assert "/proc/sys is mounted read-only, as containers have it" in " ".join(planned.out.split())
+    applied = root.run("apply", "vm.swappiness=10", "--yes")
+    assert applied.status == 1
+    assert root.read("/proc/sys/vm/swappiness") == "60\n"

@@ -51,7 +51,7 @@ class LazyVerbs(click.Group):
     help="Also read knobs/, profiles/, benchmarks/ and suites/ in FOLDER, as those in ~/.config/ktrial.",
 )
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
-@click.option("--machine-state", hidden=True, type=click.Path(path_type=Path))
+@click.option("--machine-state", hidden=True, type=click.Path(readable=False, path_type=Path))
 @click.pass_context
 def cli(
     ctx: click.Context,

@@ -329,8 +329,9 @@ def _change(
         return refuse(Why.ABSENT, f"the kernel does not offer it for this device ({instance.reading.invalid})")
     if shown is not None and shown in knob.value.states:
         return refuse(Why.ABSENT, f"nothing to set here: {knob.value.states[shown]}")
-    if not instance.reading.writable:
-        return refuse(Why.READ_ONLY, "the file is read-only on this kernel", _read_only_hint(knob))
+    fixed = _fixed(knob, instance)
+    if fixed is not None:
+        return refuse(Why.READ_ONLY, *fixed)
     value = setting.value
     if isinstance(value, dict):
         value, why_not = computed_value(knob, value, shown, facts, instance)
@@ -359,10 +360,14 @@ def _change(
     )
 
 
-def _read_only_hint(knob: Knob) -> str | None:
-    if knob.kind == "module":
-        return f"set it when the module loads: options line in /etc/modprobe.d, or {knob.short_name}=… at boot"
-    return None
+def _fixed(knob: Knob, instance: InstanceState) -> tuple[str, str | None] | None:
+    """Why nobody can write the file, and what to do instead; None where its mode and its mount let somebody."""
+    if instance.read_only is not None:
+        return f"{instance.read_only} is mounted read-only, as containers have it", "run ktrial on the host itself"
+    if instance.reading.writable:
+        return None
+    at_load = f"set it when the module loads: options line in /etc/modprobe.d, or {knob.short_name}=… at boot"
+    return "the file is read-only on this kernel", at_load if knob.kind == "module" else None
 
 
 def _like_old(knob: Knob, shown: str | None, text: str) -> str:

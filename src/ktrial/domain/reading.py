@@ -31,13 +31,17 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class InstanceState(msgspec.Struct, frozen=True):
-    """One instance of a knob: its name ("" where a knob has only itself), the place used, what it showed."""
+    """One instance of a knob: its name ("" where a knob has only itself), the place used, what it showed.
+
+    `read_only` is the read-only mount that the place lies on.
+    """
 
     label: str
     path: str
     reading: Reading
     effective: str | None = None
     siblings: dict[str, str] = {}
+    read_only: str | None = None
 
 
 class KnobState(msgspec.Struct, frozen=True):

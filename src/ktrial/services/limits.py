@@ -9,15 +9,15 @@ import msgspec
 
 from ktrial.domain.examination import Limit
 from ktrial.domain.facts import FactBook
+from ktrial.domain.mounts import MOUNTS, mount_options, read_only_mount
 from ktrial.domain.reading import Reading
 
 _EVENT_SOURCES = "/sys/bus/event_source/devices/*"
 _ENERGY = "/sys/class/powercap/intel-rapl:*/energy_uj"
 _HWMON_POWER = "/sys/class/hwmon/*/energy1_input"
-_MOUNTS = "/proc/self/mounts"
 _PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 LIMIT_PATTERNS = (_EVENT_SOURCES, _ENERGY, _HWMON_POWER)
-LIMIT_FILES = (_MOUNTS, _PARANOID)
+LIMIT_FILES = (MOUNTS, _PARANOID)
 _PROCESSOR_UNITS = ("cpu", "cpu_core", "cpu_atom", "armv8", "armv9", "apple_", "riscv")
 PARANOID_BLOCKS_USERS = 2
 
@@ -51,17 +51,9 @@ def limits(
 
 def _read_only(look: _Look) -> Iterator[Limit]:
     """A container's /proc/sys and /sys are mostly read-only."""
-    options: dict[str, list[str]] = {}
-    for line in (look.text(_MOUNTS) or "").splitlines():
-        fields = line.split()
-        if len(fields) >= 4:
-            options[fields[1]] = fields[3].split(",")
-    sysctls = options.get("/proc/sys", options.get("/proc", []))
-    for mount, what, nearest in (
-        ("/proc/sys", "sysctls", sysctls),
-        ("/sys", "settings below /sys", options.get("/sys", [])),
-    ):
-        if "ro" in nearest:
+    options = mount_options(look.text(MOUNTS) or "")
+    for mount, what in (("/proc/sys", "sysctls"), ("/sys", "settings below /sys")):
+        if read_only_mount(mount, options) is not None:
             container = look.facts.value("container.kind")
             inside = f" in this {container} container" if container not in (None, "none") else ""
             yield Limit(

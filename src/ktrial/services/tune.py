@@ -12,6 +12,7 @@ from ktrial.domain.condition import Truth, evaluate
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import Knob, clear_each_other, instance_of, place_pattern
+from ktrial.domain.mounts import MOUNTS, mount_options, read_only_mount
 from ktrial.domain.plan import Context, Plan, Request, find_knob, resolve, wire_plan
 from ktrial.domain.profile import Profile, Setting, flatten, requirements
 from ktrial.domain.reading import InstanceState, KnobState, Reading
@@ -84,7 +85,7 @@ def observe(machine: Machine, knobs: Iterable[Knob]) -> dict[str, KnobState]:
     patterns = [place_pattern(place) for knob in knobs for place in knob.files]
     matches = machine.list([*patterns, _NEW_ZRAM, f"{_DEBUGFS}*"])
     chosen = {knob.id: _first_present(knob, matches) for knob in knobs}
-    wanted: list[str] = []
+    wanted: list[str] = [MOUNTS]
     for knob in knobs:
         for label, path in chosen[knob.id]:
             wanted.append(path)
@@ -124,6 +125,8 @@ def _state(
     is_root: bool,
 ) -> KnobState:
     instances = []
+    mounted_as = readings.get(MOUNTS)
+    options = mount_options((mounted_as.text or "") if mounted_as is not None else "")
     for label, path in found:
         reading = readings.get(path)
         if reading is None:
@@ -138,7 +141,7 @@ def _state(
         effective = _beside(knob.effective, knob, label)
         if effective is not None and readings.get(effective) is None:
             effective = None
-        instances.append(InstanceState(label, path, reading, effective, siblings))
+        instances.append(InstanceState(label, path, reading, effective, siblings, read_only_mount(path, options)))
     mounted = bool(matches.get(f"{_DEBUGFS}*"))
     blocked = _blocked(knob, is_root=is_root, mounted=mounted) if not instances else None
     possible = knob.kind == "zram" and bool(matches.get(_NEW_ZRAM))
