@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ktrial.cli.names import setting_words
 from ktrial.domain.errors import BadInput
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,7 +19,7 @@ _LONGEST_S = 30 * 86400.0
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-settings_argument = click.argument("words", nargs=-1, metavar="PROFILE|FILE|KNOB=VALUE…")
+settings_argument = click.argument("words", shell_complete=setting_words, nargs=-1, metavar="PROFILE|FILE|KNOB=VALUE…")
 yes_option = click.option("-y", "--yes", is_flag=True, help="Answer ordinary questions with yes.")
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Also write settings marked dangerous.")
 

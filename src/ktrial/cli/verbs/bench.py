@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.measuring import Progress, TakesCommand, check_output, own_benchmark, own_words, write_result
+from ktrial.cli.names import measurable_names
 from ktrial.cli.options import json_option, seconds, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, Refused
@@ -24,7 +25,7 @@ EXIT_INTERRUPTED = 130
 
 
 @click.command(cls=TakesCommand, short_help="Measure: a suite, one benchmark, or any command.")
-@click.argument("suite", required=False, metavar="[SUITE|BENCHMARK|-- CMD…]")
+@click.argument("suite", shell_complete=measurable_names, required=False, metavar="[SUITE|BENCHMARK|-- CMD…]")
 @click.option("-n", "--runs", type=click.IntRange(1, 100_000), default=5, show_default=True, help="Runs of each.")
 @click.option("--label", metavar="NAME", help="A name for what is measured, kept with each run.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write all as JSON to FILE.")

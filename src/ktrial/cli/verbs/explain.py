@@ -7,12 +7,13 @@ import sys
 
 import click
 
+from ktrial.cli.names import knob_names
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Explain a knob: effect, price, evidence.")
-@click.argument("knob")
+@click.argument("knob", shell_complete=knob_names)
 @json_option
 @click.pass_obj
 def command(app: App, knob: str, as_json: bool) -> None:

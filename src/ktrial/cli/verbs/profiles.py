@@ -7,13 +7,14 @@ import sys
 
 import click
 
+from ktrial.cli.names import profile_names
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import UnknownName
 
 
 @click.command(short_help="List profiles, or show one with its reasons.")
-@click.argument("name", required=False)
+@click.argument("name", shell_complete=profile_names, required=False)
 @json_option
 @click.pass_obj
 def command(app: App, name: str | None, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ktrial.cli.names import knob_names
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Say who set a knob.")
-@click.argument("knobs", nargs=-1, required=True, metavar="KNOB…")
+@click.argument("knobs", shell_complete=knob_names, nargs=-1, required=True, metavar="KNOB…")
 @json_option
 @click.pass_obj
 def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names for the shell's completion: knobs, profiles, suites and benchmarks, a user's own included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.domain.errors import KtrialError
+
+if TYPE_CHECKING:
+    from ktrial.cli.wiring import App
+
+
+def knob_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Knobs."""
+    return _starting(incomplete, lambda app: app.catalog.knobs, ctx)
+
+
+def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Profiles."""
+    return _starting(incomplete, lambda app: app.catalog.profiles, ctx)
+
+
+def setting_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Profiles, and knobs ready for their value."""
+    return _starting(incomplete, lambda app: (*app.catalog.profiles, *(f"{knob}=" for knob in app.catalog.knobs)), ctx)
+
+
+def measurable_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Suites and benchmarks."""
+    return _starting(incomplete, lambda app: (*app.suites, *app.benchmarks), ctx)
+
+
+def _starting(incomplete: str, names: Callable[[App], Iterable[str]], ctx: click.Context) -> list[str]:
+    """Those that go on from what was typed; none where the catalog cannot be read: completion says nothing."""
+    from ktrial.cli.wiring import App
+
+    app = App(may_ask=False, catalogs=ctx.find_root().params.get("catalogs") or ())
+    try:
+        return sorted(name for name in names(app) if name.startswith(incomplete))
+    except KtrialError:
+        return []
+    finally:
+        app.close()
