@@ -22,7 +22,7 @@ TINY: dict[str, dict[str, Any]] = {
     "stress-ng": {"seconds": 1, "instances": 1},
     "sysbench-mutex": {"threads": 2, "locks": 2000, "loops": 1000},
     "sysbench": {"seconds": 1, "threads": 2},
-    "fio": {"seconds": 1, "ramp-seconds": 0, "size": "16m"},
+    "fio": {"seconds": 1, "ramp_seconds": 0, "size": "16m"},
     "cyclictest": {"seconds": 1},
     "perf-pipe": {"loops": 20_000},
     "perf-messaging": {"groups": 1, "loops": 100},

@@ -17,8 +17,7 @@ NO_FACTS = FactBook({})
 
 
 def argv(name: str, **parameters: Any) -> tuple[str, ...]:
-    given = {key.replace("_", "-"): value for key, value in parameters.items()}
-    return ALL[name].invocation(given, NO_FACTS).argv
+    return ALL[name].invocation(parameters, NO_FACTS).argv
 
 
 @pytest.mark.parametrize(

@@ -54,14 +54,14 @@ _OUTCOMES = (
 
 def _command(parameters: Parameters, priority: int | None) -> Invocation:
     seconds = whole(parameters, "seconds", 1, 86_400)
-    argv = ["cyclictest", "-q", "-D", str(seconds), "-i", str(whole(parameters, "interval-us", 10)), "-a"]
+    argv = ["cyclictest", "-q", "-D", str(seconds), "-i", str(whole(parameters, "interval_us", 10)), "-a"]
     threads = whole(parameters, "threads", 0, 4096)
     argv += ["-t", str(threads)] if threads else ["-t"]
     if priority is not None:
         argv += ["-p", str(priority)]
-    if not flag(parameters, "hold-dma-latency"):
+    if not flag(parameters, "hold_dma_latency"):
         argv.append("--default-system")
-    argv += ["-h", str(whole(parameters, "histogram-us", 10, 1_000_000)), "--histfile=histogram", f"--json={_FILE}"]
+    argv += ["-h", str(whole(parameters, "histogram_us", 10, 1_000_000)), "--histfile=histogram", f"--json={_FILE}"]
     return Invocation(argv=tuple(argv), limit_s=2.0 * seconds + 60, expected_s=seconds, files=(_FILE,))
 
 
@@ -97,7 +97,7 @@ def _warnings(raw: RawOutput, parameters: Parameters) -> tuple[str, ...]:
     asked = "not setting cpu_dma_latency"
     notes = tuple(f"cyclictest warns: {line}" for line in said if line.startswith("WARN") and asked not in line)
     held = _HELD.search(raw.stdout)
-    if held and not flag(parameters, "hold-dma-latency"):
+    if held and not flag(parameters, "hold_dma_latency"):
         microseconds = held[1].decode("ascii")
         notes += (f"cyclictest held /dev/cpu_dma_latency at {microseconds} us although it was asked not to",)
     return notes
@@ -105,10 +105,10 @@ def _warnings(raw: RawOutput, parameters: Parameters) -> tuple[str, ...]:
 
 _PARAMETERS = {
     "seconds": 10,
-    "interval-us": 1000,
+    "interval_us": 1000,
     "threads": 0,
-    "histogram-us": 20_000,
-    "hold-dma-latency": False,
+    "histogram_us": 20_000,
+    "hold_dma_latency": False,
 }
 BENCHMARKS = (
     ToolBenchmark(

@@ -87,7 +87,7 @@ def _outcomes(directions: tuple[str, ...], headline: str) -> tuple[Outcome, ...]
 
 
 def _command(pattern: str, parameters: Parameters) -> Invocation:
-    seconds, ramp = whole(parameters, "seconds", 1, 86_400), whole(parameters, "ramp-seconds", 0, 3600)
+    seconds, ramp = whole(parameters, "seconds", 1, 86_400), whole(parameters, "ramp_seconds", 0, 3600)
     argv = [
         "fio",
         "--name=ktrial",
@@ -106,8 +106,8 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
         "--output-format=json+",
         f"--output={_FILE}",
     ]
-    if "read-percent" in parameters:
-        argv.append(f"--rwmixread={whole(parameters, 'read-percent', 1, 99)}")
+    if "read_percent" in parameters:
+        argv.append(f"--rwmixread={whole(parameters, 'read_percent', 1, 99)}")
     if parameters["folder"]:
         argv.append(f"--directory={matching(parameters, 'folder', '/[^:,]*', '/mnt/disk')}")
     expected = float(seconds + ramp)
@@ -168,7 +168,7 @@ def _benchmark(name: str, what: str, pattern: str, directions: tuple[str, ...], 
     common = {
         "size": "1g",
         "seconds": 10,
-        "ramp-seconds": 2,
+        "ramp_seconds": 2,
         "engine": "libaio",
         "direct": True,
         "folder": "",
@@ -197,6 +197,6 @@ BENCHMARKS = (
         "Reads and writes blocks of a file in random order at the same time.",
         "randrw",
         ("read", "write"),
-        {**_RANDOM, "read-percent": 70},
+        {**_RANDOM, "read_percent": 70},
     ),
 )

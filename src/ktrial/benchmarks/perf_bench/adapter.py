@@ -65,9 +65,9 @@ def _same_cpu(parameters: Parameters) -> Invocation:
 
 
 def _cross_cpu(parameters: Parameters) -> Invocation:
-    first, second = whole(parameters, "cpu", 0, 65535), whole(parameters, "other-cpu", 0, 65535)
+    first, second = whole(parameters, "cpu", 0, 65535), whole(parameters, "other_cpu", 0, 65535)
     if first == second:
-        raise BadInput(f"parameters cpu and other-cpu are both {first}: the two ends must be on different CPUs")
+        raise BadInput(f"parameters cpu and other_cpu are both {first}: the two ends must be on different CPUs")
     words = (str(first), str(second), str(whole(parameters, "loops", 10_000)))
     return Invocation(argv=("sh", "-c", _CROSS, "pipe", *words), limit_s=_LIMIT_S, files=(_PINNED,))
 
@@ -81,7 +81,7 @@ def _read_pipe(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 def _read_cross(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if _PINNED not in raw.files:
         raise BadRun("the second task could not be moved to the other CPU", hint="are both CPUs online and allowed?")
-    wanted = f"{whole(parameters, 'cpu', 0, 65535)} {whole(parameters, 'other-cpu', 0, 65535)}"
+    wanted = f"{whole(parameters, 'cpu', 0, 65535)} {whole(parameters, 'other_cpu', 0, 65535)}"
     agree({"CPUs": wanted}, {"CPUs": collected(raw, _PINNED).decode("ascii", "replace").strip()})
     return _read_pipe(raw, parameters)
 
@@ -224,7 +224,7 @@ BENCHMARKS = (
         what="Time of a round trip through two pipes between two processes pinned to two CPUs.",
         program=_PERF_PINNED,
         outcomes=(_pipe_outcome("on two CPUs", "Whether the two CPUs share a core or a cache is for the chooser."),),
-        parameters={"loops": 100_000, "cpu": 0, "other-cpu": 1},
+        parameters={"loops": 100_000, "cpu": 0, "other_cpu": 1},
         command=_cross_cpu,
         reader=_read_cross,
     ),

@@ -68,7 +68,7 @@ _OUTCOMES = (
 
 def _command(parameters: Parameters) -> Invocation:
     seconds = whole(parameters, "seconds", 1, 86_400)
-    argv = ["schbench", "-m", str(whole(parameters, "message-threads", 1, 4096))]
+    argv = ["schbench", "-m", str(whole(parameters, "message_threads", 1, 4096))]
     if workers := whole(parameters, "workers", 0, 65536):
         argv += ["-t", str(workers)]
     argv += ["-r", str(seconds)]
@@ -123,7 +123,7 @@ BENCHMARK = ToolBenchmark(
     what="Latency of waking workers by a message thread, and of the requests that they serve.",
     program=Program(needs=("schbench",)),
     outcomes=_OUTCOMES,
-    parameters={"message-threads": 1, "workers": 0, "seconds": 30, "json": False},
+    parameters={"message_threads": 1, "workers": 0, "seconds": 30, "json": False},
     command=_command,
     reader=_read,
 )

@@ -86,7 +86,7 @@ _DELAY_P99 = Outcome(
 def _command(letter: str, parameters: Parameters) -> Invocation:
     seconds = whole(parameters, "seconds", 1, 3600)
     argv = ["synthmark", f"-t{letter}", f"-s{seconds}"]
-    for name, option in (("voices", "-n"), ("voices-high", "-N"), ("target-percent", "-p")):
+    for name, option in (("voices", "-n"), ("voices_high", "-N"), ("target_percent", "-p")):
         if parameters.get(name):
             argv.append(f"{option}{whole(parameters, name, 1, 100_000)}")
     return Invocation(argv=tuple(argv), limit_s=20.0 * seconds + 60)
@@ -114,7 +114,7 @@ def _opened(raw: RawOutput, test: str) -> SynthmarkRun:
 
 def _voicemark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = _opened(raw, "VoiceMark")
-    voices = _result(run, f"VoiceMark_{whole(parameters, 'target-percent', 1, 100)}", "score")
+    voices = _result(run, f"VoiceMark_{whole(parameters, 'target_percent', 1, 100)}", "score")
     measurements = measured("voices", voices) + measured("underruns", _result(run, "Underruns", "count"))
     return ParsedRun(measurements=measurements, tool_version=run.version, notes=_scheduler(run))
 
@@ -147,7 +147,7 @@ BENCHMARKS = (
         what="Voices of a synthesizer that one CPU carries at a given load.",
         program=_PROGRAM,
         outcomes=(_VOICES, _UNDERRUNS),
-        parameters={"seconds": 30, "target-percent": 50},
+        parameters={"seconds": 30, "target_percent": 50},
         command=lambda parameters: _command("v", parameters),
         reader=_voicemark,
     ),
@@ -156,7 +156,7 @@ BENCHMARKS = (
         what="Smallest audio buffer, as time, that plays a changing number of voices without a glitch.",
         program=_PROGRAM,
         outcomes=(_LATENCY,),
-        parameters={"seconds": 10, "voices": 10, "voices-high": 40},
+        parameters={"seconds": 10, "voices": 10, "voices_high": 40},
         command=lambda parameters: _command("l", parameters),
         reader=_latencymark,
     ),

@@ -94,7 +94,7 @@ def _threads(parameters: Parameters) -> Invocation:
 
 
 def _cpu(parameters: Parameters) -> Invocation:
-    options = (f"--cpu-max-prime={whole(parameters, 'max-prime', 3)}",)
+    options = (f"--cpu-max-prime={whole(parameters, 'max_prime', 3)}",)
     return _command("cpu", options, parameters, whole(parameters, "seconds"))
 
 
@@ -192,7 +192,7 @@ BENCHMARKS = (
             _P95,
             _MAX,
         ),
-        parameters={"threads": 1, "seconds": 10, "max-prime": 10000},
+        parameters={"threads": 1, "seconds": 10, "max_prime": 10000},
         command=_cpu,
         reader=_events_reader,
     ),
