@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,8 @@ from ktrial.store.writer import is_gone, this_writer
 
 #: In the tables, where a direction is not known.
 _UNTOLD = ""
+#: Runs that go to the database in one piece.
+_PIECE = 1000
 
 
 class Store:
@@ -70,8 +73,10 @@ class Store:
         """A whole session that was measured elsewhere, or nothing of it."""
         with self._writing() as connection:
             self._begin(connection, session, None)
-            for run, raw in found:
-                self._save(connection, run, raw)
+            for some in _pieces(found):
+                rows = [{"session_key": self._key(connection, run.session), **_row(run)} for run, _ in some]
+                connection.execute(sa.insert(runs), rows)
+                self._keep(connection, some)
 
     def keep_state(self, session: str, place: str, data: bytes) -> None:
         """The tunable state of the machine at a place of a session."""
@@ -218,30 +223,26 @@ class Store:
 
     def _save(self, connection: sa.Connection, run: StoredRun, raw: Mapping[str, bytes]) -> None:
         key = self._key(connection, run.session)
-        values = {
-            "benchmark": run.benchmark,
-            "state": run.state,
-            "warm_up": int(run.warm_up),
-            "started_unix_ms": run.started_unix_ms,
-            "writer": None,
-            "document": None if run.document is None else msgspec.json.encode(run.document).decode(),
-        }
         here = (runs.c.session_key == key) & (runs.c.number == run.number)
-        started = connection.execute(sa.update(runs).where(here, runs.c.state == "running").values(**values)).rowcount
-        if not started:
-            connection.execute(sa.insert(runs).values(session_key=key, number=run.number, **values))
-        counted = [] if run.warm_up or run.state != "ok" else run.measurements
-        rows = [
-            {"series_key": self._series_key(connection, run.benchmark, one), "session_key": key}
-            | {"number": run.number, "value": one.value}
-            for one in counted
-        ]
-        if rows:
-            connection.execute(sa.insert(measurements), rows)
-        kept = [
-            {"session_key": key, "number": run.number, "name": name, "sha256": blobs.put(connection, data)}
-            for name, data in raw.items()
-        ]
+        change = sa.update(runs).where(here, runs.c.state == "running").values(**_row(run))
+        if not connection.execute(change).rowcount:
+            connection.execute(sa.insert(runs).values(session_key=key, **_row(run)))
+        self._keep(connection, [(run, raw)])
+
+    def _keep(self, connection: sa.Connection, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
+        """The numbers that count, and all raw output."""
+        numbers: list[dict[str, Any]] = []
+        kept: list[dict[str, Any]] = []
+        for run, raw in found:
+            here = {"session_key": self._key(connection, run.session), "number": run.number}
+            counted = () if run.warm_up or run.state != "ok" else run.measurements
+            numbers += [
+                {"series_key": self._series_key(connection, run.benchmark, one), **here, "value": one.value}
+                for one in counted
+            ]
+            kept += [{**here, "name": name, "sha256": blobs.put(connection, data)} for name, data in raw.items()]
+        if numbers:
+            connection.execute(sa.insert(measurements), numbers)
         if kept:
             connection.execute(sa.insert(artefacts), kept)
 
@@ -267,6 +268,26 @@ class Store:
 
 
 _RUN_ROWS = sa.select(runs, sessions.c.session).join(sessions, sessions.c.key == runs.c.session_key)
+
+
+def _pieces(
+    found: Iterable[tuple[StoredRun, Mapping[str, bytes]]],
+) -> Iterator[list[tuple[StoredRun, Mapping[str, bytes]]]]:
+    iterator = iter(found)
+    while some := list(itertools.islice(iterator, _PIECE)):
+        yield some
+
+
+def _row(run: StoredRun) -> dict[str, Any]:
+    return {
+        "number": run.number,
+        "benchmark": run.benchmark,
+        "state": run.state,
+        "warm_up": int(run.warm_up),
+        "started_unix_ms": run.started_unix_ms,
+        "writer": None,
+        "document": None if run.document is None else msgspec.json.encode(run.document).decode(),
+    }
 
 
 def _new_key(inserted: sa.CursorResult[Any]) -> int:
