@@ -21,9 +21,10 @@ MAY_IMPORT = {
     "benchmarks": {"benchmarks", "domain", "formats"},
     "catalog": {"catalog", "domain"},
     "host": {"host", "domain"},
+    "store": {"store", "domain"},
     "report": {"report", "domain", "catalog"},
     "services": {"services", "domain", "catalog", "formats"},
-    "cli": {"cli", "domain", "catalog", "host", "services", "report", "formats", "benchmarks"},
+    "cli": {"cli", "domain", "catalog", "host", "store", "services", "report", "formats", "benchmarks"},
 }
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which mounts of a machine are read-only, by the text of /proc/self/mounts."""
+"""What is mounted where, by the text of /proc/self/mounts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 #: The file that lists them.
 MOUNTS = "/proc/self/mounts"
@@ -21,6 +21,22 @@ def mount_options(text: str) -> dict[str, tuple[str, ...]]:
 
 def read_only_mount(path: str, options: Mapping[str, tuple[str, ...]]) -> str | None:
     """The mount that holds `path` when it is read-only; None when it can be written."""
-    above = [point for point in options if path == point or path.startswith(point.rstrip("/") + "/")]
-    nearest = max(above, key=len, default=None)
+    nearest = _nearest(path, options)
     return nearest if nearest is not None and "ro" in options[nearest] else None
+
+
+def file_system(path: str, text: str) -> str | None:
+    """The type of the file system that holds `path`; None when no mount does."""
+    kinds: dict[str, str] = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) >= 4:
+            kinds[fields[1].replace("\\040", " ")] = fields[2]
+    nearest = _nearest(path, kinds)
+    return kinds[nearest] if nearest is not None else None
+
+
+def _nearest(path: str, points: Iterable[str]) -> str | None:
+    """The mount point that holds `path`."""
+    above = [point for point in points if path == point or path.startswith(point.rstrip("/") + "/")]
+    return max(above, key=len, default=None)

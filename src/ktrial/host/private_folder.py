@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from ktrial.domain.errors import KtrialError
+from ktrial.domain.mounts import MOUNTS, file_system
 
 _NAME = "ktrial-work"
 #: Where root looks besides XDG_RUNTIME_DIR.
@@ -16,9 +17,13 @@ ROOTS_OWN = Path("/run")
 
 def own_tmpfs() -> Path:
     """The folder on a tmpfs that nobody else may write: below XDG_RUNTIME_DIR, or root's below /run."""
-    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    mounts = Path(MOUNTS).read_text(encoding="utf-8", errors="surrogateescape")
     for place in _places():
-        if place.is_dir() and place.stat().st_uid == os.geteuid() and file_system(place.resolve(), mounts) == "tmpfs":
+        if (
+            place.is_dir()
+            and place.stat().st_uid == os.geteuid()
+            and file_system(str(place.resolve()), mounts) == "tmpfs"
+        ):
             return place / _NAME
     raise KtrialError(
         "this benchmark works in memory, and there is no tmpfs of this user's own",
@@ -29,20 +34,6 @@ def own_tmpfs() -> Path:
 def _places() -> tuple[Path, ...]:
     stated = os.environ.get("XDG_RUNTIME_DIR")
     return (*([Path(stated)] if stated else []), *([ROOTS_OWN] if os.geteuid() == 0 else []))
-
-
-def file_system(path: Path, mountinfo: str) -> str | None:
-    """The type of the file system that holds `path`, by the text of /proc/PID/mountinfo."""
-    best: tuple[int, str] | None = None
-    for line in mountinfo.splitlines():
-        fields, dash, rest = line.partition(" - ")
-        words = fields.split()
-        if not dash or len(words) < 5 or not rest:
-            continue
-        mounted = Path(words[4].replace("\\040", " "))
-        if path.is_relative_to(mounted) and (best is None or len(mounted.parts) >= best[0]):
-            best = (len(mounted.parts), rest.split()[0])
-    return best[1] if best is not None else None
 
 
 def remove_leftovers(work: Path) -> None:

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens a store by path or URL, brings its schema up to date, and says in plain words what a database complains of."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+from sqlalchemy.dialects import postgresql, sqlite
+
+from ktrial.domain.errors import BadInput, KtrialError
+from ktrial.domain.mounts import MOUNTS, file_system
+
+#: The version of the schema that this ktrial writes: the newest file in `migrations/versions`.
+HEAD = "0001"
+#: Seconds to wait for another process that writes.
+_PATIENCE_S = 30
+#: File systems on which locks of several machines are not to be relied upon.
+_NETWORK = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs")
+)
+_ELSEWHERE = "name another place:  --store FILE, or --store postgresql://USER@HOST/NAME"
+
+
+class Database:
+    """One store, opened; `shown` is its name without a password."""
+
+    def __init__(self, engine: sa.Engine, shown: str) -> None:
+        self.engine = engine
+        self.shown = shown
+
+    @classmethod
+    def open(cls, url: str) -> Database:
+        """Open or make it: a file, or a PostgreSQL database that is there already."""
+        if "://" not in url:
+            return cls._open_file(Path(url))
+        try:
+            parsed = sa.make_url(url)
+        except exc.ArgumentError:
+            raise BadInput("--store: not a URL", hint="write postgresql://USER@HOST/NAME, or a file's path") from None
+        if parsed.get_backend_name() == "sqlite":
+            return cls._open_file(Path(parsed.database or ""))
+        if parsed.get_backend_name() != "postgresql":
+            raise BadInput(
+                f"--store: {parsed.get_backend_name()} is no database that ktrial knows",
+                hint="write postgresql://USER@HOST/NAME, or a file's path",
+            )
+        return cls._open_server(parsed)
+
+    @classmethod
+    def _open_file(cls, path: Path) -> Database:
+        _check_place(path)
+        engine = sa.create_engine(
+            sa.URL.create("sqlite", database=str(path)), connect_args={"timeout": _PATIENCE_S}, poolclass=sa.NullPool
+        )
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        database = cls(engine, str(path))
+        old_mask = os.umask(0o077)
+        try:
+            database._bring_up_to_date()
+        finally:
+            os.umask(old_mask)
+        return database
+
+    @classmethod
+    def _open_server(cls, url: sa.URL) -> Database:
+        shown = url.render_as_string(hide_password=True)
+        try:
+            engine = sa.create_engine(
+                url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"connect_timeout": 10}
+            )
+        except ModuleNotFoundError:
+            raise KtrialError(
+                f"{shown} needs the PostgreSQL driver, which is not installed", hint="pip install 'ktrial[postgres]'"
+            ) from None
+        database = cls(engine, shown)
+        database._bring_up_to_date()
+        return database
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A connection for looking."""
+        with self._speaking("read"), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """A transaction: all of it is on the disk at the end, or nothing."""
+        with self._speaking("written"), self.engine.execution_options(writes=True).begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Let go of it."""
+        self.engine.dispose()
+
+    def _bring_up_to_date(self) -> None:
+        try:
+            with self._speaking("opened"):
+                found = self._version()
+                if found != HEAD:
+                    from ktrial.store.migrate import migrate
+
+                    migrate(self.engine, found, self.shown)
+        except BaseException:
+            self.close()
+            raise
+
+    def _version(self) -> str | None:
+        with self.engine.connect() as connection:
+            if not sa.inspect(connection).has_table("alembic_version"):
+                return None
+            return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+
+    @contextmanager
+    def _speaking(self, done: str) -> Iterator[None]:
+        """Turn what the database says into one message; the password is never part of it."""
+        try:
+            yield
+        except exc.DBAPIError as error:
+            said = str(error.orig).strip().splitlines() or ["no reason given"]
+            raise KtrialError(f"{self.shown} cannot be {done}: {said[0]}", hint=_hint(" ".join(said))) from None
+
+
+def insert_new(connection: sa.Connection, table: sa.Table) -> Any:
+    """An INSERT that leaves a row that is there already as it is."""
+    kind: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return kind.insert(table).on_conflict_do_nothing()
+
+
+def _check_place(path: Path) -> None:
+    """Raise KtrialError for a file that cannot be made or must not be used there."""
+    folder = path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mounts = Path(MOUNTS).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise KtrialError(f"{path} cannot be opened: {error.strerror}", hint=_ELSEWHERE) from None
+    kind = file_system(str(folder.resolve()), mounts)
+    if kind in _NETWORK:
+        raise KtrialError(
+            f"{path} lies on {kind}, a network file system, whose locks do not protect a database",
+            hint=_ELSEWHERE,
+        )
+    if path.is_dir():
+        raise BadInput(f"--store {path} is a folder", hint=f"name a file: {path}/results.db")
+    if path.exists() and path.stat().st_size and not _is_sqlite(path):
+        raise BadInput(f"--store {path} is no store: another kind of file", hint=_ELSEWHERE)
+
+
+def _is_sqlite(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError as error:
+        reason = os.strerror(error.errno or errno.EIO)
+        raise KtrialError(f"{path} cannot be read: {reason}", hint=_ELSEWHERE) from None
+
+
+def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None
+    for pragma in ("foreign_keys = ON", "journal_mode = WAL", "synchronous = FULL"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    """A transaction is a writer from its start: two that read first and write later would block each other."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writes") else "BEGIN")
+
+
+def _hint(said: str) -> str:
+    if "is full" in said or "No space left" in said:
+        return "what was recorded before is kept; free some space"
+    if "readonly" in said or "read-only" in said or "unable to open" in said:
+        return _ELSEWHERE
+    if "database is locked" in said:
+        return "another ktrial writes to it; wait for it to end"
+    if "password" in said or "authentication" in said:
+        return "check user and password (PGPASSWORD or ~/.pgpass)"
+    if "malformed" in said or "not a database" in said:
+        return "the file is damaged: move it away, or restore it from a bundle"
+    return "is the server running, and can this user reach it?" if "connect" in said else _ELSEWHERE

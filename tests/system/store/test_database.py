@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be wrong with the place of a store."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ktrial.domain.errors import BadInput, KtrialError
+from ktrial.store.database import Database
+from ktrial.store.runs import Store
+from tests.support.stores import a_run, a_session, postgresql
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small tmpfs."""
+    assert os.geteuid() == 0, "this test mounts a tmpfs: run ./check as root"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def fill(store: Store) -> None:
+    """Save runs until one fails."""
+    for number in itertools.count(1):
+        store.save(a_run(number), {"stdout": os.urandom(50_000)})
+
+
+def test_a_full_disk_keeps_what_was_recorded(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "size=2m") as folder:
+        store = Store(Database.open(str(folder / "results.db")))
+        store.begin(a_session())
+        with pytest.raises(KtrialError, match=r"results.db cannot be written: .*full") as full:
+            fill(store)
+        assert "what was recorded before is kept" in (full.value.hint or "")
+        numbers = [run.number for run in store.runs("s1")]
+        assert len(numbers) > 3
+        assert numbers == list(range(1, len(numbers) + 1))
+        store.close()
+
+
+def test_a_read_only_file_system_is_said(tmp_path: Path) -> None:
+    with (
+        mounted(tmp_path / "fixed", "size=1m,ro") as folder,
+        pytest.raises(KtrialError, match="cannot be opened") as refused,
+    ):
+        Database.open(str(folder / "results.db"))
+    assert "--store" in (refused.value.hint or "")
+
+
+def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"server:/home {tmp_path} nfs4 rw 0 0\n")
+    monkeypatch.setattr("ktrial.store.database.MOUNTS", str(mounts))
+    with pytest.raises(KtrialError, match="lies on nfs4, a network file system"):
+        Database.open(str(tmp_path / "results.db"))
+    assert not (tmp_path / "results.db").exists()
+
+
+@pytest.mark.parametrize(
+    "url, said",
+    [
+        ("mysql://host/name", "mysql is no database"),
+        ("://", "not a URL"),
+        ("sqlite:////proc/nowhere/x.db", "cannot be opened"),
+    ],
+)
+def test_other_places_are_refused(url: str, said: str) -> None:
+    with pytest.raises(KtrialError, match=said):
+        Database.open(url)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG and more")
+    with pytest.raises(BadInput, match="another kind of file"):
+        Database.open(str(tmp_path / "picture.png"))
+    with pytest.raises(BadInput, match="is a folder"):
+        Database.open(str(tmp_path))
+    assert (tmp_path / "picture.png").read_bytes() == b"\x89PNG and more"
+
+
+def test_a_damaged_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "results.db").write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
+    with pytest.raises(KtrialError, match="cannot be opened") as damaged:
+        Database.open(str(tmp_path / "results.db"))
+    assert "damaged" in (damaged.value.hint or "")
+
+
+def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    Database.open(str(tmp_path / "deep" / "results.db")).close()
+    assert (tmp_path / "deep" / "results.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_password_is_never_shown() -> None:
+    with pytest.raises(KtrialError) as failed:
+        Database.open("postgresql://me:secret-word@127.0.0.1:1/none")
+    assert "secret-word" not in failed.value.message + (failed.value.hint or "")
+    assert "me:***@" in failed.value.message
+
+
+def test_a_wrong_password_is_said(server: str, tmp_path: Path) -> None:
+    folder = Path(server.partition("host=")[2])
+    access = folder / "data" / "pg_hba.conf"
+    before = access.read_text()
+    access.write_text("local all locked scram-sha-256\n" + before)
+    for order in ("CREATE ROLE locked LOGIN PASSWORD 'right'", "SELECT pg_reload_conf()"):
+        subprocess.run(
+            ["psql", "-q", "-h", folder, "-U", "postgres", "-c", order], stdout=subprocess.DEVNULL, check=True
+        )
+    try:
+        with pytest.raises(KtrialError, match="password authentication failed") as refused:
+            Database.open(f"postgresql://locked:wrong-word@/postgres?host={folder}")
+        assert "wrong-word" not in refused.value.message
+        assert "PGPASSWORD" in (refused.value.hint or "")
+    finally:
+        access.write_text(before)
+
+
+def test_a_server_that_goes_away_is_said_and_found_again() -> None:
+    with postgresql() as url:
+        store = Store(Database.open(url))
+        store.begin(a_session())
+        store.save(a_run(1), {})
+    with pytest.raises(KtrialError, match="cannot be written"):
+        store.save(a_run(2), {})
+    store.close()
