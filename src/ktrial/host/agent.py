@@ -210,6 +210,11 @@ def read_bytes(value: str | _Base64) -> bytes:
     return b64decode(value.base64, validate=True)
 
 
+def answered_bytes(value: object) -> bytes:
+    """Bytes of a reply that was not typed yet. Raises ValueError for what is none."""
+    return read_bytes(msgspec.convert(value, str | _Base64))
+
+
 def _reading(value: _Value) -> Reading | None:
     if value.error is None:
         if value.bytes is None or value.mode is None:
