@@ -101,6 +101,11 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
         f"--ramp_time={ramp}",
         "--time_based",
         "--randseed=7",
+    ]
+    if parameters["folder"]:
+        # fio looks at this only while it meets the name of the file: it must come first.
+        argv.append(f"--directory={matching(parameters, 'folder', '/[^:,]*', '/mnt/disk')}")
+    argv += [
         "--filename=data",
         "--unlink=1",
         "--output-format=json+",
@@ -108,8 +113,6 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
     ]
     if "read-percent" in parameters:
         argv.append(f"--rwmixread={whole(parameters, 'read-percent', 1, 99)}")
-    if parameters["folder"]:
-        argv.append(f"--directory={matching(parameters, 'folder', '/[^:,]*', '/mnt/disk')}")
     expected = float(seconds + ramp)
     return Invocation(argv=tuple(argv), limit_s=2 * expected + 300, expected_s=expected, files=(_FILE,))
 
