@@ -34,6 +34,19 @@ summary = "Short."
 use = "hackbench-pipe-thread"
 parameters = { groups = 2, loops = 400 }
 """
+#: Its second metric is wrong.
+OWN_METRICS = """name = "own"
+what = "x"
+argv = ["true"]
+[[metric]]
+name = "a_s"
+direction = "lower"
+match = "(.)"
+[[metric]]
+name = "b_s"
+direction = "lower"
+  match = "$.a[*]"
+"""
 MIB = 1 << 20
 
 
@@ -292,3 +305,27 @@ def test_a_wrong_suite_file_is_named_with_line_and_column(
     assert f"ktrial: {path}:{line}:{column}: " in ran.err
     assert why in ran.err
     assert bench.records() == []
+
+
+@pytest.mark.parametrize(
+    "text, line, column, why",
+    [
+        ('name = "own" what\n', 1, 14, "TOML"),
+        ('name = "own"\nwhat = "x"\nargv = ["true"]\nlimit_s = 0\n', 4, 1, "limit_s is 0"),
+        ('name = "own"\nwhat = "x"\nargv = []\n', 3, 1, "argv is empty"),
+        (
+            OWN_METRICS,
+            11,
+            3,
+            "the path $.a[*] is wrong at character 4",
+        ),
+    ],
+)
+def test_a_wrong_file_of_an_own_benchmark_is_named_too(
+    bench: Bench, text: str, line: int, column: int, why: str
+) -> None:
+    path = bench.write("home/.config/ktrial/benchmarks/own.toml", text)
+    ran = bench.run("quick")
+    assert ran.status == 2
+    assert f"ktrial: {path}:{line}:{column}: " in ran.err
+    assert why in ran.err

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -76,17 +76,25 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def check(self) -> None:
         """Raise BadInput when the name, the expression or the path cannot be used."""
+        for _, error in self.faults():
+            raise error
+
+    def faults(self) -> Iterator[tuple[str, BadInput]]:
+        """What is wrong, each with its key."""
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
-            raise BadInput(f"{self.name!r} is no name of a metric", hint="small letters, digits and _, a letter first")
-        if is_path(self.match):
-            parse_path(self.match)
-            return
+            hint = "small letters, digits and _, a letter first"
+            yield "name", BadInput(f"{self.name!r} is no name of a metric", hint=hint)
         try:
-            groups = re.compile(self.match).groups
+            groups = 1 if is_path(self.match) and parse_path(self.match) else re.compile(self.match).groups
         except re.error as error:
-            raise BadInput(f"the expression of {self.name} is wrong at {error.pos}: {error.msg}", hint=_USAGE) from None
-        if groups != 1:
-            raise BadInput(f"the expression of {self.name} has {groups} groups instead of one", hint=_USAGE)
+            wrong = f"the expression of {self.name} is wrong at {error.pos}: {error.msg}"
+            yield "match", BadInput(wrong, hint=_USAGE)
+        except BadInput as error:
+            yield "match", error
+        else:
+            if groups != 1:
+                wrong = f"the expression of {self.name} has {groups} groups instead of one"
+                yield "match", BadInput(wrong, hint=_USAGE)
 
     def outcome(self) -> tuple[Outcome, float]:
         """The outcome in its base unit, and the factor from the printed number to it."""
@@ -136,20 +144,27 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     def check(self) -> None:
         """Raise BadInput for what cannot be run."""
+        for _, error in self.faults():
+            raise error
+
+    def faults(self) -> Iterator[tuple[str, BadInput]]:
+        """What cannot be run, each with its place: `$.metric[1].match`."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.name):
-            raise BadInput(f"{self.name!r} is no name of a benchmark", hint="small letters, digits and hyphens")
+            yield "$.name", BadInput(f"{self.name!r} is no name of a benchmark", hint="small letters, digits, hyphens")
         if not self.argv or not self.argv[0]:
-            raise BadInput(f"{self.name}: argv is empty", hint='for example  argv = ["make", "-j4"]')
+            yield "$.argv", BadInput(f"{self.name}: argv is empty", hint='for example  argv = ["make", "-j4"]')
         if self.directory is not None and not self.directory.startswith("/"):
-            raise BadInput(f"{self.name}: directory {self.directory!r} is not an absolute path")
+            yield "$.directory", BadInput(f"{self.name}: directory {self.directory!r} is not an absolute path")
         if self.limit_s <= 0:
-            raise BadInput(f"{self.name}: limit_s is {self.limit_s:g}; give seconds above 0")
-        for metric in self.metric:
-            metric.check()
-        names = [outcome.name for outcome in self.outcomes]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise BadInput(f"{self.name}: {twice[0]} is measured twice", hint="give the metric another name")
+            yield "$.limit_s", BadInput(f"{self.name}: limit_s is {self.limit_s:g}; give seconds above 0")
+        taken = {outcome.name for outcome in _USED}
+        for number, metric in enumerate(self.metric):
+            yield from ((f"$.metric[{number}].{key}", error) for key, error in metric.faults())
+            name = metric.outcome()[0].name
+            if name in taken:
+                twice = BadInput(f"{self.name}: {name} is measured twice", hint="give the metric another name")
+                yield f"$.metric[{number}].name", twice
+            taken.add(name)
 
     @property
     def needs(self) -> tuple[str, ...]:
