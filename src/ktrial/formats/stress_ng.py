@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The file that stress-ng writes for `--yaml`: a fixed layout of one list, read line by line.
 
-From 0.22 on an entry holds a list of its instances, further to the right; what counts is the entry's own sum.
+From 0.22 on an entry holds a list of its instances, further to the right; their times are kept beside the sum.
 Bogo operations are comparable only within one version of stress-ng: what one operation does changes between releases.
 """
 
@@ -26,7 +26,10 @@ _KNOWN = {*_REQUIRED, "stressor", "bogo-ops", "cpu-usage-per-instance", "max-rss
 
 
 class Stressor(msgspec.Struct, frozen=True, kw_only=True):
-    """One stressor's metrics over all its instances. `extra` holds what only this stressor prints, as printed."""
+    """One stressor's metrics over all its instances. `extra` holds what only this stressor prints, as printed.
+
+    `instances` are the wall times of the instances, 0 of one that was killed; empty where this version does not tell.
+    """
 
     name: str
     bogo_ops: int
@@ -36,6 +39,7 @@ class Stressor(msgspec.Struct, frozen=True, kw_only=True):
     user: Quantity
     system: Quantity
     extra: Mapping[str, str]
+    instances: tuple[Quantity, ...] = ()
 
 
 class _Entry(msgspec.Struct, kw_only=True):
@@ -44,6 +48,7 @@ class _Entry(msgspec.Struct, kw_only=True):
     line: int
     column: int
     pairs: dict[str, str]
+    instances: list[Quantity]
 
 
 class StressNgRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +77,7 @@ def read_stress_ng(data: bytes, source: str = "out.yaml") -> StressNgRun:
         raise unreadable(source, None, "the whole file", "whole: its end mark '...' is missing")
     if "stress-ng-version" not in system or not entries:
         raise unreadable(source, None, "the whole file", "stress-ng's: it has no version or no metrics")
-    stressors = tuple(_stressor(entry.pairs, source, entry.line) for entry in entries)
+    stressors = tuple(_stressor(entry, source) for entry in entries)
     return StressNgRun(version=system["stress-ng-version"], stressors=stressors)
 
 
@@ -87,9 +92,11 @@ def _read_pair(text: str, section: str, system: dict[str, str], entries: list[_E
     if section == "metrics":
         column = len(match[1]) + len(match[2] or "")
         if entries and column > entries[0].column:
+            if key == "wall-clock-time":
+                entries[-1].instances.append(quantity(value, "s", source, line, "the time of an instance"))
             return
         if match[2]:
-            entries.append(_Entry(line=line, column=column, pairs={}))
+            entries.append(_Entry(line=line, column=column, pairs={}, instances=[]))
         if not entries or column < entries[0].column:
             raise unreadable(source, line, text, "a part of a list entry ('- stressor: …')")
         pairs = entries[-1].pairs
@@ -98,7 +105,8 @@ def _read_pair(text: str, section: str, system: dict[str, str], entries: list[_E
     pairs[key] = value.strip().strip("'\"")
 
 
-def _stressor(pairs: Mapping[str, str], source: str, line: int) -> Stressor:
+def _stressor(entry: _Entry, source: str) -> Stressor:
+    pairs, line = entry.pairs, entry.line
     missing = sorted(({"stressor", "bogo-ops"} | set(_REQUIRED)) - set(pairs))
     if missing:
         raise unreadable(source, line, pairs.get("stressor", "?"), f"a whole entry: {', '.join(missing)} is missing")
@@ -112,4 +120,5 @@ def _stressor(pairs: Mapping[str, str], source: str, line: int) -> Stressor:
         user=found["user-time"],
         system=found["system-time"],
         extra={key: value for key, value in pairs.items() if key not in _KNOWN},
+        instances=tuple(entry.instances),
     )
