@@ -248,7 +248,7 @@ parameters = {{ directory = "{disk}", bytes = {64 * MIB}, duration_s = 1 }}
     assert ran.status == 1
     assert "partial 0/2" in ran.err
     failures = {record["tool"]: record["failure"] for record in bench.records()}
-    assert f"on file {disk}/data: No space left on device" in failures["fio-seq-write"]
+    assert f"on file {disk}/ktrial-fio-data: No space left on device" in failures["fio-seq-write"]
     assert f"cannot fill a file in {disk}: No space left on device" in failures["agent-fileio-write-sequential-warm"]
 
 

@@ -102,11 +102,13 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
         "--time_based",
         "--randseed=7",
     ]
+    name = "data"
     if parameters["folder"]:
-        # fio looks at this only while it meets the name of the file: it must come first.
+        # Where somebody else's files are, the name must not be one of theirs. fio asks for the folder before the file.
+        name = "ktrial-fio-data"
         argv.append(f"--directory={matching(parameters, 'folder', '/[^:,]*', '/mnt/disk')}")
     argv += [
-        "--filename=data",
+        f"--filename={name}",
         "--unlink=1",
         "--output-format=json+",
         f"--output={_FILE}",
