@@ -19,9 +19,8 @@ Parameters = Mapping[str, Any]
 
 #: The only folders in which a benchmark's bare program name is looked up, in this order; never PATH.
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
-#: What a failed run quotes of stderr: the first line, which names the fault where a usage follows, and the last ones.
-QUOTED_LAST_LINES = 2
-QUOTED_CHARACTERS = 160
+#: How many of the last lines of stderr a failed run quotes.
+QUOTED_LINES = 3
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,14 +200,17 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 
 
 def quoted(raw: RawOutput) -> str:
-    """What a failed run said on stderr, for the end of a message."""
+    """What a failed run said on stderr, for the end of a message: the first line names the fault where a usage follows."""
     lines = [line for line in raw.stderr.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
-    if len(lines) > QUOTED_LAST_LINES + 1:
-        lines = [lines[0], "…", *lines[-QUOTED_LAST_LINES:]]
+    if len(lines) > QUOTED_LINES + 1:
+        lines = [lines[0], "…", *lines[-QUOTED_LINES:]]
     return "; it said: " + " | ".join(_shown(line) for line in lines) if lines else ""
+
+
+_QUOTED_CHARACTERS = 160
 
 
 def _shown(line: str) -> str:
     """A line cut to what fits a message, without anything that would move a terminal's cursor."""
-    cut = line if len(line) <= QUOTED_CHARACTERS else line[:QUOTED_CHARACTERS] + "…"
+    cut = line if len(line) <= _QUOTED_CHARACTERS else line[:_QUOTED_CHARACTERS] + "…"
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)

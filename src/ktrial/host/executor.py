@@ -18,11 +18,11 @@ from ktrial.domain.benchmark import PROGRAM_FOLDERS, Invocation, RawOutput
 from ktrial.domain.errors import AgentError, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution
-from ktrial.host.agent import AgentSession, answered_bytes
+from ktrial.host.agent import AgentSession, read_bytes
 from ktrial.host.clock import SystemClock
 from ktrial.host.transport import DetachedTransport
 
-#: Bytes kept of each stream. A reply has at most 4 MiB, and base64 writes three bytes as four.
+#: Bytes kept of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
 CAPTURE_BYTES = 1 << 20
 #: Bytes kept of a file that a run leaves.
 FILE_BYTES = 64 << 20
@@ -196,7 +196,7 @@ def exec_output(answer: Mapping[str, Any]) -> RawOutput:
     """The reply to `exec`."""
     ended = answer["exit"]
     usage = answer.get("rusage") or {}
-    stdout, stderr = answered_bytes(answer["stdout"]), answered_bytes(answer["stderr"])
+    stdout, stderr = read_bytes(answer["stdout"]), read_bytes(answer["stderr"])
     return RawOutput(
         stdout=stdout,
         stderr=stderr,
