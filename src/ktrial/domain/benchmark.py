@@ -200,7 +200,7 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 
 
 def quoted(raw: RawOutput) -> str:
-    """What a failed run said on stderr, for the end of a message: the first line names the fault where a usage follows."""
+    """What a failed run said on stderr, for a message's end. The first line names the fault where a usage follows."""
     lines = [line for line in raw.stderr.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     if len(lines) > QUOTED_LINES + 1:
         lines = [lines[0], "…", *lines[-QUOTED_LINES:]]
