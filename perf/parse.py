@@ -8,6 +8,7 @@ and jobs for readers of JSON. The peer is `json.loads` for JSON and decoding and
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -18,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import ktrial.benchmarks
-from ktrial.formats import cyclictest, fio, hackbench, perf_bench, schbench, stress_ng, synthmark, sysbench
+from ktrial.domain import strict_json
+from ktrial.formats import agent_load, cyclictest, fio, hackbench, perf_bench, schbench, stress_ng, synthmark, sysbench
 
+Reader = Callable[..., Any]
 CASES = Path(ktrial.benchmarks.__file__).parent
 ROUNDS = 3
 
@@ -83,7 +86,32 @@ def schbench_json(size: int) -> bytes:
     return re.sub(rb'"int": \{', b'"int": {' + more, data)
 
 
-INPUTS: dict[str, tuple[Callable[[bytes, str], Any], Callable[[int], bytes], bool]] = {
+def load_bins(size: int) -> bytes:
+    """A reply of the agent's own load with a histogram of its largest number of bins and more."""
+    bins = ",".join(f'"{key}":1' for key in range(10**9, 10**9 + size // 15))
+    head = '{"load":"memcpy","parameters":{},"started_ns":5,"wall_ns":3,"ended":"done","results":{"passes":3},'
+    return f'{head}"histogram":{{{bins}}}}}'.encode()
+
+
+def functions(size: int) -> bytes:
+    """A memcpy output with very many implementations."""
+    head, _, block = recorded("perf_bench/cases/6.1-memcpy-default/stdout").partition(b"\n")
+    text = block.replace(b"'default'", b"'f%d'")
+    return b"\n".join([head, *(text % number for number in range(size // len(text)))])
+
+
+def own_document(size: int) -> bytes:
+    """What a command of the user's printed, for a metric by its place."""
+    entry = '{"name": "a", "values": [1.5, 2, 3e-3]}'
+    return f"[{', '.join([entry] * (size // len(entry)))}]".encode()
+
+
+def read_own(data: bytes, source: str) -> Any:
+    return strict_json.decode(data.decode())
+
+
+#: Every reader that an adapter imports; a test holds the list complete.
+INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
     "hackbench": (
         hackbench.read_hackbench,
         lambda size: before("hackbench/cases/2.4-thread-pipe/stdout", b"a line of something else\n", size),
@@ -99,6 +127,21 @@ INPUTS: dict[str, tuple[Callable[[bytes, str], Any], Callable[[int], bytes], boo
         lambda size: repeated("perf_bench/cases/6.1-futex-hash/stdout", size),
         False,
     ),
+    "perf messaging": (
+        perf_bench.read_messaging,
+        lambda size: repeated("perf_bench/cases/6.1-messaging-thread-pipe/stdout", size),
+        False,
+    ),
+    "perf memcpy": (perf_bench.read_memory, functions, False),
+    "perf futex wake": (
+        perf_bench.read_futex_wake,
+        lambda size: (
+            recorded("perf_bench/cases/6.1-futex-hash/stdout").replace(b"futex/hash", b"futex/wake")
+            + b"[Run 1]: Wokeup 4 of 4 threads in 0.1430 ms\n" * (size // 44)
+            + recorded("perf_bench/cases/6.1-futex-wake/stdout")
+        ),
+        False,
+    ),
     "sysbench": (sysbench.read_sysbench, sysbench_intervals, False),
     "stress-ng": (stress_ng.read_stress_ng, stress_ng_entries, False),
     "cyclictest histogram": (cyclictest.read_histogram, cyclictest_rows, False),
@@ -111,6 +154,8 @@ INPUTS: dict[str, tuple[Callable[[bytes, str], Any], Callable[[int], bytes], boo
     "cyclictest json": (cyclictest.read_json, cyclictest_bins, True),
     "fio": (fio.read_fio, fio_jobs, True),
     "schbench json": (schbench.read_schbench_json, schbench_json, True),
+    "agent's load": (agent_load.read_load, load_bins, True),
+    "place in own JSON": (read_own, own_document, True),
 }
 
 
@@ -119,11 +164,12 @@ def lines(data: bytes) -> int:
 
 
 def seconds(call: Callable[[], Any]) -> float:
+    """Processor time of the best round: a busy machine does not change it much."""
     best = float("inf")
     for _ in range(ROUNDS):
-        begin = time.perf_counter()
+        begin = time.process_time()
         call()
-        best = min(best, time.perf_counter() - begin)
+        best = min(best, time.process_time() - begin)
     return best
 
 
@@ -137,11 +183,16 @@ def peak(call: Callable[[], Any]) -> int:
 
 
 def row(name: str, size: int) -> str:
-    reader, make, is_json = INPUTS[name]
+    function, make, is_json = INPUTS[name]
+    takes_source = len(inspect.signature(function).parameters) > 1
+
+    def reader(data: bytes) -> Any:
+        return function(data, "input") if takes_source else function(data)
+
     data, part = make(size), make(size // 10)
     peer: Callable[[bytes], Any] = json.loads if is_json else lines
-    own, other = seconds(lambda: reader(data, "input")), seconds(lambda: peer(data))
-    memory = peak(lambda: reader(part, "input")) / len(part)
+    own, other = seconds(lambda: reader(data)), seconds(lambda: peer(data))
+    memory = peak(lambda: reader(part)) / len(part)
     megabytes = len(data) / 1e6
     rates = f"{megabytes / own:9.1f}{megabytes / other:11.1f}{own / other:12.1f}"
     return f"{name:22}{megabytes:6.1f}{rates}{memory:14.1f}"

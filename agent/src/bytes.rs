@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A kernel file's content in JSON: a string when it is valid UTF-8, else `{"base64": "…"}`.
+//! Bytes in JSON: a string when they are valid UTF-8 and no longer so than in base64, else `{"base64": "…"}`.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
@@ -47,13 +47,24 @@ impl Bytes {
 
 impl Serialize for Bytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if let Ok(text) = std::str::from_utf8(&self.0) {
+        if let Some(text) = std::str::from_utf8(&self.0).ok().filter(|text| is_short(text)) {
             return serializer.serialize_str(text);
         }
         let mut map = serializer.serialize_map(Some(1))?;
         map.serialize_entry("base64", &STANDARD.encode(&self.0))?;
         map.end()
     }
+}
+
+/// Whether a text as a JSON string is no longer than in base64: JSON writes a control character as up to six.
+fn is_short(text: &str) -> bool {
+    let written = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
+        0..=31 => 6,
+        _ => 1,
+    };
+    let length: usize = text.bytes().map(written).sum();
+    length + r#""""#.len() <= text.len().div_ceil(3) * 4 + r#"{"base64":""}"#.len()
 }
 
 #[derive(Deserialize)]
@@ -94,6 +105,20 @@ mod tests {
         let json = serde_json::to_string(&raw).unwrap();
         assert_eq!(json, r#"{"base64":"/wA="}"#);
         assert_eq!(serde_json::from_str::<Bytes>(&json).unwrap(), raw);
+    }
+
+    #[test]
+    fn control_characters_never_make_it_much_longer() {
+        assert_eq!(
+            serde_json::to_string(&Bytes::from("a\0b")).unwrap(),
+            r#""a\u0000b""#
+        );
+        for byte in 0..=127_u8 {
+            let bytes = Bytes(vec![byte; 3000]);
+            let json = serde_json::to_string(&bytes).unwrap();
+            assert!(json.len() <= 4020, "{byte}: {}", json.len());
+            assert_eq!(serde_json::from_str::<Bytes>(&json).unwrap(), bytes);
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs one command and tells how it ended: the `exec` request.
 //!
-//! The command leads its own process group. A thread waits for it without reaping it, so that its number stays
+//! The command leads its own process group; what leaves it is found by the agent, which reaps all that it starts. A thread waits for it without reaping it, so that its number stays
 //! taken until the group has been killed (when it must be) and the moment of its end is exact however busy the
 //! reading of its output is.
 
+mod stragglers;
 mod streams;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
 use crate::sys;
+use stragglers::Watched;
 use streams::{Pause, Streams};
 
 const DEFAULT_CAPTURE_BYTES: usize = 1 << 20;
@@ -121,7 +123,7 @@ pub fn run(root: &Root, request: &Request) -> Result<Reply> {
         Ok(started) => started,
         Err(why) => return Ok(Reply::failed(why)),
     };
-    started.finish(request, limit)
+    started.finish(root, request, limit)
 }
 
 impl Reply {
@@ -188,6 +190,7 @@ fn check(request: &Request) -> Result<Duration> {
 struct Started {
     child: Child,
     group: Pid,
+    watched: Watched,
     began: Instant,
     ended: OwnedFd,
     waiter: JoinHandle<io::Result<Instant>>,
@@ -235,11 +238,11 @@ fn start(root: &Root, request: &Request) -> std::result::Result<Started, String>
         report = Some(File::from(read));
     }
     let began = Instant::now();
-    let spawned = command.spawn();
+    let spawned = stragglers::spawn(&mut command);
     // Closes our end of the report, so that reading it ends.
     drop(command);
-    let child = spawned.map_err(|error| explain(request, program.exists(), report, &error))?;
-    watch(child, began).map_err(|error| format!("cannot watch {}: {error}", request.argv[0]))
+    let (child, watched) = spawned.map_err(|error| explain(request, program.exists(), report, &error))?;
+    watch(child, watched, began).map_err(|error| format!("cannot watch {}: {error}", request.argv[0]))
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -283,9 +286,9 @@ fn explain(request: &Request, program_exists: bool, report: Option<File>, error:
 }
 
 /// Has a thread wait for the child; the pipe closes at its end.
-fn watch(mut child: Child, began: Instant) -> io::Result<Started> {
+fn watch(mut child: Child, watched: Watched, began: Instant) -> io::Result<Started> {
     let group = Pid::from_child(&child);
-    let watched = pipe().and_then(|(ended, alive)| {
+    let waiting = pipe().and_then(|(ended, alive)| {
         let wait = move || {
             let wait = || waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             let ended = rustix::io::retry_on_intr(wait).map(|_| Instant::now());
@@ -297,10 +300,11 @@ fn watch(mut child: Child, began: Instant) -> io::Result<Started> {
             thread::Builder::new().name("exec-wait".to_owned()).spawn(wait)?,
         ))
     });
-    match watched {
+    match waiting {
         Ok((ended, waiter)) => Ok(Started {
             child,
             group,
+            watched,
             began,
             ended,
             waiter,
@@ -323,7 +327,7 @@ impl Started {
     }
 
     /// Carries the streams to the end of the command or to its limit.
-    fn finish(mut self, request: &Request, limit: Duration) -> Result<Reply> {
+    fn finish(mut self, root: &Root, request: &Request, limit: Duration) -> Result<Reply> {
         let program = &request.argv[0];
         let failed = |what: &str| {
             let (what, program) = (what.to_owned(), program.clone());
@@ -354,9 +358,10 @@ impl Started {
                 .carry(&self.ended, deadline, false, None)
                 .map_err(failed(reading))?;
         }
-        if pause != Pause::Ended {
+        let all_ended = !(hung_up || timed_out) || self.watched.kill(root, GRACE);
+        if pause != Pause::Ended || !all_ended {
             let message = format!(
-                "{program} (process {}) was killed and does not end",
+                "{program} (process {}) was killed and does not end with all its descendants",
                 self.child.id()
             );
             return Err(Error::new(Kind::Io, message)
@@ -371,6 +376,7 @@ impl Started {
             .map_err(failed("cannot wait for"))?
             .duration_since(self.began);
         let (status, usage) = sys::wait4(self.child.id()).map_err(failed("cannot wait for"))?;
+        self.watched.reap(root);
         let exit = match (status.code(), status.signal()) {
             (Some(code), _) => Exit::Status(code),
             (None, Some(signal)) => Exit::Signal(signal),

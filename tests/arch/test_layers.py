@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,15 @@ def test_only_wiring_builds_adapters() -> None:
         names = imports(path)
         built = {"ktrial.host.transport.ProcessTransport", "ktrial.host.privilege.root_transport"} & names
         assert not built, f"{path.relative_to(ROOT)} builds an adapter: {built}"
+
+
+def test_the_clock_that_may_step_is_for_people_only() -> None:
+    """Durations and orders come from monotonic clocks; who looks at the other one is listed here."""
+    wall = re.compile(r"\btime\.(?:time|time_ns)\(|\bdatetime\b|\bSystemTime::|CLOCK_REALTIME|ClockId::Realtime")
+    sources = [*SOURCE.rglob("*.py"), *(ROOT / "agent" / "src").rglob("*.rs")]
+    found = {str(path.relative_to(ROOT)) for path in sources if wall.search(path.read_text(encoding="utf-8"))}
+    # The stamp of a run record, the age of a transaction, the moments that the journal names.
+    assert found == {"src/ktrial/host/clock.py", "src/ktrial/cli/verbs/status.py", "agent/src/context.rs"}
 
 
 def test_verbs_are_short() -> None:

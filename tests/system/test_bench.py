@@ -158,7 +158,8 @@ def test_what_is_missing_makes_it_partial(home: Path) -> None:
 
 def test_a_command_that_never_ends_is_killed_with_its_children(home: Path) -> None:
     mark = f"77{os.getpid()}"
-    ran = run("bench", "-n", "1", "--limit", "300ms", "--", "sh", "-c", f"sleep {mark} & sleep {mark}")
+    away = f"setsid sh -c 'sleep {mark} & setsid sleep {mark}' >/dev/null 2>&1 & setsid sleep {mark} &"
+    ran = run("bench", "-n", "1", "--limit", "300ms", "--", "sh", "-c", f"sleep {mark} & {away} sleep {mark}")
     assert ran.status == 1
     assert "still ran at its time limit and was killed" in ran.err
     assert processes(mark) == []
@@ -208,7 +209,7 @@ def test_the_agents_own_load_in_the_background(home: Path) -> None:
 @pytest.mark.parametrize("load", [False, True])
 def test_an_interruption_keeps_the_runs_and_leaves_no_process(home: Path, load: bool) -> None:
     mark = f"88{os.getpid()}{int(load)}"
-    script = f"[ -e {home}/first ] && exec sleep {mark}; : > {home}/first"
+    script = f"[ -e {home}/first ] && {{ setsid sleep {mark} >/dev/null 2>&1 & exec sleep {mark}; }}; : > {home}/first"
     own(home, "benchmarks", "hello", f"name = 'hello'\nwhat = 'x'\nargv = ['sh', '-c', '{script}']\n")
     suite = "name = 'short'\nsummary = 'x'\n[[benchmark]]\nuse = 'hello'\n" + ("[load]\n" if load else "")
     own(home, "suites", "short", suite)

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
-from ktrial.domain.errors import BadInput, BadRun, UnknownName, UnreadableOutput
+from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput, quoted
+from ktrial.domain.errors import BadInput, BadRun, UnknownName
 from ktrial.domain.facts import FactBook
 from ktrial.formats.tool_output import Quantity
 
@@ -126,7 +126,7 @@ def collected(raw: RawOutput, name: str) -> bytes:
     """A file that the tool was told to write."""
     data = raw.files.get(name)
     if data is None:
-        raise UnreadableOutput(name, None, "no such file", "the file that the tool was told to write")
+        raise BadRun(f"ended well but did not write {name}, as it was told{quoted(raw)}")
     return data
 
 

@@ -22,10 +22,9 @@ def load_benchmarks(folders: Iterable[Path], known: Mapping[str, Benchmark]) -> 
     for folder in folders:
         for path in sorted((folder / "benchmarks").glob("*.toml")):
             own = read_toml(path, OwnBenchmark)
-            try:
-                own.check()
-            except BadInput as error:
-                raise BadInput(error.message, file=str(path), hint=error.hint) from None
+            for where, error in own.faults():
+                line, column = locate(path.read_text(encoding="utf-8"), where, "")
+                raise BadInput(error.message, file=str(path), line=line, column=column, hint=error.hint)
             if own.name in found:
                 raise BadInput(f"a benchmark called {own.name} exists already", file=str(path), hint="rename it")
             found[own.name] = own

@@ -180,15 +180,15 @@ class Benchmark(Protocol):
 
 
 def check_exit(raw: RawOutput) -> None:
-    """Raise BadRun, with the last lines of stderr, unless the run ended by itself with status 0."""
+    """Raise BadRun, with what it said, unless the run ended by itself with status 0."""
     if raw.failed is not None:
         raise BadRun(f"could not be started: {raw.failed}")
     if raw.timed_out:
-        raise BadRun(f"still ran at its time limit and was killed{_quote(raw)}")
+        raise BadRun(f"still ran at its time limit and was killed{quoted(raw)}")
     if raw.signal is not None:
-        raise BadRun(f"was killed by signal {raw.signal}{_quote(raw)}")
+        raise BadRun(f"was killed by signal {raw.signal}{quoted(raw)}")
     if raw.exit_status != 0:
-        raise BadRun(f"ended with status {raw.exit_status}{_quote(raw)}")
+        raise BadRun(f"ended with status {raw.exit_status}{quoted(raw)}")
     if raw.cut:
         raise BadRun("printed more than is captured; its output cannot be trusted to be whole")
 
@@ -219,6 +219,18 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
         raise BadRun(f"{shown}, outside the plausible {outcome.low:g} to {outcome.high:g} {outcome.unit}")
 
 
-def _quote(raw: RawOutput) -> str:
+def quoted(raw: RawOutput) -> str:
+    """What a failed run said on stderr, for a message's end. The first line names the fault where a usage follows."""
     lines = [line for line in raw.stderr.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
-    return "; it said: " + " | ".join(lines[-QUOTED_LINES:]) if lines else ""
+    if len(lines) > QUOTED_LINES + 1:
+        lines = [lines[0], "…", *lines[-QUOTED_LINES:]]
+    return "; it said: " + " | ".join(_shown(line) for line in lines) if lines else ""
+
+
+_QUOTED_CHARACTERS = 160
+
+
+def _shown(line: str) -> str:
+    """A line cut to what fits a message, without anything that would move a terminal's cursor."""
+    cut = line if len(line) <= _QUOTED_CHARACTERS else line[:_QUOTED_CHARACTERS] + "…"
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)

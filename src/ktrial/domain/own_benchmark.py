@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ import msgspec
 from ktrial.domain.benchmark import Direction, Invocation, Measurement, Outcome, OutcomeKind, ParsedRun, RawOutput, Unit
 from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.facts import FactBook
+from ktrial.domain.json_path import is_path, parse_path, select
+from ktrial.domain.strict_json import NotStrictJson, decode
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 #: Suffix of a metric's name -> base unit, factor to it, kind. Longer suffixes first.
@@ -30,26 +33,68 @@ _SUFFIXES: tuple[tuple[str, Unit, float, OutcomeKind], ...] = (
     ("_count", "count", 1, "count"),
 )
 _PLENTY = 1e18
-_USAGE = "write NAME:lower=REGEX or NAME:higher=REGEX with one group around the number: 'p99_ms:lower=p99: ([0-9.]+)'"
+_USAGE = (
+    "write NAME:lower=REGEX or NAME:higher=REGEX with one group around the number: 'p99_ms:lower=p99: ([0-9.]+)'; "
+    "or the place in a JSON document: 'p99_ms:lower=$.latency.p99'"
+)
+
+
+class Printed:
+    """What a command printed: all its text, and its stdout as a JSON document for those who want one."""
+
+    def __init__(self, raw: RawOutput) -> None:
+        self._raw = raw
+
+    @cached_property
+    def text(self) -> str:
+        """Both streams."""
+        return b"\n".join((self._raw.stdout, self._raw.stderr)).decode("utf-8", "backslashreplace")
+
+    @cached_property
+    def document(self) -> Any:
+        """The JSON document on stdout; raises BadRun when there is none, or more than one."""
+        if not self._raw.stdout.strip():
+            raise BadRun("stdout is empty; a path needs a JSON document there")
+        try:
+            return decode(self._raw.stdout.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise BadRun("stdout is not UTF-8 text; a path needs a JSON document there") from None
+        except NotStrictJson as error:
+            where = "stdout" if error.line is None else f"stdout:{error.line}"
+            raise BadRun(f"{where}: {error}; a path needs one JSON document there") from None
 
 
 class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A number that the command prints. Its name's ending says the unit: `_ms`, `_per_s`, `_bytes`; none is a score."""
+    """A number that the command prints. Its name's ending says the unit: `_ms`, `_per_s`, `_bytes`; none is a score.
+
+    `match` is a regular expression with one group, or a path (`$.jobs[0].iops`) into the JSON document on stdout.
+    """
 
     name: str
     direction: Direction
     match: str
 
     def check(self) -> None:
-        """Raise BadInput when the name or the expression cannot be used."""
+        """Raise BadInput when the name, the expression or the path cannot be used."""
+        for _, error in self.faults():
+            raise error
+
+    def faults(self) -> Iterator[tuple[str, BadInput]]:
+        """What is wrong, each with its key."""
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
-            raise BadInput(f"{self.name!r} is no name of a metric", hint="small letters, digits and _, a letter first")
+            hint = "small letters, digits and _, a letter first"
+            yield "name", BadInput(f"{self.name!r} is no name of a metric", hint=hint)
         try:
-            groups = re.compile(self.match).groups
+            groups = 1 if is_path(self.match) and parse_path(self.match) else re.compile(self.match).groups
         except re.error as error:
-            raise BadInput(f"the expression of {self.name} is wrong at {error.pos}: {error.msg}", hint=_USAGE) from None
-        if groups != 1:
-            raise BadInput(f"the expression of {self.name} has {groups} groups instead of one", hint=_USAGE)
+            wrong = f"the expression of {self.name} is wrong at {error.pos}: {error.msg}"
+            yield "match", BadInput(wrong, hint=_USAGE)
+        except BadInput as error:
+            yield "match", error
+        else:
+            if groups != 1:
+                wrong = f"the expression of {self.name} has {groups} groups instead of one"
+                yield "match", BadInput(wrong, hint=_USAGE)
 
     def outcome(self) -> tuple[Outcome, float]:
         """The outcome in its base unit, and the factor from the printed number to it."""
@@ -60,16 +105,27 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name = self.name.removesuffix(suffix)
         return _outcome(name, unit, kind, self.direction, low=-_PLENTY if kind == "score" else 0), factor
 
-    def read(self, text: str) -> Measurement:
+    def read(self, printed: Printed) -> Measurement:
         """The number in the output."""
+        found = self._selected(printed) if is_path(self.match) else self._matched(printed.text)
+        outcome, factor = self.outcome()
+        return Measurement(outcome=outcome.name, value=float(found) * factor, original=f"{self.name} {found}")
+
+    def _selected(self, printed: Printed) -> str:
+        try:
+            return repr(select(printed.document, self.match))
+        except BadRun as error:
+            raise BadRun(f"{self.name}: {error.message}") from None
+
+    def _matched(self, text: str) -> str:
         found = re.findall(self.match, text, re.MULTILINE)
         if len(found) != 1:
             how = "nowhere" if not found else f"{len(found)} times"
             raise BadRun(f"the expression of {self.name} fits {how} in the output; it must fit once")
-        if not _NUMBER.fullmatch(found[0].strip()):
-            raise BadRun(f"{self.name}: {found[0]!r} is no number (a decimal point, no other signs)")
-        outcome, factor = self.outcome()
-        return Measurement(outcome=outcome.name, value=float(found[0]) * factor, original=f"{self.name} {found[0]}")
+        number = str(found[0])
+        if not _NUMBER.fullmatch(number.strip()):
+            raise BadRun(f"{self.name}: {number!r} is no number (a decimal point, no other signs)")
+        return number
 
 
 class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -88,20 +144,27 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     def check(self) -> None:
         """Raise BadInput for what cannot be run."""
+        for _, error in self.faults():
+            raise error
+
+    def faults(self) -> Iterator[tuple[str, BadInput]]:
+        """What cannot be run, each with its place: `$.metric[1].match`."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.name):
-            raise BadInput(f"{self.name!r} is no name of a benchmark", hint="small letters, digits and hyphens")
+            yield "$.name", BadInput(f"{self.name!r} is no name of a benchmark", hint="small letters, digits, hyphens")
         if not self.argv or not self.argv[0]:
-            raise BadInput(f"{self.name}: argv is empty", hint='for example  argv = ["make", "-j4"]')
+            yield "$.argv", BadInput(f"{self.name}: argv is empty", hint='for example  argv = ["make", "-j4"]')
         if self.directory is not None and not self.directory.startswith("/"):
-            raise BadInput(f"{self.name}: directory {self.directory!r} is not an absolute path")
+            yield "$.directory", BadInput(f"{self.name}: directory {self.directory!r} is not an absolute path")
         if self.limit_s <= 0:
-            raise BadInput(f"{self.name}: limit_s is {self.limit_s:g}; give seconds above 0")
-        for metric in self.metric:
-            metric.check()
-        names = [outcome.name for outcome in self.outcomes]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise BadInput(f"{self.name}: {twice[0]} is measured twice", hint="give the metric another name")
+            yield "$.limit_s", BadInput(f"{self.name}: limit_s is {self.limit_s:g}; give seconds above 0")
+        taken = {outcome.name for outcome in _USED}
+        for number, metric in enumerate(self.metric):
+            yield from ((f"$.metric[{number}].{key}", error) for key, error in metric.faults())
+            name = metric.outcome()[0].name
+            if name in taken:
+                twice = BadInput(f"{self.name}: {name} is measured twice", hint="give the metric another name")
+                yield f"$.metric[{number}].name", twice
+            taken.add(name)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -144,8 +207,8 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     def parse(self, raw: RawOutput, parameters: Mapping[str, Any]) -> ParsedRun:
         """What the run used, and the numbers in its output."""
-        text = b"\n".join((raw.stdout, raw.stderr)).decode("utf-8", "backslashreplace")
-        found = [metric.read(text) for metric in self.metric]
+        printed = Printed(raw)
+        found = [metric.read(printed) for metric in self.metric]
         used = (
             ("wall", raw.wall_ns, 1e-9, "ns"),
             ("user", raw.user_us, 1e-6, "us"),
@@ -161,7 +224,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 def parse_metric(text: str) -> Metric:
-    """`NAME:lower=REGEX`."""
+    """`NAME:lower=REGEX` or `NAME:lower=$.path`."""
     head, equals, expression = text.partition("=")
     name, colon, direction = head.partition(":")
     if not equals or not colon or direction not in {"lower", "higher"} or not expression:

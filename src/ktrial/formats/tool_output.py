@@ -7,7 +7,6 @@ and cannot read is an `UnreadableOutput`, and so is a text in which nothing was 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.errors import UnreadableOutput
+from ktrial.domain.strict_json import NotStrictJson, decode
 
 #: How many characters of an offending text a message quotes.
 SHOWN_CHARACTERS = 120
@@ -140,25 +140,10 @@ def json_table(value: object, source: str, wanted: str) -> dict[str, Any]:
 def json_document(data: bytes | str, source: str) -> dict[str, Any]:
     """A JSON object whose keys differ, without NaN and Infinity."""
     text = decoded(data, source) if isinstance(data, bytes) else data
-
-    def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        if len(result) != len(pairs):
-            keys = [key for key, _ in pairs]
-            double = next(key for index, key in enumerate(keys) if key in keys[:index])
-            raise unreadable(source, None, double, "a key that stands once in its JSON object")
-        return result
-
-    def constant(name: str) -> Any:
-        raise unreadable(source, None, name, "a finite number")
-
     try:
-        document = json.loads(text, object_pairs_hook=table, parse_constant=constant)
-    except json.JSONDecodeError as error:
-        item = text[max(0, error.pos - 20) : error.pos + 20]
-        raise unreadable(source, error.lineno, item, f"whole JSON ({error.msg})") from None
-    except (ValueError, RecursionError) as error:
-        raise unreadable(source, None, str(error), "JSON that can be read") from None
+        document = decode(text)
+    except NotStrictJson as error:
+        raise unreadable(source, error.line, error.item, error.wanted) from None
     return json_table(document, source, "the document")
 
 

@@ -201,13 +201,17 @@ class _Values(msgspec.Struct):
     values: list[_Value]
 
 
-def read_bytes(value: str | _Base64) -> bytes:
-    """Bytes of a reply: text, or base64 where they were not UTF-8. Raises ValueError for what is not base64."""
+def read_bytes(value: str | _Base64 | Mapping[str, Any]) -> bytes:
+    """Bytes of a reply, typed or not: text, or base64 where that is shorter or they were not UTF-8.
+
+    Raises ValueError for what is not base64.
+    """
     if isinstance(value, str):
         return value.encode()
     from base64 import b64decode
 
-    return b64decode(value.base64, validate=True)
+    encoded = value if isinstance(value, _Base64) else msgspec.convert(value, _Base64)
+    return b64decode(encoded.base64, validate=True)
 
 
 def _reading(value: _Value) -> Reading | None:

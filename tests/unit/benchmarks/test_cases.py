@@ -4,48 +4,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
-import ktrial.benchmarks
-from ktrial.benchmarks import all_benchmarks, tools
-from ktrial.domain.benchmark import ParsedRun, RawOutput, check_exit, check_measurements
+from ktrial.benchmarks import all_benchmarks
+from ktrial.domain.benchmark import ParsedRun, check_exit, check_measurements
 from ktrial.domain.errors import BadRun
+from tests.support.cases import CASES, adapters, expected, name, raw_output, tool_of
 
-FOLDER = Path(ktrial.benchmarks.__file__).parent
-CASES = sorted(path for path in FOLDER.glob("*/cases/*") if path.is_dir())
 BENCHMARKS = all_benchmarks()
-#: Adapters of the agent's own loads bring no recorded output of other people's tools.
-TOOLS = [tool for tool in tools() if (FOLDER / tool / "cases").is_dir()]
-
-
-class Expected(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`error` is a part of the message; without it the measurements must be exactly these, and so the notes."""
-
-    benchmark: str
-    parameters: dict[str, Any]
-    exit_status: int
-    measurements: dict[str, float] | None = None
-    tool_version: str | None = None
-    notes: list[str] = []
-    error: str | None = None
-
-
-def expected(case: Path) -> Expected:
-    return msgspec.json.decode((case / "expected.json").read_bytes(), type=Expected)
-
-
-def raw_output(case: Path) -> RawOutput:
-    files = case / "files"
-    found = {path.name: path.read_bytes() for path in files.iterdir()} if files.is_dir() else {}
-    return RawOutput(
-        stdout=(case / "stdout").read_bytes(),
-        stderr=(case / "stderr").read_bytes(),
-        files=found,
-        exit_status=expected(case).exit_status,
-    )
 
 
 def judged(case: Path) -> ParsedRun:
@@ -57,10 +24,6 @@ def judged(case: Path) -> ParsedRun:
     run = benchmark.parse(raw, wanted.parameters)
     check_measurements(benchmark.outcomes, run)
     return run
-
-
-def name(case: Path) -> str:
-    return f"{case.parent.parent.name}/{case.name}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=name)
@@ -88,13 +51,19 @@ def test_every_case_says_how_it_was_derived(case: Path) -> None:
     assert (case / "command").read_text(encoding="utf-8").strip()
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", sorted(adapters()))
 def test_every_tool_has_a_good_and_a_bad_case(tool: str) -> None:
-    cases = [expected(case) for case in CASES if case.parent.parent.name == tool]
+    cases = [expected(case) for case in CASES if tool_of(case) == tool]
     assert any(case.error for case in cases)
     assert any(case.measurements for case in cases)
 
 
+def test_cases_lie_with_their_adapter() -> None:
+    for case in CASES:
+        names = {benchmark.name for benchmark in adapters()[tool_of(case)]}
+        assert expected(case).benchmark in names, name(case)
+
+
 def test_cases_are_found() -> None:
-    assert len(TOOLS) >= 8
-    assert len(CASES) >= 50
+    assert len(adapters()) >= 8
+    assert len(CASES) >= 120

@@ -50,7 +50,12 @@ def test_fio_bypasses_the_page_cache_unless_told_otherwise() -> None:
             assert "--output-format=json+" in argv(name)
     assert "--direct=0" in argv("fio-seq-read", direct=False)
     assert "--rwmixread=30" in argv("fio-rand-mixed", read_percent=30)
-    assert "--directory=/mnt/disk" in argv("fio-seq-read", folder="/mnt/disk")
+
+
+def test_fio_is_told_the_folder_before_the_file() -> None:
+    """The other way round it takes no notice of the folder; what else lies there keeps its content."""
+    words = argv("fio-seq-read", folder="/mnt/disk")
+    assert words.index("--directory=/mnt/disk") < words.index("--filename=ktrial-fio-data")
 
 
 def test_cyclictest_leaves_idle_states_alone_unless_told_otherwise() -> None:

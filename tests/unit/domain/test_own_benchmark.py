@@ -70,11 +70,45 @@ def test_a_number_that_is_not_there_once_fails_the_run(printed: bytes, why: str)
         "p99_ms:lower=x",
         "P:lower=(.)",
         ":lower=(.)",
+        "p99_ms:lower=$.a[*]",
+        "P:lower=$.a",
     ],
 )
 def test_metrics_that_cannot_be_read(text: str) -> None:
     with pytest.raises(BadInput):
         parse_metric(text)
+
+
+def test_a_number_in_a_json_document() -> None:
+    printed = b'{"latency": [{"p99": 12.5, "max": 3e1}], "rate": 250}\n'
+    benchmark = own("p99_ms:lower=$.latency[-1].p99", "max_us:lower=$.latency[0]['max']", "calls_per_s:higher=$.rate")
+    found = benchmark.parse(answer(printed, stderr=b"not json"), {}).measurements[:3]
+    assert [(one.outcome, one.value, one.original) for one in found] == [
+        ("p99", 0.0125, "p99_ms 12.5"),
+        ("max", pytest.approx(30e-6), "max_us 30.0"),
+        ("calls", 250.0, "calls_per_s 250"),
+    ]
+    assert [outcome.name for outcome in benchmark.outcomes if outcome.headline] == ["p99"]
+
+
+@pytest.mark.parametrize(
+    "printed, why",
+    [
+        (b"", "p99_ms: stdout is empty"),
+        (b"warming up\n{}", "p99_ms: stdout:1: .* is not whole JSON"),
+        (b'{"p99": 1}\n{"p99": 2}', "p99_ms: stdout:2: .* one JSON document"),
+        (b'{"p99": 1', "is not whole JSON"),
+        (b'{"p99": 1, "p99": 2}', "'p99' is not a key that stands once"),
+        (b'{"p99": NaN}', "'NaN' is not a finite number"),
+        (b'{"p99": "1"}', "p99_ms: .* is the text '1', not a number"),
+        (b'{"p98": 1}', "has no 'p99', only: p98"),
+        (b'{"p99": [1, 2]}', "is a list, not a number"),
+        (b'"\xff"', "is not UTF-8"),
+    ],
+)
+def test_a_place_that_holds_no_number_fails_the_run(printed: bytes, why: str) -> None:
+    with pytest.raises(BadRun, match=why):
+        own("p99_ms:lower=$.p99").parse(answer(printed), {})
 
 
 def test_own_benchmarks_that_cannot_be_run() -> None:

@@ -45,6 +45,7 @@ GOOD: dict[str, tuple[Reader, str]] = {
     "cyclictest": (cyclictest.read_cyclictest, "cyclictest/cases/2.4-other/files/out.json"),
     "fio": (fio.read_fio, "fio/cases/3.33-rand-mixed/files/out.json"),
     "stress-ng": (stress_ng.read_stress_ng, "stress_ng/cases/0.15.06-pipe/files/out.yaml"),
+    "stress-ng instances": (stress_ng.read_stress_ng, "stress_ng/cases/0.22.01-fault/files/out.yaml"),
     "schbench": (schbench.read_schbench, "schbench/cases/2025-12/stderr"),
     "schbench json": (schbench.read_schbench, "schbench/cases/2025-12-json/files/out.json"),
     "synthmark": (synthmark.read_synthmark, "synthmark/cases/1.27-jittermark/stdout"),
@@ -303,3 +304,12 @@ def test_cyclictest_histogram_and_plain_agree_with_what_is_printed() -> None:
     assert run.threads[1].cycles == 7
     with pytest.raises(UnreadableOutput, match="samples of its column"):
         cyclictest.read_cyclictest(table.replace(b"000003\t", b"000004\t"), "stdout")
+
+
+def test_stress_ng_counts_an_entry_and_not_its_instances() -> None:
+    text = good("stress-ng instances")
+    (entry,) = stress_ng.read_stress_ng(text, "here").stressors
+    assert (entry.bogo_ops, entry.rate.value, len(entry.instances)) == (714, 712.836838, 2)
+    assert set(entry.extra) == {"minor-page-faults-per-sec", "major-page-faults-per-sec", "nanosecs-per-page-fault"}
+    with pytest.raises(UnreadableOutput, match="part of a list entry"):
+        stress_ng.read_stress_ng(text.replace(b"\n      bogo-ops: 714", b"\n   bogo-ops: 714"), "here")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ktrial import __version__
 from ktrial.domain.errors import AgentError, Busy, PrivilegeMissing, StalePlan
 from ktrial.domain.reading import Reading
-from ktrial.host.agent import AgentSession
+from ktrial.host.agent import AgentSession, read_bytes
 
 HELLO = {"id": 1, "ok": {"agent": __version__, "role": "user"}}
 
@@ -192,3 +192,11 @@ def test_any_hello_is_taken_or_refused(answer: Any) -> None:
         AgentSession(Script({"id": 1, "ok": answer}))
     except AgentError as error:
         assert error.message
+
+
+def test_bytes_of_a_reply_that_was_not_typed() -> None:
+    assert read_bytes("é\n") == "é\n".encode()
+    assert read_bytes({"base64": "/wA="}) == b"\xff\0"
+    for wrong in ({"base64": "!"}, {"base64": 1}, {}):
+        with pytest.raises(ValueError, match=r".+"):
+            read_bytes(wrong)

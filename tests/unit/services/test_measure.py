@@ -93,7 +93,14 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
 @pytest.mark.parametrize(
     "raw, why",
     [
-        (answer(exit_status=3, stderr=b"one\ntwo\nthree\nfour\n"), "ended with status 3; it said: two | three | four"),
+        (
+            answer(exit_status=3, stderr=b"one\ntwo\nthree\nfour\n"),
+            "ended with status 3; it said: one | two | three | four",
+        ),
+        (
+            answer(exit_status=3, stderr=b"1\n2\n3\n4\n5\x1b[2J\n"),
+            "ended with status 3; it said: 1 | … | 3 | 4 | 5\ufffd[2J",
+        ),
         (answer(signal=9), "was killed by signal 9"),
         (answer(signal=9, timed_out=True), "still ran at its time limit and was killed"),
         (answer(failed="no such file"), "could not be started: no such file"),

@@ -101,15 +101,20 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
         f"--ramp_time={ramp}",
         "--time_based",
         "--randseed=7",
-        "--filename=data",
+    ]
+    name = "data"
+    if parameters["folder"]:
+        # Where somebody else's files are, the name must not be one of theirs. fio asks for the folder before the file.
+        name = "ktrial-fio-data"
+        argv.append(f"--directory={matching(parameters, 'folder', '/[^:,]*', '/mnt/disk')}")
+    argv += [
+        f"--filename={name}",
         "--unlink=1",
         "--output-format=json+",
         f"--output={_FILE}",
     ]
     if "read_percent" in parameters:
         argv.append(f"--rwmixread={whole(parameters, 'read_percent', 1, 99)}")
-    if parameters["folder"]:
-        argv.append(f"--directory={matching(parameters, 'folder', '/[^:,]*', '/mnt/disk')}")
     expected = float(seconds + ramp)
     return Invocation(argv=tuple(argv), limit_s=2 * expected + 300, expected_s=expected, files=(_FILE,))
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 from ktrial.benchmarks.tool import Program, ToolBenchmark, collected, measured, whole
 from ktrial.domain.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput
 from ktrial.domain.errors import BadRun
-from ktrial.formats.stress_ng import read_stress_ng
+from ktrial.formats.stress_ng import Stressor, read_stress_ng
 
 _FILE = "out.yaml"
+#: A run that ended before this share of its time was ended by something else, or lost its workers.
+_LEAST_OF_TIME = 0.95
 #: Below this many operations one more or less is a difference of a percent.
 _FEW_OPERATIONS = 100
 _STRESSORS = {
@@ -32,7 +34,7 @@ _BLIND = (
 )
 
 
-def _read(stressor: str, raw: RawOutput) -> ParsedRun:
+def _read(stressor: str, raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_stress_ng(collected(raw, _FILE), _FILE)
     found = [entry for entry in run.stressors if entry.name == stressor]
     if len(found) != 1 or len(run.stressors) != 1:
@@ -41,6 +43,7 @@ def _read(stressor: str, raw: RawOutput) -> ParsedRun:
     entry = found[0]
     if entry.bogo_ops == 0:
         raise BadRun(f"stress-ng ended well but did not one {stressor} operation: this kernel may not offer it")
+    _check_workers(entry, whole(parameters, "seconds", 1, 86_400))
     few = entry.bogo_ops < _FEW_OPERATIONS
     notes = (f"only {entry.bogo_ops} operations: the rate moves in steps of 1/{entry.bogo_ops}",) if few else ()
     details = {
@@ -52,6 +55,15 @@ def _read(stressor: str, raw: RawOutput) -> ParsedRun:
     }
     measurements = measured("rate", entry.rate) + measured("cpu-rate", entry.cpu_rate)
     return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
+
+
+def _check_workers(entry: Stressor, seconds: int) -> None:
+    """Refuse a run that lost workers: stress-ng calls it successful and adds up what is left."""
+    lost = sum(instance.value == 0 for instance in entry.instances)
+    if lost:
+        raise BadRun(f"{lost} of {len(entry.instances)} instances of {entry.name} have no time: were they killed?")
+    if entry.wall.value < _LEAST_OF_TIME * seconds:
+        raise BadRun(f"stress-ng worked for {entry.wall.original} of {seconds} s: were its instances killed?")
 
 
 def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:
@@ -94,7 +106,7 @@ def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:
         outcomes=(rate, cpu_rate),
         parameters={"instances": 0, "seconds": 10},
         command=command,
-        reader=lambda raw, _: _read(stressor, raw),
+        reader=lambda raw, parameters: _read(stressor, raw, parameters),
     )
 
 

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON as a measurement may be read from it: one document, keys that differ, finite numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+#: How many characters before and after a fault are quoted.
+_AROUND = 20
+
+
+class NotStrictJson(ValueError):
+    """What stands there (`item`) instead of what was `wanted`, and in which line, where that is known."""
+
+    def __init__(self, line: int | None, item: str, wanted: str) -> None:
+        super().__init__(f"{item!r} is not {wanted}")
+        self.line = line
+        self.item = item
+        self.wanted = wanted
+
+
+def decode(text: str) -> Any:
+    """The document; raises NotStrictJson."""
+    try:
+        return json.loads(text, object_pairs_hook=_table, parse_constant=_refuse, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        item = text[max(0, error.pos - _AROUND) : error.pos + _AROUND]
+        raise NotStrictJson(error.lineno, item, f"whole JSON ({error.msg})") from None
+    except NotStrictJson:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise NotStrictJson(None, str(error), "JSON that can be read") from None
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise NotStrictJson(None, key, "a key that stands once in its JSON object")
+            seen.add(key)
+    return result
+
+
+def _refuse(name: str) -> Any:
+    raise NotStrictJson(None, name, "a finite number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise NotStrictJson(None, text, "a finite number")
+    return value

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The golden cases of the benchmarks: folders `benchmarks/<tool>/cases/<version>-<what>/`."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import ktrial.benchmarks
+from ktrial.domain.benchmark import Benchmark, RawOutput
+
+FOLDER = Path(ktrial.benchmarks.__file__).parent
+CASES = sorted(path for path in FOLDER.glob("*/cases/*") if path.is_dir())
+
+
+class Expected(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """`error` is a part of the message; without it the measurements must be exactly these, and so the notes."""
+
+    benchmark: str
+    parameters: dict[str, Any]
+    exit_status: int
+    measurements: dict[str, float] | None = None
+    tool_version: str | None = None
+    notes: list[str] = []
+    error: str | None = None
+
+
+def expected(case: Path) -> Expected:
+    return msgspec.json.decode((case / "expected.json").read_bytes(), type=Expected)
+
+
+def raw_output(case: Path) -> RawOutput:
+    files = case / "files"
+    found = {path.name: path.read_bytes() for path in files.iterdir()} if files.is_dir() else {}
+    return RawOutput(
+        stdout=(case / "stdout").read_bytes(),
+        stderr=(case / "stderr").read_bytes(),
+        files=found,
+        exit_status=expected(case).exit_status,
+    )
+
+
+def tool_of(case: Path) -> str:
+    return case.parent.parent.name
+
+
+def name(case: Path) -> str:
+    return f"{tool_of(case)}/{case.name}"
+
+
+def adapters() -> dict[str, tuple[Benchmark, ...]]:
+    """The benchmarks of each folder whose tool is a program of somebody else's."""
+    found = {}
+    for tool in ktrial.benchmarks.tools():
+        adapter = importlib.import_module(f"ktrial.benchmarks.{tool}.adapter")
+        benchmarks = tuple(getattr(adapter, "BENCHMARKS", ())) or (adapter.BENCHMARK,)
+        if any(benchmark.needs for benchmark in benchmarks):
+            found[tool] = benchmarks
+    return found
