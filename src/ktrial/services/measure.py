@@ -298,7 +298,7 @@ class _Rounds:
         except BaseException:
             running.stop()
             raise
-        return execution, self._background.finish(running)
+        return execution, self._background.finish(running, execution)
 
 
 def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> Session:
