@@ -129,18 +129,22 @@ class FakeExecutor:
         reply: Callable[[tuple[str, ...]], RawOutput] = lambda argv: answer(),
         *,
         installed: Iterable[str] = ("tool", "stress-ng", "apt-get"),
-        runs_as_root: bool = False,
+        has_root: bool = False,
         load_dies: bool = False,
         load_yaml: bytes = LOAD_YAML,
     ) -> None:
         self.log: list[str] = []
         self.invocations: list[Invocation] = []
-        self.runs_as_root = runs_as_root
+        self.has_root = has_root
+        self.root_for: list[str] = []
         self.has_loads = True
         self._reply = reply
         self._installed = set(installed)
         self._load_dies = load_dies
         self._load_yaml = load_yaml
+
+    def obtain_root(self, purpose: str) -> None:
+        self.root_for.append(purpose)
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         return {name: f"/usr/bin/{name}" if name in self._installed else None for name in names}

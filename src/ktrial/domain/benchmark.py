@@ -88,10 +88,16 @@ class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """A load that the agent itself carries out (request `load`)."""
+    """A load that the agent itself carries out (request `load`).
+
+    `as_root` is one for a session of root. `data` is a regular file, read as the user, of which the load works on the
+    first `parameters["bytes"]` bytes.
+    """
 
     name: str
     parameters: Mapping[str, Any] = {}
+    as_root: bool = False
+    data: str | None = None
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +106,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     The first word of `argv` is a bare name, looked up in PROGRAM_FOLDERS, or an absolute path. `environment` is added
     to the pinned one. At `limit_s` (seconds) the run and all its children are killed. `cpus` pins it. `files` are names
     relative to the private directory that are collected after the run; one that is not there is left out.
-    With `load` there is no argv.
+    With `load` there is no argv. With `realtime_priority` the user's process may take real-time priorities up to it.
     """
 
     argv: tuple[str, ...] = ()
@@ -111,6 +117,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     directory: str | None = None
     files: tuple[str, ...] = ()
     load: AgentLoad | None = None
+    realtime_priority: int | None = None
     #: About how long the run takes, in seconds; None when nobody can say.
     expected_s: float | None = None
 
@@ -136,7 +143,7 @@ class Benchmark(Protocol):
 
     @property
     def root_reason(self) -> str | None:
-        """Why it must run as root; None when it runs as the user."""
+        """What it needs root for; None when it needs none. Only an own load `as_root` runs as root."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import stat
@@ -14,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import PROGRAM_FOLDERS, Invocation, RawOutput
-from ktrial.domain.errors import AgentError, KtrialError
+from ktrial.domain.benchmark import PROGRAM_FOLDERS, AgentLoad, Invocation, RawOutput
+from ktrial.domain.errors import AgentError, BadInput, KtrialError, PrivilegeMissing
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution
 from ktrial.host.agent import AgentSession, read_bytes
@@ -26,16 +27,27 @@ from ktrial.host.transport import DetachedTransport
 CAPTURE_BYTES = 1 << 20
 #: Bytes kept of a file that a run leaves.
 FILE_BYTES = 64 << 20
+#: Bytes handed over in one request; a line has at most 4 MiB, and base64 writes three bytes as four.
+_PART_BYTES = 2 << 20
 _PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
 
 Connect = Callable[[], DetachedTransport]
+OpenRoot = Callable[[str], AgentSession]
 
 
 class AgentExecutor:
-    """Implements `services.ports.Executor` with agents of its own; `connect` starts one as the user, detached."""
+    """Implements `services.ports.Executor` with agents of its own.
 
-    def __init__(self, connect: Connect, work: Path) -> None:
+    `connect` starts one as the user, detached. `root` opens the session of root, given what it is for; None where root
+    cannot be had.
+    """
+
+    def __init__(self, connect: Connect, work: Path, root: OpenRoot | None) -> None:
         self._connect = connect
+        self._open_root = root
+        self._root: AgentSession | None = None
+        self._purpose = "measuring"
+        self._realtime: tuple[DetachedTransport, AgentSession] | None = None
         self._work = work
         self._clock = SystemClock()
         self._transport: DetachedTransport | None = None
@@ -47,8 +59,18 @@ class AgentExecutor:
         return str(self._open().hello["agent"])
 
     @property
-    def runs_as_root(self) -> bool:
-        """Whether what is run here is run as root."""
+    def has_root(self) -> bool:
+        """Whether root can be had: this is root, or sudo or its like may be asked."""
+        return self._open_root is not None
+
+    def obtain_root(self, purpose: str) -> None:
+        """Ask for root now where somebody has to be asked, and say what for."""
+        self._purpose = purpose
+        if not self._is_root:
+            self._root_session()
+
+    @property
+    def _is_root(self) -> bool:
         return self._open().hello.get("uid") == 0
 
     @property
@@ -95,7 +117,9 @@ class AgentExecutor:
         return RunningLoad(transport, session, folder, invocation)
 
     def close(self) -> None:
-        """End the session."""
+        """End the sessions of the user; that of root is its owner's."""
+        if self._realtime is not None:
+            self._realtime[1].close()
         if self._session is not None:
             self._session.close()
 
@@ -105,20 +129,56 @@ class AgentExecutor:
             self._session = AgentSession(self._transport)
         return self._session
 
+    def _root_session(self) -> AgentSession:
+        if self._root is None:
+            if self._open_root is None:
+                raise PrivilegeMissing(f"{self._purpose} needs root", hint="run ktrial through sudo")
+            self._root = self._open_root(self._purpose)
+        return self._root
+
+    def _realtime_session(self, priority: int) -> AgentSession:
+        """A session of the user that may take real-time priorities, apart from the one that runs all else."""
+        if self._realtime is None:
+            transport = self._connect()
+            self._realtime = transport, AgentSession(transport)
+        session = self._realtime[1]
+        self._root_session().request("grant", process=session.hello["pid"], realtime_priority=priority)
+        return session
+
     def _abandon(self) -> None:
-        if self._transport is not None:
-            self._transport.finish()
-        self._session = self._transport = None
+        """End whatever runs; what root has made goes with its session."""
+        for transport in (self._transport, self._realtime[0] if self._realtime else None):
+            if transport is not None:
+                transport.finish()
+        if self._root is not None:
+            self._root.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._session = self._transport = self._realtime = None
 
     def _ask(self, invocation: Invocation, request: Mapping[str, Any]) -> RawOutput:
         try:
             if invocation.load is not None:
-                return _load_output(self._open().request("load", **request))
-            return exec_output(self._open().request("exec", **request))
+                return _load_output(self._load_session(invocation.load).request("load", **request))
+            return exec_output(self._exec_session(invocation.realtime_priority).request("exec", **request))
         except AgentError as error:
             if error.kind == "lost":
-                self._session = self._transport = None
+                self._forget()
             return RawOutput(failed=f"the agent said {error.kind}: {error.message}")
+        except BadInput as error:
+            return RawOutput(failed=error.message)
+
+    def _exec_session(self, priority: int | None) -> AgentSession:
+        return self._open() if priority is None or self._is_root else self._realtime_session(priority)
+
+    def _load_session(self, load: AgentLoad) -> AgentSession:
+        if not load.as_root:
+            return self._open()
+        session = self._root_session()
+        if load.data is not None:
+            _hand_over(session, load.data, load.parameters["bytes"])
+        return session
 
     def _request(self, invocation: Invocation, folder: Path) -> dict[str, Any]:
         common = {"limit_s": invocation.limit_s, **({"cpus": list(invocation.cpus)} if invocation.cpus else {})}
@@ -186,6 +246,21 @@ class RunningLoad:
         return raw
 
 
+def _hand_over(session: AgentSession, path: str, most_bytes: int) -> None:
+    """Give a session the beginning of a file to work on. Raises BadInput for a file that the user may not read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise BadInput(f"{path} is no regular file")
+            left, first = most_bytes, True
+            while part := file.read(min(_PART_BYTES, left)):
+                session.request("data", bytes={"base64": base64.b64encode(part).decode()}, first=first)
+                left, first = left - len(part), False
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+
+
 def remove_leftovers(work: Path) -> None:
     """Take away the private directories of runs whose head was killed; the caller holds the lock of all runs."""
     for folder in work.glob("run-*"):
@@ -234,8 +309,6 @@ def _places(name: str) -> tuple[str, ...]:
 
 
 def _bytes(data: bytes) -> str | dict[str, str]:
-    import base64
-
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

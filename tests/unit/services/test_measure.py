@@ -142,8 +142,10 @@ def test_what_needs_root_is_a_hole_for_a_user_and_runs_for_root() -> None:
     needy = task("b", root_reason="it asks for a real-time priority")
     result, _ = Bench(task("a"), needy).run()
     assert result.holes[0].why == "needs root: it asks for a real-time priority"
-    result, _ = Bench(task("a"), needy, executor=FakeExecutor(runs_as_root=True)).run()
+    executor = FakeExecutor(has_root=True)
+    result, _ = Bench(task("a"), needy, executor=executor).run()
     assert result.holes == ()
+    assert executor.root_for == ["b (it asks for a real-time priority)"]
 
 
 def test_nothing_at_all_to_run_is_an_error() -> None:
