@@ -17,7 +17,7 @@ _ALGORITHMS = ("lzo-rle", "lzo", "lz4", "zstd")
 #: Rough, for the time that is left: preparations, and an algorithm of middling speed.
 _EXPECTED_S = 3.0
 _BLIND = (
-    "One thread and one device, in blocks of 128 KiB from memory to memory: no reclaim, page faults or read-ahead, and no "
+    "One thread and one device, in blocks of 128 KiB from memory to memory: no reclaim, page faults or read-ahead; no "
     "other CPU that compresses beside it. Generated data is a stated mix and nobody's memory: give a dump of your own."
 )
 
