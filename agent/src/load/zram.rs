@@ -445,4 +445,30 @@ mod tests {
         refusal(&mut context, json!({"load": "spin", "limit_s": 1}));
         assert!(context.given.is_empty());
     }
+
+    #[test]
+    fn statistics_are_numbers_or_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mm_stat");
+        let measurement = Measurement {
+            data: Aligned::new(4096, 0),
+            sha256: String::new(),
+            device: file.clone(),
+            statistics: file.clone(),
+        };
+        std::fs::write(
+            &file,
+            "    8192     1000     4096        0     4096        1        0        0        0\n",
+        )
+        .unwrap();
+        let found = measurement.statistics().unwrap();
+        assert_eq!(found["stored_bytes"], 8192);
+        assert_eq!(found["compressed_bytes"], 1000);
+        assert_eq!(found["memory_bytes"], 4096);
+        assert_eq!(found["same_pages"], 1);
+        for bad in ["", "1 2 3", "1 2 3 4 5 x", "-1 2 3 4 5 6", "\u{0}"] {
+            std::fs::write(&file, bad).unwrap();
+            assert!(measurement.statistics().is_err(), "{bad:?}");
+        }
+    }
 }

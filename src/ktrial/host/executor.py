@@ -3,36 +3,31 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import PROGRAM_FOLDERS, AgentLoad, Invocation, RawOutput
-from ktrial.domain.errors import AgentError, BadInput, KtrialError, PrivilegeMissing
+from ktrial.domain.benchmark import PROGRAM_FOLDERS, Invocation, RawOutput
+from ktrial.domain.errors import AgentError, BadInput, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution
 from ktrial.host.agent import AgentSession, read_bytes
 from ktrial.host.clock import SystemClock
+from ktrial.host.rights import Connect, OpenRoot, Rights
 from ktrial.host.transport import DetachedTransport
 
 #: Bytes kept of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
 CAPTURE_BYTES = 1 << 20
 #: Bytes kept of a file that a run leaves.
 FILE_BYTES = 64 << 20
-#: Bytes handed over in one request; a line has at most 4 MiB, and base64 writes three bytes as four.
-_PART_BYTES = 2 << 20
 _PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
-
-Connect = Callable[[], DetachedTransport]
-OpenRoot = Callable[[str], AgentSession]
 
 
 class AgentExecutor:
@@ -44,10 +39,7 @@ class AgentExecutor:
 
     def __init__(self, connect: Connect, work: Path, root: OpenRoot | None) -> None:
         self._connect = connect
-        self._open_root = root
-        self._root: AgentSession | None = None
-        self._purpose = "measuring"
-        self._realtime: tuple[DetachedTransport, AgentSession] | None = None
+        self._rights = Rights(root, connect)
         self._work = work
         self._clock = SystemClock()
         self._transport: DetachedTransport | None = None
@@ -61,17 +53,11 @@ class AgentExecutor:
     @property
     def has_root(self) -> bool:
         """Whether root can be had: this is root, or sudo or its like may be asked."""
-        return self._open_root is not None
+        return self._rights.has_root
 
     def obtain_root(self, purpose: str) -> None:
         """Ask for root now where somebody has to be asked, and say what for."""
-        self._purpose = purpose
-        if not self._is_root:
-            self._root_session()
-
-    @property
-    def _is_root(self) -> bool:
-        return self._open().hello.get("uid") == 0
+        self._rights.obtain(purpose, self._open())
 
     @property
     def has_loads(self) -> bool:
@@ -118,8 +104,7 @@ class AgentExecutor:
 
     def close(self) -> None:
         """End the sessions of the user; that of root is its owner's."""
-        if self._realtime is not None:
-            self._realtime[1].close()
+        self._rights.close()
         if self._session is not None:
             self._session.close()
 
@@ -129,56 +114,25 @@ class AgentExecutor:
             self._session = AgentSession(self._transport)
         return self._session
 
-    def _root_session(self) -> AgentSession:
-        if self._root is None:
-            if self._open_root is None:
-                raise PrivilegeMissing(f"{self._purpose} needs root", hint="run ktrial through sudo")
-            self._root = self._open_root(self._purpose)
-        return self._root
-
-    def _realtime_session(self, priority: int) -> AgentSession:
-        """A session of the user that may take real-time priorities, apart from the one that runs all else."""
-        if self._realtime is None:
-            transport = self._connect()
-            self._realtime = transport, AgentSession(transport)
-        session = self._realtime[1]
-        self._root_session().request("grant", process=session.hello["pid"], realtime_priority=priority)
-        return session
-
     def _abandon(self) -> None:
-        """End whatever runs; what root has made goes with its session."""
-        for transport in (self._transport, self._realtime[0] if self._realtime else None):
-            if transport is not None:
-                transport.finish()
-        if self._root is not None:
-            self._root.close()
-        self._forget()
-
-    def _forget(self) -> None:
-        self._session = self._transport = self._realtime = None
+        if self._transport is not None:
+            self._transport.finish()
+        self._rights.abandon()
+        self._session = self._transport = None
 
     def _ask(self, invocation: Invocation, request: Mapping[str, Any]) -> RawOutput:
         try:
+            session = self._rights.session_for(invocation, self._open())
             if invocation.load is not None:
-                return _load_output(self._load_session(invocation.load).request("load", **request))
-            return exec_output(self._exec_session(invocation.realtime_priority).request("exec", **request))
+                return _load_output(session.request("load", **request))
+            return exec_output(session.request("exec", **request))
         except AgentError as error:
             if error.kind == "lost":
-                self._forget()
+                self._session = self._transport = None
+                self._rights.forget()
             return RawOutput(failed=f"the agent said {error.kind}: {error.message}")
         except BadInput as error:
             return RawOutput(failed=error.message)
-
-    def _exec_session(self, priority: int | None) -> AgentSession:
-        return self._open() if priority is None or self._is_root else self._realtime_session(priority)
-
-    def _load_session(self, load: AgentLoad) -> AgentSession:
-        if not load.as_root:
-            return self._open()
-        session = self._root_session()
-        if load.data is not None:
-            _hand_over(session, load.data, load.parameters["bytes"])
-        return session
 
     def _request(self, invocation: Invocation, folder: Path) -> dict[str, Any]:
         common = {"limit_s": invocation.limit_s, **({"cpus": list(invocation.cpus)} if invocation.cpus else {})}
@@ -246,21 +200,6 @@ class RunningLoad:
         return raw
 
 
-def _hand_over(session: AgentSession, path: str, most_bytes: int) -> None:
-    """Give a session the beginning of a file to work on. Raises BadInput for a file that the user may not read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise BadInput(f"{path} is no regular file")
-            left, first = most_bytes, True
-            while part := file.read(min(_PART_BYTES, left)):
-                session.request("data", bytes={"base64": base64.b64encode(part).decode()}, first=first)
-                left, first = left - len(part), False
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
-
-
 def remove_leftovers(work: Path) -> None:
     """Take away the private directories of runs whose head was killed; the caller holds the lock of all runs."""
     for folder in work.glob("run-*"):
@@ -309,6 +248,8 @@ def _places(name: str) -> tuple[str, ...]:
 
 
 def _bytes(data: bytes) -> str | dict[str, str]:
+    import base64
+
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
