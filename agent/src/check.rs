@@ -153,8 +153,13 @@ fn present(root: &Root, path: &str) -> std::result::Result<Option<Content>, Refu
 
 fn swap(root: &Root, step: &ZramStep) -> Looked {
     let bare = |refusal| (refusal, None);
-    for program in ["mkswap", "swapon", "swapoff"] {
-        programs::find(root, &[program.to_owned()]).map_err(bare)?;
+    let needed: &[&str] = if step.swap {
+        &["mkswap", "swapon", "swapoff"]
+    } else {
+        &[]
+    };
+    for program in needed {
+        programs::find(root, &[(*program).to_owned()]).map_err(bare)?;
     }
     let Some(device) = &step.device else {
         let control = "/sys/class/zram-control/hot_add";
@@ -164,7 +169,7 @@ fn swap(root: &Root, step: &ZramStep) -> Looked {
         return Err(bare(Refusal {
             outcome: Outcome::Absent,
             errno: Errno::NOENT.raw_os_error(),
-            message: format!("{control} is not there: load the module zram"),
+            message: format!("{control} is not there: load the module zram (modprobe zram)"),
         }));
     };
     let now = zram::check(root, &format!("/sys/block/{device}")).map_err(bare)?;

@@ -34,6 +34,8 @@ pub struct Context {
     pub holders: Vec<Holder>,
     /// What tells a running load to end.
     pub told: Told,
+    /// What the next load works on.
+    pub given: Vec<u8>,
 }
 
 impl Context {
@@ -48,6 +50,7 @@ impl Context {
             store,
             holders: Vec::new(),
             told: Told::Never,
+            given: Vec::new(),
         }
     }
 

@@ -14,6 +14,7 @@ pub mod facts;
 mod fault;
 mod files;
 mod forget;
+mod grant;
 pub mod journal;
 mod lease;
 mod list;

@@ -71,7 +71,7 @@ pub enum Step {
     Write(Write),
     /// Put or remove a configuration file.
     File(FileStep),
-    /// Set up or take down swap on a zram device.
+    /// Set up or take down a zram device, mostly swap on it.
     Zram(ZramStep),
     /// Run a program of the short list.
     Run(RunStep),
@@ -114,7 +114,7 @@ pub struct FileStep {
     pub mode: String,
 }
 
-/// Set up or take down swap on a zram device.
+/// Set up or take down a zram device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZramStep {
@@ -128,6 +128,9 @@ pub struct ZramStep {
     /// Swap priority; none leaves it to the kernel.
     #[serde(default)]
     pub priority: Option<i32>,
+    /// Whether it is swapped to. Only a new device may be there for something else.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub swap: bool,
 }
 
 /// Run a program of the short list.
@@ -142,6 +145,15 @@ pub struct RunStep {
     /// Whether its effect survives a restart.
     #[serde(default)]
     pub persistent: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 fn default_mode() -> String {
@@ -267,6 +279,9 @@ impl Plan {
                 Step::Zram(zram) if zram.device.is_none() && zram.size_bytes == 0 => {
                     return bad(index, "a new device needs a size");
                 }
+                Step::Zram(zram) if !zram.swap && (zram.device.is_some() || zram.priority.is_some()) => {
+                    return bad(index, "without `swap` it is a new device, and has no `priority`");
+                }
                 Step::Run(run) if run.forward.is_empty() || run.undo.is_empty() => {
                     return bad(index, "`do` and `undo` name a program");
                 }
@@ -313,6 +328,8 @@ mod tests {
             json!({"kind": "file", "path": "/x", "content": "1", "mode": "4755"}),
             json!({"kind": "zram", "device": "sda", "size_bytes": 1}),
             json!({"kind": "zram", "device": null, "size_bytes": 0}),
+            json!({"kind": "zram", "device": "zram0", "size_bytes": 4096, "swap": false}),
+            json!({"kind": "zram", "device": null, "size_bytes": 4096, "swap": false, "priority": 5}),
             json!({"kind": "run", "do": [], "undo": ["x"]}),
             json!({"kind": "dance"}),
             json!(1),

@@ -3,12 +3,14 @@
 
 use crate::allow::Purpose;
 use crate::apply;
+use crate::bytes::Bytes;
 use crate::check;
 use crate::context::{Context, Role};
 use crate::error::{Error, Kind, Result};
 use crate::exec;
 use crate::facts;
 use crate::forget;
+use crate::grant;
 use crate::list;
 use crate::load;
 use crate::machine::{self, Outcome};
@@ -55,8 +57,18 @@ pub const REQUESTS: &[Request] = &[
     },
     Request {
         name: "load",
-        roles: USER,
+        roles: BOTH,
         handle: load,
+    },
+    Request {
+        name: "data",
+        roles: ROOT,
+        handle: data,
+    },
+    Request {
+        name: "grant",
+        roles: ROOT,
+        handle: grant,
     },
     Request {
         name: "read",
@@ -180,7 +192,37 @@ fn exec(context: &mut Context, value: Value) -> Result<Value> {
 }
 
 fn load(context: &mut Context, value: Value) -> Result<Value> {
-    load::run(fields(value)?, context.told)
+    match context.role {
+        Role::User => load::run(fields(value)?, context.told),
+        Role::Root => load::zram::run(context, fields(value)?),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    bytes: Bytes,
+    first: bool,
+}
+
+fn data(context: &mut Context, value: Value) -> Result<Value> {
+    let data: Data = fields(value)?;
+    let held_bytes = load::zram::take(context, &data.bytes, data.first)?;
+    Ok(json!({ "held_bytes": held_bytes }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Grant {
+    process: u32,
+    realtime_priority: u32,
+}
+
+fn grant(context: &mut Context, value: Value) -> Result<Value> {
+    let grant: Grant = fields(value)?;
+    context.need_root()?;
+    grant::realtime(grant.process, grant.realtime_priority)?;
+    Ok(json!({"process": grant.process, "realtime_priority": grant.realtime_priority}))
 }
 
 #[derive(Deserialize)]

@@ -70,6 +70,38 @@ fn usage_of(usage: &libc::rusage) -> Usage {
     }
 }
 
+/// Starts a process of its own for `work`; it ends with status 0 when that says true, and is killed when the calling thread
+/// ends. `work` may make system calls and nothing else: at the fork another thread may have held any lock, the
+/// allocator's too.
+///
+/// # Errors
+/// There may be no more processes.
+pub fn fork(work: impl FnOnce() -> bool) -> io::Result<u32> {
+    /// Ends the process whatever happens, a panic too.
+    struct End(libc::c_int);
+    impl Drop for End {
+        fn drop(&mut self) {
+            // SAFETY: it ends the process without running anything of the parent's.
+            unsafe { libc::_exit(self.0) };
+        }
+    }
+    // SAFETY: neither call takes a pointer; what the child runs is bound as told above.
+    let (parent, forked) = unsafe { (libc::getpid(), libc::fork()) };
+    if forked != 0 {
+        return u32::try_from(forked).map_err(|_| io::Error::last_os_error());
+    }
+    let mut end = End(1);
+    // SAFETY: the call takes numbers alone. The parent may have ended before it.
+    let has_parent = unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) == 0 && libc::getppid() == parent
+    };
+    if has_parent && work() {
+        end.0 = 0;
+    }
+    drop(end);
+    Ok(0)
+}
+
 /// What a child does to itself between fork and exec.
 #[derive(Debug)]
 pub struct Preparation {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Swap on compressed memory: one step with swapoff before reset, and back.
+//! Compressed memory, mostly as swap: one step with swapoff before reset, and back.
 
 use crate::machine::{self, Outcome, Refusal};
 use crate::plan::ZramStep;
@@ -8,6 +8,11 @@ use crate::root::Root;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How often, and how long apart, a device is tried that somebody has open.
+const BUSY_TRIES: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// State of a zram device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +56,8 @@ pub fn state(root: &Root, path: &str) -> Result<Swap, Refusal> {
     })
 }
 
-fn device_file(path: &str) -> String {
+/// The device file of a folder `/sys/block/zramN`.
+pub fn device_file(path: &str) -> String {
     format!("/dev/{}", path.rsplit('/').next().unwrap_or_default())
 }
 
@@ -96,7 +102,7 @@ pub fn wanted(step: &ZramStep, now: &Swap) -> Swap {
     Swap {
         size_bytes: step.size_bytes,
         algorithm,
-        priority: on.then(|| step.priority.unwrap_or(-1)),
+        priority: (on && step.swap).then(|| step.priority.unwrap_or(-1)),
     }
 }
 
@@ -122,11 +128,11 @@ pub fn set(root: &Root, path: &str, want: &Swap) -> Result<(), Refusal> {
         run(&["swapoff", &device])?;
     }
     if now.size_bytes > 0 {
-        write("reset", "1")?;
+        when_free(|| write("reset", "1"))?;
     }
     if let Some(algorithm) = &want.algorithm {
         if state(root, path)?.algorithm.as_ref() != Some(algorithm) {
-            write("comp_algorithm", algorithm)?;
+            write("comp_algorithm", algorithm).map_err(|refusal| unknown(root, path, algorithm, refusal))?;
         }
     }
     if want.size_bytes == 0 {
@@ -142,6 +148,40 @@ pub fn set(root: &Root, path: &str, want: &Swap) -> Result<(), Refusal> {
     } else {
         run(&["swapon", &device])
     }
+}
+
+/// Names what the kernel has where it refused an algorithm that is not among it.
+fn unknown(root: &Root, path: &str, algorithm: &str, refusal: Refusal) -> Refusal {
+    let listed = root
+        .read_text(&format!("{path}/comp_algorithm"))
+        .unwrap_or_default();
+    let names: Vec<&str> = listed
+        .split_whitespace()
+        .map(|name| name.trim_matches(['[', ']']))
+        .collect();
+    if names.is_empty() || names.contains(&algorithm) {
+        return refusal;
+    }
+    let message = format!(
+        "this kernel's zram does not compress with {algorithm:?}; it has {}",
+        names.join(", ")
+    );
+    Refusal { message, ..refusal }
+}
+
+/// Does what the kernel refuses while somebody has the device open: udev looks at each one that was written to.
+fn when_free(action: impl Fn() -> Result<(), Refusal>) -> Result<(), Refusal> {
+    let mut result = action();
+    for _ in 0..BUSY_TRIES {
+        match &result {
+            Err(refusal) if refusal.errno == Errno::BUSY.raw_os_error() => {
+                std::thread::sleep(BUSY_PAUSE);
+                result = action();
+            }
+            _ => break,
+        }
+    }
+    result
 }
 
 /// Names of the zram devices there are.
@@ -180,7 +220,7 @@ pub fn remove(root: &Root, device: &str) -> Result<(), Refusal> {
     )?;
     let path = "/sys/class/zram-control/hot_remove";
     let number = device.trim_start_matches("zram");
-    std::fs::write(root.path(path), number).map_err(|error| Refusal::of("write", path, &error))
+    when_free(|| std::fs::write(root.path(path), number).map_err(|error| Refusal::of("write", path, &error)))
 }
 
 #[cfg(test)]

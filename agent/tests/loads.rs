@@ -83,6 +83,10 @@ fn every_load_is_answered_in_one_session() {
         ("pagefault", json!({"duration_s": 0.05, "bytes": 1 << 20})),
         ("contextswitch", json!({"duration_s": 0.05})),
         ("messaging", json!({"groups": 1, "messages": 5})),
+        (
+            "messaging",
+            json!({"groups": 1, "messages": 5, "tasks": "process"}),
+        ),
         ("memcpy", json!({"duration_s": 0.05, "bytes": 4096})),
         ("lock", json!({"duration_s": 0.05, "yields": 10})),
         ("fileio", json!({"duration_s": 0.05, "bytes": 1 << 20})),
@@ -114,15 +118,12 @@ fn spinning_ends_with_the_next_request() {
     assert_eq!(session.receive()["ok"]["ended"], "told");
     assert!(session.receive()["ok"].is_object());
     session.send(&[load("spin", &json!({"threads": 1}), 600)]);
-    std::thread::sleep(Duration::from_millis(2500));
+    std::thread::sleep(Duration::from_millis(500));
     session.send(&[short()]);
     let told = session.receive();
     assert_eq!(told["ok"]["ended"], "told");
-    let seconds = told["ok"]["results"]["rounds_per_second"]
-        .as_array()
-        .unwrap()
-        .len();
-    assert!(seconds >= 1, "{told}");
+    let slices = told["ok"]["results"]["slices"].as_array().unwrap().len();
+    assert!(slices >= 1, "{told}");
     assert!(session.receive()["ok"].is_object());
     assert!(began.elapsed() < Duration::from_secs(60));
     session.end();
@@ -163,10 +164,58 @@ fn a_request_that_waits_ends_no_other_load() {
     session.end();
 }
 
+/// Process numbers of all children of a process.
+fn children(process: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let of = |task: std::io::Result<std::fs::DirEntry>| {
+        let path = task.unwrap().path().join("children");
+        std::fs::read_to_string(path).unwrap_or_default()
+    };
+    let text: String = tasks.map(of).collect();
+    text.split_whitespace()
+        .map(|number| number.parse().unwrap())
+        .collect()
+}
+
 #[test]
-fn a_session_of_root_runs_no_load() {
-    let mut session = Session::start("root");
-    session.send(&[load("spin", &json!({}), 1)]);
-    assert_eq!(session.receive()["error"]["kind"], "forbidden");
-    session.end();
+fn processes_of_a_load_end_with_it_and_with_a_killed_agent() {
+    let parameters = json!({"tasks": "process", "groups": 1, "messages": 1_000_000});
+    for killed in [false, true] {
+        let mut session = Session::start("user");
+        session.send(&[load("messaging", &parameters, 600)]);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut forked = Vec::new();
+        while forked.len() < 40 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+            forked = children(session.process.id());
+        }
+        assert_eq!(forked.len(), 40);
+        if killed {
+            session.process.kill().unwrap();
+            session.process.wait().unwrap();
+        } else {
+            let told = session.hang_up();
+            assert_eq!(told["ok"]["ended"], "told", "{told}");
+            assert_eq!(told["ok"]["results"]["messages"], Value::Null);
+            session.end();
+        }
+        let lives = |number: &u32| {
+            let status = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+            status.contains("(ktrial-agent)") && !status.contains(") Z ")
+        };
+        while forked.iter().any(lives) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!forked.iter().any(lives), "{forked:?}");
+    }
+}
+
+#[test]
+fn a_session_of_root_runs_no_load_but_its_own() {
+    for (role, name) in [("root", "spin"), ("user", "zram")] {
+        let mut session = Session::start(role);
+        session.send(&[load(name, &json!({}), 1)]);
+        assert_eq!(session.receive()["error"]["kind"], "forbidden", "{role} {name}");
+        session.end();
+    }
 }

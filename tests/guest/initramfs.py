@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import lzma
+from collections.abc import Mapping
 from pathlib import Path
 
 REGULAR, DIRECTORY, LINK = 0o100000, 0o040000, 0o120000
@@ -50,11 +51,14 @@ def plain(module: Path) -> bytes:
     return lzma.decompress(content) if module.suffix == ".xz" else content
 
 
-def build(modules: list[Path], script: str) -> bytes:
-    """The archive: busybox with its commands, the modules, and `script` as /init after they are loaded."""
+def build(modules: list[Path], script: str, files: Mapping[str, bytes]) -> bytes:
+    """The archive: busybox with its commands, the modules, `files` by path, and `script` as /init."""
     archive = Archive()
-    for name in ("bin", "dev", "modules", "proc", "sys", "tmp"):
+    parents = {str(parent)[1:] for path in files for parent in Path(path).parents}
+    for name in sorted({"bin", "dev", "etc", "modules", "proc", "sys", "tmp"} | parents - {""}):
         archive.folder(name)
+    for path, content in files.items():
+        archive.file(path[1:], content)
     archive.file("bin/busybox", BUSYBOX.read_bytes())
     archive.link("bin/sh", "busybox")
     loading: list[str] = []

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun, RawOutput
 from ktrial.domain.errors import KtrialError, UnreadableOutput
 from ktrial.domain.facts import FactBook
@@ -25,6 +27,20 @@ metrics:
       system-time: 0.000000
 ...
 """
+
+#: 200 rounds per second in the first second of two, 100 in the other.
+SPIN_REPLY = msgspec.json.encode(
+    {
+        "load": "spin",
+        "results": {
+            "rounds": 300,
+            "elapsed_ns": 2_000_000_000,
+            "start_ns": 0,
+            "slice_ns": 10_000_000,
+            "slices": [2] * 100 + [1] * 100,
+        },
+    }
+)
 
 
 def outcome(name: str = "time", **fields: Any) -> Outcome:
@@ -87,7 +103,8 @@ def answer(stdout: bytes = b"time 1.5", **fields: Any) -> RawOutput:
 class FakeLoad:
     """A background load; `dies` makes it end too early."""
 
-    def __init__(self, log: list[str], *, dies: bool, yaml: bytes, spins: bool) -> None:
+    def __init__(self, log: list[str], *, dies: bool, yaml: bytes, spins: bool, reply: bytes = SPIN_REPLY) -> None:
+        self._reply = reply
         self._spins = spins
         self._log = log
         self._dies = dies
@@ -99,7 +116,7 @@ class FakeLoad:
     def stop(self) -> RawOutput:
         self._log.append("load stops")
         if self._spins:
-            return answer(b'{"load": "spin", "results": {"rounds": 300, "elapsed_ns": 2000000000}}')
+            return answer(self._reply)
         return answer(b"", files={"load.yaml": self._yaml}, stderr=b"stress-ng: killed" if self._dies else b"")
 
 
@@ -113,18 +130,22 @@ class FakeExecutor:
         reply: Callable[[tuple[str, ...]], RawOutput] = lambda argv: answer(),
         *,
         installed: Iterable[str] = ("tool", "stress-ng", "apt-get"),
-        runs_as_root: bool = False,
+        has_root: bool = False,
         load_dies: bool = False,
         load_yaml: bytes = LOAD_YAML,
     ) -> None:
         self.log: list[str] = []
         self.invocations: list[Invocation] = []
-        self.runs_as_root = runs_as_root
+        self.has_root = has_root
+        self.root_for: list[str] = []
         self.has_loads = True
         self._reply = reply
         self._installed = set(installed)
         self._load_dies = load_dies
         self._load_yaml = load_yaml
+
+    def obtain_root(self, purpose: str) -> None:
+        self.root_for.append(purpose)
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         return {name: f"/usr/bin/{name}" if name in self._installed else None for name in names}

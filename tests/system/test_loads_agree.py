@@ -19,7 +19,12 @@ from ktrial.host.agent import AgentSession
 from tests.support.references import REFERENCES, ours, theirs, user_session
 
 ROUNDS = 5
-BENCHMARKS = {name: found for name, found in all_benchmarks().items() if isinstance(found, LoadBenchmark)}
+#: Those that need root are run in their own tests.
+BENCHMARKS = {
+    name: found
+    for name, found in all_benchmarks().items()
+    if isinstance(found, LoadBenchmark) and found.root_reason is None
+}
 #: Less work than a suite asks for.
 SMALL: dict[str, Any] = {"duration_s": 0.2, "bytes": 4 << 20, "messages": 10, "groups": 2, "yields": 20}
 SMALL |= {

@@ -30,7 +30,7 @@ def work(tmp_path: Path) -> Path:
 @pytest.fixture
 def executor(work: Path) -> Iterator[AgentExecutor]:
     argv = [str(find_agent()), "serve", "--role", "user"]
-    executor = AgentExecutor(lambda: DetachedTransport(argv), work)
+    executor = AgentExecutor(lambda: DetachedTransport(argv), work, None)
     yield executor
     executor.close()
 

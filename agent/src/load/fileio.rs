@@ -3,7 +3,8 @@
 //!
 //! `cold`: a read finds nothing of the file in the page cache (it was written, flushed, and dropped from the cache before the
 //! time began, and again at each new pass), and a write is flushed to the device before it counts as done. `warm`: all
-//! of the file is in the page cache.
+//! of the file is in the page cache. `direct` is cold without a page cache in the way: each block goes from the load's memory
+//! to the device or back.
 
 use super::clock::now_ns;
 use super::crew::{self, Job};
@@ -46,6 +47,8 @@ pub struct Parameters {
     operation: Operation,
     order: Order,
     cache: Cache,
+    /// Whether the page cache is bypassed.
+    direct: bool,
     /// Size of the file.
     bytes: u64,
     block_bytes: u64,
@@ -60,6 +63,7 @@ impl Default for Parameters {
             operation: Operation::Read,
             order: Order::Sequential,
             cache: Cache::Cold,
+            direct: false,
             bytes: 256 << 20,
             block_bytes: 128 << 10,
             duration_s: 2.0,
@@ -76,6 +80,9 @@ impl Load for Parameters {
         files::check(&self.directory)?;
         if self.cache == Cache::Warm {
             memory::room_for(self.bytes)?;
+        }
+        if self.direct {
+            self.check_direct()?;
         }
         within(
             "bytes / block_bytes",
@@ -96,6 +103,12 @@ impl Load for Parameters {
         let file = files::nameless(&self.directory)?;
         self.prepare(run, &file)
             .map_err(|error| Error::io("cannot fill a file in", &self.directory, &error))?;
+        if self.direct {
+            files::bypass_cache(&file).map_err(|error| {
+                Error::io("cannot bypass the page cache in", &self.directory, &error)
+                    .hint("name a folder on a disk's file system as `directory`, or leave `direct` out")
+            })?;
+        }
         let job: Job<Histogram> = Box::new(|start_ns| self.blocks(run, &file, start_ns + duration_ns));
         let done = crew::run(vec![job])?;
         let mut whole = Histogram::new();
@@ -112,6 +125,20 @@ impl Load for Parameters {
 }
 
 impl Parameters {
+    fn check_direct(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::new(Kind::BadRequest, format!("parameters: {message}")));
+        if self.cache == Cache::Warm {
+            return refuse("`direct` bypasses the page cache, which `cache` wants warm".to_owned());
+        }
+        if self.block_bytes % files::DIRECT_BYTES == 0 {
+            return Ok(());
+        }
+        let (block, unit) = (self.block_bytes, files::DIRECT_BYTES);
+        refuse(format!(
+            "`block_bytes` is {block}: `direct` takes multiples of {unit}"
+        ))
+    }
+
     /// Writes the file, and flushes it so that no writing is left over for the time that is measured.
     fn prepare(&self, run: &Run, file: &File) -> io::Result<()> {
         // Not zeros: some devices and file systems store none of those.
@@ -137,7 +164,7 @@ impl Parameters {
 
     fn blocks(&self, run: &Run, file: &File, end_ns: u64) -> io::Result<Histogram> {
         let mut histogram = Histogram::new();
-        let mut block = vec![0x5a; usize::try_from(self.block_bytes).unwrap_or(1 << 20)];
+        let mut block = files::Aligned::new(usize::try_from(self.block_bytes).unwrap_or(1 << 20), 0x5a);
         if self.order == Order::Random {
             fadvise(file, 0, None, Advice::Random)?;
         }

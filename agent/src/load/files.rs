@@ -2,16 +2,51 @@
 //! Files of loads. They have no name: the kernel removes them when the last one that has them open ends, however it ends.
 
 use crate::error::{Error, Kind, Result};
-use rustix::fs::{open, unlink, Mode, OFlags};
+use rustix::fs::{fcntl_getfl, fcntl_setfl, open, unlink, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::FileExt;
 
 /// Where files are made unless a request says otherwise: mostly a real file system, unlike `/tmp`.
 pub const DIRECTORY: &str = "/var/tmp";
 
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// What buffers and blocks of direct reads and writes are multiples of: no device in use asks for more.
+pub const DIRECT_BYTES: u64 = 4096;
+
+/// Memory that begins where direct reads and writes want it.
+pub struct Aligned {
+    memory: Vec<u8>,
+    from: usize,
+    bytes: usize,
+}
+
+impl Aligned {
+    /// So many bytes, all of this value.
+    pub fn new(bytes: usize, value: u8) -> Self {
+        let alignment = usize::try_from(DIRECT_BYTES).unwrap_or(1);
+        let memory = vec![value; bytes + alignment];
+        let from = memory.as_ptr().align_offset(alignment).min(alignment);
+        Self { memory, from, bytes }
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.from..self.from + self.bytes]
+    }
+}
+
+impl DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.from..self.from + self.bytes]
+    }
+}
 
 /// Refuses a folder that is not given in full.
 pub fn check(directory: &str) -> Result<()> {
@@ -46,6 +81,11 @@ fn unlinked(directory: &str, mode: Mode) -> rustix::io::Result<rustix::fd::Owned
     Ok(file)
 }
 
+/// Makes all reads and writes of an open file bypass the page cache.
+pub fn bypass_cache(file: &File) -> io::Result<()> {
+    Ok(fcntl_setfl(file, fcntl_getfl(file)? | OFlags::DIRECT)?)
+}
+
 /// Reads a file from its beginning to its end.
 pub fn read_through(file: &File) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK_BYTES];
@@ -73,6 +113,14 @@ mod tests {
             read_through(&file).unwrap();
             assert_eq!(read_dir(directory).unwrap().count(), 0);
         }
+    }
+
+    #[test]
+    fn memory_is_aligned() {
+        let mut memory = Aligned::new(10_000, 7);
+        assert_eq!(memory.as_ptr().align_offset(4096), 0);
+        assert!(memory.len() == 10_000 && memory.iter().all(|byte| *byte == 7));
+        memory[9_999] = 1;
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod pagefault;
 mod pressure;
 mod spin;
 mod wakeup;
+pub mod zram;
 
 use crate::error::{Error, Kind, Result};
 use clock::now_ns;
@@ -181,37 +182,53 @@ impl Run<'_> {
 /// # Errors
 /// The request makes no sense, or the system refused something that the load needs.
 pub fn run(request: Request, told: Told) -> Result<Value> {
+    if request.load == zram::NAME {
+        let message = "the load `zram` is for a session of role root, which makes a device for it";
+        return Err(Error::new(Kind::Forbidden, message));
+    }
     let Some(entry) = LOADS.iter().find(|entry| entry.name == request.load) else {
         let known: Vec<&str> = LOADS.iter().map(|entry| entry.name).collect();
         let message = format!("there is no load {:?}", request.load);
         return Err(Error::new(Kind::BadRequest, message).hint(format!("loads are {}", known.join(", "))));
     };
     let limit_ns = seconds("limit_s", request.limit_s)?;
-    let (parameters, load) = (entry.prepare)(request.parameters)?;
+    let prepared = (entry.prepare)(request.parameters)?;
+    let events = told.events(entry.until_told);
+    carry_out(entry.name, prepared, request.cpus.as_deref(), limit_ns, events)
+}
+
+/// Runs a load whose parameters are read and checked.
+fn carry_out(
+    name: &str,
+    (parameters, load): Prepared,
+    cpus: Option<&[u32]>,
+    limit_ns: u64,
+    events: Option<Events>,
+) -> Result<Value> {
     let stop = AtomicBool::new(false);
     let (done, working) =
-        pipe_with(PipeFlags::CLOEXEC).map_err(|error| Error::io("no pipe for", entry.name, &error.into()))?;
+        pipe_with(PipeFlags::CLOEXEC).map_err(|error| Error::io("no pipe for", name, &error.into()))?;
     let started_ns = now_ns();
     let (ended, measured) = thread::scope(|scope| {
         let work = || {
             // Closed at the end of the work, also when it breaks.
             let _working = working;
-            let cpus = pin_all(request.cpus.as_deref())?;
+            let cpus = pin_all(cpus)?;
             let stop = &stop;
             load.run(&Run { cpus, stop })
         };
         let worker = thread::Builder::new()
             .name("load".to_owned())
             .spawn_scoped(scope, work)
-            .map_err(|error| Error::io("cannot start", entry.name, &error))?;
-        let ended = watch(&done, told.events(entry.until_told), started_ns + limit_ns, &stop)
-            .map_err(|error| Error::io("cannot watch", entry.name, &error));
-        let broke = |_| Err(Error::new(Kind::Io, format!("the load {} broke", entry.name)));
+            .map_err(|error| Error::io("cannot start", name, &error))?;
+        let ended = watch(&done, events, started_ns + limit_ns, &stop)
+            .map_err(|error| Error::io("cannot watch", name, &error));
+        let broke = |_| Err(Error::new(Kind::Io, format!("the load {name} broke")));
         let measured = worker.join().unwrap_or_else(broke)?;
         Ok((ended?, measured))
     })?;
     let mut reply = json!({
-        "load": entry.name, "parameters": parameters, "started_ns": started_ns, "wall_ns": now_ns() - started_ns,
+        "load": name, "parameters": parameters, "started_ns": started_ns, "wall_ns": now_ns() - started_ns,
         "ended": ended, "results": measured.results,
     });
     if let Some(histogram) = measured.histogram {

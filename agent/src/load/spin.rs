@@ -12,7 +12,8 @@ use std::hint::black_box;
 
 /// Steps of arithmetic in a round: some tens of microseconds of work.
 const STEPS: u32 = 1 << 15;
-const SECOND_NS: u64 = 1_000_000_000;
+/// Rounds are counted in slices of this length, so that those of any stretch of time can be told apart later.
+const SLICE_NS: u64 = 10_000_000;
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -33,9 +34,10 @@ impl Default for Parameters {
 
 /// What one thread did.
 struct Spun {
+    start_ns: u64,
     rounds: u64,
-    /// Rounds in each second from the start that was spent whole.
-    per_second: Vec<u64>,
+    /// Rounds in each slice from the start that was spent whole.
+    slices: Vec<u64>,
 }
 
 impl Load for Parameters {
@@ -52,16 +54,19 @@ impl Load for Parameters {
             .collect();
         let done = crew::run(jobs)?;
         let rounds = || done.results.iter().map(|spun| spun.rounds);
-        let seconds = done.results.iter().map(|spun| spun.per_second.len()).min();
-        let per_second: Vec<u64> = (0..seconds.unwrap_or_default())
-            .map(|second| done.results.iter().map(|spun| spun.per_second[second]).sum())
+        let whole = done.results.iter().map(|spun| spun.slices.len()).min();
+        let slices: Vec<u64> = (0..whole.unwrap_or_default())
+            .map(|slice| done.results.iter().map(|spun| spun.slices[slice]).sum())
             .collect();
+        let start_ns = done.results.first().map(|spun| spun.start_ns);
         let mut results = Map::new();
         results.insert("rounds".to_owned(), json!(rounds().sum::<u64>()));
         results.insert("least_of_a_thread".to_owned(), json!(rounds().min()));
         results.insert("most_of_a_thread".to_owned(), json!(rounds().max()));
         results.insert("threads".to_owned(), json!(threads));
-        results.insert("rounds_per_second".to_owned(), json!(per_second));
+        results.insert("start_ns".to_owned(), json!(start_ns));
+        results.insert("slice_ns".to_owned(), json!(SLICE_NS));
+        results.insert("slices".to_owned(), json!(slices));
         results.insert("elapsed_ns".to_owned(), json!(done.elapsed_ns));
         Ok(Measured {
             results,
@@ -72,8 +77,9 @@ impl Load for Parameters {
 
 fn spin(run: &Run, start_ns: u64) -> Spun {
     let mut spun = Spun {
+        start_ns,
         rounds: 0,
-        per_second: Vec::new(),
+        slices: Vec::new(),
     };
     let mut before = 0;
     let mut state = start_ns | 1;
@@ -85,10 +91,10 @@ fn spin(run: &Run, start_ns: u64) -> Spun {
         }
         black_box(state);
         spun.rounds += 1;
-        let second = (now_ns() - start_ns) / SECOND_NS;
-        // A thread that was held up for more than a second did nothing in it.
-        while (spun.per_second.len() as u64) < second {
-            spun.per_second.push(spun.rounds - before);
+        let slice = (now_ns() - start_ns) / SLICE_NS;
+        // A thread that was held up for more than a slice did nothing in it.
+        while (spun.slices.len() as u64) < slice {
+            spun.slices.push(spun.rounds - before);
             before = spun.rounds;
         }
     }

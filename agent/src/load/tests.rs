@@ -100,6 +100,10 @@ fn the_limit_ends_each_load_early() {
             "messaging",
             json!({"groups": 1, "messages": 1_000_000, "channel": "socket"}),
         ),
+        (
+            "messaging",
+            json!({"groups": 1, "messages": 1_000_000, "tasks": "process"}),
+        ),
     ];
     for (load, parameters) in cases {
         let began_ns = now_ns();
@@ -132,13 +136,18 @@ fn round_trips_are_counted_where_they_were_asked_for() {
 
 #[test]
 fn every_message_arrives() {
-    for channel in ["pipe", "socket"] {
-        let reply = reply(
-            "messaging",
-            &json!({"channel": channel, "groups": 2, "senders": 3, "receivers": 4, "messages": 50, "message_bytes": 7}),
-        );
+    for (channel, tasks) in [
+        ("pipe", "thread"),
+        ("socket", "thread"),
+        ("pipe", "process"),
+        ("socket", "process"),
+    ] {
+        let parameters = json!({"channel": channel, "tasks": tasks, "groups": 2, "senders": 3, "receivers": 4,
+            "messages": 50, "message_bytes": 7});
+        let reply = reply("messaging", &parameters);
         assert_eq!(number(&reply, "messages"), 2 * 3 * 4 * 50);
-        assert_eq!(number(&reply, "threads"), 14);
+        assert_eq!(number(&reply, "task_count"), 14);
+        assert!(number(&reply, "elapsed_ns") > 0);
         assert_eq!(reply["parameters"]["channel"], channel);
     }
 }
@@ -196,13 +205,16 @@ fn contending_threads_all_get_on() {
 }
 
 #[test]
-fn spinning_counts_each_second() {
-    let reply = within_limit("spin", &json!({"threads": 2}), 2.3);
+fn spinning_counts_by_slices_of_time() {
+    let before_ns = now_ns();
+    let reply = within_limit("spin", &json!({"threads": 2}), 0.35);
     assert_eq!(reply["ended"], "limit");
-    let seconds = reply["results"]["rounds_per_second"].as_array().unwrap();
-    assert!((1..=2).contains(&seconds.len()), "{reply}");
-    let in_seconds: u64 = seconds.iter().map(|rounds| rounds.as_u64().unwrap()).sum();
-    assert!(in_seconds > 0 && in_seconds <= number(&reply, "rounds"));
+    assert!((before_ns..now_ns()).contains(&number(&reply, "start_ns")));
+    let slices = reply["results"]["slices"].as_array().unwrap();
+    let most = number(&reply, "elapsed_ns") / number(&reply, "slice_ns");
+    assert!((1..=most).contains(&(slices.len() as u64)), "{reply}");
+    let in_slices: u64 = slices.iter().map(|rounds| rounds.as_u64().unwrap()).sum();
+    assert!(in_slices > 0 && in_slices <= number(&reply, "rounds"));
     assert!(number(&reply, "least_of_a_thread") <= number(&reply, "most_of_a_thread"));
 }
 
@@ -244,9 +256,9 @@ fn files_are_read_and_written_in_both_orders_and_vanish() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     for operation in ["read", "write"] {
         for order in ["sequential", "random"] {
-            for cache in ["cold", "warm"] {
-                let parameters = json!({"operation": operation, "order": order, "cache": cache, "bytes": 1 << 20,
-                    "block_bytes": 4096, "duration_s": 0.05, "directory": folder.path()});
+            for (cache, direct) in [("cold", false), ("warm", false), ("cold", true)] {
+                let parameters = json!({"operation": operation, "order": order, "cache": cache, "direct": direct,
+                    "bytes": 1 << 20, "block_bytes": 4096, "duration_s": 0.05, "directory": folder.path()});
                 let reply = reply("fileio", &parameters);
                 assert!(number(&reply, "count") > 0, "{reply}");
                 assert_eq!(number(&reply, "moved_bytes"), number(&reply, "count") * 4096);
@@ -307,7 +319,7 @@ fn requests_that_make_no_sense_are_refused() {
         ),
         (
             json!({"load": "messaging", "limit_s": 1, "parameters": {"groups": 1000}}),
-            "threads",
+            "tasks",
         ),
     ];
     let more = [
@@ -325,6 +337,12 @@ fn requests_that_make_no_sense_are_refused() {
         ("fileio", json!({"bytes": 1_048_577}), "bytes"),
         ("fileio", json!({"block_bytes": 0}), "block_bytes"),
         ("fileio", json!({"directory": "../x"}), "directory"),
+        ("fileio", json!({"direct": true, "cache": "warm"}), "direct"),
+        (
+            "fileio",
+            json!({"direct": true, "block_bytes": 512}),
+            "block_bytes",
+        ),
     ];
     let more = more.map(|(load, parameters, named)| {
         (

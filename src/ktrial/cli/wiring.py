@@ -133,6 +133,15 @@ class App:
             self._sessions.append(self._root)
         return self._root
 
+    @property
+    def can_be_root(self) -> bool:
+        """Whether a root session can be had, by asking where that is allowed."""
+        if os.geteuid() == 0 or self._helper is not None or self._machine_root is not None:
+            return True
+        from ktrial.host.privilege import can_ask
+
+        return self._may_ask and can_ask()
+
     def best_session(self, purpose: str) -> AgentSession:
         """A root session where that needs no asking, else the user's."""
         if os.geteuid() == 0 or self._helper is not None or self._machine_root is not None:
@@ -174,7 +183,8 @@ class App:
         from ktrial.host.transport import DetachedTransport
 
         argv = [str(find_agent()), *self._arguments("user")]
-        executor = AgentExecutor(lambda: DetachedTransport(argv), self.run_store.work)
+        root = self.root_session if self.can_be_root else None
+        executor = AgentExecutor(lambda: DetachedTransport(argv), self.run_store.work, root)
         self._sessions.append(executor)
         return executor
 

@@ -90,10 +90,16 @@ class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """A load that the agent itself carries out (request `load`)."""
+    """A load that the agent itself carries out (request `load`).
+
+    `as_root` is one for a session of root. `data` is a regular file, read as the user, of which the load works on the
+    first `parameters["bytes"]` bytes.
+    """
 
     name: str
     parameters: Mapping[str, Any] = {}
+    as_root: bool = False
+    data: str | None = None
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +123,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     to the pinned one. At `limit_s` (seconds) the run and all its children are killed. `cpus` pins it. `files` are names
     relative to the private directory that are collected after the run; one that is not there is left out.
     With `load` there is no argv. `steps` come before it; the first `warm_ups` runs of a measurement are kept but do not
-    count. `in_memory` puts the private directory on a tmpfs that belongs to the user.
+    count. `in_memory` puts the private directory on a tmpfs that belongs to the user. With `realtime_priority` the
+    user's process may take real-time priorities up to it.
     """
 
     argv: tuple[str, ...] = ()
@@ -131,6 +138,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     warm_ups: int = 0
     in_memory: bool = False
+    realtime_priority: int | None = None
     #: About how long the run takes, in seconds; None when nobody can say.
     expected_s: float | None = None
 
@@ -156,7 +164,7 @@ class Benchmark(Protocol):
 
     @property
     def root_reason(self) -> str | None:
-        """Why it must run as root; None when it runs as the user."""
+        """What it needs root for; None when it needs none. Only an own load `as_root` runs as root."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

@@ -24,7 +24,8 @@ LOAD_THROUGHPUT = Outcome(
     high=1e12,
     better="The background load got more done beside the benchmark.",
     worse="The background load was starved.",
-    blind_spots="Counted from the load's start to its end, which takes in half a second before the benchmark begins.",
+    blind_spots="Of `spin`: of the benchmark's own time, between counts 10 ms apart. Of stress-ng: from its start to "
+    "its end, which takes in half a second before the benchmark begins.",
 )
 #: Facts that every run record carries.
 MACHINE_FACTS = (

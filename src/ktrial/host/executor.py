@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.benchmark import DIRECTORY, PROGRAM_FOLDERS, Invocation, RawOutput
-from ktrial.domain.errors import AgentError, KtrialError
+from ktrial.domain.errors import AgentError, BadInput, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution
 from ktrial.host.agent import AgentSession
 from ktrial.host.clock import SystemClock
 from ktrial.host.private_folder import own_tmpfs, remove
+from ktrial.host.rights import Connect, OpenRoot, Rights
 from ktrial.host.running import Course, Running, exec_output, load_output, problem
 from ktrial.host.transport import DetachedTransport
 
@@ -32,14 +33,17 @@ SERVER_LIMIT_S = 3600.0
 FILE_BYTES = 64 << 20
 _PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
 
-Connect = Callable[[], DetachedTransport]
-
 
 class AgentExecutor:
-    """Implements `services.ports.Executor` with agents of its own; `connect` starts one as the user, detached."""
+    """Implements `services.ports.Executor` with agents of its own.
 
-    def __init__(self, connect: Connect, work: Path) -> None:
+    `connect` starts one as the user, detached. `root` opens the session of root, given what it is for; None where root
+    cannot be had.
+    """
+
+    def __init__(self, connect: Connect, work: Path, root: OpenRoot | None) -> None:
         self._connect = connect
+        self._rights = Rights(root, connect)
         self._work = work
         self._clock = SystemClock()
         self._transport: DetachedTransport | None = None
@@ -51,9 +55,13 @@ class AgentExecutor:
         return str(self._open().hello["agent"])
 
     @property
-    def runs_as_root(self) -> bool:
-        """Whether what is run here is run as root."""
-        return self._open().hello.get("uid") == 0
+    def has_root(self) -> bool:
+        """Whether root can be had: this is root, or sudo or its like may be asked."""
+        return self._rights.has_root
+
+    def obtain_root(self, purpose: str) -> None:
+        """Ask for root now where somebody has to be asked, and say what for."""
+        self._rights.obtain(purpose, self._open())
 
     @property
     def has_loads(self) -> bool:
@@ -141,7 +149,8 @@ class AgentExecutor:
         return Running(transport, session, own_load=invocation.load is not None)
 
     def close(self) -> None:
-        """End the session."""
+        """End the sessions of the user; that of root is its owner's."""
+        self._rights.close()
         if self._session is not None:
             self._session.close()
 
@@ -154,17 +163,22 @@ class AgentExecutor:
     def _abandon(self) -> None:
         if self._transport is not None:
             self._transport.finish()
+        self._rights.abandon()
         self._session = self._transport = None
 
     def _ask(self, invocation: Invocation, request: Mapping[str, Any]) -> RawOutput:
         try:
+            session = self._rights.session_for(invocation, self._open())
             if invocation.load is not None:
-                return load_output(self._open().request("load", **request))
-            return exec_output(self._open().request("exec", **request))
+                return load_output(session.request("load", **request))
+            return exec_output(session.request("exec", **request))
         except AgentError as error:
             if error.kind == "lost":
                 self._session = self._transport = None
+                self._rights.forget()
             return RawOutput(failed=f"the agent said {error.kind}: {error.message}")
+        except BadInput as error:
+            return RawOutput(failed=error.message)
 
     def _request(self, invocation: Invocation, folder: Path) -> dict[str, Any]:
         common = {"limit_s": invocation.limit_s, **({"cpus": list(invocation.cpus)} if invocation.cpus else {})}

@@ -63,6 +63,11 @@ def _wait_and_start(go: int, stdin: int, stdout: int, argv: list[str]) -> None:
     os.execve(argv[0], argv, {"PATH": _SYSTEM_PATH, "LC_ALL": "C"})
 
 
+def can_ask() -> bool:
+    """Whether there is a program that may make a user root."""
+    return any(shutil.which(name, path=_SYSTEM_PATH) for name, _ in _ASKERS)
+
+
 def invoking_user() -> int | None:
     """The user who ran sudo, pkexec or doas, when this process is root on somebody else's behalf."""
     if os.geteuid() != 0:

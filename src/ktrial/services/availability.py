@@ -65,9 +65,9 @@ def _examine(
         step = install_command(benchmark.packages, tool) or "install it by hand"
         if tool is None and benchmark.packages:
             step = "install " + ", ".join(f"{name} ({where})" for where, name in benchmark.packages.items())
-    elif benchmark.root_reason is not None and not executor.runs_as_root:
+    elif benchmark.root_reason is not None and not executor.has_root:
         why = f"needs root: {benchmark.root_reason}"
-        step = "run ktrial in a root shell"
+        step = "run ktrial through sudo"
     elif not benchmark.needs and not executor.has_loads:
         why = "this agent has no loads of its own"
         step = "run ./ktrial once more to build the agent anew"

@@ -7,7 +7,7 @@ import msgspec
 
 from ktrial.domain.benchmark import Measurement, RawOutput
 from ktrial.domain.errors import BadRun, KtrialError
-from ktrial.domain.run import LOAD_THROUGHPUT, LoadRecord
+from ktrial.domain.run import LOAD_THROUGHPUT, Execution, LoadRecord
 from ktrial.domain.suite import LOAD_FILE, SETTLE_S, SuiteLoad
 from ktrial.formats.stress_ng import read_stress_ng
 from ktrial.services.availability import install_command, package_tool
@@ -26,8 +26,24 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _SpinResults(msgspec.Struct):
+    """`slices` are the rounds of each `slice_ns` from `start_ns` (monotonic) on that was spent whole."""
+
     rounds: int
     elapsed_ns: int
+    start_ns: int
+    slice_ns: int
+    slices: list[int]
+
+    def rounds_until(self, moment_ns: int) -> float:
+        """Rounds from the start to a moment; within a slice they are taken to be spread evenly."""
+        past_ns = min(max(moment_ns - self.start_ns, 0), self.elapsed_ns)
+        whole = min(past_ns // self.slice_ns, len(self.slices))
+        before, from_ns = sum(self.slices[:whole]), whole * self.slice_ns
+        if whole < len(self.slices):
+            here, length_ns = self.slices[whole], self.slice_ns
+        else:
+            here, length_ns = self.rounds - sum(self.slices), self.elapsed_ns - from_ns
+        return before + (here * (past_ns - from_ns) / length_ns if length_ns > 0 else 0)
 
 
 class _SpinReply(msgspec.Struct):
@@ -67,8 +83,8 @@ class Background:
             raise
         return running
 
-    def finish(self, running: RunningLoad) -> Ended:
-        """End it and read what it got done."""
+    def finish(self, running: RunningLoad, run: Execution) -> Ended:
+        """End it and read what it got done, beside `run` alone where it can tell."""
         alive = running.alive()
         raw = running.stop()
         load = self._invocation.load
@@ -78,7 +94,7 @@ class Background:
             failure = "the background load ended before the benchmark" + (f"; it said: {said}" if said else "")
             return Ended(record=record, raw=raw, failure=failure)
         try:
-            throughput = _spin_rate(raw) if load is not None else _stress_ng_rate(raw)
+            throughput = _spin_rate(raw, run) if load is not None else _stress_ng_rate(raw)
         except BadRun as error:
             return Ended(record=record, raw=raw, failure=f"the background load's own figures: {error.message}")
         return Ended(record=record, raw=raw, throughput=throughput)
@@ -89,14 +105,14 @@ def _stress_ng_rate(raw: RawOutput) -> Measurement:
     return Measurement(outcome=LOAD_THROUGHPUT.name, value=rate.value, original=rate.original)
 
 
-def _spin_rate(raw: RawOutput) -> Measurement:
+def _spin_rate(raw: RawOutput, run: Execution) -> Measurement:
     try:
-        reply = msgspec.json.decode(raw.stdout, type=_SpinReply)
+        spun = msgspec.json.decode(raw.stdout, type=_SpinReply).results
     except msgspec.MsgspecError as error:
         raise BadRun(raw.failed or f"the reply cannot be read: {error}") from None
-    rounds, elapsed_ns = reply.results.rounds, reply.results.elapsed_ns
-    if elapsed_ns <= 0:
-        raise BadRun(f"it ran for {elapsed_ns} ns")
-    return Measurement(
-        outcome=LOAD_THROUGHPUT.name, value=rounds * 1e9 / elapsed_ns, original=f"{rounds} rounds in {elapsed_ns} ns"
-    )
+    began_ns, length_ns = run.started_monotonic_ns, run.raw.wall_ns or 0
+    if spun.slice_ns <= 0 or length_ns <= 0 or began_ns < spun.start_ns:
+        raise BadRun(f"it was counted from {spun.start_ns} ns on, the benchmark ran from {began_ns} for {length_ns} ns")
+    rounds = spun.rounds_until(began_ns + length_ns) - spun.rounds_until(began_ns)
+    value, original = rounds * 1e9 / length_ns, f"{rounds:.1f} rounds in the {length_ns} ns of the benchmark"
+    return Measurement(outcome=LOAD_THROUGHPUT.name, value=value, original=original)

@@ -169,7 +169,10 @@ class _Rounds:
         self._session = session_of(order, facts, executor.agent_version, store.begin())
 
     def begin(self, missing: Mapping[str, Availability]) -> None:
-        """Ask the tools for their versions and tell that it begins."""
+        """Ask for root where that is needed, the tools for their versions, and tell that it begins."""
+        needy = [f"{label} ({task.benchmark.root_reason})" for label, task in self._tasks.items() if _needs_root(task)]
+        if needy:
+            self._executor.obtain_root(", ".join(needy))
         for label, task in self._tasks.items():
             asked = task.benchmark.version_invocation()
             told = task.benchmark.parse_version(self._executor.run(asked).raw) if asked else None
@@ -315,7 +318,7 @@ class _Rounds:
         except BaseException:
             running.stop()
             raise
-        return execution, self._background.finish(running)
+        return execution, self._background.finish(running, execution)
 
 
 def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> Session:
@@ -332,6 +335,10 @@ def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> 
         ktrial_version=__version__,
         agent_version=agent_version,
     )
+
+
+def _needs_root(task: Task) -> bool:
+    return task.benchmark.root_reason is not None
 
 
 def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:

@@ -51,8 +51,11 @@ class Executor(Protocol):
         """Version of the agent."""
 
     @property
-    def runs_as_root(self) -> bool:
-        """Whether what is run here is run as root."""
+    def has_root(self) -> bool:
+        """Whether root can be had: this is root, or sudo or its like may be asked."""
+
+    def obtain_root(self, purpose: str) -> None:
+        """Ask for root now where somebody has to be asked, and say what for."""
 
     @property
     def has_loads(self) -> bool:

@@ -19,7 +19,7 @@ LATENCY = {**QUANTILES, "max_ns": 20000, "elapsed_ns": 2_000_000_000}
 RESULTS: dict[str, dict[str, Any]] = {
     "wakeup": {**LATENCY, **{f"ring_{name}": value // 2 for name, value in QUANTILES.items()}},
     "contextswitch": LATENCY,
-    "messaging": {"elapsed_ns": 1_500_000_000, "messages": 10 * 20 * 20 * 400, "threads": 400},
+    "messaging": {"elapsed_ns": 1_500_000_000, "messages": 10 * 20 * 20 * 400, "task_count": 400},
     "pagefault": {"elapsed_ns": 2_000_000_000, "faults": 1_000_000, "pages": 8_000_000, "passes": 3},
     "memcpy": {"elapsed_ns": 500_000_000, "copied_bytes": 4_000_000_000, "passes": 60},
     "lock": {**LATENCY, "least_of_a_thread": 30, "most_of_a_thread": 40},
@@ -32,6 +32,17 @@ RESULTS: dict[str, dict[str, Any]] = {
         "burst_bytes": 1 << 30,
         "read_bytes": 1_000_000_000,
     },
+    "zram": {
+        "data_bytes": 1 << 28,
+        "stored_bytes": 1 << 28,
+        "compressed_bytes": 1 << 27,
+        "memory_bytes": 1 << 28,
+        "same_pages": 0,
+        "written_bytes": 1 << 28,
+        "write_ns": 1 << 20,
+        "read_bytes": 1 << 28,
+        "read_ns": 1 << 19,
+    },
     "fileio": {**LATENCY, "moved_bytes": 1_000_000_000, "busy_ns": 500_000_000},
 }
 #: By hand from the results above.
@@ -40,6 +51,8 @@ VALUES: dict[str, dict[str, float]] = {
     "agent-wakeup-timer": {"lateness-p50": 5e-6, "lateness-p999": 1e-5},
     "agent-contextswitch-cross": {"round-trip-mean": 6e-6, "round-trip-p50": 5e-6, "round-trip-p99": 9e-6},
     "agent-messaging-socket": {"time": 1.5},
+    "agent-messaging-pipe-process": {"time": 1.5},
+    "zram-lz4": {"compression-ratio": 2, "memory-ratio": 1, "write-rate": 256e9, "read-rate": 512e9},
     "agent-pagefault": {"fault-rate": 500_000},
     "agent-pagefault-huge": {"page-rate": 4_000_000},
     "agent-memcpy": {"bandwidth": 8e9},
@@ -79,7 +92,10 @@ def test_contract(name: str) -> None:
     assert sum(outcome.headline for outcome in benchmark.outcomes) == 1
     assert not run.notes
     assert run.details["histogram_ns"] == {"1023": 17}
-    assert (benchmark.needs, benchmark.packages, benchmark.root_reason) == ((), {}, None)
+    assert (benchmark.needs, benchmark.packages) == ((), {})
+    invocation = benchmark.invocation({}, FactBook({}))
+    assert invocation.load is not None
+    assert invocation.load.as_root == (benchmark.root_reason is not None) == (benchmark.load == "zram")
     for outcome in benchmark.outcomes:
         assert outcome.better.endswith(".")
         assert outcome.worse.endswith(".")
@@ -117,6 +133,27 @@ def test_another_work_than_asked_is_refused() -> None:
     short = {**RESULTS["messaging"], "messages": 7}
     with pytest.raises(BadRun, match="7 came"):
         parse(messaging, reply(messaging, results=short))
+
+
+@pytest.mark.parametrize(
+    "changes,why",
+    [({"compressed_bytes": 0}, "one repeated word"), ({"read_bytes": 1 << 20}, "read_bytes is 1048576")],
+)
+def test_a_device_that_did_not_compress_all_of_the_data_is_no_measurement(changes: dict[str, int], why: str) -> None:
+    benchmark = BENCHMARKS["zram-lz4"]
+    with pytest.raises(BadRun, match=why):
+        parse(benchmark, reply(benchmark, results={**RESULTS["zram"], **changes}))
+
+
+def test_a_file_of_ones_own_is_handed_over() -> None:
+    benchmark = BENCHMARKS["zram-compression"]
+    invocation = benchmark.invocation({"algorithm": "zstd", "data": "/home/me/dump"}, FactBook({}))
+    assert invocation.load is not None
+    assert invocation.load.data == "/home/me/dump"
+    assert invocation.load.parameters == {"algorithm": "zstd", "data": "given", "bytes": 256 << 20, "seed": 1}
+    for bad in ({"data": "dump"}, {"data": ""}, {"data": 7}, {"bytes": "1"}, {"seed": -1}):
+        with pytest.raises(BadInput, match=next(iter(bad))):
+            benchmark.invocation(bad, FactBook({}))
 
 
 def test_a_quantile_of_too_few_values_is_left_out_and_told() -> None:

@@ -11,7 +11,7 @@ from ktrial.formats.agent_load import LoadReply
 
 _BLIND = (
     "One thread, one block at a time, through the file system; no deep queue. A virtual disk, the device's own cache "
-    "and read-ahead are part of it."
+    "and read-ahead are part of it; with `direct`, which bypasses the page cache, the kernel reads nothing ahead."
 )
 #: Bytes per second that no device reaches: a cold run above it came from the page cache.
 _FASTEST_DEVICE = 5e10
@@ -54,6 +54,7 @@ def _benchmark(operation: str, order: str, cache: str) -> LoadBenchmark:
     where = "in order" if order == "sequential" else "at random"
     state = "none of it in the page cache" if cache == "cold" else "all of it in the page cache"
     flushed = ", each flushed" if (operation, cache) == ("write", "cold") else ""
+    directly = {"direct": False} if cache == "cold" else {}
     block_bytes = 131072 if order == "sequential" else 4096
     return LoadBenchmark(
         name=f"agent-fileio-{operation}-{order}-{cache}",
@@ -62,7 +63,13 @@ def _benchmark(operation: str, order: str, cache: str) -> LoadBenchmark:
         outcomes=_outcomes(cache),
         reader=_read,
         fixed={"operation": operation, "order": order, "cache": cache},
-        parameters={"bytes": 256 << 20, "block_bytes": block_bytes, "duration_s": 5, "directory": "/var/tmp"},
+        parameters={
+            "bytes": 256 << 20,
+            "block_bytes": block_bytes,
+            "duration_s": 5,
+            "directory": "/var/tmp",
+            **directly,
+        },
     )
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `messaging`: wall time of groups of threads in which every sender sends to every receiver."""
+"""The agent's `messaging`: wall time of groups of tasks in which every sender sends to every receiver."""
 
 from __future__ import annotations
+
+from itertools import product
 
 from ktrial.benchmarks.own_load import LoadBenchmark, time_of
 from ktrial.domain.benchmark import Measurement, Outcome
@@ -16,10 +18,11 @@ _TIME = Outcome(
     resolution=1e-9,
     low=0.0001,
     high=3600.0,
-    better="All messages were passed in less wall time: waking and switching threads in a crowd costs less.",
-    worse="All messages took more wall time: waking and switching threads in a crowd costs more.",
-    blind_spots="One number for the whole crowd: neither latency nor fairness is seen, and settings that let threads "
-    "run longer undisturbed improve it while they hurt latency. Pipes and sockets are different measures.",
+    better="All messages were passed in less wall time: waking and switching tasks in a crowd costs less.",
+    worse="All messages took more wall time: waking and switching tasks in a crowd costs more.",
+    blind_spots="One number for the whole crowd: neither latency nor fairness is seen, and settings that let tasks "
+    "run longer undisturbed improve it while they hurt latency. Pipes and sockets are different measures, and so are "
+    "threads and processes: switching between processes also changes memory maps.",
     headline=True,
 )
 
@@ -35,13 +38,13 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
 
 BENCHMARKS = tuple(
     LoadBenchmark(
-        name=f"agent-messaging-{channel}",
-        what=f"Wall time for groups of threads to pass messages of 100 bytes through {channel}s.",
+        name=f"agent-messaging-{channel}" + ("-process" if tasks == "process" else ""),
+        what=f"Wall time for groups of {plural} to pass messages of 100 bytes through {channel}s.",
         load="messaging",
         outcomes=(_TIME,),
         reader=_read,
-        fixed={"channel": channel},
+        fixed={"channel": channel, "tasks": tasks},
         parameters={"groups": 10, "senders": 20, "receivers": 20, "messages": 400, "message_bytes": 100},
     )
-    for channel in ("pipe", "socket")
+    for (tasks, plural), channel in product((("thread", "threads"), ("process", "processes")), ("pipe", "socket"))
 )

@@ -7,6 +7,7 @@ import re
 
 from ktrial.benchmarks.tool import Program, ToolBenchmark, collected, flag, measured, whole
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.domain.errors import BadRun
 from ktrial.formats.cyclictest import CyclictestRun, read_json
 from ktrial.formats.tool_output import Quantity, in_base, nearest_rank
 
@@ -14,6 +15,8 @@ _FILE = "out.json"
 _QUANTILES = {"latency-p50": 0.5, "latency-p99": 0.99, "latency-p999": 0.999}
 #: A quantile of which fewer samples than this lie above is said to rest on few.
 _FEW_ABOVE = 5
+#: What cyclictest asks for to find out whether it may, before it does anything.
+_LEAST_PRIORITY = 1
 _HELD = re.compile(rb"# /dev/cpu_dma_latency set to (\d+)us")
 _BLIND = (
     "A timer's expiry only, at a fixed rhythm. Held at its own default, cyclictest keeps the whole machine out of deep "
@@ -62,7 +65,13 @@ def _command(parameters: Parameters, priority: int | None) -> Invocation:
     if not flag(parameters, "hold_dma_latency"):
         argv.append("--default-system")
     argv += ["-h", str(whole(parameters, "histogram_us", 10, 1_000_000)), "--histfile=histogram", f"--json={_FILE}"]
-    return Invocation(argv=tuple(argv), limit_s=2.0 * seconds + 60, expected_s=seconds, files=(_FILE,))
+    return Invocation(
+        argv=tuple(argv),
+        limit_s=2.0 * seconds + 60,
+        expected_s=seconds,
+        files=(_FILE,),
+        realtime_priority=priority or _LEAST_PRIORITY,
+    )
 
 
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
@@ -96,8 +105,12 @@ def _warnings(raw: RawOutput, parameters: Parameters) -> tuple[str, ...]:
     said = raw.stderr.decode("utf-8", "backslashreplace").splitlines()
     asked = "not setting cpu_dma_latency"
     notes = tuple(f"cyclictest warns: {line}" for line in said if line.startswith("WARN") and asked not in line)
-    held = _HELD.search(raw.stdout)
-    if held and not flag(parameters, "hold_dma_latency"):
+    held, wanted = _HELD.search(raw.stdout), flag(parameters, "hold_dma_latency")
+    if wanted and not held:
+        raise BadRun(
+            "asked to hold /dev/cpu_dma_latency, but cyclictest did not: only root may; run it in a root shell"
+        )
+    if held and not wanted:
         microseconds = held[1].decode("ascii")
         notes += (f"cyclictest held /dev/cpu_dma_latency at {microseconds} us although it was asked not to",)
     return notes

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one right that a root session may lend: real-time priorities, to another session's process and to what that starts.
+//!
+//! That process has been the user's from its beginning. Root never becomes anybody, and starts nothing.
+
+use crate::error::{Error, Kind, Result};
+use rustix::io::Errno;
+use rustix::process::{prlimit, Pid, Resource, Rlimit};
+use std::fs::metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// The highest real-time priority of Linux.
+const MOST_PRIORITY: u32 = 99;
+
+/// Lets a process of this same agent, and its children, take real-time priorities up to `priority`. Nothing else of it is
+/// changed, and the right ends with the process.
+pub fn realtime(process: u32, priority: u32) -> Result<()> {
+    let bad = |message: String| Error::new(Kind::BadRequest, message);
+    if !(1..=MOST_PRIORITY).contains(&priority) {
+        return Err(bad(format!(
+            "`realtime_priority` is {priority}: give 1 to {MOST_PRIORITY}"
+        )));
+    }
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| bad(format!("`process` is {process}")))?;
+    if !is_agent(process).unwrap_or(false) {
+        let message = format!("process {process} is no session of this agent");
+        return Err(Error::new(Kind::Forbidden, message));
+    }
+    let limit = Some(u64::from(priority));
+    let wanted = Rlimit {
+        current: limit,
+        maximum: limit,
+    };
+    match prlimit(Some(pid), Resource::Rtprio, wanted) {
+        Ok(_) => Ok(()),
+        Err(Errno::PERM) => Err(Error::new(
+            Kind::Privilege,
+            "this root may not allow real-time priorities: it lacks CAP_SYS_RESOURCE, as root in most containers does",
+        )
+        .hint("run it outside of the container, or give the container that capability")),
+        Err(errno) => Err(Error::io("cannot raise RLIMIT_RTPRIO of process", process, &errno.into())),
+    }
+}
+
+/// Whether a process runs the program that this one runs.
+fn is_agent(process: u32) -> io::Result<bool> {
+    let program =
+        |process: &str| metadata(format!("/proc/{process}/exe")).map(|file| (file.dev(), file.ino()));
+    Ok(program(&process.to_string())? == program("self")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sessions_of_this_agent_are_lent_anything() {
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert_eq!(realtime(other.id(), 1).unwrap_err().kind, Kind::Forbidden);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(realtime(other.id(), 1).unwrap_err().kind, Kind::Forbidden);
+        assert_eq!(realtime(0, 1).unwrap_err().kind, Kind::BadRequest);
+        for priority in [0, 100] {
+            let refused = realtime(std::process::id(), priority).unwrap_err();
+            assert_eq!(refused.kind, Kind::BadRequest);
+        }
+    }
+}
