@@ -155,7 +155,7 @@ def _outcome(
         high={"s": 600.0, "1/s": 1e5, "ratio": 1.0}.get(unit, 1e9),
         better=f"{what} became {'lower' if direction == 'lower' else 'higher'}.",
         worse=f"{what} became {'higher' if direction == 'lower' else 'lower'}.",
-        blind_spots=_LOG + blind_spots,
+        blind_spots=(_LOG + blind_spots).strip(),
         headline=name == "frame-time-p99",
     )
 
