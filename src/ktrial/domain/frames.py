@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -33,6 +34,13 @@ _AROUND = f"the median of the {NEIGHBOURS} frames before it and the {NEIGHBOURS}
 _STUTTER = f"more than {STUTTER_FACTOR:g} times {_AROUND}, and more than {STUTTER_S * 1e3:g} ms"
 
 
+class Capture(msgspec.Struct, frozen=True):
+    """A log of frames that a run left, by the name of its file."""
+
+    name: str
+    data: bytes
+
+
 class FrameOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """A statistic of frames: the outcome, how it is computed, and how many frames it needs at least."""
 
@@ -55,6 +63,21 @@ class FrameStatistics(msgspec.Struct, frozen=True, kw_only=True):
     logged_s: float
     measurements: tuple[Measurement, ...]
     left_out: tuple[LeftOut, ...]
+
+
+class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one log came to. `frames` and `logged_s` are of all that was counted; `left_out` needs more frames."""
+
+    file: str
+    kind: Literal["mangohud", "xplane"]
+    version: str | None
+    frames: int
+    logged_s: float
+    measurements: tuple[Measurement, ...]
+    outcomes: tuple[FrameOutcome, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    details: Mapping[str, Any] = {}
+    notes: tuple[str, ...] = ()
 
 
 def frame_statistics(times_s: Sequence[float]) -> FrameStatistics:
