@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.domain.errors import BadRun
 from ktrial.formats.tool_output import Quantity, numbered, quantity, unreadable
 
 _SCENE = re.compile(r"\[([a-z0-9-]+)\] (.*)")
@@ -58,7 +57,7 @@ class Glmark2Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_glmark2(data: bytes, source: str = "stdout") -> Glmark2Run:
-    """Read what glmark2 wrote to stdout; a scene without a frame rate is a BadRun."""
+    """Read what glmark2 wrote to stdout; a scene without a frame rate is an error."""
     version: str | None = None
     score: Quantity | None = None
     information: dict[str, str] = {}
@@ -84,7 +83,7 @@ def read_glmark2(data: bytes, source: str = "stdout") -> Glmark2Run:
 def _scene(name: str, rest: str, source: str, line: int) -> Glmark2Scene:
     options, colon, result = rest.rpartition(": FPS:")
     if not colon:
-        raise BadRun(f"{source}:{line}: scene {name} has no frame rate: {rest[:80]}")
+        raise unreadable(source, line, f"[{name}] {rest}", "a scene that was drawn: it has no frame rate")
     found = _RATE.fullmatch(f" FPS:{result}")
     if found is None:
         raise unreadable(source, line, rest, "a scene's result: FPS: 497 FrameTime: 2.015 ms")

@@ -143,8 +143,8 @@ def _rows(lines: Sequence[str], head: _Head, source: str) -> list[_Row]:
     rows: list[_Row] = []
     for line, text in enumerate(lines[head.end :], head.end + 1):
         fields = text.split(",")
-        if len(fields) != width:
-            raise _wrong_width(fields, head, line, text, source)
+        if len(fields) != width or fields == list(head.columns):
+            raise _wrong_row(fields, head, line, text, source)
         fps, frame_time, elapsed = (fields[place] for place in places)
         row = _Row(
             line,
@@ -160,7 +160,7 @@ def _rows(lines: Sequence[str], head: _Head, source: str) -> list[_Row]:
     return rows
 
 
-def _wrong_width(fields: Sequence[str], head: _Head, line: int, text: str, source: str) -> BadRun:
+def _wrong_row(fields: Sequence[str], head: _Head, line: int, text: str, source: str) -> BadRun:
     width = len(head.columns)
     if text.startswith((_SYSTEM, "v1")) or "fps" in fields:
         return BadRun(

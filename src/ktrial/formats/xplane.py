@@ -18,7 +18,7 @@ from ktrial.formats.tool_output import Quantity, numbered, quantity, unreadable,
 _TEST = "FRAMERATE TEST:"
 _GPU = "GPU LOAD:"
 _VERSION = re.compile(r"Log\.txt for X-Plane (\S+)")
-_FIELD = re.compile(r"\b([a-z]+)=([^,\s%]*)")
+_FIELD = re.compile(r"\b([a-z]+)=([^,\s%]*(?:,\d[^,\s%]*)?)")
 #: fps is printed with two decimals or so; frames / time must be the same number to within this share.
 _AGREE = 0.02
 
