@@ -139,6 +139,8 @@ def _xplane_outcome(name: str, what: str) -> FrameOutcome:
 
 def capture_environment(environment: Mapping[str, str], folder: str, duration_s: int | None) -> dict[str, str]:
     """The environment with MangoHud on, and a capture of every frame into the folder."""
+    if "," in folder:
+        raise KtrialError(f"MangoHud cannot write to {folder}: it holds a comma", hint="set XDG_STATE_HOME elsewhere")
     own = environment.get("MANGOHUD_CONFIG", "")
     ends = f",log_duration={duration_s if duration_s is not None else 0}"
     options = f"{CAPTURE_OPTIONS}{ends},output_folder={folder}"

@@ -157,6 +157,11 @@ def test_our_options_stand_behind_those_of_the_user() -> None:
     assert words[-2:] == ["log_duration=30", "output_folder=/f"]
 
 
+def test_a_folder_that_mangohud_cannot_be_told_is_refused() -> None:
+    with pytest.raises(KtrialError, match="it holds a comma"):
+        capture_environment({}, "/home/a,b", None)
+
+
 def test_mangohud_stands_before_the_game_once() -> None:
     variables = {"MANGOHUD": "1", "MANGOHUD_CONFIG": "x"}
     assert captured_argv(["/g"], "/m", "/f", variables) == ["/m", "/g"]
