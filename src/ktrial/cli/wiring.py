@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
+    from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
     from ktrial.host.clock import SystemClock
     from ktrial.host.executor import AgentExecutor
     from ktrial.host.privilege import RootHelper
@@ -194,6 +195,28 @@ class App:
         from ktrial.host.clock import SystemClock
 
         return SystemClock()
+
+    def captures(self, others: Sequence[Path]) -> Captures:
+        """A fresh folder for logs of frames; of `others` only what is new counts."""
+        from ktrial.host.attached import Captures
+
+        captures = Captures(self.run_store.work, others)
+        self._sessions.append(captures)
+        return captures
+
+    @cached_property
+    def launcher(self) -> AttachedLauncher:
+        """Runs a program of the user's where the user stands."""
+        from ktrial.host.attached import AttachedLauncher
+
+        return AttachedLauncher()
+
+    @staticmethod
+    def fresh_log(path: Path) -> FreshLog:
+        """A log that a program is about to write anew."""
+        from ktrial.host.attached import FreshLog
+
+        return FreshLog(path)
 
     def lock_runs(self) -> None:
         """Keep other measurements away until this command ends, and take away what a killed one left."""
