@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ktrial.domain.benchmark import Invocation, RawOutput
+    from ktrial.domain.container import Container
     from ktrial.domain.facts import FactBook
     from ktrial.domain.reading import Reading
     from ktrial.domain.run import Execution, RunRecord
@@ -53,6 +54,10 @@ class Executor(Protocol):
     @property
     def runs_as_root(self) -> bool:
         """Whether what is run here is run as root."""
+
+    @property
+    def container(self) -> Container | None:
+        """The container in which programs run; None where they run on the machine itself."""
 
     @property
     def has_loads(self) -> bool:
