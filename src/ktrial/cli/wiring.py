@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ktrial.host.executor import AgentExecutor
     from ktrial.host.privilege import RootHelper
     from ktrial.host.runs import RunStore
+    from ktrial.host.tools import Toolbox
+    from ktrial.host.tools_workshop import Workshop
 
 
 class Closes(Protocol):
@@ -174,9 +176,25 @@ class App:
         from ktrial.host.transport import DetachedTransport
 
         argv = [str(find_agent()), *self._arguments("user")]
-        executor = AgentExecutor(lambda: DetachedTransport(argv), self.run_store.work)
+        executor = AgentExecutor(lambda: DetachedTransport(argv), self.run_store.work, self.toolbox)
         self._sessions.append(executor)
         return executor
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """The tools that were built for this user."""
+        from ktrial.host.folders import data_folder
+        from ktrial.host.tools import Toolbox
+
+        return Toolbox(data_folder() / "tools")
+
+    @cached_property
+    def workshop(self) -> Workshop:
+        """Where tools are built; not entered yet."""
+        from ktrial.host.folders import tools_work_folder
+        from ktrial.host.tools_workshop import Workshop
+
+        return Workshop(tools_work_folder())
 
     @cached_property
     def clock(self) -> SystemClock:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import shutil
@@ -114,14 +113,13 @@ class Workshop:
         remote = place if "://" in place else f"file://{place}"
         self._source.mkdir()
         git = (*_GIT, "-C", str(self._source))
-        self._git([*_GIT, "init", "--quiet", "--template=", str(self._source)], remote)
-        self._git([*git, "fetch", "--quiet", "--no-tags", "--depth=1", remote, commit], remote)
-        self._git([*git, "checkout", "--quiet", "--detach", commit], remote)
+        what = f"commit {commit} cannot be taken from {place}"
+        self._git([*git, "init", "--quiet", "--template="], remote, what)
+        self._git([*git, "fetch", "--quiet", "--no-tags", "--depth=1", remote, commit], remote, what)
+        self._git([*git, "checkout", "--quiet", "--detach", commit], remote, what)
         shutil.rmtree(self._source / ".git")
         check_size(self._source)
-        return Source(
-            kind="git", place=place, commit=commit, verified="commit" if commit == recipe.commit else "no"
-        )
+        return Source(kind="git", place=place, commit=commit, verified="commit" if commit == recipe.commit else "no")
 
     def _open_archive(self, archive: Path, place: str, accepted_sha256: str | None) -> Source:
         found = file_sha256(archive)
@@ -141,8 +139,9 @@ class Workshop:
     def _open_folder(self, path: Path, recipe: Recipe) -> Source:
         if (path / ".git").exists():
             git = (*_GIT, "-C", str(path))
-            commit = self._git([*git, "rev-parse", "--verify", "HEAD^{commit}"], str(path)).strip()
-            if self._git([*git, "status", "--porcelain"], str(path)).strip():
+            what = f"{path} is no git checkout that can be read"
+            commit = self._git([*git, "rev-parse", "--verify", "HEAD^{commit}"], str(path), what).strip()
+            if self._git([*git, "status", "--porcelain"], str(path), what).strip():
                 raise BadInput(
                     f"{path} has changes that are in no commit, so nothing would say what was built",
                     hint="commit them, or give a copy of the folder without .git",
@@ -152,9 +151,10 @@ class Workshop:
         shutil.copytree(path, self._source, symlinks=True)
         return Source(kind="folder", place=str(path), verified="no")
 
-    def _git(self, argv: Sequence[str], remote: str) -> str:
+    def _git(self, argv: Sequence[str], remote: str, what: str) -> str:
         return self._run(
             argv,
+            what=what,
             more={
                 **{name: os.environ[name] for name in _NETWORK if name in os.environ},
                 **({"GIT_SSL_CAINFO": os.environ["SSL_CERT_FILE"]} if "SSL_CERT_FILE" in os.environ else {}),
@@ -166,8 +166,15 @@ class Workshop:
             },
         )
 
-    def _run(self, argv: Sequence[str], directory: Path | None = None, more: Mapping[str, str] | None = None) -> str:
-        """What a program prints on stdout; everything goes to the log."""
+    def _run(
+        self,
+        argv: Sequence[str],
+        directory: Path | None = None,
+        *,
+        more: Mapping[str, str] | None = None,
+        what: str | None = None,
+    ) -> str:
+        """What a program prints on stdout; everything goes to the log. `what` begins the message of a failure."""
         program = argv[0] if argv[0].startswith("/") else self.programs([argv[0]])[argv[0]]
         if program is None:
             raise KtrialError(f"{argv[0]} is not installed")
@@ -190,16 +197,14 @@ class Workshop:
             status = _wait(process, argv)
             log.write(output.read_bytes())
         if status != 0:
-            raise KtrialError(f"{' '.join(argv)}: ended with status {status}{self._last_lines()}", hint=self._hint())
+            told = f"{what or ' '.join(argv)}: {argv[0]} ended with status {status}{self._last_lines()}"
+            raise KtrialError(told, hint=f"all that was said is in {self._log}")
         return output.read_bytes().decode("utf-8", "replace")
 
     def _last_lines(self) -> str:
         lines = [line for line in self._log.read_bytes().decode("utf-8", "replace").splitlines() if line.strip()]
         said = [line for line in lines[-_QUOTED_LINES:] if not line.startswith("$ ")]
         return "; it said: " + " | ".join(said) if said else ""
-
-    def _hint(self) -> str:
-        return f"all that was said is in {self._log}"
 
     def _clear(self, *more: Path) -> None:
         """Take away what a build made; its log stays until the next one."""
@@ -213,11 +218,9 @@ def _wait(process: subprocess.Popen[bytes], argv: Sequence[str]) -> int:
     """The exit status. Whatever interrupts the waiting ends the command with its children."""
     try:
         return process.wait(LIMIT_S)
-    except subprocess.TimeoutExpired:
-        raise KtrialError(f"{' '.join(argv)}: still ran after {LIMIT_S:g} s and was ended") from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise KtrialError(f"{' '.join(argv)}: still ran after {LIMIT_S:g} s and was ended") from None
+        raise
