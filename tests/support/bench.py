@@ -107,6 +107,7 @@ class FakeExecutor:
     """Answers each run with `reply(argv)`; keeps what was asked in `log`. Implements `Executor`."""
 
     agent_version = "0.1.0"
+    container = None
 
     def __init__(
         self,

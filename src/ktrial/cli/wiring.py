@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
     from ktrial.host.clock import SystemClock
+    from ktrial.host.container import ContainerExecutor, Runtimes
     from ktrial.host.executor import AgentExecutor
     from ktrial.host.privilege import RootHelper
     from ktrial.host.runs import RunStore
@@ -179,6 +180,30 @@ class App:
         executor = AgentExecutor(lambda: DetachedTransport(argv), self.run_store.work, self.toolbox)
         self._sessions.append(executor)
         return executor
+
+    def executor_in(self, tools: str | None) -> AgentExecutor | ContainerExecutor:
+        """The executor that takes programs from where --tools says."""
+        if tools is None:
+            return self.executor
+        from ktrial.domain.container import parse_tools
+        from ktrial.host.container import ContainerExecutor
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.private_folder import work_folders
+
+        wanted = parse_tools(tools)
+        work = self.run_store.work
+        inside = ContainerExecutor(
+            lambda: self.runtimes.box(wanted, find_agent(), work_folders(work)), self.executor, work
+        )
+        self._sessions.append(inside)
+        return inside
+
+    @cached_property
+    def runtimes(self) -> Runtimes:
+        """The container runtimes of this machine."""
+        from ktrial.host.container import Runtimes
+
+        return Runtimes()
 
     @cached_property
     def toolbox(self) -> Toolbox:

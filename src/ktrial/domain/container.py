@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 import msgspec
@@ -14,6 +15,8 @@ Runtime = Literal["podman", "docker", "distrobox"]
 RUNTIMES: tuple[Runtime, ...] = get_args(Runtime)
 #: What `ktrial tools container` makes, and `--tools container` takes by default.
 DEFAULT_IMAGE = "localhost/ktrial-tools"
+#: What that image is made on: Debian, whose packages the benchmarks name.
+DEFAULT_BASE = "docker.io/library/debian:stable-slim"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 _USAGE = "write container, container=IMAGE, container=docker:IMAGE or container=distrobox:NAME"
@@ -41,6 +44,20 @@ class Wanted(msgspec.Struct, frozen=True):
     name: str
 
 
+def containerfile(base: str, packages: Iterable[str]) -> str:
+    """How the image with the tools of these packages of Debian is made."""
+    check_image(base, "--base")
+    listed = " ".join(sorted({word for package in packages for word in package.split()}))
+    install = f"apt-get install --yes --no-install-recommends {listed}"
+    return f"FROM {base}\nRUN apt-get update && {install} && rm -rf /var/lib/apt/lists/*\n"
+
+
+def check_image(name: str, what: str) -> None:
+    """Raise BadInput for what no image can be called."""
+    if not _NAME.fullmatch(name):
+        raise BadInput(f"{what}: {name!r} is no name of an image", hint=_USAGE)
+
+
 def parse_tools(text: str) -> Wanted:
     """`container[=[RUNTIME:]NAME]`."""
     word, _, name = text.partition("=")
@@ -48,6 +65,6 @@ def parse_tools(text: str) -> Wanted:
     name = name.removeprefix(f"{runtime}:") if runtime else name
     if word != "container" or ("=" in text and not name) or (runtime == "distrobox" and not name):
         raise BadInput(f"--tools {text!r} cannot be read", hint=_USAGE)
-    if name and not _NAME.fullmatch(name):
-        raise BadInput(f"--tools {text!r}: {name!r} is no name of an image", hint=_USAGE)
+    if name:
+        check_image(name, f"--tools {text}")
     return Wanted(runtime, name or DEFAULT_IMAGE)

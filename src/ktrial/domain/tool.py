@@ -26,7 +26,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How a tool is made. `commit` pins the source in the git repository `upstream`.
 
     `tree_sha256` is the digest of that commit's files, as a receipt tells it, where somebody has seen it. `steps` are
-    argv lists, run in order in the source's folder without a shell. `programs` says where the build leaves each program.
+    argv lists, run in order in the source's folder without a shell. `programs` says where the build leaves each one.
     `needs` are the programs that building takes, `compilers` those of them whose version is part of the result,
     `packages` what holds them, by package tool.
     """

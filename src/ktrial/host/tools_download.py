@@ -7,7 +7,6 @@ import http.client
 import time
 import urllib.error
 import urllib.request
-from email.message import Message
 from pathlib import Path
 from typing import IO
 
@@ -24,13 +23,13 @@ _CHUNK_BYTES = 1 << 16
 class _HttpsOnly(urllib.request.HTTPRedirectHandler):
     """Follows redirections to https addresses only."""
 
-    def redirect_request(  # noqa: PLR0913, PLR0917 (the signature of its base)
+    def redirect_request(
         self,
         req: urllib.request.Request,
         fp: IO[bytes],
         code: int,
         msg: str,
-        headers: Message,
+        headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
         """Refuse what would leave https."""

@@ -98,10 +98,10 @@ def _put_node(write: Callable[[bytes], object], path: Path, top: Path) -> None:
         _put(write, os.fsencode(path.readlink()))
     elif stat.S_ISDIR(status.st_mode):
         _put(write, b"directory")
-        for name in sorted(os.listdir(os.fsencode(path))):
+        for name, below in sorted((os.fsencode(below.name), below) for below in path.iterdir()):
             for part in (b"entry", b"(", b"name", name, b"node"):
                 _put(write, part)
-            _put_node(write, path / os.fsdecode(name), top)
+            _put_node(write, below, top)
             _put(write, b")")
     else:
         raise KtrialError(f"{path} is neither a file, a folder nor a link")

@@ -20,6 +20,8 @@ _TOOLS: dict[PackageTool, tuple[str, str]] = {
     "pacman": ("pacman", "sudo pacman -S"),
     "zypper": ("zypper", "sudo zypper install"),
 }
+#: The next step for a program that is not in the container's image.
+IN_CONTAINER = "put it into the image, or let `ktrial tools container` make one"
 #: The programs that tell which package tool there is.
 PACKAGE_PROGRAMS = tuple(program for program, _ in _TOOLS.values())
 
@@ -67,14 +69,14 @@ def _examine(
         why = f"{', '.join(absent)} is not installed" if len(absent) == 1 else f"{', '.join(absent)} are not installed"
         step = install_command(benchmark.packages, tool) or "install it by hand"
         if executor.container is not None:
-            step = "put it into the image, or let `ktrial tools container` make one"
+            step = IN_CONTAINER
         elif (tool or "") not in benchmark.packages and (recipe := recipe_for(absent)) is not None:
             step = f"ktrial tools get {recipe.name}"
         elif tool is None and benchmark.packages:
             step = "install " + ", ".join(f"{name} ({where})" for where, name in benchmark.packages.items())
     elif benchmark.root_reason is not None and not executor.runs_as_root:
         why = f"needs root: {benchmark.root_reason}"
-        step = "run ktrial in a root shell"
+        step = "run ktrial in a root shell" + (" without --tools" if executor.container is not None else "")
     elif not benchmark.needs and not executor.has_loads:
         why = "this agent has no loads of its own"
         step = "run ./ktrial once more to build the agent anew"
