@@ -208,10 +208,10 @@ class App:
     @cached_property
     def toolbox(self) -> Toolbox:
         """The tools that were built for this user."""
-        from ktrial.host.folders import data_folder
+        from ktrial.host.folders import tools_folder
         from ktrial.host.tools import Toolbox
 
-        return Toolbox(data_folder() / "tools")
+        return Toolbox(tools_folder())
 
     @cached_property
     def workshop(self) -> Workshop:

@@ -62,8 +62,9 @@ def parse_tools(text: str) -> Wanted:
     """`container[=[RUNTIME:]NAME]`."""
     word, _, name = text.partition("=")
     runtime: Runtime | None = next((runtime for runtime in RUNTIMES if name.startswith(f"{runtime}:")), None)
+    empty = "=" in text and not name
     name = name.removeprefix(f"{runtime}:") if runtime else name
-    if word != "container" or ("=" in text and not name) or (runtime == "distrobox" and not name):
+    if word != "container" or empty or (runtime == "distrobox" and not name):
         raise BadInput(f"--tools {text!r} cannot be read", hint=_USAGE)
     if name:
         check_image(name, f"--tools {text}")

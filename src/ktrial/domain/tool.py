@@ -101,8 +101,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """Short digest of what the programs depend on, and of the programs; the time of the build is not in it."""
-        parts = (self.tree_sha256, self.steps, self.environment, self.compilers, self.programs)
+        """Short digest of all that the programs depend on, but for the folder in which they were built."""
+        parts = (self.tree_sha256, self.steps, self.environment, self.compilers)
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:_SHORT]
 
     def version(self, told: str | None = None) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ktrial.host.folders import cache_folder, config_folder, data_folder, state_folder, tools_work_folder
+from ktrial.host.folders import cache_folder, config_folder, state_folder, tools_folder, tools_work_folder
 
 _MADE_BY_SETUP = (".venv", ".setup")
 
@@ -24,7 +24,7 @@ def remove_own_files() -> list[str]:
     if checkout is not None:
         made.append(checkout / "agent" / "target")
     removed = []
-    for folder in (cache_folder(), data_folder(), tools_work_folder(), *made):
+    for folder in (cache_folder(), tools_folder(), tools_work_folder(), *made):
         if folder.is_symlink():
             shutil.rmtree(folder.resolve(), ignore_errors=False)
             folder.unlink()

@@ -83,7 +83,7 @@ class Runtimes:
                 runtime=runtime, runtime_version=version, image=wanted.name, image_id=image_id, argv=()
             ),
             hold=(
-                *(path, "run", "--rm", "--interactive", "--init", f"--name={name}", "--network=none", "--read-only"),
+                *(path, "run", "--rm", "--interactive", f"--name={name}", "--network=none", "--read-only"),
                 # No filter of system calls and no limit of processes: neither is there without a container.
                 *("--tmpfs=/tmp", "--pids-limit=-1", "--security-opt=seccomp=unconfined"),
                 *("--security-opt=label=disable", *options, f"--mount=type=bind,src={agent},dst={AGENT},ro"),

@@ -40,9 +40,9 @@ def state_folder() -> Path:
     return _folder("XDG_STATE_HOME", ".local/state")
 
 
-def data_folder() -> Path:
+def tools_folder() -> Path:
     """Tools that were built for this user, which can be built again."""
-    return _folder("XDG_DATA_HOME", ".local/share")
+    return _folder("XDG_DATA_HOME", ".local/share") / "tools"
 
 
 def tools_work_folder() -> Path:
