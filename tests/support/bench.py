@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun, RawOutput
+from ktrial.domain.container import Container
 from ktrial.domain.errors import KtrialError, UnreadableOutput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution, RunRecord
@@ -107,7 +108,7 @@ class FakeExecutor:
     """Answers each run with `reply(argv)`; keeps what was asked in `log`. Implements `Executor`."""
 
     agent_version = "0.1.0"
-    container = None
+    container: Container | None = None
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ import msgspec
 
 from ktrial.domain.benchmark import PROGRAM_FOLDERS, Invocation
 from ktrial.domain.container import DEFAULT_IMAGE, Container, Runtime, Wanted
-from ktrial.domain.errors import KtrialError
+from ktrial.domain.errors import AgentError, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution
 from ktrial.host.agent import AgentSession
@@ -215,13 +215,14 @@ class ContainerExecutor:
         box = self._box = self._box or self._make_box()
         if box.hold and self._holder is None:
             holder = DetachedTransport(box.hold)
+            self._holder = holder
             try:
                 AgentSession(holder)
-            except BaseException:
-                holder.finish()
-                _ask(box.remove)
-                raise
-            self._holder = holder
+            except AgentError:
+                raise KtrialError(
+                    f"{box.container.runtime} started no agent in {box.container.image}",
+                    hint="its own words above say why; the image must be for this kind of machine",
+                ) from None
         return DetachedTransport(box.enter)
 
 
