@@ -11,7 +11,6 @@ import click
 from ktrial.cli.names import tool_names
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
-from ktrial.domain.container import DEFAULT_BASE, DEFAULT_IMAGE, containerfile
 from ktrial.domain.errors import UnknownName
 
 
@@ -74,15 +73,19 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
 
 
 @command.command(short_help="Make the container image of --tools container.")
-@click.option("--base", default=DEFAULT_BASE, show_default=True, metavar="IMAGE", help="Debian or Ubuntu.")
+@click.option("--base", metavar="IMAGE", help="Start from this image of Debian or Ubuntu, not Debian stable.")
 @click.option("--runtime", type=click.Choice(["podman", "docker"]), help="The first one found by default.")
 @click.pass_obj
-def container(app: App, base: str, runtime: Any) -> int:
+def container(app: App, base: str | None, runtime: Any) -> int:
     """Make the image that `ktrial bench --tools container` takes by default: Debian with the packaged tools.
 
     The base image and the packages are downloaded.
     """
-    text = containerfile(base, (benchmark.packages.get("apt", "") for benchmark in app.benchmarks.values()))
+    from ktrial.domain.container import DEFAULT_BASE, DEFAULT_IMAGE, containerfile
+
+    text = containerfile(
+        base or DEFAULT_BASE, (benchmark.packages.get("apt", "") for benchmark in app.benchmarks.values())
+    )
     app.say(f"making {DEFAULT_IMAGE}:\n{text.rstrip()}")
     sys.stdout.write(f"{DEFAULT_IMAGE}: {app.runtimes.build(runtime, text)}\n")
     return 0
