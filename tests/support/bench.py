@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun, RawOutput
+from ktrial.domain.container import Container
 from ktrial.domain.errors import KtrialError, UnreadableOutput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution, RunRecord
@@ -124,6 +125,7 @@ class FakeExecutor:
     """Answers each run with `reply(argv)`; keeps what was asked in `log`. Implements `Executor`."""
 
     agent_version = "0.1.0"
+    container: Container | None = None
 
     def __init__(
         self,

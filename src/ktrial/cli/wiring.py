@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from ktrial.host.agent import AgentSession
     from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
     from ktrial.host.clock import SystemClock
+    from ktrial.host.container import ContainerExecutor, Runtimes
     from ktrial.host.executor import AgentExecutor
     from ktrial.host.privilege import RootHelper
     from ktrial.host.runs import RunStore
+    from ktrial.host.tools import Toolbox
+    from ktrial.host.tools_workshop import Workshop
 
 
 class Closes(Protocol):
@@ -185,9 +188,49 @@ class App:
 
         argv = [str(find_agent()), *self._arguments("user")]
         root = self.root_session if self.can_be_root else None
-        executor = AgentExecutor(lambda: DetachedTransport(argv), self.run_store.work, root)
+        executor = AgentExecutor(lambda: DetachedTransport(argv), self.run_store.work, root, self.toolbox)
         self._sessions.append(executor)
         return executor
+
+    def executor_in(self, tools: str | None) -> AgentExecutor | ContainerExecutor:
+        """The executor that takes programs from where --tools says."""
+        if tools is None:
+            return self.executor
+        from ktrial.domain.container import parse_tools
+        from ktrial.host.container import ContainerExecutor
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.private_folder import work_folders
+
+        wanted = parse_tools(tools)
+        work = self.run_store.work
+        inside = ContainerExecutor(
+            lambda: self.runtimes.box(wanted, find_agent(), work_folders(work)), self.executor, work
+        )
+        self._sessions.append(inside)
+        return inside
+
+    @cached_property
+    def runtimes(self) -> Runtimes:
+        """The container runtimes of this machine."""
+        from ktrial.host.container import Runtimes
+
+        return Runtimes()
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """The tools that were built for this user."""
+        from ktrial.host.folders import tools_folder
+        from ktrial.host.tools import Toolbox
+
+        return Toolbox(tools_folder())
+
+    @cached_property
+    def workshop(self) -> Workshop:
+        """Where tools are built; not entered yet."""
+        from ktrial.host.folders import tools_work_folder
+        from ktrial.host.tools_workshop import Workshop
+
+        return Workshop(tools_work_folder())
 
     @cached_property
     def clock(self) -> SystemClock:

@@ -273,6 +273,8 @@ def _record(  # noqa: PLR0913, PLR0917 (the parts of a record)
         tool_version=report.version if report is not None else None,
         argv=tuple(argv),
         steps=(),
+        built=None,
+        container=None,
         agent_load=None,
         environment=environment,
         directory=game.directory,

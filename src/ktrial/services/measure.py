@@ -284,7 +284,9 @@ class _Rounds:
             run=number,
             benchmark=task.label,
             tool=task.benchmark.name,
-            tool_version=parsed.tool_version or self._versions[task.label],
+            tool_version=_version(execution, parsed.tool_version or self._versions[task.label]),
+            built=execution.built,
+            container=execution.container,
             argv=execution.argv,
             steps=execution.steps,
             agent_load=invocation.load,
@@ -350,6 +352,10 @@ def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:
     except BadRun as error:
         return ParsedRun(measurements=()), error.message
     return parsed, None
+
+
+def _version(execution: Execution, told: str | None) -> str | None:
+    return execution.built.version(told) if execution.built is not None else told
 
 
 def _holes(missing: Mapping[str, Availability]) -> tuple[Hole, ...]:

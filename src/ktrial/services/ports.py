@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ktrial.domain.benchmark import Invocation, RawOutput
+    from ktrial.domain.container import Container
     from ktrial.domain.facts import FactBook
     from ktrial.domain.frames import Capture
     from ktrial.domain.reading import Reading
@@ -57,6 +58,10 @@ class Executor(Protocol):
 
     def obtain_root(self, purpose: str) -> None:
         """Ask for root now where somebody has to be asked, and say what for."""
+
+    @property
+    def container(self) -> Container | None:
+        """The container in which programs run; None where they run on the machine itself."""
 
     @property
     def has_loads(self) -> bool:

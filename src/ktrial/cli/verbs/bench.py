@@ -34,6 +34,7 @@ EXIT_INTERRUPTED = 130
 @click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
 @click.option("--limit", default="1h", show_default=True, metavar="TIME", help="Kill a run of CMD after TIME.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
+@click.option("--tools", metavar="container[=IMAGE]", help="Take the tools from a container's image.")
 @click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and what can run here.")
 @json_option
 @click.pass_context
@@ -48,6 +49,7 @@ def command(
     metrics: tuple[str, ...],
     limit: str,
     seed: int | None,
+    tools: str | None,
     listing: bool,
     as_json: bool,
 ) -> int:
@@ -62,12 +64,14 @@ def command(
     app: App = ctx.obj
     words = own_words(ctx)
     if listing:
-        return _list(app, as_json)
+        return _list(app, tools, as_json)
+    if tools is not None and words is not None:
+        raise BadInput("--tools is for the tools of benchmarks, not for a command after --", hint="leave it out")
     chosen, benchmarks = _choose(app, suite, words, metrics, seconds(limit, "--limit"))
     if not app.on_this_machine:
         raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
     check_output(output, force=force)
-    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, as_json)
+    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, tools, as_json)
 
 
 def _choose(
@@ -97,6 +101,7 @@ def _measure(
     output: Path | None,
     cpus: str | None,
     seed: int | None,
+    tools: str | None,
     as_json: bool,
 ) -> int:
     from ktrial.report.bench import holes_text, summary_text
@@ -105,7 +110,8 @@ def _measure(
     from ktrial.services.suites import tasks_of
 
     app.lock_runs()
-    facts = app.executor.facts()
+    executor = app.executor_in(tools)
+    facts = executor.facts()
     order = Order(
         suite=suite.name,
         tasks=tasks_of(suite, benchmarks, facts, cpus),
@@ -114,7 +120,7 @@ def _measure(
         label=label,
         load=suite.load,
     )
-    result, records = measure(order, app.executor, app.run_store, app.clock, facts, Progress(as_json=as_json))
+    result, records = measure(order, executor, app.run_store, app.clock, facts, Progress(as_json=as_json))
     if output is not None:
         write_result(output, result, records)
     if not as_json and result.summaries:
@@ -128,12 +134,12 @@ def _measure(
     return EXIT_PARTIAL if holes else 0
 
 
-def _list(app: App, as_json: bool) -> int:
+def _list(app: App, tools: str | None, as_json: bool) -> int:
     from ktrial.report.bench import list_text
     from ktrial.report.terminal import columns
     from ktrial.services.availability import examine
 
-    found = examine(app.benchmarks.values(), app.executor)
+    found = examine(app.benchmarks.values(), app.executor_in(tools))
     if as_json:
         write_json({"schema": "ktrial.benchmarks/1", "benchmarks": found, "suites": list(app.suites.values())})
         return 0
