@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
@@ -21,6 +22,9 @@ Parameters = Mapping[str, Any]
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 #: How many of the last lines of stderr a failed run quotes.
 QUOTED_LINES = 3
+#: Lines that do not say what went wrong: what make tells of its own end, and rulers.
+_NOT_TELLING = re.compile(r"make(\[\d+\])?: \*\*\* .*|\W*")
+_FULL = b"No space left on device"
 #: Stands in argv and environment for the run's private directory. Records keep the word: argv is the same in each run.
 DIRECTORY = "{directory}"
 
@@ -117,7 +121,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     to the pinned one. At `limit_s` (seconds) the run and all its children are killed. `cpus` pins it. `files` are names
     relative to the private directory that are collected after the run; one that is not there is left out.
     With `load` there is no argv. `steps` come before it; the first `warm_ups` runs of a measurement are kept but do not
-    count. `in_memory` puts the private directory on a tmpfs that belongs to the user.
+    count. `in_memory` puts the private directory on a tmpfs that belongs to the user. `once_per_boot` says that every
+    run within one boot would give the same again: a measurement makes one, whatever the number of runs asked for.
     """
 
     argv: tuple[str, ...] = ()
@@ -131,6 +136,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     warm_ups: int = 0
     in_memory: bool = False
+    once_per_boot: bool = False
     #: About how long the run takes, in seconds; None when nobody can say.
     expected_s: float | None = None
 
@@ -188,7 +194,8 @@ def check_exit(raw: RawOutput) -> None:
     if raw.signal is not None:
         raise BadRun(f"was killed by signal {raw.signal}{_quote(raw)}")
     if raw.exit_status != 0:
-        raise BadRun(f"ended with status {raw.exit_status}{_quote(raw)}")
+        full = "; no space was left for its files" if _FULL in raw.stderr else ""
+        raise BadRun(f"ended with status {raw.exit_status}{full}{_quote(raw)}")
     if raw.cut:
         raise BadRun("printed more than is captured; its output cannot be trusted to be whole")
 
@@ -221,4 +228,6 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 
 def _quote(raw: RawOutput) -> str:
     lines = [line for line in raw.stderr.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
-    return "; it said: " + " | ".join(lines[-QUOTED_LINES:]) if lines else ""
+    telling = [line for line in lines if not _NOT_TELLING.fullmatch(line)]
+    full = [line for line in telling if _FULL.decode() in line]
+    return "; it said: " + " | ".join((full or telling or lines)[-QUOTED_LINES:]) if lines else ""

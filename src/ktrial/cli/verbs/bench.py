@@ -30,6 +30,7 @@ EXIT_INTERRUPTED = 130
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write all as JSON to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--cpus", metavar="LIST", help="Run on these CPUs only: 0,2-3, little or big.")
+@click.option("-p", "--parameter", "given", multiple=True, metavar="[BENCHMARK:]NAME=VALUE", help="Set a parameter.")
 @click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
 @click.option("--limit", default="1h", show_default=True, metavar="TIME", help="Kill a run of CMD after TIME.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
@@ -44,6 +45,7 @@ def command(
     output: Path | None,
     force: bool,
     cpus: str | None,
+    given: tuple[str, ...],
     metrics: tuple[str, ...],
     limit: str,
     seed: int | None,
@@ -58,6 +60,8 @@ def command(
     ktrial bench -n 20 -- make -j4
     ktrial bench --metric 'p99_ms:lower=p99: ([0-9.]+)' -- ./my-test
     """
+    from ktrial.services.suites import with_parameters
+
     app: App = ctx.obj
     words = own_words(ctx)
     if listing:
@@ -66,6 +70,7 @@ def command(
     if not app.on_this_machine:
         raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
     check_output(output, force=force)
+    chosen = with_parameters(chosen, benchmarks, given)
     return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, as_json)
 
 
