@@ -20,11 +20,12 @@ Parameters = Mapping[str, Any]
 
 #: The only folders in which a benchmark's bare program name is looked up, in this order; never PATH.
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
-#: How many of the last lines of stderr a failed run quotes.
+#: How many lines of stderr a failed run quotes: the last ones that tell most.
 QUOTED_LINES = 3
-#: Lines that do not say what went wrong: what make tells of its own end, and rulers.
-_NOT_TELLING = re.compile(r"make(\[\d+\])?: \*\*\* .*|\W*")
-_FULL = b"No space left on device"
+#: Lines that do not say what went wrong: how each make above the failing one ends, and rulers.
+_NOT_TELLING = re.compile(r"make(\[\d+\])?: \*\*\* (\[.*\] Error \d+|Waiting for unfinished jobs.*)|\W*")
+#: Words of lines that say it best, the best first: an ENOSPC, an error of a compiler.
+_WORST = ("No space left on device", ": error: ")
 #: Stands in argv and environment for the run's private directory. Records keep the word: argv is the same in each run.
 DIRECTORY = "{directory}"
 
@@ -194,7 +195,7 @@ def check_exit(raw: RawOutput) -> None:
     if raw.signal is not None:
         raise BadRun(f"was killed by signal {raw.signal}{_quote(raw)}")
     if raw.exit_status != 0:
-        full = "; no space was left for its files" if _FULL in raw.stderr else ""
+        full = "; no space was left for its files" if _WORST[0].encode() in raw.stderr else ""
         raise BadRun(f"ended with status {raw.exit_status}{full}{_quote(raw)}")
     if raw.cut:
         raise BadRun("printed more than is captured; its output cannot be trusted to be whole")
@@ -229,5 +230,5 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 def _quote(raw: RawOutput) -> str:
     lines = [line for line in raw.stderr.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     telling = [line for line in lines if not _NOT_TELLING.fullmatch(line)]
-    full = [line for line in telling if _FULL.decode() in line]
-    return "; it said: " + " | ".join((full or telling or lines)[-QUOTED_LINES:]) if lines else ""
+    chosen = next((found for word in _WORST if (found := [line for line in telling if word in line])), telling or lines)
+    return "; it said: " + " | ".join(chosen[-QUOTED_LINES:]) if lines else ""

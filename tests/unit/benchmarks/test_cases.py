@@ -22,7 +22,10 @@ TOOLS = [tool for tool in tools() if (FOLDER / tool / "cases").is_dir()]
 
 
 class Expected(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`error` is a part of the message; without it the measurements must be exactly these, and so the notes."""
+    """`error` is a part of the message; without it the measurements must be exactly these, and so the notes.
+
+    `used` are the resources of the run where the measurements come from them.
+    """
 
     benchmark: str
     parameters: dict[str, Any]
@@ -31,6 +34,7 @@ class Expected(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tool_version: str | None = None
     notes: list[str] = []
     error: str | None = None
+    used: dict[str, int] = {}
 
 
 def expected(case: Path) -> Expected:
@@ -39,12 +43,14 @@ def expected(case: Path) -> Expected:
 
 def raw_output(case: Path) -> RawOutput:
     files = case / "files"
-    found = {path.name: path.read_bytes() for path in files.iterdir()} if files.is_dir() else {}
+    found = {str(path.relative_to(files)): path.read_bytes() for path in files.rglob("*") if path.is_file()}
+    wanted = expected(case)
     return RawOutput(
         stdout=(case / "stdout").read_bytes(),
         stderr=(case / "stderr").read_bytes(),
         files=found,
-        exit_status=expected(case).exit_status,
+        exit_status=wanted.exit_status,
+        **wanted.used,
     )
 
 

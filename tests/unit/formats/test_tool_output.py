@@ -28,6 +28,7 @@ from ktrial.formats import (
     stress_ng,
     synthmark,
     sysbench,
+    systemd_analyze,
     tool_output,
 )
 
@@ -47,6 +48,7 @@ GOOD: dict[str, tuple[Reader, str]] = {
     "stress-ng": (stress_ng.read_stress_ng, "stress_ng/cases/0.15.06-pipe/files/out.yaml"),
     "schbench": (schbench.read_schbench, "schbench/cases/2025-12/stderr"),
     "schbench json": (schbench.read_schbench, "schbench/cases/2025-12-json/files/out.json"),
+    "systemd-analyze": (systemd_analyze.read_boot_times, "boot_time/cases/252-guest-initrd/stdout"),
     "synthmark": (synthmark.read_synthmark, "synthmark/cases/1.27-jittermark/stdout"),
 }
 JSON = ("cyclictest", "fio", "schbench json")
