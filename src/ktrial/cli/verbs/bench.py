@@ -67,10 +67,10 @@ def command(
     if listing:
         return _list(app, as_json)
     chosen, benchmarks = _choose(app, suite, words, metrics, seconds(limit, "--limit"))
+    chosen = with_parameters(chosen, benchmarks, given)
     if not app.on_this_machine:
         raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
     check_output(output, force=force)
-    chosen = with_parameters(chosen, benchmarks, given)
     return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, as_json)
 
 
