@@ -45,13 +45,13 @@ def raw_output(case: Path) -> RawOutput:
     files = case / "files"
     found = {str(path.relative_to(files)): path.read_bytes() for path in files.rglob("*") if path.is_file()}
     wanted = expected(case)
-    return RawOutput(
+    raw = RawOutput(
         stdout=(case / "stdout").read_bytes(),
         stderr=(case / "stderr").read_bytes(),
         files=found,
         exit_status=wanted.exit_status,
-        **wanted.used,
     )
+    return msgspec.structs.replace(raw, **wanted.used)
 
 
 def judged(case: Path) -> ParsedRun:
