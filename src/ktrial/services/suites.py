@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,9 +63,11 @@ def _typed(text: str, default: Any, where: str) -> Any:
     kinds: tuple[type[int] | type[float], ...] = (int, float) if default is None else (type(default),)
     for kind in kinds:
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
+        if math.isfinite(number):
+            return number
     if default is None:
         return text
     raise BadInput(f"{where}: {text!r} is no {'whole ' if isinstance(default, int) else ''}number")

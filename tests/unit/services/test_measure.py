@@ -377,6 +377,7 @@ def test_parameters_of_one_of_several_benchmarks() -> None:
         ("x:zzz=1", "no parameter of x is called 'zzz'", "its parameters: direct, loops"),
         ("x:loops=1.5", "'1.5' is no whole number", None),
         ("x:share=much", "'much' is no number", None),
+        ("x:share=nan", "'nan' is no number", None),
         ("x:direct=1", "'1' is neither true nor false", None),
     ],
 )
