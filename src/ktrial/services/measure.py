@@ -234,6 +234,9 @@ class _Rounds:
         if failed:
             reason = failed[-1].failure
             return Hole(benchmark=label, why=f"{len(failed)} of {len(runs)} runs failed, the last: {reason}")
+        if runs and self._order.rounds > 1 and self._invocations[label].once_per_boot:
+            why = f"1 of {self._order.rounds} runs: one per boot"
+            return Hole(benchmark=label, why=why, next="reboot and run again with the same --label")
         if len(runs) < self._order.rounds:
             return Hole(benchmark=label, why=f"interrupted after {len(runs)} of {self._order.rounds} runs")
         return None
@@ -261,10 +264,11 @@ class _Rounds:
         """All runs in order: warm-ups first, as round 0."""
         warm_ups = [label for label, one in self._invocations.items() for _ in range(one.warm_ups)]
         rounds = [tuple(warm_ups), *orders(list(self._tasks), self._order.rounds, self._order.seed)]
+        once = {label for label, one in self._invocations.items() if one.once_per_boot}
         return tuple(
             _Place(label, number, position)
             for number, labels in enumerate(rounds)
-            for position, label in enumerate(labels, 1)
+            for position, label in enumerate([label for label in labels if number < 2 or label not in once], 1)
         )
 
     def _one(self, number: int, place: _Place) -> tuple[RunRecord, dict[str, bytes]]:

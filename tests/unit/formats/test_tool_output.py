@@ -29,6 +29,7 @@ from ktrial.formats import (
     stress_ng,
     synthmark,
     sysbench,
+    systemd_analyze,
     tool_output,
 )
 
@@ -50,6 +51,7 @@ GOOD: dict[str, tuple[Reader, str]] = {
     "stress-ng instances": (stress_ng.read_stress_ng, "stress_ng/cases/0.22.01-fault/files/out.yaml"),
     "schbench": (schbench.read_schbench, "schbench/cases/2025-12/stderr"),
     "schbench json": (schbench.read_schbench, "schbench/cases/2025-12-json/files/out.json"),
+    "systemd-analyze": (systemd_analyze.read_boot_times, "boot_time/cases/252-guest-initrd/stdout"),
     "synthmark": (synthmark.read_synthmark, "synthmark/cases/1.27-jittermark/stdout"),
 }
 JSON = ("cyclictest", "fio", "schbench json")

@@ -31,6 +31,7 @@ EXIT_INTERRUPTED = 130
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write all as JSON to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--cpus", metavar="LIST", help="Run on these CPUs only: 0,2-3, little or big.")
+@click.option("-p", "--parameter", "given", multiple=True, metavar="[BENCHMARK:]NAME=VALUE", help="Set a parameter.")
 @click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
 @click.option("--limit", default="1h", show_default=True, metavar="TIME", help="Kill a run of CMD after TIME.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
@@ -46,6 +47,7 @@ def command(
     output: Path | None,
     force: bool,
     cpus: str | None,
+    given: tuple[str, ...],
     metrics: tuple[str, ...],
     limit: str,
     seed: int | None,
@@ -61,6 +63,8 @@ def command(
     ktrial bench -n 20 -- make -j4
     ktrial bench --metric 'p99_ms:lower=p99: ([0-9.]+)' -- ./my-test
     """
+    from ktrial.services.suites import with_parameters
+
     app: App = ctx.obj
     words = own_words(ctx)
     if listing:
@@ -68,6 +72,7 @@ def command(
     if tools is not None and words is not None:
         raise BadInput("--tools is for the tools of benchmarks, not for a command after --", hint="leave it out")
     chosen, benchmarks = _choose(app, suite, words, metrics, seconds(limit, "--limit"))
+    chosen = with_parameters(chosen, benchmarks, given)
     if not app.on_this_machine:
         raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
     check_output(output, force=force)
