@@ -22,16 +22,19 @@ import ktrial.benchmarks
 from ktrial.domain import strict_json
 from ktrial.formats import (
     agent_load,
+    cpython_loop,
     cyclictest,
     fio,
     glmark2,
     hackbench,
+    kernel_config,
     mangohud,
     perf_bench,
     schbench,
     stress_ng,
     synthmark,
     sysbench,
+    systemd_analyze,
 )
 
 Reader = Callable[..., Any]
@@ -118,6 +121,16 @@ def functions(size: int) -> bytes:
     return b"\n".join([head, *(text % number for number in range(size // len(text)))])
 
 
+def python_loops(size: int) -> bytes:
+    data = recorded("cpython_loop/cases/3.11.2/stdout")
+    return data.replace(b'"times_ns": [', b'"times_ns": [' + b"26647759, " * (size // 10))
+
+
+def kernel_configuration(size: int) -> bytes:
+    data = recorded("kernel_compile/cases/6.12-tinyconfig/files/build/.config")
+    return data + b"".join(b"CONFIG_OF_A_LARGE_KERNEL_%d=y\n" % number for number in range(size // 33))
+
+
 def own_document(size: int) -> bytes:
     """What a command of the user's printed, for a metric by its place."""
     entry = '{"name": "a", "values": [1.5, 2, 3e-3]}'
@@ -169,6 +182,12 @@ INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
         lambda size: before("synthmark/cases/1.27-voicemark/stdout", b" 249,  1:   8 voices used 0.011\n", size),
         False,
     ),
+    "systemd-analyze": (
+        systemd_analyze.read_boot_times,
+        lambda size: before("boot_time/cases/252-guest/stdout", b"a line of something else\n", size),
+        False,
+    ),
+    "kernel's .config": (kernel_config.read_kernel_config, kernel_configuration, False),
     "mangohud": (mangohud.read_mangohud, mangohud_rows, False),
     "glmark2": (
         glmark2.read_glmark2,
@@ -179,6 +198,7 @@ INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
     "fio": (fio.read_fio, fio_jobs, True),
     "schbench json": (schbench.read_schbench_json, schbench_json, True),
     "agent's load": (agent_load.read_load, load_bins, True),
+    "python loop": (cpython_loop.read_loop_run, python_loops, True),
     "place in own JSON": (read_own, own_document, True),
 }
 
