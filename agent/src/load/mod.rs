@@ -17,6 +17,7 @@ mod messaging;
 mod pagefault;
 mod pressure;
 mod spin;
+mod tcp;
 mod wakeup;
 
 use crate::error::{Error, Kind, Result};
@@ -149,6 +150,11 @@ const LOADS: &[Entry] = &[
         name: "fileio",
         until_told: false,
         prepare: prepare::<fileio::Parameters>,
+    },
+    Entry {
+        name: "tcp",
+        until_told: false,
+        prepare: prepare::<tcp::Parameters>,
     },
 ];
 
