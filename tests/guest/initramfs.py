@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import lzma
+from collections.abc import Mapping
 from pathlib import Path
 
 REGULAR, DIRECTORY, LINK = 0o100000, 0o040000, 0o120000
@@ -50,13 +51,15 @@ def plain(module: Path) -> bytes:
     return lzma.decompress(content) if module.suffix == ".xz" else content
 
 
-def build(modules: list[Path], script: str) -> bytes:
-    """The archive: busybox with its commands, the modules, and `script` as /init after they are loaded."""
+def build(modules: list[Path], script: str, files: Mapping[str, bytes]) -> bytes:
+    """The archive: busybox with its commands, `files` by path, the modules, and `script` as /init, which loads them."""
     archive = Archive()
     for name in ("bin", "dev", "modules", "proc", "sys", "tmp"):
         archive.folder(name)
     archive.file("bin/busybox", BUSYBOX.read_bytes())
     archive.link("bin/sh", "busybox")
+    for name, content in files.items():
+        archive.file(name, content)
     loading: list[str] = []
     for index, module in enumerate(modules):
         name = f"modules/{index:02}-{module.name.removesuffix('.xz')}"

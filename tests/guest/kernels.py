@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,14 +168,14 @@ def module_files(kernel: Kernel) -> list[Path]:
     return found
 
 
-def boot(kernel: Kernel, script: str = SCRIPT) -> str:
-    """Boots the kernel once with `script` as its /init and returns what the console showed."""
+def boot(kernel: Kernel, script: str = SCRIPT, files: Mapping[str, bytes] | None = None) -> str:
+    """Boots the kernel once with `script` as its /init, and `files` by path, and returns what the console showed."""
     fetch(kernel)
     text = script.replace("@PATTERNS@", "\n".join(patterns())).replace("@BEGIN@", BEGIN).replace("@END@", END)
     modules = module_files(kernel)
     with TemporaryDirectory() as folder:
         image = Path(folder) / "initramfs"
-        image.write_bytes(initramfs.build(modules, text))
+        image.write_bytes(initramfs.build(modules, text, files or {}))
         return start(kernel.tree / "boot" / f"vmlinuz-{release(kernel.tree)}", image)
 
 

@@ -213,10 +213,11 @@ pub fn connect(network: &Network, connections: u32, stopped: impl Fn() -> bool) 
     let mut process = command.spawn().map_err(failed)?;
     // Closes our copy of the helper's end, so that its own closing is seen.
     drop(command);
-    let said = wait_for(&helper, &stopped).and_then(|ready| match ready {
-        true => helper.receive(RecvFlags::empty()),
-        false => Ok(None),
-    });
+    let said = match wait_for(&helper, &stopped) {
+        Ok(true) => helper.receive(RecvFlags::empty()),
+        Ok(false) => Ok(None),
+        Err(error) => Err(error),
+    };
     end(&mut process).map_err(failed)?;
     let Some((identity, descriptors)) = said? else {
         let silent = Error::new(Kind::Io, "the network's helper ended without a word");
@@ -308,10 +309,10 @@ fn carry_out(job: &Job, report: BorrowedFd) -> Result<()> {
                 start(server)?;
             }
             made.client.enter()?;
-            if let Some(wire) = &made.wire {
-                // The command holds the wire.
-                fcntl_setfd(&wire.namespace, FdFlags::empty())
-                    .map_err(|error| Error::io("cannot keep", "the wire", &error.into()))?;
+            // The command holds the wire and the other end.
+            for place in made.wire.iter().chain([&made.server]) {
+                fcntl_setfd(&place.namespace, FdFlags::empty())
+                    .map_err(|error| Error::io("cannot keep", "a network namespace", &error.into()))?;
             }
             tell(report, &Report::Ok(made.identity.clone()), &[])?;
             let error = Command::new(program).arg0(&argv[0]).args(&argv[1..]).exec();

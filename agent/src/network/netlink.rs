@@ -276,7 +276,8 @@ impl Netlink {
         for (kind, payload) in attributes(own.get(20..).unwrap_or_default()) {
             match kind {
                 QDISC_KIND => {
-                    found.kind = String::from_utf8_lossy(payload).trim_end_matches('\0').to_owned();
+                    let name = String::from_utf8_lossy(payload);
+                    name.trim_end_matches('\0').clone_into(&mut found.kind);
                 }
                 QDISC_OPTIONS => found.options = payload.to_vec(),
                 _ => {}
@@ -318,7 +319,8 @@ fn collect(mut bytes: &[u8], sequence: u32, answers: &mut Vec<Vec<u8>>) -> io::R
         match kind {
             DONE if ours => return Ok(true),
             ERROR if ours => {
-                let code = word_at(body, 0).ok_or_else(cut)?.cast_signed().wrapping_neg();
+                let code = word_at(body, 0).ok_or_else(cut)?;
+                let code = i32::from_ne_bytes(code.to_ne_bytes()).wrapping_neg();
                 return match code {
                     0 => Ok(true),
                     code => Err(Errno::from_raw_os_error(code).into()),

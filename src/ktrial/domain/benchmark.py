@@ -19,8 +19,12 @@ Parameters = Mapping[str, Any]
 
 #: The only folders in which a benchmark's bare program name is looked up, in this order; never PATH.
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
-#: How many of the last lines of stderr a failed run quotes.
+#: How many of the last lines of its output a failed run quotes.
 QUOTED_LINES = 3
+#: From how many of the last bytes of stdout, where a tool says there why it failed.
+QUOTED_BYTES = 500
+#: Where the server of a network of its own listens.
+SERVER_ADDRESS = "198.51.100.1"
 #: Stands in argv and environment for the run's private directory. Records keep the word: argv is the same in each run.
 DIRECTORY = "{directory}"
 
@@ -59,7 +63,8 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
 
     Of an agent's own load `stdout` is the JSON of the reply's `ok`. `exit_status` is None when the program was ended by
     a signal or could not be started (then `failed` says why). The resource fields are of that run alone and None
-    when they do not apply. `cut` says that the program printed more than was captured.
+    when they do not apply. `cut` says that the program printed more than was captured. `network` is what the agent read
+    back of a network of the run's own.
     """
 
     stdout: bytes = b""
@@ -74,6 +79,7 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     user_us: int | None = None
     system_us: int | None = None
     max_rss_bytes: int | None = None
+    network: Mapping[str, Any] | None = None
 
 
 class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +100,19 @@ class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     parameters: Mapping[str, Any] = {}
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True):
+    """Two network namespaces with a link between them: the run is at one end, its `server` at the other.
+
+    `link` holds what the agent knows of it: congestion, qdisc, delay_us, loss_ppm, rate_bytes_per_s, limit_packets; what
+    is missing has the agent's default. The run begins when `server`, started first, listens on TCP port `port` of
+    SERVER_ADDRESS; it is ended with the run.
+    """
+
+    link: Mapping[str, Any] = {}
+    server: tuple[str, ...]
+    port: int
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +136,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     to the pinned one. At `limit_s` (seconds) the run and all its children are killed. `cpus` pins it. `files` are names
     relative to the private directory that are collected after the run; one that is not there is left out.
     With `load` there is no argv. `steps` come before it; the first `warm_ups` runs of a measurement are kept but do not
-    count. `in_memory` puts the private directory on a tmpfs that belongs to the user.
+    count. `in_memory` puts the private directory on a tmpfs that belongs to the user. `network` runs argv in a network of
+    its own.
     """
 
     argv: tuple[str, ...] = ()
@@ -131,6 +151,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     warm_ups: int = 0
     in_memory: bool = False
+    network: Network | None = None
     #: About how long the run takes, in seconds; None when nobody can say.
     expected_s: float | None = None
 
@@ -180,7 +201,7 @@ class Benchmark(Protocol):
 
 
 def check_exit(raw: RawOutput) -> None:
-    """Raise BadRun, with the last lines of stderr, unless the run ended by itself with status 0."""
+    """Raise BadRun, with the last lines of stderr (of stdout where that is empty), unless the run ended by itself with status 0."""
     if raw.failed is not None:
         raise BadRun(f"could not be started: {raw.failed}")
     if raw.timed_out:
@@ -220,5 +241,6 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 
 
 def _quote(raw: RawOutput) -> str:
-    lines = [line for line in raw.stderr.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
+    said = raw.stderr if raw.stderr.strip() else raw.stdout[-QUOTED_BYTES:]
+    lines = [line.strip() for line in said.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     return "; it said: " + " | ".join(lines[-QUOTED_LINES:]) if lines else ""
