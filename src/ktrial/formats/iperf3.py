@@ -11,6 +11,9 @@ import msgspec
 from ktrial.domain.errors import BadRun
 from ktrial.formats.tool_output import Quantity, json_document, json_quantity, json_table, json_whole, unreadable
 
+#: 3.12 writes these into the same object once for each stream.
+_REPEATED = frozenset({"sock_bufsize", "sndbuf_actual", "rcvbuf_actual"})
+
 
 class Iperf3Run(msgspec.Struct, frozen=True, kw_only=True):
     """One run of the client. `retransmits` is None where the kernel does not tell; so are the congestion controls."""
@@ -27,7 +30,7 @@ class Iperf3Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
     """Read it. Raises BadRun with iperf3's own word when it says that it failed, which it may do with status 0."""
-    document = json_document(data, source)
+    document = json_document(data, source, _REPEATED)
     said = document.get("error")
     if said is not None:
         raise BadRun(f"iperf3 says: {said}")

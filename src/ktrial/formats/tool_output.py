@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -138,15 +138,17 @@ def json_table(value: object, source: str, wanted: str) -> dict[str, Any]:
     return value
 
 
-def json_document(data: bytes | str, source: str) -> dict[str, Any]:
-    """A JSON object whose keys differ, without NaN and Infinity."""
+def json_document(data: bytes | str, source: str, repeated: Container[str] = ()) -> dict[str, Any]:
+    """A JSON object whose keys differ, but for those that the tool is known to repeat, without NaN and Infinity."""
     text = decoded(data, source) if isinstance(data, bytes) else data
 
     def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) != len(pairs):
-            keys = [key for key, _ in pairs]
-            double = next(key for index, key in enumerate(keys) if key in keys[:index])
+            keys = [key for key, _ in pairs if key not in repeated]
+            double = next((key for index, key in enumerate(keys) if key in keys[:index]), None)
+            if double is None:
+                return result
             raise unreadable(source, None, double, "a key that stands once in its JSON object")
         return result
 
