@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import ktrial.benchmarks
-from ktrial.formats import cyclictest, fio, hackbench, perf_bench, schbench, stress_ng, synthmark, sysbench
+from ktrial.formats import cyclictest, fio, hackbench, iperf3, perf_bench, schbench, stress_ng, synthmark, sysbench
 
 CASES = Path(ktrial.benchmarks.__file__).parent
 ROUNDS = 3
@@ -58,6 +58,14 @@ def fio_jobs(size: int) -> bytes:
     document["jobs"] = []
     jobs = ", ".join([job] * (size // len(job)))
     return json.dumps(document).replace('"jobs": []', f'"jobs": [{jobs}]').encode()
+
+
+def iperf3_intervals(size: int) -> bytes:
+    document = json.loads(recorded("iperf3/cases/3.18-stream/stdout"))
+    interval = json.dumps(document["intervals"][0])
+    document["intervals"] = []
+    intervals = ", ".join([interval] * (size // len(interval)))
+    return json.dumps(document).replace('"intervals": []', f'"intervals": [{intervals}]').encode()
 
 
 def cyclictest_bins(size: int) -> bytes:
@@ -110,6 +118,7 @@ INPUTS: dict[str, tuple[Callable[[bytes, str], Any], Callable[[int], bytes], boo
     ),
     "cyclictest json": (cyclictest.read_json, cyclictest_bins, True),
     "fio": (fio.read_fio, fio_jobs, True),
+    "iperf3": (iperf3.read_iperf3, iperf3_intervals, True),
     "schbench json": (schbench.read_schbench_json, schbench_json, True),
 }
 

@@ -41,7 +41,7 @@ LOADS: dict[str, dict[str, Any]] = {
 
 
 def requests() -> bytes:
-    """One load after the other, and two commands: a look at the settings at the client's end, and one without server."""
+    """One load after the other, and two commands: a look at the client's settings, and one without a server."""
     found = [{"do": "load", "load": "tcp", "parameters": parameters, "limit_s": 60} for parameters in LOADS.values()]
     shell = {"environment": {}, "directory": "/", "limit_s": 60}
     look = ["/bin/cat", "/proc/sys/net/ipv4/tcp_notsent_lowat", "/proc/sys/net/ipv4/tcp_congestion_control"]

@@ -63,8 +63,8 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
 
     Of an agent's own load `stdout` is the JSON of the reply's `ok`. `exit_status` is None when the program was ended by
     a signal or could not be started (then `failed` says why). The resource fields are of that run alone and None
-    when they do not apply. `cut` says that the program printed more than was captured. `network` is what the agent read
-    back of a network of the run's own.
+    when they do not apply. `cut` says that the program printed more than was captured. `network` is what the agent
+    read back of a network of the run's own.
     """
 
     stdout: bytes = b""
@@ -105,8 +105,8 @@ class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
 class Network(msgspec.Struct, frozen=True, kw_only=True):
     """Two network namespaces with a link between them: the run is at one end, its `server` at the other.
 
-    `link` holds what the agent knows of it: congestion, qdisc, delay_us, loss_ppm, rate_bytes_per_s, limit_packets; what
-    is missing has the agent's default. The run begins when `server`, started first, listens on TCP port `port` of
+    `link` holds what the agent knows of it: congestion, qdisc, delay_us, loss_ppm, rate_bytes_per_s, limit_packets;
+    what is missing has the agent's default. The run begins when `server`, started first, listens on TCP port `port` of
     SERVER_ADDRESS; it is ended with the run.
     """
 
@@ -136,8 +136,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     to the pinned one. At `limit_s` (seconds) the run and all its children are killed. `cpus` pins it. `files` are names
     relative to the private directory that are collected after the run; one that is not there is left out.
     With `load` there is no argv. `steps` come before it; the first `warm_ups` runs of a measurement are kept but do not
-    count. `in_memory` puts the private directory on a tmpfs that belongs to the user. `network` runs argv in a network of
-    its own.
+    count. `in_memory` puts the private directory on a tmpfs that belongs to the user. `network` runs argv in
+    a network of its own.
     """
 
     argv: tuple[str, ...] = ()
@@ -201,7 +201,7 @@ class Benchmark(Protocol):
 
 
 def check_exit(raw: RawOutput) -> None:
-    """Raise BadRun, with the last lines of stderr (of stdout where that is empty), unless the run ended by itself with status 0."""
+    """Raise BadRun, with the last lines of stderr (else of stdout), unless the run ended by itself with status 0."""
     if raw.failed is not None:
         raise BadRun(f"could not be started: {raw.failed}")
     if raw.timed_out:

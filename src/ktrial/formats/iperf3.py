@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of iperf3 (`-J`, TCP): what was asked for, what arrived, what was sent again, the congestion control of each end."""
+"""JSON of iperf3 (`-J`, TCP): what was asked for, what arrived, what was sent again, each end's congestion control."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's `tcp`: a stream, and requests with responses, between two network namespaces with a link of any length."""
+"""The agent's `tcp`: a stream, and requests with responses, between two network namespaces with a link of its own."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from ktrial.domain.errors import BadRun
 from ktrial.formats.agent_load import LoadReply
 
 _BLIND = (
-    "Both ends are on this machine and share its CPUs; no network card, driver or interrupt takes part. Without delay, loss "
-    "or rate it shows what the CPU costs, and says nothing of congestion control."
+    "Both ends are on this machine and share its CPUs; no network card, driver or interrupt takes part. Without delay, "
+    "loss or rate it shows what the CPU costs, and says nothing of congestion control."
 )
 _BLIND_REQUEST = (
-    "At a rate it counts from the moment at which the request was due, so that waiting behind others is in it. " + _BLIND
+    "At a rate it counts from the moment at which the request was due, so that waiting behind others is in it. "
+    + _BLIND
 )
 #: A window that is shorter than this share of what was asked for ended early.
 _WHOLE = 0.99
@@ -44,8 +45,8 @@ def _retransmits(when: str) -> Outcome:
         high=1e12,
         better="Fewer segments had to be sent again.",
         worse="More segments had to be sent again.",
-        blind_spots=f"Counted by the kernel of all connections {when}; grows with the bytes sent, and holds segments that were "
-        "sent again although they had arrived.",
+        blind_spots=f"Counted by the kernel of all connections {when}; grows with the bytes sent, and holds segments "
+        "that were sent again although they had arrived.",
     )
 
 
@@ -58,8 +59,8 @@ _GOODPUT = Outcome(
     high=1e12,
     better="More bytes a second arrived.",
     worse="Fewer bytes a second arrived.",
-    blind_spots="Bytes that the receiver took, without headers, after the ramp. One number for all connections: fairness and "
-    "the delay of a full queue are not seen. " + _BLIND,
+    blind_spots="Bytes that the receiver took, without headers, after the ramp. One number for all connections: "
+    "fairness and the delay of a full queue are not seen. " + _BLIND,
     headline=True,
 )
 

@@ -10,8 +10,8 @@ from ktrial.formats.tool_output import Quantity
 
 _PORT = 5201
 _BLIND = (
-    "Both ends are on this machine and share its CPUs; no network card, driver or interrupt takes part. iperf3 before 3.16 "
-    "has one thread for all streams. "
+    "Both ends are on this machine and share its CPUs; no network card, driver or interrupt takes part. iperf3 before "
+    "3.16 has one thread for all streams. "
 )
 _LINK_RANGES = {
     "delay_us": (0, 10_000_000),
@@ -48,7 +48,8 @@ _OUTCOMES = (
         resolution=1,
         better="Fewer segments had to be sent again.",
         worse="More segments had to be sent again.",
-        blind_spots=_BLIND + "Grows with the bytes sent, and holds segments that were sent again although they had arrived.",
+        blind_spots=_BLIND
+        + "Grows with the bytes sent, and holds segments that were sent again although they had arrived.",
     ),
 )
 
