@@ -180,8 +180,7 @@ fn a_command_without_its_network_or_server_is_not_started() {
         let reply = exec(argv, &more);
         reply["exit"]["failed"]
             .as_str()
-            .map(ToOwned::to_owned)
-            .unwrap_or_else(|| panic!("{reply}"))
+            .map_or_else(|| panic!("{reply}"), ToOwned::to_owned)
     };
     let server = json!({"argv": ["/bin/false"], "port": 5999});
     let why = failed(&["/bin/true"], json!({"network": {}, "server": server}));

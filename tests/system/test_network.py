@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +54,18 @@ def test_a_server_that_does_not_come_up_is_named_with_its_word(executor: AgentEx
     assert "the server /usr/bin/sh ended (exit status: 3) before it listened on port 7" in done.raw.failed
     assert done.raw.stderr.decode() == f"no {done.directory}\n"
     assert done.steps == (("/usr/bin/sh", "-c", f"echo no {DIRECTORY} >&2; exit 3"),)
+
+
+def test_where_namespaces_are_forbidden_it_says_what_to_do(tmp_path: Path) -> None:
+    request = tmp_path / "request"
+    request.write_text(json.dumps({"id": 1, "do": "load", "load": "tcp", "limit_s": 5}))
+    forbid = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --inh-caps=-all --bounding-set=-all "
+    script = forbid + f"{find_agent()} batch --role user {request}"
+    done = subprocess.run(["unshare", "--map-root-user", "sh", "-c", script], capture_output=True, check=True)
+    error = json.loads(done.stdout)["error"]
+    assert error["kind"] == "privilege"
+    assert "cannot make a network namespace: user.max_user_namespaces" in error["message"]
+    assert "sysctl user.max_user_namespaces=10000" in error["hint"]
 
 
 def test_the_next_step_of_a_refused_load_is_told(executor: AgentExecutor) -> None:

@@ -66,7 +66,14 @@ pub fn enter_next() -> Result<()> {
 }
 
 fn refused(error: &io::Error) -> Error {
-    let message = format!("cannot make a network namespace: {error}");
+    let why = match error.raw_os_error() {
+        // The kernel's own word for it speaks of a device without space.
+        Some(libc::ENOSPC | libc::EUSERS) => {
+            "user.max_user_namespaces or user.max_net_namespaces allows no more".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    let message = format!("cannot make a network namespace: {why}");
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES | libc::ENOSPC | libc::EUSERS) => {
             Error::new(Kind::Privilege, message).hint(HINT)

@@ -201,15 +201,18 @@ class Benchmark(Protocol):
 
 
 def check_exit(raw: RawOutput) -> None:
-    """Raise BadRun, with the last lines of stderr (else of stdout), unless the run ended by itself with status 0."""
+    """Raise BadRun, with the last lines of stderr, unless the run ended by itself with status 0.
+
+    Some tools say on stdout alone why they failed; it is quoted where stderr is empty.
+    """
     if raw.failed is not None:
         raise BadRun(f"could not be started: {raw.failed}")
     if raw.timed_out:
-        raise BadRun(f"still ran at its time limit and was killed{_quote(raw)}")
+        raise BadRun(f"still ran at its time limit and was killed{_quote(raw.stderr)}")
     if raw.signal is not None:
-        raise BadRun(f"was killed by signal {raw.signal}{_quote(raw)}")
+        raise BadRun(f"was killed by signal {raw.signal}{_quote(raw.stderr)}")
     if raw.exit_status != 0:
-        raise BadRun(f"ended with status {raw.exit_status}{_quote(raw)}")
+        raise BadRun(f"ended with status {raw.exit_status}{_quote(raw.stderr) or _quote(raw.stdout[-QUOTED_BYTES:])}")
     if raw.cut:
         raise BadRun("printed more than is captured; its output cannot be trusted to be whole")
 
@@ -240,7 +243,6 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
         raise BadRun(f"{shown}, outside the plausible {outcome.low:g} to {outcome.high:g} {outcome.unit}")
 
 
-def _quote(raw: RawOutput) -> str:
-    said = raw.stderr if raw.stderr.strip() else raw.stdout[-QUOTED_BYTES:]
+def _quote(said: bytes) -> str:
     lines = [line.strip() for line in said.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     return "; it said: " + " | ".join(lines[-QUOTED_LINES:]) if lines else ""

@@ -164,7 +164,7 @@ class AgentExecutor:
         except AgentError as error:
             if error.kind == "lost":
                 self._session = self._transport = None
-            step = f" ({error.hint})" if error.hint else ""
+            step = f"; {error.hint}" if error.hint else ""
             return RawOutput(failed=f"the agent said {error.kind}: {error.message}{step}")
 
     def _request(self, invocation: Invocation, folder: Path) -> dict[str, Any]:

@@ -94,6 +94,10 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
     "raw, why",
     [
         (answer(exit_status=3, stderr=b"one\ntwo\nthree\nfour\n"), "ended with status 3; it said: two | three | four"),
+        (
+            answer(b'{\n\t"error": "refused"\n}\n', exit_status=1),
+            'ended with status 1; it said: { | "error": "refused" | }',
+        ),
         (answer(signal=9), "was killed by signal 9"),
         (answer(signal=9, timed_out=True), "still ran at its time limit and was killed"),
         (answer(failed="no such file"), "could not be started: no such file"),
