@@ -52,14 +52,15 @@ def plain(module: Path) -> bytes:
 
 
 def build(modules: list[Path], script: str, files: Mapping[str, bytes]) -> bytes:
-    """The archive: busybox with its commands, `files` by path, the modules, and `script` as /init, which loads them."""
+    """The archive: busybox with its commands, the modules, `files` by path, and `script` as /init."""
     archive = Archive()
-    for name in ("bin", "dev", "modules", "proc", "sys", "tmp"):
+    parents = {str(parent)[1:] for path in files for parent in Path(path).parents}
+    for name in sorted({"bin", "dev", "etc", "modules", "proc", "sys", "tmp"} | parents - {""}):
         archive.folder(name)
+    for path, content in files.items():
+        archive.file(path[1:], content)
     archive.file("bin/busybox", BUSYBOX.read_bytes())
     archive.link("bin/sh", "busybox")
-    for name, content in files.items():
-        archive.file(name, content)
     loading: list[str] = []
     for index, module in enumerate(modules):
         name = f"modules/{index:02}-{module.name.removesuffix('.xz')}"

@@ -169,7 +169,7 @@ def module_files(kernel: Kernel) -> list[Path]:
 
 
 def boot(kernel: Kernel, script: str = SCRIPT, files: Mapping[str, bytes] | None = None) -> str:
-    """Boots the kernel once with `script` as its /init, and `files` by path, and returns what the console showed."""
+    """Boots the kernel once with `script` as its /init, and `files` by path; returns what the console showed."""
     fetch(kernel)
     text = script.replace("@PATTERNS@", "\n".join(patterns())).replace("@BEGIN@", BEGIN).replace("@END@", END)
     modules = module_files(kernel)

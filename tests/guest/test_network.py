@@ -54,7 +54,7 @@ def requests() -> bytes:
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_the_link_is_what_was_asked_for(kernel: Kernel) -> None:
     agent = find_agent().read_bytes()
-    console = boot(replace(kernel, modules=NEEDED), SCRIPT, {"bin/agent": agent, "requests": requests()})
+    console = boot(replace(kernel, modules=NEEDED), SCRIPT, {"/bin/agent": agent, "/requests": requests()})
     replies = [json.loads(line) for line in output(console)]
     assert [reply for reply in replies if "ok" not in reply] == []
     loads = dict(zip(LOADS, (reply["ok"] for reply in replies), strict=False))
