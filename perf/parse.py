@@ -27,6 +27,7 @@ from ktrial.formats import (
     fio,
     glmark2,
     hackbench,
+    iperf3,
     kernel_config,
     mangohud,
     perf_bench,
@@ -82,6 +83,14 @@ def mangohud_rows(size: int) -> bytes:
     data = (Path(__file__).parents[1] / "tests/golden/frames/0.8.4-capped/input").read_bytes()
     head, row = data[: data.index(b"\n59.9")], b"59.9543,16.6794,100,0,0,0,0,0,0,0,0,2.52071,0,0,0,%d\n"
     return head + b"\n" + b"".join(row % (16_679_400 * number) for number in range(1, size // 60))
+
+
+def iperf3_intervals(size: int) -> bytes:
+    document = json.loads(recorded("iperf3/cases/3.18-stream/stdout"))
+    interval = json.dumps(document["intervals"][0])
+    document["intervals"] = []
+    intervals = ", ".join([interval] * (size // len(interval)))
+    return json.dumps(document).replace('"intervals": []', f'"intervals": [{intervals}]').encode()
 
 
 def cyclictest_bins(size: int) -> bytes:
@@ -196,6 +205,7 @@ INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
     ),
     "cyclictest json": (cyclictest.read_json, cyclictest_bins, True),
     "fio": (fio.read_fio, fio_jobs, True),
+    "iperf3": (iperf3.read_iperf3, iperf3_intervals, True),
     "schbench json": (schbench.read_schbench_json, schbench_json, True),
     "agent's load": (agent_load.read_load, load_bins, True),
     "python loop": (cpython_loop.read_loop_run, python_loops, True),

@@ -198,6 +198,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     resources: Resources
     failure: str | None
     background: LoadRecord | None
+    network: Mapping[str, Any] | None = None
     raw: Mapping[str, Artefact]
 
     @property

@@ -311,6 +311,7 @@ class _Rounds:
             ),
             failure=failure,
             background=ended.record if ended is not None else None,
+            network=raw.network,
             raw={name: Artefact.of(data) for name, data in parts.items()},
         )
         return record, parts
