@@ -5,11 +5,15 @@
     reason = "everything here is a call into the kernel; each block says why it is sound"
 )]
 
+mod nvme;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
+
+pub use nvme::{nvme_autonomous_transitions, nvme_identify_controller};
 
 /// What a finished child used, itself and the descendants that it waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,71 +223,6 @@ pub fn outlive_terminal() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
         // SAFETY: SIG_IGN is no handler; no code of this process runs at the signal.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
-    }
-}
-
-/// A command to an `NVMe` controller, as `linux/nvme_ioctl.h` lays it out.
-#[repr(C)]
-#[derive(Default)]
-struct NvmeCommand {
-    opcode: u8,
-    flags: u8,
-    reserved: u16,
-    namespace: u32,
-    words_2_3: [u32; 2],
-    metadata: u64,
-    address: u64,
-    metadata_bytes: u32,
-    data_bytes: u32,
-    words_10_15: [u32; 6],
-    timeout_ms: u32,
-    result: u32,
-}
-
-/// `NVME_IOCTL_ADMIN_CMD`: read and write, type `N`, number 0x41, 72 bytes.
-const NVME_ADMIN_COMMAND: libc::Ioctl = 0xc048_4e41;
-const IDENTIFY: u8 = 0x06;
-const GET_FEATURES: u8 = 0x0a;
-const CONTROLLER_STRUCTURE: u32 = 1;
-const AUTONOMOUS_TRANSITIONS: u32 = 0x0c;
-
-/// The Identify Controller data structure of an `NVMe` controller.
-///
-/// # Errors
-/// Not an `NVMe` device, no privilege, or the controller refuses.
-pub fn nvme_identify_controller(device: &File) -> io::Result<Vec<u8>> {
-    let mut data = vec![0; crate::facts::nvme::IDENTIFY_BYTES];
-    nvme_admin(device, IDENTIFY, CONTROLLER_STRUCTURE, &mut data)?;
-    Ok(data)
-}
-
-/// Whether an `NVMe` controller changes power states by itself (APST).
-///
-/// # Errors
-/// Not an `NVMe` device, no privilege, or the controller has no such feature.
-pub fn nvme_autonomous_transitions(device: &File) -> io::Result<bool> {
-    let mut table = [0; 256];
-    Ok(nvme_admin(device, GET_FEATURES, AUTONOMOUS_TRANSITIONS, &mut table)? & 1 == 1)
-}
-
-/// Sends an admin command that only reads, and returns its result word.
-fn nvme_admin(device: &File, opcode: u8, word_10: u32, data: &mut [u8]) -> io::Result<u32> {
-    let mut command = NvmeCommand {
-        opcode,
-        address: data.as_mut_ptr() as u64,
-        data_bytes: u32::try_from(data.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?,
-        words_10_15: [word_10, 0, 0, 0, 0, 0],
-        timeout_ms: 1000,
-        ..NvmeCommand::default()
-    };
-    // SAFETY: the structure has the kernel's layout, and its address and length describe the live buffer `data`.
-    let status = unsafe { libc::ioctl(device.as_raw_fd(), NVME_ADMIN_COMMAND, &raw mut command) };
-    match status {
-        0 => Ok(command.result),
-        -1 => Err(io::Error::last_os_error()),
-        status => Err(io::Error::other(format!(
-            "the controller answers with status {status:#x}"
-        ))),
     }
 }
 
@@ -539,14 +478,6 @@ mod tests {
     fn masks_grow_with_the_highest_cpu() {
         assert_eq!(cpu_mask(&[0, 2]), [0b101]);
         assert_eq!(cpu_mask(&[65]), [0, 0b10]);
-    }
-
-    #[test]
-    fn the_nvme_command_has_the_size_that_its_number_says() {
-        assert_eq!(
-            std::mem::size_of::<NvmeCommand>(),
-            (NVME_ADMIN_COMMAND >> 16 & 0x3fff) as usize
-        );
     }
 
     #[test]
