@@ -12,7 +12,7 @@ import msgspec
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun, RawOutput
 from ktrial.domain.errors import KtrialError, UnreadableOutput
 from ktrial.domain.facts import FactBook
-from ktrial.domain.run import Execution, RunRecord
+from ktrial.domain.run import Execution, RunRecord, Watch
 
 LOAD_YAML = b"""---
 system-info:
@@ -150,16 +150,24 @@ class FakeExecutor:
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         return {name: f"/usr/bin/{name}" if name in self._installed else None for name in names}
 
-    def run(self, invocation: Invocation) -> Execution:
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
         self.log.append(" ".join(invocation.argv))
         self.invocations.append(invocation)
+        if watch is not None:
+            watch.begin()
+        try:
+            raw = self._reply(invocation.argv)
+        except KeyboardInterrupt:
+            raw = RawOutput(interrupted=True, wall_ns=3_240_000_000)
+        if watch is not None and not raw.interrupted:
+            watch.end()
         return Execution(
             argv=(f"/usr/bin/{invocation.argv[0]}", *invocation.argv[1:]),
             environment={"LC_ALL": "C"},
             directory="/private",
             started_monotonic_ns=len(self.log),
             started_unix_ms=1,
-            raw=self._reply(invocation.argv),
+            raw=raw,
         )
 
     def start(self, invocation: Invocation) -> FakeLoad:

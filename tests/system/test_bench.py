@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -229,7 +230,10 @@ def test_an_interruption_keeps_the_runs_and_leaves_no_process(home: Path, load: 
     assert head.returncode == 130, err
     assert "interrupted after 1 of 9 runs" in err
     assert "hello" in out
-    assert len(records(home)) == 1
+    first, second = records(home)
+    assert (first["failure"], second["exit"]["interrupted"]) == (None, True)
+    assert re.fullmatch(r"interrupted by Ctrl-C after \d+\.\d s", second["failure"])
+    assert second["argv"][0].endswith("/sh")
     assert processes(mark) == []
     assert list((runs_folder(home) / "work").iterdir()) == []
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ktrial.host.agent import AgentSession
     from ktrial.host.clock import SystemClock
     from ktrial.host.executor import AgentExecutor
+    from ktrial.host.interrupts import Interrupts
     from ktrial.host.privilege import RootHelper
     from ktrial.host.runs import RunStore
 
@@ -184,7 +185,8 @@ class App:
 
         argv = [str(find_agent()), *self._arguments("user")]
         root = self.root_session if self.can_be_root else None
-        executor = AgentExecutor(lambda: DetachedTransport(argv), self.run_store.work, root)
+        work = self.run_store.work
+        executor = AgentExecutor(lambda: DetachedTransport(argv), work, root, self.interrupts)
         self._sessions.append(executor)
         return executor
 
@@ -193,7 +195,14 @@ class App:
         """The head's clocks."""
         from ktrial.host.clock import SystemClock
 
-        return SystemClock()
+        return SystemClock(self.interrupts)
+
+    @cached_property
+    def interrupts(self) -> Interrupts:
+        """Ctrl-C, noted rather than thrown while something is measured."""
+        from ktrial.host.interrupts import Interrupts
+
+        return Interrupts()
 
     def lock_runs(self) -> None:
         """Keep other measurements away until this command ends, and take away what a killed one left."""

@@ -58,7 +58,7 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     """What one execution left behind.
 
     Of an agent's own load `stdout` is the JSON of the reply's `ok`. `exit_status` is None when the program was ended by
-    a signal or could not be started (then `failed` says why). The resource fields are of that run alone and None
+    a signal or could not be started (then `failed` says why); `interrupted` when it was ended by Ctrl-C. The resource fields are of that run alone and None
     when they do not apply. `cut` says that the program printed more than was captured.
     """
 
@@ -69,6 +69,7 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     failed: str | None = None
     timed_out: bool = False
+    interrupted: bool = False
     cut: bool = False
     wall_ns: int | None = None
     user_us: int | None = None
@@ -189,6 +190,9 @@ class Benchmark(Protocol):
 
 def check_exit(raw: RawOutput) -> None:
     """Raise BadRun, with what it said, unless the run ended by itself with status 0."""
+    if raw.interrupted:
+        began = "before it began" if raw.wall_ns is None else f"after {raw.wall_ns / 1e9:.1f} s"
+        raise BadRun(f"interrupted by Ctrl-C {began}")
     if raw.failed is not None:
         raise BadRun(f"could not be started: {raw.failed}")
     if raw.timed_out:

@@ -7,7 +7,7 @@ import hashlib
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -75,6 +75,16 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     raw: RawOutput
 
 
+class Watch(Protocol):
+    """Looks at the machine around a run."""
+
+    def begin(self) -> None:
+        """The run begins directly after this."""
+
+    def end(self) -> None:
+        """The run has ended directly before this; never called of one that was interrupted."""
+
+
 class Artefact(msgspec.Struct, frozen=True):
     """Bytes kept beside the records under their SHA-256."""
 
@@ -94,17 +104,27 @@ def raw_parts(raw: RawOutput) -> dict[str, bytes]:
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """How the program ended: a status, a signal, or not started at all; `timed_out` when it was killed at its limit."""
+    """How the program ended: a status, a signal, or not started at all.
+
+    `timed_out` when it was killed at its limit, `interrupted` when by Ctrl-C.
+    """
 
     status: int | None = None
     signal: int | None = None
     failed: str | None = None
     timed_out: bool = False
+    interrupted: bool = False
 
     @classmethod
     def of(cls, raw: RawOutput) -> Exit:
         """The end of a run."""
-        return cls(status=raw.exit_status, signal=raw.signal, failed=raw.failed, timed_out=raw.timed_out)
+        return cls(
+            status=raw.exit_status,
+            signal=raw.signal,
+            failed=raw.failed,
+            timed_out=raw.timed_out,
+            interrupted=raw.interrupted,
+        )
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):

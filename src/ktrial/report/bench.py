@@ -61,6 +61,8 @@ def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, lea
 
 def run_ends(record: RunRecord, so_far: Sequence[Summary]) -> str:
     """The second half: the last values, and the spread up to now."""
+    if record.exit.interrupted:
+        return f" {record.failure}"
     if record.failure is not None:
         return f" FAILED: {record.failure}"
     wanted = [summary for summary in so_far if summary.headline or summary.outcome == "load.throughput"]

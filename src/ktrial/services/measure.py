@@ -175,7 +175,7 @@ class _Rounds:
             self._executor.obtain_root(", ".join(needy))
         for label, task in self._tasks.items():
             asked = task.benchmark.version_invocation()
-            told = task.benchmark.parse_version(self._executor.run(asked).raw) if asked else None
+            told = task.benchmark.parse_version(self._run(asked).raw) if asked else None
             own = self._invocations[label].load is not None
             self._versions[label] = self._executor.agent_version if own else told
         expected_s, least = self._left(0)
@@ -211,6 +211,8 @@ class _Rounds:
             self.records.append(record)
             own = [earlier for earlier in self.records if earlier.benchmark == place.label]
             self._listen(RunEnded(record=record, file=file, so_far=summarise(own, self._headlines())))
+            if record.exit.interrupted:
+                raise KeyboardInterrupt
 
     def result(self, missing: Mapping[str, Availability], interrupted: bool) -> Result:
         """The summary of what there is."""
@@ -230,12 +232,13 @@ class _Rounds:
 
     def _hole(self, label: str) -> Hole | None:
         runs = [record for record in self.records if record.benchmark == label and not record.is_warm_up]
-        failed = [record for record in runs if not record.ok]
+        whole = [record for record in runs if not record.exit.interrupted]
+        failed = [record for record in whole if not record.ok]
         if failed:
             reason = failed[-1].failure
-            return Hole(benchmark=label, why=f"{len(failed)} of {len(runs)} runs failed, the last: {reason}")
-        if len(runs) < self._order.rounds:
-            return Hole(benchmark=label, why=f"interrupted after {len(runs)} of {self._order.rounds} runs")
+            return Hole(benchmark=label, why=f"{len(failed)} of {len(whole)} runs failed, the last: {reason}")
+        if len(whole) < self._order.rounds:
+            return Hole(benchmark=label, why=f"interrupted after {len(whole)} of {self._order.rounds} runs")
         return None
 
     def _headlines(self) -> dict[str, tuple[str, ...]]:
@@ -308,6 +311,13 @@ class _Rounds:
             raw={name: Artefact.of(data) for name, data in parts.items()},
         )
         return record, parts
+
+    def _run(self, invocation: Invocation) -> Execution:
+        """A short question to a tool."""
+        execution = self._executor.run(invocation)
+        if execution.raw.interrupted:
+            raise KeyboardInterrupt
+        return execution
 
     def _execute(self, invocation: Invocation) -> tuple[Execution, Ended | None]:
         if self._background is None:

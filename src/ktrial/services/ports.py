@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ktrial.domain.benchmark import Invocation, RawOutput
     from ktrial.domain.facts import FactBook
     from ktrial.domain.reading import Reading
-    from ktrial.domain.run import Execution, RunRecord
+    from ktrial.domain.run import Execution, RunRecord, Watch
 
 
 class Machine(Protocol):
@@ -64,8 +64,11 @@ class Executor(Protocol):
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
         """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
 
-    def run(self, invocation: Invocation) -> Execution:
-        """Run it to its end or its limit. Whatever interrupts this ends the run and its children too."""
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
+        """Run it to its end or its limit, or to a Ctrl-C, which is told in the output.
+
+        Whatever interrupts this ends the run and its children too. `watch` looks on directly before and after it.
+        """
 
     def start(self, invocation: Invocation) -> RunningLoad:
         """Start a background load; it ends when it is stopped."""

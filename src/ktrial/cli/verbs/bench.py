@@ -114,7 +114,8 @@ def _measure(
         label=label,
         load=suite.load,
     )
-    result, records = measure(order, app.executor, app.run_store, app.clock, facts, Progress(as_json=as_json))
+    with app.interrupts:
+        result, records = measure(order, app.executor, app.run_store, app.clock, facts, Progress(as_json=as_json))
     if output is not None:
         write_result(output, result, records)
     if not as_json and result.summaries:
