@@ -79,7 +79,11 @@ def test_any_command(home: Path) -> None:
     ran = run("bench", "-n", "3", "--label", "first", "--", "sh", "-c", "pwd; echo $LC_ALL $TZ")
     assert ran.status == 0, ran.err
     assert ran.out.splitlines()[2].split()[:4] == ["sh", "wall", "*", "3"]
-    assert ran.err.count("\n") == 4
+    assert [line.partition(" ")[0] for line in ran.err.splitlines() if line.startswith("[")] == [
+        "[1/3]",
+        "[2/3]",
+        "[3/3]",
+    ]
     kept = records(home)
     assert [record["run"] for record in kept] == [1, 2, 3]
     assert {record["session"]["label"] for record in kept} == {"first"}

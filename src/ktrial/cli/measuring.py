@@ -89,6 +89,7 @@ class Progress:
     def __call__(self, event: Event) -> None:
         """Show one event."""
         from ktrial.report import bench
+        from ktrial.report.terminal import columns, paragraph
         from ktrial.services import measure
 
         if isinstance(event, measure.Began):
@@ -96,6 +97,8 @@ class Progress:
             self._write(f"{event.session.suite}: {event.runs} runs{expected}; records in {event.folder}\n")
             for hole in event.missing:
                 self._write(f"left out: {hole.benchmark}: {hole.why}\n")
+            for note in event.session.notes:
+                self._write(paragraph(note, width=columns()) + "\n")
         elif isinstance(event, measure.RunBegan):
             least = event.left_is_least
             self._write(bench.run_begins(event.run, event.runs, event.benchmark, event.left_s, least=least))

@@ -191,6 +191,19 @@ class App:
         return executor
 
     @cached_property
+    def looking_session(self) -> AgentSession:
+        """Looks on while something is measured, as root where that needs no asking; no Ctrl-C reaches it."""
+        if os.geteuid() == 0 or self._helper is not None or self._machine_root is not None:
+            return self.root_session("looking at the machine")
+        from ktrial.host.agent import AgentSession
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.transport import DetachedTransport
+
+        session = AgentSession(DetachedTransport([str(find_agent()), *self._arguments("user")]))
+        self._sessions.append(session)
+        return session
+
+    @cached_property
     def clock(self) -> SystemClock:
         """The head's clocks."""
         from ktrial.host.clock import SystemClock

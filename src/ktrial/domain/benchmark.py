@@ -12,9 +12,9 @@ import msgspec
 from ktrial.domain.errors import BadRun
 from ktrial.domain.facts import FactBook
 
-Unit = Literal["s", "1/s", "B/s", "B", "count", "score", "ratio"]
+Unit = Literal["s", "1/s", "B/s", "B", "count", "score", "ratio", "J", "W"]
 Direction = Literal["lower", "higher"]
-OutcomeKind = Literal["time", "rate", "latency-quantile", "count", "score"]
+OutcomeKind = Literal["time", "rate", "latency-quantile", "count", "score", "energy", "power"]
 Parameters = Mapping[str, Any]
 
 #: The only folders in which a benchmark's bare program name is looked up, in this order; never PATH.
@@ -23,6 +23,8 @@ PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 QUOTED_LINES = 3
 #: Stands in argv and environment for the run's private directory. Records keep the word: argv is the same in each run.
 DIRECTORY = "{directory}"
+#: Among a run's files: what an invocation `watches`.
+WATCHED = "watched.json"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +60,9 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     """What one execution left behind.
 
     Of an agent's own load `stdout` is the JSON of the reply's `ok`. `exit_status` is None when the program was ended by
-    a signal or could not be started (then `failed` says why); `interrupted` when it was ended by Ctrl-C. The resource fields are of that run alone and None
-    when they do not apply. `cut` says that the program printed more than was captured.
+    a signal or could not be started (then `failed` says why). `interrupted` says that Ctrl-C ended it. The resource
+    fields are of that run alone and None when they do not apply. `cut` says that the program printed more than was
+    captured.
     """
 
     stdout: bytes = b""
@@ -125,7 +128,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     relative to the private directory that are collected after the run; one that is not there is left out.
     With `load` there is no argv. `steps` come before it; the first `warm_ups` runs of a measurement are kept but do not
     count. `in_memory` puts the private directory on a tmpfs that belongs to the user. With `realtime_priority` the
-    user's process may take real-time priorities up to it.
+    user's process may take real-time priorities up to it. `watches` are patterns of the kernel's files that are read
+    directly before and after the run, and reach `parse` as the file WATCHED.
     """
 
     argv: tuple[str, ...] = ()
@@ -140,6 +144,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     warm_ups: int = 0
     in_memory: bool = False
     realtime_priority: int | None = None
+    watches: tuple[str, ...] = ()
     #: About how long the run takes, in seconds; None when nobody can say.
     expected_s: float | None = None
 
@@ -157,7 +162,7 @@ class Benchmark(Protocol):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Bare names of the programs that must be there; none for the agent's own loads."""
+        """Bare names of programs and patterns of kernel files that must be there; none for the agent's own loads."""
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -225,7 +230,7 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
     shown = f"{outcome.name} is {measurement.original}"
     if not math.isfinite(measurement.value):
         raise BadRun(f"{shown}, which is no finite number")
-    if measurement.value < 0 and outcome.kind in {"time", "latency-quantile", "rate", "count"}:
+    if measurement.value < 0 and outcome.kind != "score":
         raise BadRun(f"{shown}: a {outcome.kind} cannot be negative")
     if not outcome.low <= measurement.value <= outcome.high:
         raise BadRun(f"{shown}, outside the plausible {outcome.low:g} to {outcome.high:g} {outcome.unit}")

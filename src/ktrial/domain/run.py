@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from ktrial.domain.benchmark import AgentLoad, Direction, Measurement, Outcome, RawOutput, Unit
+from ktrial.domain.conditions import Conditions
 from ktrial.domain.facts import Fact
 
 #: Outcome of the background load itself: its work done per second.
@@ -167,7 +168,10 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """What all runs of one command have in common. `machine` holds facts: value, absent or unknown."""
+    """What all runs of one command have in common. `machine` holds facts: value, absent or unknown.
+
+    `notes` say what is not measured here, and why.
+    """
 
     session: str
     suite: str
@@ -179,12 +183,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     machine: Mapping[str, Fact]
     ktrial_version: str
     agent_version: str | None
+    notes: tuple[str, ...] = ()
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One execution of one benchmark, `ktrial.run/1`. `failure` says why it gave no measurement; null when it did.
 
-    A run of round 0 is a warm-up: kept, and in no summary.
+    A run of round 0 is a warm-up: kept, and in no summary. `conditions` are null when no sensor could be read.
     """
 
     schema: Literal["ktrial.run/1"] = "ktrial.run/1"
@@ -211,6 +216,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     resources: Resources
     failure: str | None
     background: LoadRecord | None
+    conditions: Conditions | None = None
     raw: Mapping[str, Artefact]
 
     @property

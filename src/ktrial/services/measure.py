@@ -23,10 +23,12 @@ from ktrial.domain.run import (
     RunRecord,
     Session,
     Summary,
+    Watch,
     raw_parts,
     summarise,
 )
 from ktrial.domain.suite import SuiteLoad, Task, orders
+from ktrial.services.around import Around
 from ktrial.services.availability import Availability, examine
 from ktrial.services.background import Background, Ended
 from ktrial.services.ports import Clock, Executor, RunStore
@@ -101,7 +103,13 @@ Listener = Callable[[Event], None]
 
 
 def measure(
-    order: Order, executor: Executor, store: RunStore, clock: Clock, facts: FactBook, listen: Listener
+    order: Order,
+    executor: Executor,
+    store: RunStore,
+    clock: Clock,
+    facts: FactBook,
+    listen: Listener,
+    around: Around | None = None,
 ) -> tuple[Result, tuple[RunRecord, ...]]:
     """Carry the order out. An interruption ends it in order: what was measured is kept and summarised."""
     missing = _missing(order, executor)
@@ -114,7 +122,7 @@ def measure(
     if order.load is not None:
         background = Background(order.load, facts.value("cpu.threads") or 1, executor, clock)
         background.check()
-    rounds = _Rounds(order, tasks, executor, store, clock, facts, background, listen)
+    rounds = _Rounds(order, tasks, executor, store, clock, facts, background, listen, around)
     rounds.begin(missing)
     interrupted = False
     try:
@@ -152,6 +160,7 @@ class _Rounds:
         facts: FactBook,
         background: Background | None,
         listen: Listener,
+        around: Around | None,
     ) -> None:
         self._order = order
         self._tasks = {task.label: task for task in tasks}
@@ -161,12 +170,14 @@ class _Rounds:
         self._facts = facts
         self._background = background
         self._listen = listen
+        self._around = around
         self._versions: dict[str, str | None] = {}
         self._took_s: dict[str, float] = {}
         self.records: list[RunRecord] = []
         self._invocations = {label: self._invocation(task) for label, task in self._tasks.items()}
         self._schedule = self._places()
-        self._session = session_of(order, facts, executor.agent_version, store.begin())
+        notes = around.notes if around is not None else ()
+        self._session = session_of(order, facts, executor.agent_version, store.begin(), notes)
 
     def begin(self, missing: Mapping[str, Availability]) -> None:
         """Ask for root where that is needed, the tools for their versions, and tell that it begins."""
@@ -272,8 +283,11 @@ class _Rounds:
 
     def _one(self, number: int, place: _Place) -> tuple[RunRecord, dict[str, bytes]]:
         task, invocation = self._tasks[place.label], self._invocations[place.label]
-        execution, ended = self._execute(invocation)
+        watching = self._around.watch(invocation) if self._around is not None else None
+        execution, ended = self._execute(invocation, watching)
         raw = execution.raw
+        if watching is not None:
+            raw = msgspec.structs.replace(raw, files={**raw.files, **watching.files})
         parsed, failure = _parse(task, raw)
         outcomes = {outcome.name: outcome for outcome in task.benchmark.outcomes}
         kept = [Kept.of(one, outcomes[one.outcome]) for one in parsed.measurements]
@@ -282,6 +296,8 @@ class _Rounds:
             parts |= {f"background/{name}": data for name, data in raw_parts(ended.raw).items()}
             failure = failure or ended.failure
             kept += [Kept.of(ended.throughput, LOAD_THROUGHPUT)] if ended.throughput is not None else []
+        used, notes = watching.energy() if watching is not None else ((), ())
+        kept += [Kept.of(measurement, outcome) for measurement, outcome in used]
         record = RunRecord(
             session=self._session,
             run=number,
@@ -301,13 +317,14 @@ class _Rounds:
             started_unix_ms=execution.started_unix_ms,
             measurements=tuple(kept) if failure is None else (),
             details=parsed.details,
-            notes=parsed.notes,
+            notes=(*parsed.notes, *notes),
             exit=Exit.of(raw),
             resources=Resources(
                 wall_ns=raw.wall_ns, user_us=raw.user_us, system_us=raw.system_us, max_rss_bytes=raw.max_rss_bytes
             ),
             failure=failure,
             background=ended.record if ended is not None else None,
+            conditions=watching.conditions if watching is not None else None,
             raw={name: Artefact.of(data) for name, data in parts.items()},
         )
         return record, parts
@@ -319,19 +336,19 @@ class _Rounds:
             raise KeyboardInterrupt
         return execution
 
-    def _execute(self, invocation: Invocation) -> tuple[Execution, Ended | None]:
+    def _execute(self, invocation: Invocation, watch: Watch | None) -> tuple[Execution, Ended | None]:
         if self._background is None:
-            return self._executor.run(invocation), None
+            return self._executor.run(invocation, watch), None
         running = self._background.start()
         try:
-            execution = self._executor.run(invocation)
+            execution = self._executor.run(invocation, watch)
         except BaseException:
             running.stop()
             raise
         return execution, self._background.finish(running, execution)
 
 
-def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> Session:
+def session_of(order: Order, facts: FactBook, agent_version: str, name: str, notes: tuple[str, ...] = ()) -> Session:
     """What all runs of this measurement have in common."""
     return Session(
         session=name,
@@ -344,6 +361,7 @@ def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> 
         machine={name: facts.get(name, Fact(unknown="the agent told nothing")) for name in MACHINE_FACTS},
         ktrial_version=__version__,
         agent_version=agent_version,
+        notes=notes,
     )
 
 

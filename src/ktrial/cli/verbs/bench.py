@@ -101,6 +101,7 @@ def _measure(
 ) -> int:
     from ktrial.report.bench import holes_text, summary_text
     from ktrial.report.terminal import columns
+    from ktrial.services.around import Around
     from ktrial.services.measure import Order, measure
     from ktrial.services.suites import tasks_of
 
@@ -114,8 +115,10 @@ def _measure(
         label=label,
         load=suite.load,
     )
+    around = Around(app.looking_session, app.clock)
+    listen = Progress(as_json=as_json)
     with app.interrupts:
-        result, records = measure(order, app.executor, app.run_store, app.clock, facts, Progress(as_json=as_json))
+        result, records = measure(order, app.executor, app.run_store, app.clock, facts, listen, around)
     if output is not None:
         write_result(output, result, records)
     if not as_json and result.summaries:
