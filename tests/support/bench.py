@@ -208,5 +208,8 @@ class FakeClock:
         self.now_ns += 1_000_000_000
         return self.now_ns
 
+    def unix_ms(self) -> int:
+        return self.now_ns // 1_000_000
+
     def sleep(self, seconds: float) -> None:
         self.slept_s.append(seconds)

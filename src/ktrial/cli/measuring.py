@@ -16,8 +16,11 @@ import click
 from ktrial.domain.errors import BadInput, KtrialError
 
 if TYPE_CHECKING:
+    from ktrial.cli.wiring import App
     from ktrial.domain.own_benchmark import OwnBenchmark
     from ktrial.domain.run import RunRecord
+    from ktrial.domain.suite import Suite
+    from ktrial.services.around import Around
     from ktrial.services.measure import Event, Result
 
 #: Variables of the user's session that an own command keeps; everything else of its environment is pinned.
@@ -77,6 +80,16 @@ def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) 
     )
     own.check()
     return own
+
+
+def surroundings(app: App, suite: Suite) -> Around:
+    """What happens around the suite's runs; asks for root where a reset needs it."""
+    from ktrial.services.around import Around
+    from ktrial.services.resets import Resets
+
+    purpose = suite.between.needs_root
+    root = app.root_session(purpose) if purpose is not None else None
+    return Around(app.looking_session, app.clock, Resets(suite.between, app.executor, root))
 
 
 class Progress:

@@ -193,7 +193,7 @@ class App:
     @cached_property
     def looking_session(self) -> AgentSession:
         """Looks on while something is measured, as root where that needs no asking; no Ctrl-C reaches it."""
-        if os.geteuid() == 0 or self._helper is not None or self._machine_root is not None:
+        if os.geteuid() == 0 or self._helper is not None or self._root is not None:
             return self.root_session("looking at the machine")
         from ktrial.host.agent import AgentSession
         from ktrial.host.find_agent import find_agent

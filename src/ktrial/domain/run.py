@@ -167,6 +167,14 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
     alive_at_end: bool
 
 
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """One reset before a run: `result` says what it did, or why it failed."""
+
+    reset: Literal["sync", "swap", "caches"]
+    ok: bool
+    result: str
+
+
 class Session(msgspec.Struct, frozen=True, kw_only=True):
     """What all runs of one command have in common. `machine` holds facts: value, absent or unknown.
 
@@ -217,6 +225,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None
     background: LoadRecord | None
     conditions: Conditions | None = None
+    prepared: tuple[Prepared, ...] = ()
     raw: Mapping[str, Artefact]
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is seen around each run: conditions, energy, and the counters that a benchmark asks for."""
+"""What happens around each run: resets, conditions, energy, and the counters that a benchmark asks for."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from ktrial.domain.conditions import Condition, Conditions, hottest, mean_freque
 from ktrial.domain.energy import INSTANTS, PATTERNS, EnergyCounter, consumed, counters, measurements
 from ktrial.domain.errors import BadRun
 from ktrial.domain.reading import Reading
+from ktrial.domain.run import Prepared
 from ktrial.domain.watched import Watched
 from ktrial.services.ports import Clock, Machine
+from ktrial.services.resets import Resets
 
 _TEMPERATURES = ("/sys/class/thermal/thermal_zone*/temp", "/sys/class/hwmon/hwmon*/temp*_input")
 _CLOCKS = "/sys/devices/system/cpu/cpufreq/policy*/scaling_cur_freq"
@@ -20,13 +22,18 @@ _CLOCKS = "/sys/devices/system/cpu/cpufreq/policy*/scaling_cur_freq"
 class Around:
     """Knows which sensors and counters the machine has, and looks at them around each run."""
 
-    def __init__(self, machine: Machine, clock: Clock) -> None:
+    def __init__(self, machine: Machine, clock: Clock, resets: Resets | None = None) -> None:
         self._machine = machine
         self._clock = clock
+        self._resets = resets
         found = machine.list([*_TEMPERATURES, _CLOCKS])
         self._sensors = {path: self._name(path) for pattern in _TEMPERATURES for path in found[pattern]}
         self._clocks = found[_CLOCKS]
         self._counters, self.notes = self._energy()
+
+    def prepare(self) -> tuple[Prepared, ...]:
+        """The resets before a run, up to one that failed."""
+        return self._resets.carry_out() if self._resets is not None else ()
 
     def watch(self, invocation: Invocation) -> Watching:
         """Looks around one run."""

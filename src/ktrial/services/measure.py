@@ -98,6 +98,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
     summaries: tuple[Summary, ...]
 
 
+_RESETS = {
+    "sync": "files could not be written back",
+    "swap": "swap could not be reset",
+    "caches": "caches could not be dropped",
+}
 Event = Began | RunBegan | RunEnded | Result
 Listener = Callable[[Event], None]
 
@@ -284,11 +289,13 @@ class _Rounds:
     def _one(self, number: int, place: _Place) -> tuple[RunRecord, dict[str, bytes]]:
         task, invocation = self._tasks[place.label], self._invocations[place.label]
         watching = self._around.watch(invocation) if self._around is not None else None
-        execution, ended = self._execute(invocation, watching)
+        prepared = self._around.prepare() if self._around is not None else ()
+        unready = next((f"{_RESETS[one.reset]}: {one.result}" for one in prepared if not one.ok), None)
+        execution, ended = self._execute(invocation, watching) if unready is None else (self._unmade(invocation), None)
         raw = execution.raw
         if watching is not None:
             raw = msgspec.structs.replace(raw, files={**raw.files, **watching.files})
-        parsed, failure = _parse(task, raw)
+        parsed, failure = _parse(task, raw) if unready is None else (ParsedRun(measurements=()), unready)
         outcomes = {outcome.name: outcome for outcome in task.benchmark.outcomes}
         kept = [Kept.of(one, outcomes[one.outcome]) for one in parsed.measurements]
         parts = raw_parts(raw) | dict(execution.step_raw)
@@ -325,9 +332,21 @@ class _Rounds:
             failure=failure,
             background=ended.record if ended is not None else None,
             conditions=watching.conditions if watching is not None else None,
+            prepared=prepared,
             raw={name: Artefact.of(data) for name, data in parts.items()},
         )
         return record, parts
+
+    def _unmade(self, invocation: Invocation) -> Execution:
+        """A run that was not even begun."""
+        return Execution(
+            argv=invocation.argv,
+            environment={},
+            directory="",
+            started_monotonic_ns=self._clock.monotonic_ns(),
+            started_unix_ms=self._clock.unix_ms(),
+            raw=RawOutput(failed="what comes before it failed"),
+        )
 
     def _run(self, invocation: Invocation) -> Execution:
         """A short question to a tool."""

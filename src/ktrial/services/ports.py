@@ -93,5 +93,8 @@ class Clock(Protocol):
     def monotonic_ns(self) -> int:
         """Nanoseconds; never steps."""
 
+    def unix_ms(self) -> int:
+        """Milliseconds since 1970; may step."""
+
     def sleep(self, seconds: float) -> None:
         """Wait."""

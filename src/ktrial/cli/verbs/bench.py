@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.cli.measuring import Progress, TakesCommand, check_output, own_benchmark, own_words, write_result
+from ktrial.cli.measuring import (
+    Progress,
+    TakesCommand,
+    check_output,
+    own_benchmark,
+    own_words,
+    surroundings,
+    write_result,
+)
 from ktrial.cli.names import measurable_names
 from ktrial.cli.options import json_option, seconds, write_json
 from ktrial.cli.wiring import App
@@ -101,7 +109,6 @@ def _measure(
 ) -> int:
     from ktrial.report.bench import holes_text, summary_text
     from ktrial.report.terminal import columns
-    from ktrial.services.around import Around
     from ktrial.services.measure import Order, measure
     from ktrial.services.suites import tasks_of
 
@@ -115,7 +122,7 @@ def _measure(
         label=label,
         load=suite.load,
     )
-    around = Around(app.looking_session, app.clock)
+    around = surroundings(app, suite)
     listen = Progress(as_json=as_json)
     with app.interrupts:
         result, records = measure(order, app.executor, app.run_store, app.clock, facts, listen, around)
