@@ -85,11 +85,13 @@ def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) 
 def surroundings(app: App, suite: Suite) -> Around:
     """What happens around the suite's runs; asks for root where a reset needs it."""
     from ktrial.services.around import Around
+    from ktrial.services.quiet import Quieter
     from ktrial.services.resets import Resets
 
     purpose = suite.between.needs_root
     root = app.root_session(purpose) if purpose is not None else None
-    return Around(app.looking_session, app.clock, Resets(suite.between, app.executor, root))
+    resets = Resets(suite.between, app.executor, root)
+    return Around(app.looking_session, app.clock, resets, Quieter(app.executor, app.clock))
 
 
 class Progress:
@@ -102,7 +104,7 @@ class Progress:
     def __call__(self, event: Event) -> None:
         """Show one event."""
         from ktrial.report import bench
-        from ktrial.report.terminal import columns, paragraph
+        from ktrial.report.terminal import columns
         from ktrial.services import measure
 
         if isinstance(event, measure.Began):
@@ -110,8 +112,7 @@ class Progress:
             self._write(f"{event.session.suite}: {event.runs} runs{expected}; records in {event.folder}\n")
             for hole in event.missing:
                 self._write(f"left out: {hole.benchmark}: {hole.why}\n")
-            for note in event.session.notes:
-                self._write(paragraph(note, width=columns()) + "\n")
+            self._write(bench.circumstances(event.session, width=columns()))
         elif isinstance(event, measure.RunBegan):
             least = event.left_is_least
             self._write(bench.run_begins(event.run, event.runs, event.benchmark, event.left_s, least=least))

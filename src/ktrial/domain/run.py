@@ -13,6 +13,7 @@ import msgspec
 
 from ktrial.domain.benchmark import AgentLoad, Direction, Measurement, Outcome, RawOutput, Unit
 from ktrial.domain.conditions import Conditions
+from ktrial.domain.disturbance import Disturbance
 from ktrial.domain.facts import Fact
 
 #: Outcome of the background load itself: its work done per second.
@@ -178,7 +179,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 class Session(msgspec.Struct, frozen=True, kw_only=True):
     """What all runs of one command have in common. `machine` holds facts: value, absent or unknown.
 
-    `notes` say what is not measured here, and why.
+    `notes` say what is not measured or not known here, and why. `held_off` is what was kept away while measuring
+    (`sleep`, and `idle`, which locks the screen), `disturbances` are timers that were due within the expected time.
     """
 
     session: str
@@ -192,6 +194,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     ktrial_version: str
     agent_version: str | None
     notes: tuple[str, ...] = ()
+    held_off: tuple[str, ...] = ()
+    disturbances: tuple[Disturbance, ...] = ()
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):

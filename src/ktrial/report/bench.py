@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ktrial.domain.conditions import Conditions
-from ktrial.domain.run import RunRecord, Summary
+from ktrial.domain.run import RunRecord, Session, Summary
 from ktrial.domain.suite import Suite
 from ktrial.report.terminal import paragraph, table
 
@@ -54,6 +54,15 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def circumstances(session: Session, *, width: int) -> str:
+    """What is not measured or not known, and what may disturb."""
+    lines = [paragraph(note, width=width) for note in session.notes]
+    for one in session.disturbances:
+        due = "now" if one.due_s < 1 else f"in {duration(one.due_s)}"
+        lines.append(paragraph(f"may disturb: {one.name} {due}; stop it with `{one.stop}`", width=width))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, least: bool = False) -> str:

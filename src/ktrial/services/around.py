@@ -7,12 +7,14 @@ import msgspec
 
 from ktrial.domain.benchmark import WATCHED, Invocation, Measurement, Outcome
 from ktrial.domain.conditions import Condition, Conditions, hottest, mean_frequency
+from ktrial.domain.disturbance import Quiet
 from ktrial.domain.energy import INSTANTS, PATTERNS, EnergyCounter, consumed, counters, measurements
 from ktrial.domain.errors import BadRun
 from ktrial.domain.reading import Reading
 from ktrial.domain.run import Prepared
 from ktrial.domain.watched import Watched
 from ktrial.services.ports import Clock, Machine
+from ktrial.services.quiet import Quieter
 from ktrial.services.resets import Resets
 
 _TEMPERATURES = ("/sys/class/thermal/thermal_zone*/temp", "/sys/class/hwmon/hwmon*/temp*_input")
@@ -22,14 +24,27 @@ _CLOCKS = "/sys/devices/system/cpu/cpufreq/policy*/scaling_cur_freq"
 class Around:
     """Knows which sensors and counters the machine has, and looks at them around each run."""
 
-    def __init__(self, machine: Machine, clock: Clock, resets: Resets | None = None) -> None:
+    def __init__(
+        self, machine: Machine, clock: Clock, resets: Resets | None = None, quieter: Quieter | None = None
+    ) -> None:
         self._machine = machine
         self._clock = clock
         self._resets = resets
+        self._quieter = quieter
         found = machine.list([*_TEMPERATURES, _CLOCKS])
         self._sensors = {path: self._name(path) for pattern in _TEMPERATURES for path in found[pattern]}
         self._clocks = found[_CLOCKS]
-        self._counters, self.notes = self._energy()
+        self._counters, self._notes = self._energy()
+
+    def begin(self, expected_s: float | None) -> Quiet:
+        """The measurement begins: what is held off until its end, and what may disturb it."""
+        quiet = self._quieter.begin(expected_s) if self._quieter is not None else Quiet()
+        return msgspec.structs.replace(quiet, notes=(*self._notes, *quiet.notes))
+
+    def end(self) -> None:
+        """The measurement is over."""
+        if self._quieter is not None:
+            self._quieter.end()
 
     def prepare(self) -> tuple[Prepared, ...]:
         """The resets before a run, up to one that failed."""

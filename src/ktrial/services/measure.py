@@ -128,12 +128,15 @@ def measure(
         background = Background(order.load, facts.value("cpu.threads") or 1, executor, clock)
         background.check()
     rounds = _Rounds(order, tasks, executor, store, clock, facts, background, listen, around)
-    rounds.begin(missing)
     interrupted = False
     try:
+        rounds.begin(missing)
         rounds.carry_out()
     except KeyboardInterrupt:
         interrupted = True
+    finally:
+        if around is not None:
+            around.end()
     result = rounds.result(missing, interrupted)
     listen(result)
     return result, tuple(rounds.records)
@@ -181,8 +184,7 @@ class _Rounds:
         self.records: list[RunRecord] = []
         self._invocations = {label: self._invocation(task) for label, task in self._tasks.items()}
         self._schedule = self._places()
-        notes = around.notes if around is not None else ()
-        self._session = session_of(order, facts, executor.agent_version, store.begin(), notes)
+        self._session = session_of(order, facts, executor.agent_version, store.begin())
 
     def begin(self, missing: Mapping[str, Availability]) -> None:
         """Ask for root where that is needed, the tools for their versions, and tell that it begins."""
@@ -195,6 +197,9 @@ class _Rounds:
             own = self._invocations[label].load is not None
             self._versions[label] = self._executor.agent_version if own else told
         expected_s, least = self._left(0)
+        if self._around is not None:
+            quiet = self._around.begin(None if least else expected_s)
+            self._session = msgspec.structs.replace(self._session, **msgspec.structs.asdict(quiet))
         self._listen(
             Began(
                 session=self._session,
@@ -367,7 +372,7 @@ class _Rounds:
         return execution, self._background.finish(running, execution)
 
 
-def session_of(order: Order, facts: FactBook, agent_version: str, name: str, notes: tuple[str, ...] = ()) -> Session:
+def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> Session:
     """What all runs of this measurement have in common."""
     return Session(
         session=name,
@@ -380,7 +385,6 @@ def session_of(order: Order, facts: FactBook, agent_version: str, name: str, not
         machine={name: facts.get(name, Fact(unknown="the agent told nothing")) for name in MACHINE_FACTS},
         ktrial_version=__version__,
         agent_version=agent_version,
-        notes=notes,
     )
 
 
