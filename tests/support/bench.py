@@ -200,8 +200,8 @@ class FakeStore:
 class FakeClock:
     """Each look at the clock moves it by a second."""
 
-    def __init__(self) -> None:
-        self.now_ns = 0
+    def __init__(self, start_s: int = 0) -> None:
+        self.now_ns = start_s * 1_000_000_000
         self.slept_s: list[float] = []
 
     def monotonic_ns(self) -> int:

@@ -82,16 +82,36 @@ def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) 
     return own
 
 
-def surroundings(app: App, suite: Suite) -> Around:
+def surroundings(app: App, suite: Suite, *, when_idle: bool) -> Around:
     """What happens around the suite's runs; asks for root where a reset needs it."""
     from ktrial.services.around import Around
+    from ktrial.services.idle import IdleWatch
     from ktrial.services.quiet import Quieter
     from ktrial.services.resets import Resets
 
     purpose = suite.between.needs_root
     root = app.root_session(purpose) if purpose is not None else None
     resets = Resets(suite.between, app.executor, root)
-    return Around(app.looking_session, app.clock, resets, Quieter(app.executor, app.clock))
+    quieter = Quieter(app.executor, app.clock, lock_screen=when_idle)
+    idle = IdleWatch(app.executor, app.clock) if when_idle else None
+    return Around(app.looking_session, app.clock, resets, quieter, idle)
+
+
+def list_benchmarks(app: App, as_json: bool) -> int:
+    """Show all benchmarks and suites, and what can run here."""
+    from ktrial.cli.options import write_json
+    from ktrial.report.bench import list_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.availability import examine
+
+    found = examine(app.benchmarks.values(), app.executor)
+    if as_json:
+        write_json({"schema": "ktrial.benchmarks/1", "benchmarks": found, "suites": list(app.suites.values())})
+        return 0
+    rows = [(one.benchmark, one.what, one.why, one.next) for one in found]
+    ready = {one.benchmark: one.ready for one in found}
+    sys.stdout.write(list_text(rows, app.suites, ready, width=columns()))
+    return 0
 
 
 class Progress:
@@ -113,6 +133,8 @@ class Progress:
             for hole in event.missing:
                 self._write(f"left out: {hole.benchmark}: {hole.why}\n")
             self._write(bench.circumstances(event.session, width=columns()))
+        elif isinstance(event, measure.Waiting):
+            self._write(f"waiting for an idle machine; in use: {event.used}\n")
         elif isinstance(event, measure.RunBegan):
             least = event.left_is_least
             self._write(bench.run_begins(event.run, event.runs, event.benchmark, event.left_s, least=least))

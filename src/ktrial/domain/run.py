@@ -202,6 +202,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One execution of one benchmark, `ktrial.run/1`. `failure` says why it gave no measurement; null when it did.
 
     A run of round 0 is a warm-up: kept, and in no summary. `conditions` are null when no sensor could be read.
+    A run that is `repeated` was disturbed by input and made again.
     """
 
     schema: Literal["ktrial.run/1"] = "ktrial.run/1"
@@ -230,6 +231,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     background: LoadRecord | None
     conditions: Conditions | None = None
     prepared: tuple[Prepared, ...] = ()
+    repeated: bool = False
     raw: Mapping[str, Artefact]
 
     @property

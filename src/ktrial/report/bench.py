@@ -61,7 +61,7 @@ def circumstances(session: Session, *, width: int) -> str:
     lines = [paragraph(note, width=width) for note in session.notes]
     for one in session.disturbances:
         due = "now" if one.due_s < 1 else f"in {duration(one.due_s)}"
-        lines.append(paragraph(f"may disturb: {one.name} {due}; stop it with `{one.stop}`", width=width))
+        lines += [paragraph(f"may disturb: {one.name} {due}", width=width), f"  stop it with: {one.stop}"]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ktrial.domain.benchmark import WATCHED, Invocation, Measurement, Outcome
@@ -13,6 +15,7 @@ from ktrial.domain.errors import BadRun
 from ktrial.domain.reading import Reading
 from ktrial.domain.run import Prepared
 from ktrial.domain.watched import Watched
+from ktrial.services.idle import IdleWatch
 from ktrial.services.ports import Clock, Machine
 from ktrial.services.quiet import Quieter
 from ktrial.services.resets import Resets
@@ -25,12 +28,18 @@ class Around:
     """Knows which sensors and counters the machine has, and looks at them around each run."""
 
     def __init__(
-        self, machine: Machine, clock: Clock, resets: Resets | None = None, quieter: Quieter | None = None
+        self,
+        machine: Machine,
+        clock: Clock,
+        resets: Resets | None = None,
+        quieter: Quieter | None = None,
+        idle: IdleWatch | None = None,
     ) -> None:
         self._machine = machine
         self._clock = clock
         self._resets = resets
         self._quieter = quieter
+        self._idle = idle
         found = machine.list([*_TEMPERATURES, _CLOCKS])
         self._sensors = {path: self._name(path) for pattern in _TEMPERATURES for path in found[pattern]}
         self._clocks = found[_CLOCKS]
@@ -45,6 +54,15 @@ class Around:
         """The measurement is over."""
         if self._quieter is not None:
             self._quieter.end()
+
+    def wait(self, tell: Callable[[str], None]) -> None:
+        """Wait for an idle machine where that is wanted; `tell` hears what is waited for."""
+        if self._idle is not None:
+            self._idle.wait(tell)
+
+    def disturbed(self, began_ns: int) -> str | None:
+        """What was used since then, where somebody wants to know."""
+        return self._idle.disturbed((self.now_ns() - began_ns) / 1e9) if self._idle is not None else None
 
     def prepare(self) -> tuple[Prepared, ...]:
         """The resets before a run, up to one that failed."""

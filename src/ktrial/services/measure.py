@@ -70,6 +70,12 @@ class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     left_is_least: bool
 
 
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="waiting"):
+    """The next run waits for an idle machine; `used` is what is in use."""
+
+    used: str
+
+
 class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
     """A run ended and its record lies in `file`. `so_far` are the benchmark's summaries up to here."""
 
@@ -98,12 +104,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
     summaries: tuple[Summary, ...]
 
 
+#: So often a run that was disturbed by input is made again.
+MOST_REPEATS = 3
 _RESETS = {
     "sync": "files could not be written back",
     "swap": "swap could not be reset",
     "caches": "caches could not be dropped",
 }
-Event = Began | RunBegan | RunEnded | Result
+Event = Began | Waiting | RunBegan | RunEnded | Result
 Listener = Callable[[Event], None]
 
 
@@ -213,27 +221,50 @@ class _Rounds:
 
     def carry_out(self) -> None:
         """The warm-ups, then all rounds."""
-        for number, place in enumerate(self._schedule, 1):
-            left_s, least = self._left(number - 1)
-            self._listen(
-                RunBegan(
-                    run=number,
-                    runs=len(self._schedule),
-                    round=place.round,
-                    benchmark=place.label,
-                    left_s=left_s,
-                    left_is_least=least,
-                )
+        for done, place in enumerate(self._schedule):
+            for again in range(MOST_REPEATS, -1, -1):
+                if not self._carry_out(done, place, may_repeat=again > 0).repeated:
+                    break
+
+    def _carry_out(self, done: int, place: _Place, *, may_repeat: bool) -> RunRecord:
+        """One run, from the waiting to its record; `done` places of the schedule lie behind it."""
+        if self._around is not None:
+            self._around.wait(lambda used: self._listen(Waiting(used=used)))
+        number = len(self.records) + 1
+        left_s, least = self._left(done)
+        self._listen(
+            RunBegan(
+                run=number,
+                runs=len(self._schedule) + number - 1 - done,
+                round=place.round,
+                benchmark=place.label,
+                left_s=left_s,
+                left_is_least=least,
             )
-            began = self._clock.monotonic_ns()
-            record, parts = self._one(number, place)
-            self._took_s[place.label] = (self._clock.monotonic_ns() - began) / 1e9
-            file = self._store.save(record, parts)
-            self.records.append(record)
-            own = [earlier for earlier in self.records if earlier.benchmark == place.label]
-            self._listen(RunEnded(record=record, file=file, so_far=summarise(own, self._headlines())))
-            if record.exit.interrupted:
-                raise KeyboardInterrupt
+        )
+        began = self._clock.monotonic_ns()
+        record, parts = self._one(number, place)
+        self._took_s[place.label] = (self._clock.monotonic_ns() - began) / 1e9
+        used, interrupted = self._disturbed(began, record)
+        if used is not None:
+            failure = record.failure or f"input during the run: {used}"
+            record = msgspec.structs.replace(record, failure=failure, measurements=(), repeated=may_repeat)
+        file = self._store.save(record, parts)
+        self.records.append(record)
+        own = [earlier for earlier in self.records if earlier.benchmark == place.label]
+        self._listen(RunEnded(record=record, file=file, so_far=summarise(own, self._headlines())))
+        if interrupted:
+            raise KeyboardInterrupt
+        return record
+
+    def _disturbed(self, began_ns: int, record: RunRecord) -> tuple[str | None, bool]:
+        """What was used during the run, and whether Ctrl-C was pressed: the run itself is kept all the same."""
+        if self._around is None or record.exit.interrupted:
+            return None, record.exit.interrupted
+        try:
+            return self._around.disturbed(began_ns), False
+        except KeyboardInterrupt:
+            return None, True
 
     def result(self, missing: Mapping[str, Availability], interrupted: bool) -> Result:
         """The summary of what there is."""
@@ -253,7 +284,7 @@ class _Rounds:
 
     def _hole(self, label: str) -> Hole | None:
         runs = [record for record in self.records if record.benchmark == label and not record.is_warm_up]
-        whole = [record for record in runs if not record.exit.interrupted]
+        whole = [record for record in runs if not record.exit.interrupted and not record.repeated]
         failed = [record for record in whole if not record.ok]
         if failed:
             reason = failed[-1].failure

@@ -14,13 +14,14 @@ from ktrial.cli.measuring import (
     Progress,
     TakesCommand,
     check_output,
+    list_benchmarks,
     own_benchmark,
     own_words,
     surroundings,
     write_result,
 )
 from ktrial.cli.names import measurable_names
-from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.options import json_option, seconds
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, Refused
 
@@ -42,6 +43,7 @@ EXIT_INTERRUPTED = 130
 @click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
 @click.option("--limit", default="1h", show_default=True, metavar="TIME", help="Kill a run of CMD after TIME.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
+@click.option("--when-idle", is_flag=True, help="Run while nobody uses the machine; make disturbed runs again.")
 @click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and what can run here.")
 @json_option
 @click.pass_context
@@ -57,6 +59,7 @@ def command(
     limit: str,
     seed: int | None,
     listing: bool,
+    when_idle: bool,
     as_json: bool,
 ) -> int:
     """Run benchmarks in rounds, in random order within each, and keep every run on disk the moment it ends.
@@ -70,12 +73,12 @@ def command(
     app: App = ctx.obj
     words = own_words(ctx)
     if listing:
-        return _list(app, as_json)
+        return list_benchmarks(app, as_json)
     chosen, benchmarks = _choose(app, suite, words, metrics, seconds(limit, "--limit"))
     if not app.on_this_machine:
         raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
     check_output(output, force=force)
-    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, as_json)
+    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, when_idle, as_json)
 
 
 def _choose(
@@ -105,6 +108,7 @@ def _measure(
     output: Path | None,
     cpus: str | None,
     seed: int | None,
+    when_idle: bool,
     as_json: bool,
 ) -> int:
     from ktrial.report.bench import holes_text, summary_text
@@ -122,7 +126,7 @@ def _measure(
         label=label,
         load=suite.load,
     )
-    around = surroundings(app, suite)
+    around = surroundings(app, suite, when_idle=when_idle)
     listen = Progress(as_json=as_json)
     with app.interrupts:
         result, records = measure(order, app.executor, app.run_store, app.clock, facts, listen, around)
@@ -137,18 +141,3 @@ def _measure(
         app.say(f"interrupted; {kept} kept in {result.folder}")
         return EXIT_INTERRUPTED
     return EXIT_PARTIAL if holes else 0
-
-
-def _list(app: App, as_json: bool) -> int:
-    from ktrial.report.bench import list_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.availability import examine
-
-    found = examine(app.benchmarks.values(), app.executor)
-    if as_json:
-        write_json({"schema": "ktrial.benchmarks/1", "benchmarks": found, "suites": list(app.suites.values())})
-        return 0
-    rows = [(one.benchmark, one.what, one.why, one.next) for one in found]
-    ready = {one.benchmark: one.ready for one in found}
-    sys.stdout.write(list_text(rows, app.suites, ready, width=columns()))
-    return 0
