@@ -214,7 +214,8 @@ def test_the_agents_own_load_in_the_background(home: Path) -> None:
 @pytest.mark.parametrize("load", [False, True])
 def test_an_interruption_keeps_the_runs_and_leaves_no_process(home: Path, load: bool) -> None:
     mark = f"88{os.getpid()}{int(load)}"
-    script = f"[ -e {home}/first ] && {{ setsid sleep {mark} >/dev/null 2>&1 & exec sleep {mark}; }}; : > {home}/first"
+    leave = f"setsid sleep {mark} >/dev/null 2>&1 & exec sleep {mark}"
+    script = f"echo begun; [ -e {home}/first ] && {{ {leave}; }}; : > {home}/first"
     own(home, "benchmarks", "hello", f"name = 'hello'\nwhat = 'x'\nargv = ['sh', '-c', '{script}']\n")
     suite = "name = 'short'\nsummary = 'x'\n[[benchmark]]\nuse = 'hello'\n" + ("[load]\n" if load else "")
     own(home, "suites", "short", suite)
@@ -238,6 +239,8 @@ def test_an_interruption_keeps_the_runs_and_leaves_no_process(home: Path, load: 
     assert (first["failure"], second["exit"]["interrupted"]) == (None, True)
     assert re.fullmatch(r"interrupted by Ctrl-C after \d+\.\d s", second["failure"])
     assert second["argv"][0].endswith("/sh")
+    digest = second["raw"]["stdout"]["sha256"]
+    assert (runs_folder(home) / "raw" / digest[:2] / digest).read_text() == "begun\n"
     assert processes(mark) == []
     assert list((runs_folder(home) / "work").iterdir()) == []
 

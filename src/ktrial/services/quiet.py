@@ -69,6 +69,8 @@ class Quieter:
 
     def _due(self, within_s: float) -> tuple[Disturbance, ...]:
         raw = self._ask(_TIMERS)
+        if raw.exit_status != 0 and raw.stderr.strip():
+            raise BadRun(raw.stderr.decode("utf-8", "replace").strip().partition("\n")[0])
         check_exit(raw)
         now_us = self._clock.unix_ms() * 1000
         found = [
