@@ -20,7 +20,19 @@ from typing import Any
 
 import ktrial.benchmarks
 from ktrial.domain import strict_json
-from ktrial.formats import agent_load, cyclictest, fio, hackbench, perf_bench, schbench, stress_ng, synthmark, sysbench
+from ktrial.formats import (
+    agent_load,
+    cyclictest,
+    fio,
+    glmark2,
+    hackbench,
+    mangohud,
+    perf_bench,
+    schbench,
+    stress_ng,
+    synthmark,
+    sysbench,
+)
 
 Reader = Callable[..., Any]
 CASES = Path(ktrial.benchmarks.__file__).parent
@@ -61,6 +73,12 @@ def fio_jobs(size: int) -> bytes:
     document["jobs"] = []
     jobs = ", ".join([job] * (size // len(job)))
     return json.dumps(document).replace('"jobs": []', f'"jobs": [{jobs}]').encode()
+
+
+def mangohud_rows(size: int) -> bytes:
+    data = (Path(__file__).parents[1] / "tests/golden/frames/0.8.4-capped/input").read_bytes()
+    head, row = data[: data.index(b"\n59.9")], b"59.9543,16.6794,100,0,0,0,0,0,0,0,0,2.52071,0,0,0,%d\n"
+    return head + b"\n" + b"".join(row % (16_679_400 * number) for number in range(1, size // 60))
 
 
 def cyclictest_bins(size: int) -> bytes:
@@ -149,6 +167,12 @@ INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
     "synthmark": (
         synthmark.read_synthmark,
         lambda size: before("synthmark/cases/1.27-voicemark/stdout", b" 249,  1:   8 voices used 0.011\n", size),
+        False,
+    ),
+    "mangohud": (mangohud.read_mangohud, mangohud_rows, False),
+    "glmark2": (
+        glmark2.read_glmark2,
+        lambda size: before("glmark2/cases/2023.01-software/stdout", b"** a warning of a library\n", size),
         False,
     ),
     "cyclictest json": (cyclictest.read_json, cyclictest_bins, True),

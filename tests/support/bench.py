@@ -10,10 +10,16 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun, RawOutput
+from ktrial.domain.container import Container
 from ktrial.domain.errors import KtrialError, UnreadableOutput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution, RunRecord, Watch
 
+#: Parameters without which a benchmark cannot be invoked: what only the user knows.
+REQUIRED: dict[str, dict[str, Any]] = {
+    "kernel-compile": {"tree": "/usr/src/linux"},
+    "kernel-compile-llvm": {"tree": "/usr/src/linux"},
+}
 LOAD_YAML = b"""---
 system-info:
       stress-ng-version: 0.15.06
@@ -71,6 +77,7 @@ class FakeBenchmark:
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"loops": 10})
     expected_s: float | None = None
     warm_ups: int = 0
+    once_per_boot: bool = False
     asks_version: bool = False
 
     @property
@@ -79,7 +86,13 @@ class FakeBenchmark:
 
     def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
         argv = (self.needs[0], self.name, str(parameters["loops"]))
-        return Invocation(argv=argv, limit_s=10, expected_s=self.expected_s, warm_ups=self.warm_ups)
+        return Invocation(
+            argv=argv,
+            limit_s=10,
+            expected_s=self.expected_s,
+            warm_ups=self.warm_ups,
+            once_per_boot=self.once_per_boot,
+        )
 
     def version_invocation(self) -> Invocation | None:
         return Invocation(argv=(self.needs[0], "--version"), limit_s=1) if self.asks_version else None
@@ -124,6 +137,7 @@ class FakeExecutor:
     """Answers each run with `reply(argv)`; keeps what was asked in `log`. Implements `Executor`."""
 
     agent_version = "0.1.0"
+    container: Container | None = None
 
     def __init__(
         self,

@@ -17,7 +17,10 @@ CASES = sorted(path for path in FOLDER.glob("*/cases/*") if path.is_dir())
 
 
 class Expected(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`error` is a part of the message; without it the measurements must be exactly these, and so the notes."""
+    """`error` is a part of the message; without it the measurements must be exactly these, and so the notes.
+
+    `used` are the resources of the run where the measurements come from them.
+    """
 
     benchmark: str
     parameters: dict[str, Any]
@@ -26,6 +29,7 @@ class Expected(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tool_version: str | None = None
     notes: list[str] = []
     error: str | None = None
+    used: dict[str, int] = {}
 
 
 def expected(case: Path) -> Expected:
@@ -34,13 +38,14 @@ def expected(case: Path) -> Expected:
 
 def raw_output(case: Path) -> RawOutput:
     files = case / "files"
-    found = {path.name: path.read_bytes() for path in files.iterdir()} if files.is_dir() else {}
-    return RawOutput(
+    wanted = expected(case)
+    raw = RawOutput(
         stdout=(case / "stdout").read_bytes(),
         stderr=(case / "stderr").read_bytes(),
-        files=found,
-        exit_status=expected(case).exit_status,
+        files={str(path.relative_to(files)): path.read_bytes() for path in files.rglob("*") if path.is_file()},
+        exit_status=wanted.exit_status,
     )
+    return msgspec.structs.replace(raw, **wanted.used)
 
 
 def tool_of(case: Path) -> str:
@@ -52,11 +57,15 @@ def name(case: Path) -> str:
 
 
 def adapters() -> dict[str, tuple[Benchmark, ...]]:
-    """The benchmarks of each folder whose tool is a program of somebody else's."""
+    """The benchmarks of each folder whose tool is a program of somebody else's.
+
+    Those that read counters of the kernel are not among them: no machine that we record on has such counters.
+    """
     found = {}
     for tool in ktrial.benchmarks.tools():
         adapter = importlib.import_module(f"ktrial.benchmarks.{tool}.adapter")
         benchmarks = tuple(getattr(adapter, "BENCHMARKS", ())) or (adapter.BENCHMARK,)
-        if any(benchmark.needs for benchmark in benchmarks):
+        needs = [need for benchmark in benchmarks for need in benchmark.needs]
+        if needs and not any(need.startswith("/sys/") for need in needs):
             found[tool] = benchmarks
     return found

@@ -14,7 +14,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "root"
     folder.mkdir()

@@ -16,26 +16,38 @@ from ktrial.domain.benchmark import PROGRAM_FOLDERS, Benchmark, ParsedRun, RawOu
 from ktrial.domain.errors import BadRun
 from ktrial.domain.facts import FactBook
 
-BENCHMARKS = {name: benchmark for name, benchmark in all_benchmarks().items() if "apt" in benchmark.packages}
+#: A build needs a tree (test_kernel_compile.py), a boot time a machine that systemd booted (below).
+ELSEWHERE = {"kernel-compile", "kernel-compile-llvm", "boot-time"}
+BENCHMARKS = {
+    name: benchmark
+    for name, benchmark in all_benchmarks().items()
+    if "apt" in benchmark.packages and name not in ELSEWHERE
+}
 TINY: dict[str, dict[str, Any]] = {
     "hackbench": {"groups": 1, "loops": 100},
     "stress-ng": {"seconds": 1, "instances": 1},
     "sysbench-mutex": {"threads": 2, "locks": 2000, "loops": 1000},
     "sysbench": {"seconds": 1, "threads": 2},
     "fio": {"seconds": 1, "ramp_seconds": 0, "size": "16m"},
+    "cpython-loop": {"loops": 2},
     "cyclictest": {"seconds": 1},
     "perf-pipe": {"loops": 20_000},
     "perf-messaging": {"groups": 1, "loops": 100},
     "perf-memcpy": {"size": "16MB", "loops": 4},
     "perf-futex-hash": {"seconds": 1},
     "perf-futex-wake": {"threads": 4},
+    "glmark2": {"scenes": ["build", "shading:shading=phong"], "seconds": 1},
 }
 #: How long one run may take on a loaded machine, in seconds.
 LIMIT_S = 120
 
 
 def run(
-    argv: tuple[str, ...], folder: Path, cpus: tuple[int, ...] | None = None, files: tuple[str, ...] = ()
+    argv: tuple[str, ...],
+    folder: Path,
+    cpus: tuple[int, ...] | None = None,
+    files: tuple[str, ...] = (),
+    stdin: bytes = b"",
 ) -> RawOutput:
     program = shutil.which(argv[0], path=":".join(PROGRAM_FOLDERS))
     assert program is not None, f"{argv[0]} is not installed: ./check installs it from setup/debian-packages-check.txt"
@@ -43,6 +55,7 @@ def run(
     done = subprocess.run(
         [*pinned, program, *argv[1:]],
         cwd=folder,
+        input=stdin,
         env={"LC_ALL": "C", "PATH": ":".join(PROGRAM_FOLDERS), "HOME": str(folder)},
         capture_output=True,
         check=False,
@@ -71,7 +84,13 @@ def test_real_run(name: str, tmp_path: Path) -> None:
     invocation = benchmark.invocation(tiny(name), FactBook({}))
     if benchmark.root_reason is not None:
         assert os.geteuid() == 0, f"{name} needs root: {benchmark.root_reason}"
-    raw = run(invocation.argv, tmp_path, invocation.cpus, invocation.files)
+    # A screen made of memory stands for that of a desktop.
+    argv = ("xvfb-run", "--auto-servernum", *invocation.argv) if name == "glmark2-display" else invocation.argv
+    raw = run(argv, tmp_path, invocation.cpus, invocation.files, invocation.stdin)
+    if name == "glmark2-device" and not Path("/dev/dri").exists():
+        with pytest.raises(BadRun, match="ended with status 1"):
+            check_exit(raw)
+        return
     check_exit(raw)
     if name == "stress-ng-af-alg" and b"bogo-ops: 0\n" in raw.files["out.yaml"]:
         with pytest.raises(BadRun, match="this kernel may not offer it"):
@@ -109,3 +128,15 @@ def test_an_option_that_this_version_does_not_know_fails(name: str, tmp_path: Pa
 def judged(benchmark: Benchmark, raw: RawOutput, name: str) -> ParsedRun:
     check_exit(raw)
     return benchmark.parse(raw, tiny(name))
+
+
+def test_the_boot_time_of_this_machine(tmp_path: Path) -> None:
+    benchmark = all_benchmarks()["boot-time"]
+    raw = run(benchmark.invocation({}, FactBook({})).argv, tmp_path)
+    if not Path("/run/systemd/system").is_dir():
+        with pytest.raises(BadRun, match="not been booted with systemd"):
+            check_exit(raw)
+        return
+    parsed = benchmark.parse(raw, {})
+    check_measurements(benchmark.outcomes, parsed)
+    assert {"total", "userspace"} & {measurement.outcome for measurement in parsed.measurements}

@@ -17,6 +17,7 @@ from ktrial.domain.errors import BadInput, KtrialError
 
 if TYPE_CHECKING:
     from ktrial.cli.wiring import App
+    from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.own_benchmark import OwnBenchmark
     from ktrial.domain.run import RunRecord
     from ktrial.domain.suite import Suite
@@ -82,6 +83,25 @@ def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) 
     return own
 
 
+def choose(
+    app: App, suite: str | None, words: tuple[str, ...] | None, metrics: tuple[str, ...], limit_s: float
+) -> tuple[Suite, dict[str, Benchmark]]:
+    """What the words of the command line name: a suite, one benchmark, or a command of the user's."""
+    from ktrial.services.suites import find_suite
+
+    if (suite is None) == (words is None):
+        raise BadInput(
+            "nothing to measure" if suite is None else "either a suite or a command after --, not both",
+            hint="`ktrial bench --list` lists suites; any command:  ktrial bench -n 5 -- CMD",
+        )
+    if words is not None:
+        own = own_benchmark(words, metrics, limit_s)
+        return find_suite(own.name, {}, {own.name: own}), {own.name: own}
+    if metrics:
+        raise BadInput("--metric reads the output of a command after --", hint="put it after --, or leave --metric out")
+    return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
+
+
 def surroundings(app: App, suite: Suite, *, when_idle: bool) -> Around:
     """What happens around the suite's runs; asks for root where a reset needs it."""
     from ktrial.services.around import Around
@@ -97,14 +117,14 @@ def surroundings(app: App, suite: Suite, *, when_idle: bool) -> Around:
     return Around(app.looking_session, app.clock, resets, quieter, idle)
 
 
-def list_benchmarks(app: App, as_json: bool) -> int:
+def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:
     """Show all benchmarks and suites, and what can run here."""
     from ktrial.cli.options import write_json
     from ktrial.report.bench import list_text
     from ktrial.report.terminal import columns
     from ktrial.services.availability import examine
 
-    found = examine(app.benchmarks.values(), app.executor)
+    found = examine(app.benchmarks.values(), app.executor_in(tools))
     if as_json:
         write_json({"schema": "ktrial.benchmarks/1", "benchmarks": found, "suites": list(app.suites.values())})
         return 0

@@ -34,6 +34,13 @@ def measurable_names(ctx: click.Context, param: click.Parameter, incomplete: str
     return _starting(incomplete, lambda app: (*app.suites, *app.benchmarks), ctx)
 
 
+def tool_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Tools that can be built."""
+    from ktrial.catalog.tools import load_recipes
+
+    return [name for name in load_recipes() if name.startswith(incomplete)]
+
+
 def _starting(incomplete: str, names: Callable[[App], Iterable[str]], ctx: click.Context) -> list[str]:
     """Those that go on from what was typed; none where the catalog cannot be read: completion says nothing."""
     from ktrial.cli.wiring import App

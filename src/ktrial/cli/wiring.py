@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
+    from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
     from ktrial.host.clock import SystemClock
+    from ktrial.host.container import ContainerExecutor, Runtimes
     from ktrial.host.executor import AgentExecutor
     from ktrial.host.interrupts import Interrupts
     from ktrial.host.privilege import RootHelper
     from ktrial.host.runs import RunStore
+    from ktrial.host.tools import Toolbox
+    from ktrial.host.tools_workshop import Workshop
 
 
 class Closes(Protocol):
@@ -186,9 +190,49 @@ class App:
         argv = [str(find_agent()), *self._arguments("user")]
         root = self.root_session if self.can_be_root else None
         work = self.run_store.work
-        executor = AgentExecutor(lambda: DetachedTransport(argv), work, root, self.interrupts)
+        executor = AgentExecutor(lambda: DetachedTransport(argv), work, root, self.toolbox, self.interrupts)
         self._sessions.append(executor)
         return executor
+
+    def executor_in(self, tools: str | None) -> AgentExecutor | ContainerExecutor:
+        """The executor that takes programs from where --tools says."""
+        if tools is None:
+            return self.executor
+        from ktrial.domain.container import parse_tools
+        from ktrial.host.container import ContainerExecutor
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.private_folder import work_folders
+
+        wanted = parse_tools(tools)
+        work = self.run_store.work
+        inside = ContainerExecutor(
+            lambda: self.runtimes.box(wanted, find_agent(), work_folders(work)), self.executor, work, self.interrupts
+        )
+        self._sessions.append(inside)
+        return inside
+
+    @cached_property
+    def runtimes(self) -> Runtimes:
+        """The container runtimes of this machine."""
+        from ktrial.host.container import Runtimes
+
+        return Runtimes()
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """The tools that were built for this user."""
+        from ktrial.host.folders import tools_folder
+        from ktrial.host.tools import Toolbox
+
+        return Toolbox(tools_folder())
+
+    @cached_property
+    def workshop(self) -> Workshop:
+        """Where tools are built; not entered yet."""
+        from ktrial.host.folders import tools_work_folder
+        from ktrial.host.tools_workshop import Workshop
+
+        return Workshop(tools_work_folder())
 
     @cached_property
     def looking_session(self) -> AgentSession:
@@ -216,6 +260,28 @@ class App:
         from ktrial.host.interrupts import Interrupts
 
         return Interrupts()
+
+    def captures(self, others: Sequence[Path]) -> Captures:
+        """A fresh folder for logs of frames; of `others` only what is new counts."""
+        from ktrial.host.attached import Captures
+
+        captures = Captures(self.run_store.work, others)
+        self._sessions.append(captures)
+        return captures
+
+    @cached_property
+    def launcher(self) -> AttachedLauncher:
+        """Runs a program of the user's where the user stands."""
+        from ktrial.host.attached import AttachedLauncher
+
+        return AttachedLauncher()
+
+    @staticmethod
+    def fresh_log(path: Path) -> FreshLog:
+        """A log that a program is about to write anew."""
+        from ktrial.host.attached import FreshLog
+
+        return FreshLog(path)
 
     def lock_runs(self) -> None:
         """Keep other measurements away until this command ends, and take away what a killed one left."""

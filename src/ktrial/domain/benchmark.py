@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
@@ -19,8 +20,12 @@ Parameters = Mapping[str, Any]
 
 #: The only folders in which a benchmark's bare program name is looked up, in this order; never PATH.
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
-#: How many of the last lines of stderr a failed run quotes.
+#: How many lines of stderr a failed run quotes: the last ones that tell most.
 QUOTED_LINES = 3
+#: Lines that do not say what went wrong: how each make above the failing one ends, and rulers.
+_NOT_TELLING = re.compile(r"make(\[\d+\])?: \*\*\* (\[.*\] Error \d+|Waiting for unfinished jobs.*)|\W*")
+#: Words of lines that say it best, the best first: an ENOSPC, an error of a compiler.
+_WORST = ("No space left on device", ": error: ")
 #: Stands in argv and environment for the run's private directory. Records keep the word: argv is the same in each run.
 DIRECTORY = "{directory}"
 #: Among a run's files: what an invocation `watches`.
@@ -128,8 +133,9 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     relative to the private directory that are collected after the run; one that is not there is left out.
     With `load` there is no argv. `steps` come before it; the first `warm_ups` runs of a measurement are kept but do not
     count. `in_memory` puts the private directory on a tmpfs that belongs to the user. With `realtime_priority` the
-    user's process may take real-time priorities up to it. `watches` are patterns of the kernel's files that are read
-    directly before and after the run, and reach `parse` as the file WATCHED.
+    user's process may take real-time priorities up to it. `once_per_boot` says that every run within one boot would
+    give the same again: a measurement makes one, whatever the number of runs asked for. `watches` are patterns of the
+    kernel's files that are read directly before and after the run, and reach `parse` as the file WATCHED.
     """
 
     argv: tuple[str, ...] = ()
@@ -145,6 +151,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     in_memory: bool = False
     realtime_priority: int | None = None
     watches: tuple[str, ...] = ()
+    once_per_boot: bool = False
     #: About how long the run takes, in seconds; None when nobody can say.
     expected_s: float | None = None
 
@@ -205,7 +212,8 @@ def check_exit(raw: RawOutput) -> None:
     if raw.signal is not None:
         raise BadRun(f"was killed by signal {raw.signal}{quoted(raw)}")
     if raw.exit_status != 0:
-        raise BadRun(f"ended with status {raw.exit_status}{quoted(raw)}")
+        full = "; no space was left for its files" if _WORST[0].encode() in raw.stderr else ""
+        raise BadRun(f"ended with status {raw.exit_status}{full}{quoted(raw)}")
     if raw.cut:
         raise BadRun("printed more than is captured; its output cannot be trusted to be whole")
 
@@ -239,9 +247,11 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 def quoted(raw: RawOutput) -> str:
     """What a failed run said on stderr, for a message's end. The first line names the fault where a usage follows."""
     lines = [line for line in raw.stderr.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
-    if len(lines) > QUOTED_LINES + 1:
-        lines = [lines[0], "…", *lines[-QUOTED_LINES:]]
-    return "; it said: " + " | ".join(_shown(line) for line in lines) if lines else ""
+    telling = [line for line in lines if not _NOT_TELLING.fullmatch(line)]
+    chosen = next((found for word in _WORST if (found := [line for line in telling if word in line])), telling or lines)
+    if len(chosen) > QUOTED_LINES + 1:
+        chosen = [chosen[0], "…", *chosen[-QUOTED_LINES:]]
+    return "; it said: " + " | ".join(_shown(line) for line in chosen) if lines else ""
 
 
 _QUOTED_CHARACTERS = 160

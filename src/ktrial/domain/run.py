@@ -13,8 +13,10 @@ import msgspec
 
 from ktrial.domain.benchmark import AgentLoad, Direction, Measurement, Outcome, RawOutput, Unit
 from ktrial.domain.conditions import Conditions
+from ktrial.domain.container import Container
 from ktrial.domain.disturbance import Disturbance
 from ktrial.domain.facts import Fact
+from ktrial.domain.tool import Receipt
 
 #: Outcome of the background load itself: its work done per second.
 LOAD_THROUGHPUT = Outcome(
@@ -65,6 +67,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     """What was really run, where and when, and what it left behind. `argv` has the program's path resolved.
 
     `steps` are the command lines of what was done before it, as far as it came; `step_raw` what they printed.
+    `built` says what the program was made from when ktrial built it, `container` in which one it ran.
     """
 
     argv: tuple[str, ...]
@@ -75,6 +78,8 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     started_monotonic_ns: int
     started_unix_ms: int
     raw: RawOutput
+    built: Receipt | None = None
+    container: Container | None = None
 
 
 class Watch(Protocol):
@@ -211,6 +216,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     benchmark: str
     tool: str
     tool_version: str | None
+    built: Receipt | None
+    container: Container | None
     argv: tuple[str, ...]
     steps: tuple[tuple[str, ...], ...]
     agent_load: AgentLoad | None

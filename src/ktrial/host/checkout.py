@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ktrial.host.folders import cache_folder, config_folder, state_folder
+from ktrial.host.folders import cache_folder, config_folder, state_folder, tools_folder, tools_work_folder
 
 _MADE_BY_SETUP = (".venv", ".setup")
 
@@ -18,13 +18,13 @@ def checkout_folder() -> Path | None:
 
 
 def remove_own_files() -> list[str]:
-    """Remove the cache and what the set-up made inside the checkout; says which folders."""
+    """Remove the cache, the tools that were built, and what the set-up made inside the checkout; says which folders."""
     checkout = checkout_folder()
     made = [checkout / name for name in _MADE_BY_SETUP] if checkout is not None else []
     if checkout is not None:
         made.append(checkout / "agent" / "target")
     removed = []
-    for folder in (cache_folder(), *made):
+    for folder in (cache_folder(), tools_folder(), tools_work_folder(), *made):
         if folder.is_symlink():
             shutil.rmtree(folder.resolve(), ignore_errors=False)
             folder.unlink()

@@ -18,12 +18,14 @@ from ktrial.domain.benchmark import DIRECTORY, PROGRAM_FOLDERS, Invocation, RawO
 from ktrial.domain.errors import AgentError, BadInput, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution, Watch
+from ktrial.domain.tool import Receipt
 from ktrial.host.agent import AgentSession
 from ktrial.host.clock import SystemClock
 from ktrial.host.interrupts import Interrupts
 from ktrial.host.private_folder import own_tmpfs, remove
 from ktrial.host.rights import Connect, OpenRoot, Rights
 from ktrial.host.running import Course, Running, output_of, problem
+from ktrial.host.tools import Toolbox
 from ktrial.host.transport import DetachedTransport
 
 #: Bytes kept of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
@@ -39,15 +41,24 @@ class AgentExecutor:
     """Implements `services.ports.Executor` with agents of its own.
 
     `connect` starts one as the user, detached. `root` opens the session of root, given what it is for; None where root
-    cannot be had. Waiting for a run heeds `interrupts`.
+    cannot be had. Programs of `tools`, which ktrial built for this user, come before those of the fixed folders.
+    Waiting for a run heeds `interrupts`.
     """
 
+    container: None = None
+
     def __init__(
-        self, connect: Connect, work: Path, root: OpenRoot | None, interrupts: Interrupts | None = None
+        self,
+        connect: Connect,
+        work: Path,
+        root: OpenRoot | None,
+        tools: Toolbox | None = None,
+        interrupts: Interrupts | None = None,
     ) -> None:
         self._connect = connect
         self._rights = Rights(root, connect)
         self._work = work
+        self._tools = tools
         self._interrupts = interrupts or Interrupts()
         self._clock = SystemClock(self._interrupts)
         self._transport: DetachedTransport | None = None
@@ -80,7 +91,7 @@ class AgentExecutor:
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
         names = list(dict.fromkeys(names))
-        places = {name: _places(name) for name in names}
+        places = {name: (*self._built(name), *_places(name)) for name in names}
         found = self._open().list([place for name in names for place in places[name]])
         return {name: next((place for place in places[name] if found[place]), None) for name in names}
 
@@ -122,7 +133,20 @@ class AgentExecutor:
             started_monotonic_ns=started[0],
             started_unix_ms=started[1],
             raw=raw,
+            built=self._receipt(invocation),
         )
+
+    def _built(self, name: str) -> tuple[str, ...]:
+        """Where ktrial built the program; nowhere for one that it did not build."""
+        built = self._tools.find(name) if self._tools is not None and "/" not in name else None
+        return (str(built[0]),) if built is not None else ()
+
+    def _receipt(self, invocation: Invocation) -> Receipt | None:
+        """What the program that was run was built from, where ktrial built it."""
+        if self._tools is None or invocation.load is not None or "/" in invocation.argv[0]:
+            return None
+        built = self._tools.find(invocation.argv[0])
+        return built[1] if built is not None else None
 
     def _prepare(self, invocation: Invocation, folder: Path, course: Course) -> str | None:
         """Carry the steps out: why one failed, None when all is ready."""

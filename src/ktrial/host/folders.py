@@ -38,3 +38,13 @@ def cache_folder() -> Path:
 def state_folder() -> Path:
     """Results."""
     return _folder("XDG_STATE_HOME", ".local/state")
+
+
+def tools_folder() -> Path:
+    """Tools that were built for this user, which can be built again."""
+    return _folder("XDG_DATA_HOME", ".local/share") / "tools"
+
+
+def tools_work_folder() -> Path:
+    """Where tools are built."""
+    return state_folder() / "tools"

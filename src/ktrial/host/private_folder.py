@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -34,6 +35,17 @@ def own_tmpfs() -> Path:
 def _places() -> tuple[Path, ...]:
     stated = os.environ.get("XDG_RUNTIME_DIR")
     return (*([Path(stated)] if stated else []), *([ROOTS_OWN] if os.geteuid() == 0 else []))
+
+
+def work_folders(work: Path) -> list[Path]:
+    """Every folder in which private ones are made, made themselves where they are not there yet."""
+    folders = [work]
+    if any(place.is_dir() for place in _places()):
+        with contextlib.suppress(KtrialError):
+            folders.append(own_tmpfs())
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folders
 
 
 def remove_leftovers(work: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from ktrial.catalog.tools import recipe_for
 from ktrial.domain.benchmark import Benchmark
 from ktrial.services.ports import Executor
 
@@ -19,6 +20,10 @@ _TOOLS: dict[PackageTool, tuple[str, str]] = {
     "pacman": ("pacman", "sudo pacman -S"),
     "zypper": ("zypper", "sudo zypper install"),
 }
+#: The next step for a program that is not in the container's image.
+IN_CONTAINER = "put it into the image, or let `ktrial tools container` make one"
+#: The programs that tell which package tool there is.
+PACKAGE_PROGRAMS = tuple(program for program, _ in _TOOLS.values())
 
 
 #: What a benchmark needs is a program, or a file of the kernel when it begins so.
@@ -43,7 +48,7 @@ def examine(benchmarks: Iterable[Benchmark], executor: Executor) -> tuple[Availa
     """Look for each benchmark's programs, in order."""
     benchmarks = list(benchmarks)
     wanted = [name for benchmark in benchmarks for name in benchmark.needs]
-    programs = executor.programs([*wanted, *(program for program, _ in _TOOLS.values())])
+    programs = executor.programs([*wanted, *PACKAGE_PROGRAMS])
     tool = package_tool(programs)
     return tuple(_examine(benchmark, executor, programs, tool) for benchmark in benchmarks)
 
@@ -73,11 +78,15 @@ def _examine(
     elif absent:
         why = f"{', '.join(absent)} is not installed" if len(absent) == 1 else f"{', '.join(absent)} are not installed"
         step = install_command(benchmark.packages, tool) or "install it by hand"
-        if tool is None and benchmark.packages:
+        if executor.container is not None:
+            step = IN_CONTAINER
+        elif (tool or "") not in benchmark.packages and (recipe := recipe_for(absent)) is not None:
+            step = f"ktrial tools get {recipe.name}"
+        elif tool is None and benchmark.packages:
             step = "install " + ", ".join(f"{name} ({where})" for where, name in benchmark.packages.items())
     elif benchmark.root_reason is not None and not executor.has_root:
         why = f"needs root: {benchmark.root_reason}"
-        step = "run ktrial through sudo"
+        step = "run ktrial through sudo" + (" without --tools" if executor.container is not None else "")
     elif not benchmark.needs and not executor.has_loads:
         why = "this agent has no loads of its own"
         step = "run ./ktrial once more to build the agent anew"

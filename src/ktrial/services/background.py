@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from ktrial.domain.benchmark import Measurement, RawOutput
@@ -10,7 +12,7 @@ from ktrial.domain.errors import BadRun, KtrialError
 from ktrial.domain.run import LOAD_THROUGHPUT, Execution, LoadRecord
 from ktrial.domain.suite import LOAD_FILE, SETTLE_S, SuiteLoad
 from ktrial.formats.stress_ng import read_stress_ng
-from ktrial.services.availability import install_command, package_tool
+from ktrial.services.availability import IN_CONTAINER, install_command, package_tool
 from ktrial.services.ports import Clock, Executor, RunningLoad
 
 _PACKAGES = {"apt": "stress-ng", "dnf": "stress-ng", "pacman": "stress-ng", "zypper": "stress-ng"}
@@ -70,8 +72,13 @@ class Background:
         if programs[program] is None:
             raise KtrialError(
                 f"the suite's background load needs {program}, which is not installed",
-                hint=install_command(_PACKAGES, package_tool(programs)) or f"install {program}",
+                hint=self._next_step(programs),
             )
+
+    def _next_step(self, programs: Mapping[str, str | None]) -> str:
+        if self._executor.container is not None:
+            return IN_CONTAINER
+        return install_command(_PACKAGES, package_tool(programs)) or "install stress-ng"
 
     def start(self) -> RunningLoad:
         """Start it and let it settle."""

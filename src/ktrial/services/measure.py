@@ -289,6 +289,9 @@ class _Rounds:
         if failed:
             reason = failed[-1].failure
             return Hole(benchmark=label, why=f"{len(failed)} of {len(whole)} runs failed, the last: {reason}")
+        if whole and self._order.rounds > 1 and self._invocations[label].once_per_boot:
+            why = f"1 of {self._order.rounds} runs: one per boot"
+            return Hole(benchmark=label, why=why, next="reboot and run again with the same --label")
         if len(whole) < self._order.rounds:
             return Hole(benchmark=label, why=f"interrupted after {len(whole)} of {self._order.rounds} runs")
         return None
@@ -316,10 +319,11 @@ class _Rounds:
         """All runs in order: warm-ups first, as round 0."""
         warm_ups = [label for label, one in self._invocations.items() for _ in range(one.warm_ups)]
         rounds = [tuple(warm_ups), *orders(list(self._tasks), self._order.rounds, self._order.seed)]
+        once = {label for label, one in self._invocations.items() if one.once_per_boot}
         return tuple(
             _Place(label, number, position)
             for number, labels in enumerate(rounds)
-            for position, label in enumerate(labels, 1)
+            for position, label in enumerate([label for label in labels if number < 2 or label not in once], 1)
         )
 
     def _one(self, number: int, place: _Place) -> tuple[RunRecord, dict[str, bytes]]:
@@ -346,7 +350,9 @@ class _Rounds:
             run=number,
             benchmark=task.label,
             tool=task.benchmark.name,
-            tool_version=parsed.tool_version or self._versions[task.label],
+            tool_version=_version(execution, parsed.tool_version or self._versions[task.label]),
+            built=execution.built,
+            container=execution.container,
             argv=execution.argv,
             steps=execution.steps,
             agent_load=invocation.load,
@@ -432,6 +438,10 @@ def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:
     except BadRun as error:
         return ParsedRun(measurements=()), error.message
     return parsed, None
+
+
+def _version(execution: Execution, told: str | None) -> str | None:
+    return execution.built.version(told) if execution.built is not None else told
 
 
 def _holes(missing: Mapping[str, Availability]) -> tuple[Hole, ...]:

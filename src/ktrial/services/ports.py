@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ktrial.domain.benchmark import Invocation, RawOutput
+    from ktrial.domain.container import Container
     from ktrial.domain.facts import FactBook
+    from ktrial.domain.frames import Capture
     from ktrial.domain.reading import Reading
-    from ktrial.domain.run import Execution, RunRecord, Watch
+    from ktrial.domain.run import Execution, Exit, RunRecord, Watch
 
 
 class Machine(Protocol):
@@ -58,6 +60,10 @@ class Executor(Protocol):
         """Ask for root now where somebody has to be asked, and say what for."""
 
     @property
+    def container(self) -> Container | None:
+        """The container in which programs run; None where they run on the machine itself."""
+
+    @property
     def has_loads(self) -> bool:
         """Whether the agent carries out loads itself."""
 
@@ -98,3 +104,28 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
+
+
+class Launcher(Protocol):
+    """Runs a program of the user's where the user stands."""
+
+    def run(self, argv: Sequence[str], environment: Mapping[str, str], *, quiet: bool) -> Exit:
+        """Run it to its end, passing signals on; `quiet` sends its standard output to standard error."""
+
+
+class CaptureFolder(Protocol):
+    """Where logs of frames are looked for."""
+
+    @property
+    def folder(self) -> str:
+        """A fresh private folder."""
+
+    def found(self, started_unix_ms: int) -> tuple[Capture, ...]:
+        """Logs made since the start; never an older one."""
+
+
+class WrittenLog(Protocol):
+    """A log that a program writes anew at each start."""
+
+    def read(self, started_unix_ms: int) -> bytes | None:
+        """What it holds since the start; None when it was not written since."""

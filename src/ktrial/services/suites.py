@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from ktrial.domain.benchmark import Benchmark
-from ktrial.domain.errors import UnknownName
+from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.facts import FactBook
-from ktrial.domain.suite import Suite, SuiteEntry, Task, parse_cpus
+from ktrial.domain.suite import Suite, SuiteEntry, Task, check_entry, parse_cpus
+
+_WORDS: Mapping[str, bool] = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, Benchmark]) -> Suite:
@@ -18,6 +24,53 @@ def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, 
     if name in benchmarks:
         return Suite(name=name, summary=benchmarks[name].what, benchmark=(SuiteEntry(name),))
     raise UnknownName("suite or benchmark", name, [*suites, *benchmarks], hint="`ktrial bench --list` lists them")
+
+
+def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Sequence[str]) -> Suite:
+    """The suite with parameters of the command line: `NAME=VALUE`, or `BENCHMARK:NAME=VALUE` where it has several."""
+    entries = {entry.label: entry for entry in suite.benchmark}
+    for text in given:
+        left, equals, value = text.partition("=")
+        label, colon, name = left.rpartition(":")
+        if not equals or not name:
+            raise BadInput(f"-p {text!r} cannot be read", hint="write NAME=VALUE or BENCHMARK:NAME=VALUE")
+        if not colon and len(entries) > 1:
+            raise BadInput(f"-p {text!r} does not say of which benchmark", hint=f"-p {next(iter(entries))}:{text}")
+        label = label if colon else next(iter(entries))
+        if label not in entries:
+            raise UnknownName(f"benchmark of {suite.name}", label, entries, hint=f"it has {', '.join(entries)}")
+        entry = entries[label]
+        known = benchmarks[entry.use].parameters
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            raise UnknownName(f"parameter of {label}", name, known, hint=f"its parameters: {listed}")
+        parameters = {**entry.parameters, name: _typed(value, known[name], f"-p {text!r}")}
+        entries[label] = msgspec.structs.replace(entry, parameters=parameters)
+        check_entry(entries[label], benchmarks[entry.use])
+    return msgspec.structs.replace(suite, benchmark=tuple(entries.values()))
+
+
+def _typed(text: str, default: Any, where: str) -> Any:
+    """The value as its default's type; a number where it looks like one and there is no default."""
+    if isinstance(default, bool):
+        if text.lower() not in _WORDS:
+            raise BadInput(f"{where}: {text!r} is neither true nor false")
+        return _WORDS[text.lower()]
+    if isinstance(default, str):
+        return text
+    if isinstance(default, list | tuple):
+        return [_typed(part, default[0] if default else None, where) for part in text.split(",")]
+    kinds: tuple[type[int] | type[float], ...] = (int, float) if default is None else (type(default),)
+    for kind in kinds:
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        if math.isfinite(number):
+            return number
+    if default is None:
+        return text
+    raise BadInput(f"{where}: {text!r} is no {'whole ' if isinstance(default, int) else ''}number")
 
 
 def tasks_of(suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook, cpus: str | None) -> tuple[Task, ...]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,12 @@ from ktrial import benchmarks
 from ktrial.domain.benchmark import Benchmark, check_measurements
 from ktrial.domain.errors import BadRun
 from ktrial.domain.facts import Fact, FactBook
-from tests.support.bench import answer
+from tests.support.bench import REQUIRED, answer
 
 ALL = benchmarks.all_benchmarks()
 FACTS = FactBook(
     {
+        "cpu.architecture": Fact(value="x86_64"),
         "cpu.threads": Fact(value=8),
         "cpu.cores": Fact(value=8),
         "memory.total": Fact(value=2**34),
@@ -36,6 +38,11 @@ KINDS_OF_UNITS = {
 @pytest.fixture(params=sorted(ALL))
 def benchmark_(request: pytest.FixtureRequest) -> Benchmark:
     return ALL[str(request.param)]
+
+
+def whole(benchmark: Benchmark) -> dict[str, Any]:
+    """All parameters, those too that have no default."""
+    return {**benchmark.parameters, **REQUIRED.get(benchmark.name, {})}
 
 
 def test_they_are_found_by_walking() -> None:
@@ -69,7 +76,7 @@ def test_its_outcomes_say_what_they_are(benchmark_: Benchmark) -> None:
 
 
 def test_its_invocation_has_an_end_and_a_fixed_program(benchmark_: Benchmark) -> None:
-    invocation = benchmark_.invocation(benchmark_.parameters, FACTS)
+    invocation = benchmark_.invocation(whole(benchmark_), FACTS)
     assert 0 < invocation.limit_s < 86_400
     assert (invocation.load is None) == bool(invocation.argv)
     if invocation.argv:
@@ -84,7 +91,7 @@ def test_its_invocation_has_an_end_and_a_fixed_program(benchmark_: Benchmark) ->
     [b"", b"\n\n", b"nothing of this is known\n", b"{", b"\x00\xff\xfe\x80" * 64, b"Time: nan\nTotal time: -1\n"],
 )
 def test_what_it_does_not_know_fails(benchmark_: Benchmark, printed: bytes) -> None:
-    invocation = benchmark_.invocation(benchmark_.parameters, FACTS)
+    invocation = benchmark_.invocation(whole(benchmark_), FACTS)
     raw = answer(printed, stderr=printed, files=dict.fromkeys(invocation.files, printed))
     with pytest.raises(BadRun):
         check_measurements(benchmark_.outcomes, benchmark_.parse(raw, benchmark_.parameters))

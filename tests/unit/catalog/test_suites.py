@@ -11,7 +11,7 @@ from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.suite import Between, Suite
 from ktrial.services.suites import tasks_of
-from tests.support.bench import FakeBenchmark
+from tests.support.bench import REQUIRED, FakeBenchmark
 
 GOOD = """name = "own"
 summary = "Mine."
@@ -41,7 +41,9 @@ direction = "lower"
 match = "p99: (.*)"
 """
 KNOWN = {"a": FakeBenchmark(name="a")}
-FACTS = FactBook({"cpu.threads": Fact(value=8), "memory.total": Fact(value=2**33)})
+FACTS = FactBook(
+    {"cpu.architecture": Fact(value="x86_64"), "cpu.threads": Fact(value=8), "memory.total": Fact(value=2**33)}
+)
 
 
 def write(folder: Path, kind: str, text: str) -> Path:
@@ -56,13 +58,16 @@ def test_every_built_in_suite_can_be_invoked(name: str) -> None:
     benchmarks = all_benchmarks()
     suite = load_suites([], benchmarks)[name]
     for task in tasks_of(suite, benchmarks, FACTS, None):
-        invocation = task.benchmark.invocation(task.parameters, FACTS)
+        parameters = {**task.parameters, **REQUIRED.get(task.benchmark.name, {})}
+        invocation = task.benchmark.invocation(parameters, FACTS)
         assert invocation.argv or invocation.load
         assert invocation.limit_s > 0
 
 
 def test_the_promised_suites_are_there() -> None:
-    assert {"quick", "margine", "kernel-stress", "memory-pressure"} <= set(load_suites([], all_benchmarks()))
+    assert {"quick", "margine", "kernel-stress", "memory-pressure", "arashi", "kernel-make"} <= set(
+        load_suites([], all_benchmarks())
+    )
 
 
 def test_an_own_suite(tmp_path: Path) -> None:

@@ -22,12 +22,14 @@ from ktrial.domain.errors import BadRun, UnreadableOutput
 from ktrial.formats import (
     cyclictest,
     fio,
+    glmark2,
     hackbench,
     perf_bench,
     schbench,
     stress_ng,
     synthmark,
     sysbench,
+    systemd_analyze,
     tool_output,
 )
 
@@ -44,10 +46,12 @@ GOOD: dict[str, tuple[Reader, str]] = {
     "sysbench": (sysbench.read_sysbench, "sysbench/cases/1.0.20-cpu/stdout"),
     "cyclictest": (cyclictest.read_cyclictest, "cyclictest/cases/2.4-other/files/out.json"),
     "fio": (fio.read_fio, "fio/cases/3.33-rand-mixed/files/out.json"),
+    "glmark2": (glmark2.read_glmark2, "glmark2/cases/2023.01-software/stdout"),
     "stress-ng": (stress_ng.read_stress_ng, "stress_ng/cases/0.15.06-pipe/files/out.yaml"),
     "stress-ng instances": (stress_ng.read_stress_ng, "stress_ng/cases/0.22.01-fault/files/out.yaml"),
     "schbench": (schbench.read_schbench, "schbench/cases/2025-12/stderr"),
     "schbench json": (schbench.read_schbench, "schbench/cases/2025-12-json/files/out.json"),
+    "systemd-analyze": (systemd_analyze.read_boot_times, "boot_time/cases/252-guest-initrd/stdout"),
     "synthmark": (synthmark.read_synthmark, "synthmark/cases/1.27-jittermark/stdout"),
 }
 JSON = ("cyclictest", "fio", "schbench json")

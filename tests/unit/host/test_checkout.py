@@ -10,8 +10,8 @@ from ktrial.host import checkout
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, folder in (("XDG_CONFIG_HOME", "config"), ("XDG_CACHE_HOME", "cache"), ("XDG_STATE_HOME", "state")):
-        monkeypatch.setenv(name, str(tmp_path / folder))
+    for kind in ("config", "cache", "state", "data"):
+        monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path / kind))
     monkeypatch.setattr(checkout, "checkout_folder", lambda: tmp_path / "checkout")
     return tmp_path
 
@@ -20,13 +20,25 @@ def test_what_was_made_is_removed_and_what_is_the_users_own_stays(home: Path) ->
     environment = home / "checkout/.setup/venv.1"
     environment.mkdir(parents=True)
     (home / "checkout/.venv").symlink_to(".setup/venv.1")
-    for folder in ("cache/ktrial", "config/ktrial/knobs", "checkout/agent/target", "checkout/src"):
+    made = ("cache/ktrial", "data/ktrial/tools/schbench", "state/ktrial/tools", "checkout/agent/target")
+    for folder in (*made, "state/ktrial/runs", "config/ktrial/knobs", "checkout/src"):
         (home / folder).mkdir(parents=True)
     removed = checkout.remove_own_files()
-    expected = ["cache/ktrial", "checkout/.venv", "checkout/.setup", "checkout/agent/target"]
+    expected = [
+        "cache/ktrial",
+        "data/ktrial/tools",
+        "state/ktrial/tools",
+        "checkout/.venv",
+        "checkout/.setup",
+        "checkout/agent/target",
+    ]
     assert removed == [str(home / name) for name in expected]
     assert not any((home / name).exists() for name in expected)
-    assert checkout.remaining_files() == [str(home / "config/ktrial"), str(home / "checkout")]
+    assert checkout.remaining_files() == [
+        str(home / "config/ktrial"),
+        str(home / "state/ktrial"),
+        str(home / "checkout"),
+    ]
     assert checkout.remove_own_files() == []
 
 

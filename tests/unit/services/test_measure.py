@@ -13,7 +13,7 @@ from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import Suite, SuiteEntry, SuiteLoad, Task, orders
 from ktrial.services.measure import Began, Event, Order, Result, RunBegan, RunEnded, measure
-from ktrial.services.suites import find_suite, tasks_of
+from ktrial.services.suites import find_suite, tasks_of, with_parameters
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 
 FACTS = FactBook(
@@ -100,6 +100,24 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
         (
             answer(exit_status=3, stderr=b"1\n2\n3\n4\n5\x1b[2J\n"),
             "ended with status 3; it said: 1 | … | 3 | 4 | 5\ufffd[2J",
+        ),
+        (
+            answer(exit_status=2, stderr=b"***\n*** not clean\n***\nmake[1]: *** [x] Error 1\nmake: *** [x] Error 2\n"),
+            "ended with status 2; it said: *** not clean",
+        ),
+        (
+            answer(exit_status=2, stderr=b"make: *** no rule.  Stop.\n"),
+            "ended with status 2; it said: make: *** no rule.  Stop.",
+        ),
+        (
+            answer(
+                exit_status=2, stderr=b"cc: x.s: No space left on device\n 9 | {\nterminated\nmake: *** [x] Error 1\n"
+            ),
+            "ended with status 2; no space was left for its files; it said: cc: x.s: No space left on device",
+        ),
+        (
+            answer(exit_status=1, stderr=b"a.c:1:1: error: no such type\n 1 | x\n1 error generated.\n"),
+            "ended with status 1; it said: a.c:1:1: error: no such type",
         ),
         (answer(signal=9), "was killed by signal 9"),
         (answer(signal=9, timed_out=True), "still ran at its time limit and was killed"),
@@ -300,3 +318,82 @@ def test_a_failed_warm_up_is_no_hole() -> None:
     executor = FakeExecutor(lambda argv: next(replies))
     result, records = Bench(task("a", warm_ups=1), rounds=2, executor=executor).run()
     assert (records[0].ok, result.holes) == (False, ())
+
+
+def test_what_is_the_same_all_boot_runs_once() -> None:
+    bench = Bench(task("a", once_per_boot=True), task("b"), rounds=5)
+    result, records = bench.run()
+    assert [record.round for record in records if record.benchmark == "a"] == [1]
+    assert [(record.round, record.position) for record in records][-1] == (5, 1)
+    assert (len(records), bench.events[0].runs) == (6, 6)  # type: ignore[union-attr]
+    assert (result.wanted, result.complete) == (2, 1)
+    (hole,) = result.holes
+    assert (hole.benchmark, hole.why) == ("a", "1 of 5 runs: one per boot")
+    assert hole.next == "reboot and run again with the same --label"
+    assert {summary.benchmark: summary.n for summary in result.summaries} == {"a": 1, "b": 5}
+
+
+def test_one_run_of_what_is_the_same_all_boot_is_whole() -> None:
+    assert Bench(task("a", once_per_boot=True), rounds=1).run()[0].holes == ()
+    failing = Bench(task("a", once_per_boot=True), rounds=3, executor=FakeExecutor(lambda argv: answer(b"no")))
+    assert failing.run()[0].holes[0].why.startswith("1 of 1 runs failed, the last:")
+
+
+PARAMETERS = {"loops": 10, "direct": True, "size": "1g", "share": 0.5, "threads": None, "ports": [80]}
+
+
+def given(*texts: str, names: tuple[str, ...] = ("a",)) -> list[dict[str, Any]]:
+    """The parameters of the entries after `-p TEXT …`."""
+    suite = Suite("own", "", tuple(SuiteEntry("a", name=name, parameters={"loops": 5}) for name in names))
+    changed = with_parameters(suite, {"a": FakeBenchmark(name="a", parameters=PARAMETERS)}, texts)
+    return [entry.parameters for entry in changed.benchmark]
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("loops=7", 7),
+        ("a:loops=-7", -7),
+        ("direct=false", False),
+        ("direct=Yes", True),
+        ("size=a=b:c", "a=b:c"),
+        ("size=", ""),
+        ("share=2", 2.0),
+        ("threads=4", 4),
+        ("threads=0.5", 0.5),
+        ("threads=all", "all"),
+        ("ports=1,2", [1, 2]),
+    ],
+)
+def test_parameters_of_the_command_line_have_the_type_of_the_default(text: str, value: object) -> None:
+    (parameters,) = given(text)
+    name = text.partition("=")[0].removeprefix("a:")
+    assert parameters[name] == value
+    assert type(parameters[name]) is type(value)
+    assert parameters.get("loops") == (value if name == "loops" else 5)
+
+
+def test_parameters_of_one_of_several_benchmarks() -> None:
+    assert given("y:loops=1", "y:loops=2", names=("x", "y")) == [{"loops": 5}, {"loops": 2}]
+
+
+@pytest.mark.parametrize(
+    "text, why, advice",
+    [
+        ("loops", "-p 'loops' cannot be read", "write NAME=VALUE or BENCHMARK:NAME=VALUE"),
+        ("=5", "-p '=5' cannot be read", "write NAME=VALUE"),
+        ("loops=1", "does not say of which benchmark", "-p x:loops=1"),
+        ("xx:loops=1", "no benchmark of own is called 'xx'", "it has x, y"),
+        ("x:lops=1", "no parameter of x is called 'lops'", "did you mean loops?"),
+        ("x:zzz=1", "no parameter of x is called 'zzz'", "its parameters: direct, loops"),
+        ("x:loops=1.5", "'1.5' is no whole number", None),
+        ("x:share=much", "'much' is no number", None),
+        ("x:share=nan", "'nan' is no number", None),
+        ("x:direct=1", "'1' is neither true nor false", None),
+    ],
+)
+def test_wrong_parameters_of_the_command_line(text: str, why: str, advice: str | None) -> None:
+    with pytest.raises(BadInput) as caught:
+        given(text, names=("x", "y"))
+    assert why in caught.value.message
+    assert advice is None or advice in (caught.value.hint or "")

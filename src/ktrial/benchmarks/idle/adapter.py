@@ -118,7 +118,9 @@ def _benchmark(name: str, of: str, needs: str, seconds: int, chosen: Chosen) -> 
     return ToolBenchmark(
         name=name,
         what=f"Power of {of} while nothing is done, and the time that the CPUs spend in each idle state.",
-        program=Program(needs=("sleep", needs)),
+        program=Program(
+            needs=("sleep", needs), packages=dict.fromkeys(("apt", "dnf", "pacman", "zypper"), "coreutils")
+        ),
         outcomes=(_POWER, *_SHARES),
         parameters={"duration_s": seconds},
         command=_command,

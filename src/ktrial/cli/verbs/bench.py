@@ -14,8 +14,8 @@ from ktrial.cli.measuring import (
     Progress,
     TakesCommand,
     check_output,
+    choose,
     list_benchmarks,
-    own_benchmark,
     own_words,
     surroundings,
     write_result,
@@ -40,10 +40,12 @@ EXIT_INTERRUPTED = 130
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write all as JSON to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--cpus", metavar="LIST", help="Run on these CPUs only: 0,2-3, little or big.")
+@click.option("-p", "--parameter", "given", multiple=True, metavar="[BENCHMARK:]NAME=VALUE", help="Set a parameter.")
 @click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
 @click.option("--limit", default="1h", show_default=True, metavar="TIME", help="Kill a run of CMD after TIME.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
 @click.option("--when-idle", is_flag=True, help="Run while nobody uses the machine; make disturbed runs again.")
+@click.option("--tools", metavar="container[=IMAGE]", help="Take the tools from a container's image.")
 @click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and what can run here.")
 @json_option
 @click.pass_context
@@ -55,9 +57,11 @@ def command(
     output: Path | None,
     force: bool,
     cpus: str | None,
+    given: tuple[str, ...],
     metrics: tuple[str, ...],
     limit: str,
     seed: int | None,
+    tools: str | None,
     listing: bool,
     when_idle: bool,
     as_json: bool,
@@ -70,33 +74,20 @@ def command(
     ktrial bench -n 20 -- make -j4
     ktrial bench --metric 'p99_ms:lower=p99: ([0-9.]+)' -- ./my-test
     """
+    from ktrial.services.suites import with_parameters
+
     app: App = ctx.obj
     words = own_words(ctx)
     if listing:
-        return list_benchmarks(app, as_json)
-    chosen, benchmarks = _choose(app, suite, words, metrics, seconds(limit, "--limit"))
+        return list_benchmarks(app, tools, as_json)
+    if tools is not None and words is not None:
+        raise BadInput("--tools is for the tools of benchmarks, not for a command after --", hint="leave it out")
+    chosen, benchmarks = choose(app, suite, words, metrics, seconds(limit, "--limit"))
+    chosen = with_parameters(chosen, benchmarks, given)
     if not app.on_this_machine:
         raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
     check_output(output, force=force)
-    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, when_idle, as_json)
-
-
-def _choose(
-    app: App, suite: str | None, words: tuple[str, ...] | None, metrics: tuple[str, ...], limit_s: float
-) -> tuple[Suite, dict[str, Benchmark]]:
-    from ktrial.services.suites import find_suite
-
-    if (suite is None) == (words is None):
-        raise BadInput(
-            "nothing to measure" if suite is None else "either a suite or a command after --, not both",
-            hint="`ktrial bench --list` lists suites; any command:  ktrial bench -n 5 -- CMD",
-        )
-    if words is not None:
-        own = own_benchmark(words, metrics, limit_s)
-        return find_suite(own.name, {}, {own.name: own}), {own.name: own}
-    if metrics:
-        raise BadInput("--metric reads the output of a command after --", hint="put it after --, or leave --metric out")
-    return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
+    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, tools, when_idle, as_json)
 
 
 def _measure(
@@ -108,6 +99,7 @@ def _measure(
     output: Path | None,
     cpus: str | None,
     seed: int | None,
+    tools: str | None,
     when_idle: bool,
     as_json: bool,
 ) -> int:
@@ -117,7 +109,8 @@ def _measure(
     from ktrial.services.suites import tasks_of
 
     app.lock_runs()
-    facts = app.executor.facts()
+    executor = app.executor_in(tools)
+    facts = executor.facts()
     order = Order(
         suite=suite.name,
         tasks=tasks_of(suite, benchmarks, facts, cpus),
@@ -129,7 +122,7 @@ def _measure(
     around = surroundings(app, suite, when_idle=when_idle)
     listen = Progress(as_json=as_json)
     with app.interrupts:
-        result, records = measure(order, app.executor, app.run_store, app.clock, facts, listen, around)
+        result, records = measure(order, executor, app.run_store, app.clock, facts, listen, around)
     if output is not None:
         write_result(output, result, records)
     if not as_json and result.summaries:

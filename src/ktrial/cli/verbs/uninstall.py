@@ -16,7 +16,7 @@ from ktrial.cli.wiring import App
 @yes_option
 @click.pass_obj
 def command(app: App, force: bool, yes: bool) -> int:
-    """Revert every transaction, remove the recovery unit, the journal, the cache and the environment.
+    """Revert every transaction, remove the recovery unit, the journal, the cache, the built tools and the environment.
 
     Own knobs and profiles, results, and the checkout itself stay; the last lines name them.
     """
@@ -27,7 +27,7 @@ def command(app: App, force: bool, yes: bool) -> int:
     from ktrial.services.uninstall import uninstall
 
     if not yes and is_terminal():
-        must_agree("Revert all and remove ktrial's unit, journal, cache and environment?")
+        must_agree("Revert all and remove ktrial's unit, journal, cache, built tools and environment?")
     gone = uninstall(app.root_session("reverting all and removing the journal and the unit"), force=force)
     sys.stdout.write(revert_text(gone.reverted, width=columns()))
     removed = [*gone.files, *(remove_own_files() if app.on_this_machine else [])]

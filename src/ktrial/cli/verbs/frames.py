@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial frames`: statistics of frame logs, and a launch option that records one."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.cli.measuring import TakesCommand, check_output, own_words, write_result
+from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput, BadRun, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ktrial.domain.frames import FrameReport
+    from ktrial.services.frames import Game
+
+EXIT_BY_SIGNAL = 128
+
+
+@click.command(cls=TakesCommand, short_help="Frame statistics: of logs, or of a game started with it.")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE…|-- CMD…]")
+@click.option("--label", metavar="NAME", help="A name for what is measured, kept with the run.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the run as JSON to FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--duration", metavar="TIME", help="Log so long only; MangoHud before 0.7 needs it.")
+@click.option("--program", metavar="NAME", help="Take the capture of this process, where there are several.")
+@click.option(
+    "--captures",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Also look here for the capture.",
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    label: str | None,
+    output: Path | None,
+    force: bool,
+    duration: str | None,
+    program: str | None,
+    captures: tuple[Path, ...],
+    as_json: bool,
+) -> int:
+    """Statistics of the frame times in logs of MangoHud and X-Plane, each with its definition.
+
+    As a launch option of Steam, Lutris or Flatpak it runs the game under MangoHud, logs every frame, and keeps the run.
+    A command with --fps_test=N is X-Plane's own test: its Log.txt is read.
+
+    \b
+    ktrial frames capture.csv
+    ktrial frames --label stock -- %command%
+    ktrial frames -- ./X-Plane-x86_64 --fps_test=3
+    """
+    words = own_words(ctx)
+    if bool(files) == (words is not None):
+        raise BadInput(
+            "nothing to read" if not files else "either files or a command after --, not both",
+            hint="ktrial frames capture.csv, or  ktrial frames -- GAME",
+        )
+    if words is None:
+        return _read(files, as_json)
+    app: App = ctx.obj
+    if not app.on_this_machine:
+        raise Refused("games run on this machine only", hint="leave --machine-root out")
+    check_output(output, force=force)
+    limit_s = None if duration is None else max(1, math.ceil(seconds(duration, "--duration")))
+    return _play(app, _game(words, label, program, limit_s, as_json), captures, output, as_json)
+
+
+def _read(files: Sequence[Path], as_json: bool) -> int:
+    from ktrial.services.frames import read_frames
+
+    reports = []
+    for file in files:
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise BadInput(f"{file}: {error.strerror}") from None
+        reports.append(read_frames(data, str(file)))
+    _show(reports, as_json)
+    return 0
+
+
+def _show(reports: Sequence[FrameReport], as_json: bool) -> None:
+    from ktrial.report.frames import frames_document, frames_text
+    from ktrial.report.terminal import columns
+
+    if as_json:
+        write_json(frames_document(reports))
+    else:
+        sys.stdout.write(frames_text(reports, width=columns()))
+
+
+def _game(words: Sequence[str], label: str | None, program: str | None, duration_s: int | None, quiet: bool) -> Game:
+    from ktrial.services.frames import Game
+
+    if not words:
+        raise BadInput("no command after --", hint="for example  ktrial frames -- glxgears")
+    found = shutil.which(words[0])
+    if found is None:
+        raise BadInput(f"no program {words[0]!r} can be run", hint="give its path, or a name that is in PATH")
+    program_path = Path(found).parent.resolve() / Path(found).name
+    return Game(
+        argv=(str(program_path), *words[1:]),
+        environment=dict(os.environ),
+        directory=str(Path.cwd()),
+        label=label,
+        program=program,
+        duration_s=duration_s,
+        quiet=quiet,
+        own_test=any(word.startswith("--fps_test=") for word in words),
+    )
+
+
+def _play(app: App, game: Game, folders: Sequence[Path], output: Path | None, as_json: bool) -> int:
+    from ktrial.services.frames import Arena, how_it_ended, play, result_of
+
+    app.lock_runs()
+    arena = Arena(
+        launcher=app.launcher,
+        store=app.run_store,
+        clock=app.clock,
+        captures=app.captures(folders),
+        facts=app.executor.facts(),
+        agent_version=app.executor.agent_version,
+        mangohud=shutil.which("mangohud"),
+        log=app.fresh_log(Path(game.argv[0]).parent / "Log.txt") if game.own_test else None,
+    )
+    ended, played = play(game, arena)
+    if isinstance(played, BadRun):
+        raise BadRun(f"{played.message}; the game {how_it_ended(ended)}", hint=played.hint)
+    _show([played.report], as_json)
+    app.say(f"kept in {played.file}")
+    if output is not None:
+        write_result(output, result_of(played), [played.record])
+    return ended.status if ended.status is not None else EXIT_BY_SIGNAL + (ended.signal or 0)

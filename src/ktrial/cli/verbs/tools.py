@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial tools`: benchmark tools that no package holds."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ktrial.cli.names import tool_names
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import UnknownName
+
+
+@click.group(short_help="Build benchmark tools that no package holds.")
+def command() -> None:
+    """Get, list and remove benchmark tools that no package holds.
+
+    Nothing is downloaded but by `get` and `container`.
+    """
+
+
+@command.command(name="list", short_help="What can be built, and what is there.")
+@json_option
+@click.pass_obj
+def list_tools(app: App, as_json: bool) -> int:
+    """List the tools that can be built, and the builds that are there with their source."""
+    from ktrial.catalog.tools import load_recipes
+    from ktrial.report.terminal import columns
+    from ktrial.report.tools import list_text
+
+    recipes = load_recipes()
+    receipts = {name: app.toolbox.receipt(name) for name in app.toolbox.names()}
+    if as_json:
+        write_json({"schema": "ktrial.tools/1", "recipes": list(recipes.values()), "built": list(receipts.values())})
+        return 0
+    sys.stdout.write(list_text(recipes, receipts, width=columns()))
+    return 0
+
+
+@command.command(short_help="Download and build a tool.")
+@click.argument("name", shell_complete=tool_names)
+@click.option("--from", "place", metavar="URL|PATH", help="An https address, a folder or an archive, not the upstream.")
+@click.option("--accept-sha256", metavar="HEX", help="What the SHA-256 of the archive given with --from must be.")
+@click.pass_obj
+def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> int:
+    """Download a tool's pinned commit, check it, and build it for this user.
+
+    \b
+    ktrial tools get schbench
+    ktrial tools get schbench --from ~/src/schbench
+    ktrial tools get schbench --from https://example.org/schbench.tar.gz --accept-sha256 HEX
+
+    The pinned commit comes through git from its upstream, or from another git address. A folder is built at its last
+    commit, or as it is where it is no git checkout.
+    """
+    from ktrial.catalog.tools import load_recipes
+    from ktrial.report.terminal import columns
+    from ktrial.report.tools import built_text
+    from ktrial.services.tools import get_tool
+
+    recipes = load_recipes()
+    if name not in recipes:
+        raise UnknownName("tool", name, recipes, hint="`ktrial tools list` shows what can be built")
+    recipe = recipes[name]
+    app.say(f"getting {name}, {recipe.licence}, from {place or recipe.upstream}")
+    with app.workshop as workshop:
+        receipt, folder = get_tool(recipe, place, accept_sha256, workshop, app.toolbox, app.clock.unix_ms)
+    sys.stdout.write(built_text(receipt, str(folder), width=columns()))
+    return 0
+
+
+@command.command(short_help="Make the container image of --tools container.")
+@click.option("--base", metavar="IMAGE", help="Start from this image of Debian or Ubuntu, not Debian stable.")
+@click.option("--runtime", type=click.Choice(["podman", "docker"]), help="The first one found by default.")
+@click.pass_obj
+def container(app: App, base: str | None, runtime: Any) -> int:
+    """Make the image that `ktrial bench --tools container` takes by default: Debian with the packaged tools.
+
+    The base image and the packages are downloaded.
+    """
+    from ktrial.domain.container import DEFAULT_BASE, DEFAULT_IMAGE, containerfile
+
+    text = containerfile(
+        base or DEFAULT_BASE, (benchmark.packages.get("apt", "") for benchmark in app.benchmarks.values())
+    )
+    app.say(f"making {DEFAULT_IMAGE}:\n{text.rstrip()}")
+    sys.stdout.write(f"{DEFAULT_IMAGE}: {app.runtimes.build(runtime, text)}\n")
+    return 0
+
+
+@command.command(short_help="Take a tool away that was built.")
+@click.argument("name", shell_complete=tool_names)
+@click.pass_obj
+def remove(app: App, name: str) -> int:
+    """Take a tool away that `get` built."""
+    sys.stdout.write(f"removed: {app.toolbox.remove(name)}\n")
+    return 0

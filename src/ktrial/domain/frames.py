@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frame statistics: from the time of each frame to outcomes, every one with its definition.
+
+Names such as "1 % low" are computed in many ways elsewhere; a number here is nothing without its definition.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.domain.benchmark import Direction, Measurement, Outcome, OutcomeKind, Unit
+from ktrial.domain.errors import BadRun
+
+#: With fewer frames than this nothing is computed.
+LEAST_FRAMES = 100
+#: Frames on each side of one that say what was usual around it.
+NEIGHBOURS = 15
+#: A stutter takes more than so many times what was usual. One missed refresh of the screen takes twice as long, so
+#: the limit lies below 2: else chance would decide whether it counts.
+STUTTER_FACTOR = 1.75
+#: And longer than this: at hundreds of frames a second nobody sees one of 5 ms.
+STUTTER_S = 0.010
+
+_LOG = (
+    "The time from one frame handed to the driver to the next, as the program's side saw it: not when it was seen on "
+    "the screen. Says nothing of input latency; a frame limiter or vertical sync hides what is faster than it. "
+)
+_AROUND = f"the median of the {NEIGHBOURS} frames before it and the {NEIGHBOURS} after it"
+_STUTTER = f"more than {STUTTER_FACTOR:g} times {_AROUND}, and more than {STUTTER_S * 1e3:g} ms"
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """A log of frames that a run left, by the name of its file."""
+
+    name: str
+    data: bytes
+
+
+class FrameOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A statistic of frames: the outcome, how it is computed, and how many frames it needs at least."""
+
+    outcome: Outcome
+    definition: str
+    needs_frames: int = LEAST_FRAMES
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A statistic that a log has too few frames for."""
+
+    outcome: str
+    why: str
+
+
+class FrameStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What the frames came to. `logged_s` is the time of all of them."""
+
+    frames: int
+    logged_s: float
+    measurements: tuple[Measurement, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one log came to. `frames` and `logged_s` are of all that was counted; `left_out` needs more frames."""
+
+    file: str
+    kind: Literal["mangohud", "xplane"]
+    version: str | None
+    frames: int
+    logged_s: float
+    measurements: tuple[Measurement, ...]
+    outcomes: tuple[FrameOutcome, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    details: Mapping[str, Any] = {}
+    notes: tuple[str, ...] = ()
+
+
+def frame_statistics(times_s: Sequence[float]) -> FrameStatistics:
+    """Every outcome of FRAME_OUTCOMES that so many frames allow; BadRun below LEAST_FRAMES."""
+    if len(times_s) < LEAST_FRAMES:
+        raise BadRun(
+            f"{len(times_s)} frames are too few for frame statistics: at least {LEAST_FRAMES} are needed",
+            hint="log for longer",
+        )
+    if not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
+        raise BadRun("a frame time is not above 0")
+    values = _values(times_s)
+    enough = [one for one in FRAME_OUTCOMES if len(times_s) >= one.needs_frames]
+    return FrameStatistics(
+        frames=len(times_s),
+        logged_s=math.fsum(times_s),
+        measurements=tuple(_measurement(one.outcome, values[one.outcome.name]) for one in enough),
+        left_out=tuple(
+            LeftOut(outcome=one.outcome.name, why=f"needs {one.needs_frames} frames, there are {len(times_s)}")
+            for one in FRAME_OUTCOMES
+            if one not in enough
+        ),
+    )
+
+
+def _values(times_s: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(times_s)
+    total_s = math.fsum(ordered)
+    excess_s = [
+        time_s - usual_s for time_s, usual_s in zip(times_s, usual(times_s), strict=True) if is_stutter(time_s, usual_s)
+    ]
+    return {
+        "fps": len(ordered) / total_s,
+        "frame-time-mean": total_s / len(ordered),
+        "frame-time-p50": nearest(ordered, 0.5),
+        "frame-time-p99": nearest(ordered, 0.99),
+        "frame-time-p999": nearest(ordered, 0.999),
+        "frame-time-max": ordered[-1],
+        "one-percent-low": low(ordered, 0.01),
+        "tenth-percent-low": low(ordered, 0.001),
+        "stutters": float(len(excess_s)),
+        "stutter-rate": len(excess_s) / total_s,
+        "late-time": math.fsum(excess_s) / total_s,
+    }
+
+
+def nearest(ordered: Sequence[float], fraction: float) -> float:
+    """Nearest rank in rising values: the smallest with at least that fraction of all at or below it."""
+    return ordered[max(1, math.ceil(fraction * len(ordered) - 1e-9)) - 1]
+
+
+def low(ordered: Sequence[float], share: float) -> float:
+    """Frames per second of the mean of the slowest `share` of rising frame times, rounded up to whole frames."""
+    slowest = ordered[-math.ceil(share * len(ordered) - 1e-9) :]
+    return len(slowest) / math.fsum(slowest)
+
+
+def is_stutter(time_s: float, usual_s: float) -> bool:
+    """Whether a frame is one, given what was usual around it."""
+    return time_s > STUTTER_FACTOR * usual_s and time_s > STUTTER_S
+
+
+def usual(times_s: Sequence[float]) -> list[float]:
+    """For each frame the median of its neighbours on both sides, itself not among them."""
+    found: list[float] = []
+    window = sorted(times_s[:NEIGHBOURS])
+    for index, time_s in enumerate(times_s):
+        if index > 0:
+            insort(window, times_s[index - 1])
+        if index + NEIGHBOURS < len(times_s):
+            insort(window, times_s[index + NEIGHBOURS])
+        if index > NEIGHBOURS:
+            _take(window, times_s[index - NEIGHBOURS - 1])
+        _take(window, time_s)
+        middle = len(window) // 2
+        found.append(window[middle] if len(window) % 2 else (window[middle - 1] + window[middle]) / 2)
+    return found
+
+
+def _take(window: list[float], value: float) -> None:
+    del window[bisect_left(window, value)]
+
+
+def _measurement(outcome: Outcome, value: float) -> Measurement:
+    shown = f"{value * 1e3:.6g} ms" if outcome.unit == "s" else f"{value:.6g} {outcome.unit}"
+    return Measurement(outcome=outcome.name, value=value, original=shown)
+
+
+def _outcome(
+    name: str, unit: Unit, kind: OutcomeKind, direction: Direction, what: str, blind_spots: str = ""
+) -> Outcome:
+    return Outcome(
+        name=name,
+        unit=unit,
+        kind=kind,
+        direction=direction,
+        low=0,
+        high={"s": 600.0, "1/s": 1e5, "ratio": 1.0}.get(unit, 1e9),
+        better=f"{what} became {'lower' if direction == 'lower' else 'higher'}.",
+        worse=f"{what} became {'higher' if direction == 'lower' else 'lower'}.",
+        blind_spots=(_LOG + blind_spots).strip(),
+        headline=name == "frame-time-p99",
+    )
+
+
+def _time(name: str, what: str, kind: OutcomeKind, blind_spots: str = "") -> Outcome:
+    return _outcome(name, "s", kind, "lower", what, blind_spots)
+
+
+_MEAN_HIDES = "A mean hides stutter: a hundred even frames and ninety fast ones with ten slow ones can have the same."
+_LENGTH = "Depends on how long was logged and on what was played: compare the same route of the same length."
+
+FRAME_OUTCOMES: tuple[FrameOutcome, ...] = (
+    FrameOutcome(
+        outcome=_time(
+            "frame-time-p99",
+            "The time within which 99 of 100 frames came",
+            "latency-quantile",
+            "Takes no notice of how slow the slowest 1 % are.",
+        ),
+        definition="The smallest frame time with at least 99 % of all frames at or below it (nearest rank, no values "
+        "made up in between).",
+    ),
+    FrameOutcome(
+        outcome=_outcome("fps", "1/s", "rate", "higher", "The average frame rate", _MEAN_HIDES),
+        definition="Frames over their time: 1 / mean frame time. Not the mean of each frame's own rate, which fast "
+        "frames lift.",
+    ),
+    FrameOutcome(
+        outcome=_time("frame-time-mean", "The mean time of a frame", "time", _MEAN_HIDES),
+        definition="Sum of all frame times over their number.",
+    ),
+    FrameOutcome(
+        outcome=_time("frame-time-p50", "The time within which half of the frames came", "latency-quantile"),
+        definition="The smallest frame time with at least half of all frames at or below it.",
+    ),
+    FrameOutcome(
+        outcome=_time("frame-time-p999", "The time within which 999 of 1000 frames came", "latency-quantile", _LENGTH),
+        definition="The smallest frame time with at least 99.9 % of all frames at or below it.",
+        needs_frames=1000,
+    ),
+    FrameOutcome(
+        outcome=_time("frame-time-max", "The longest frame", "time", "One single frame. " + _LENGTH),
+        definition="The longest frame time.",
+    ),
+    FrameOutcome(
+        outcome=_outcome("one-percent-low", "1/s", "rate", "higher", "The frame rate of the slowest 1 % of frames"),
+        definition="1 / mean of the slowest 1 % of the frame times (rounded up to whole frames). Other tools call "
+        "other things so, most often a percentile.",
+        needs_frames=500,
+    ),
+    FrameOutcome(
+        outcome=_outcome(
+            "tenth-percent-low", "1/s", "rate", "higher", "The frame rate of the slowest 0.1 % of frames", _LENGTH
+        ),
+        definition="1 / mean of the slowest 0.1 % of the frame times (rounded up to whole frames).",
+        needs_frames=5000,
+    ),
+    FrameOutcome(
+        outcome=_outcome("stutters", "count", "count", "lower", "The number of stutters", _LENGTH),
+        definition=f"Frames that took {_STUTTER}.",
+    ),
+    FrameOutcome(
+        outcome=_outcome("stutter-rate", "1/s", "rate", "lower", "The number of stutters a second"),
+        definition="Stutters over the time of all frames.",
+    ),
+    FrameOutcome(
+        outcome=_outcome("late-time", "ratio", "score", "lower", "The share of the time lost in stutters"),
+        definition=f"What stutters took beyond {_AROUND}, summed up, over the time of all frames.",
+    ),
+)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of a kernel (`.config`): of which sources, for which compiler, and how much is switched on."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ktrial.formats.tool_output import numbered, unreadable
+
+_HEAD = re.compile(r"# Linux/(\S+) (\S+) Kernel Configuration")
+_COMPILER = "CONFIG_CC_VERSION_TEXT="
+_SET = re.compile(r"CONFIG_\w+=")
+
+
+class KernelConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration as the sources wrote it: `version` is theirs, `symbols` how many symbols have a value."""
+
+    architecture: str
+    version: str
+    compiler: str
+    symbols: int
+
+
+def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
+    """Read a configuration; its heading and the compiler must be there, once (Linux 4.18 and later write both)."""
+    head: tuple[str, str] | None = None
+    compiler: str | None = None
+    symbols = 0
+    for line, text in numbered(data, source):
+        if match := _HEAD.fullmatch(text):
+            if head is not None:
+                raise unreadable(source, line, text, "the only heading: there is one already")
+            head = (match[1], match[2])
+        elif text.startswith(_COMPILER):
+            value = text.removeprefix(_COMPILER)
+            if compiler is not None or len(value) < 3 or value[0] != '"' or value[-1] != '"':
+                raise unreadable(source, line, text, f'{_COMPILER}"…", once')
+            compiler = value[1:-1]
+        symbols += bool(_SET.match(text))
+    if head is None or compiler is None:
+        missing = "'# Linux/… Kernel Configuration'" if head is None else _COMPILER
+        raise unreadable(source, None, "the whole file", f"a kernel's configuration: the line {missing} is missing")
+    return KernelConfig(architecture=head[0], version=head[1], compiler=compiler, symbols=symbols)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real kernel, as small as its tree makes it, is built from Debian's sources."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import ktrial.benchmarks
+from ktrial.cli.main import main
+
+#: What `make tinyconfig` made of these sources.
+TINY = Path(ktrial.benchmarks.__file__).parent / "kernel_compile/cases/6.12-tinyconfig/files/build/.config"
+SOURCES = Path("/usr/src/linux-source-6.12.tar.xz")
+LIMIT_S = 1800
+
+
+def tiny_64() -> str:
+    """The small configuration for 64 bits: Debian's Clang cannot build these sources for 32."""
+    lines = [line for line in TINY.read_text().splitlines() if "CONFIG_64BIT" not in line and "_X86_32=" not in line]
+    return "\n".join([*lines, "CONFIG_64BIT=y", ""])
+
+
+@pytest.mark.parametrize("benchmark, config", [("kernel-compile", "tinyconfig"), ("kernel-compile-llvm", None)])
+def test_a_real_kernel(benchmark: str, config: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert os.geteuid() == 0, "this test mounts a tmpfs: run ./check --full as root"
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    subprocess.run(["tar", "-C", tmp_path, "-xf", SOURCES], check=True, timeout=LIMIT_S)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0700,size=1g", "none", memory], check=True)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(memory))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    result, tree = tmp_path / "result.json", tmp_path / "linux-source-6.12"
+    own = tmp_path / "own.config"
+    own.write_text(tiny_64())
+    words = [
+        "-n",
+        "1",
+        "-o",
+        str(result),
+        "-p",
+        f"tree={tree}",
+        "-p",
+        f"config={config or own}",
+        "-p",
+        "target=bzImage",
+    ]
+    try:
+        err = io.StringIO()
+        assert main(["bench", benchmark, *words], io.StringIO(), err) == 0, err.getvalue()
+    finally:
+        subprocess.run(["umount", memory], check=True)
+    warm_up, record = json.loads(result.read_text())["runs"]
+    assert (warm_up["round"], record["round"]) == (0, 1)
+    assert "; Linux 6.12" in record["tool_version"]
+    assert record["details"]["symbols"] > 100
+    values = {one["outcome"]: one["value"] for one in record["measurements"]}
+    assert values["user"] + values["system"] > 5

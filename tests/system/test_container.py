@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial bench --tools container` in real rootless podman, as an ordinary user, with an image of busybox alone."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.user import User, ordinary_user
+
+# One worker, because there is one user: making one takes a second, starting a container two.
+pytestmark = pytest.mark.xdist_group("container")
+BUSYBOX = Path("/bin/busybox")
+APPLETS = ("sh", "sleep", "cat", "id", "ls", "touch", "echo")
+BENCHMARKS = {
+    "looks": """argv = ["sh", "-c", "id -u; echo /sys/class/net/* /*; pwd; touch here; touch /no || echo speed: 5"]
+[[metric]]
+name = "speed_count"
+direction = "higher"
+match = "speed: ([0-9]+)"
+""",
+    "stubborn": 'argv = ["sh", "-c", "trap : TERM INT; sleep 71 & sleep 72; sleep 71"]\nlimit_s = 2\n',
+    "endless": 'argv = ["sh", "-c", "trap : TERM INT; sleep 71 & sleep 72; sleep 71"]\nlimit_s = 300\n',
+    "absent": 'argv = ["git", "--version"]\n',
+}
+#: This machine's containers: storage without overlays, and the runtime that takes every layout of control groups.
+STORAGE = '[storage]\ndriver = "vfs"\n'
+ENGINE = '[engine]\nruntime = "runc"\n'
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[User]:
+    """A user with an image, a ktrial that needs no set-up, and benchmarks of their own."""
+    with ordinary_user("container") as user:
+        files = {"containers/storage.conf": STORAGE, "containers/containers.conf": ENGINE}
+        for name, text in BENCHMARKS.items():
+            files[f"ktrial/benchmarks/{name}.toml"] = f'name = "{name}"\nwhat = "A test."\n{text}'
+        for name, text in files.items():
+            path = user.home / ".config" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        image(user.home / "image.tar")
+        subprocess.run(["chown", "--recursive", f"{user.name}:", user.home], check=True)
+        made = user.start("podman", "import", "image.tar", "tools", directory=user.home)
+        assert made.returncode == 0, made.stderr
+        first = user.start("./ktrial", "--version")
+        assert first.returncode == 0, first.stderr
+        try:
+            yield user
+        finally:
+            user.start("podman", "system", "reset", "--force", directory=user.home)
+            for process in processes(user):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+
+
+def image(path: Path) -> None:
+    """A root file system of busybox."""
+    with tarfile.open(path, "w") as tar:
+        for name in ("bin", "tmp", "etc", "proc", "sys", "dev", "run"):
+            folder = tarfile.TarInfo(name)
+            folder.type = tarfile.DIRTYPE
+            folder.mode = 0o755
+            tar.addfile(folder)
+        tar.add(BUSYBOX.resolve(), "bin/busybox")
+        for name in APPLETS:
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type = tarfile.SYMTYPE
+            link.linkname = "busybox"
+            tar.addfile(link)
+        tar.addfile(tarfile.TarInfo("etc/passwd"), io.BytesIO())
+
+
+def ktrial(user: User, *words: str) -> subprocess.CompletedProcess[str]:
+    return user.start("./ktrial", *words, environment={"COLUMNS": "100"})
+
+
+def started(user: User, *words: str) -> subprocess.Popen[bytes]:
+    """The same in the background, once what it measures runs in the container."""
+    process = subprocess.Popen(
+        [*user.become(), "./ktrial", *words], cwd=user.checkout, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    wait_until(lambda: sleepers(user) == 2 or process.poll() is not None)
+    assert process.poll() is None
+    return process
+
+
+def wait_until(holds: Any, limit_s: float = 60) -> None:
+    end = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def processes(user: User) -> list[int]:
+    found = subprocess.run(["pgrep", "-u", str(user.uid)], capture_output=True, text=True, check=False).stdout
+    return [int(line) for line in found.split()]
+
+
+def sleepers(user: User) -> int:
+    """Processes of the endless benchmark that still run."""
+    listed = subprocess.run(["pgrep", "-u", str(user.uid), "-fx", "sleep 7[12]"], capture_output=True, check=False)
+    return listed.stdout.count(b"\n")
+
+
+def containers(user: User) -> str:
+    return user.start("podman", "ps", "--all", "--quiet", directory=user.home).stdout
+
+
+def records(user: User) -> list[Any]:
+    runs = user.home / ".local/state/ktrial/runs"
+    newest = max(path.name for path in runs.glob("2*"))
+    return [json.loads(path.read_text()) for path in sorted((runs / newest).glob("*.json"))]
+
+
+def test_a_program_of_the_image_is_measured_by_the_agent_inside(user: User) -> None:
+    ran = ktrial(user, "bench", "looks", "-n", "2", "--tools", "container=tools")
+    assert ran.returncode == 0, ran.stderr
+    first, second = records(user)
+    found = user.start("podman", "image", "inspect", "--format", "{{.Id}}", "tools", directory=user.home)
+    assert first["container"]["image_id"] == f"sha256:{found.stdout.strip()}"
+    assert (first["container"]["runtime"], first["container"]["image"]) == ("podman", "tools")
+    assert first["container"]["runtime_version"].startswith("podman version ")
+    assert first["container"] == second["container"]
+    assert first["argv"][0] == "/bin/sh"
+    digest = first["raw"]["stdout"]["sha256"]
+    printed = (user.home / ".local/state/ktrial/runs/raw" / digest[:2] / digest).read_text().splitlines()
+    assert printed[0] == str(user.uid)
+    assert printed[1].split()[:2] == ["/sys/class/net/lo", "/bin"]
+    assert "/ktrial-agent" in printed[1].split()
+    assert f"{user.home}/.local/state/ktrial/runs/work/{Path(first['directory']).name}" in printed
+    assert {one["outcome"]: one["value"] for one in first["measurements"]}["speed"] == 5
+    # The tool's own memory and time, not those of the runtime's client.
+    assert first["resources"]["max_rss_bytes"] < 10 << 20
+    assert first["resources"]["wall_ns"] < 1e9
+    assert containers(user) == ""
+
+
+def test_what_can_run_is_examined_inside(user: User) -> None:
+    ran = ktrial(user, "bench", "--list", "--json", "--tools", "container=tools")
+    listed = {one["benchmark"]: one for one in json.loads(ran.stdout)["benchmarks"]}
+    assert listed["looks"]["why"] is None
+    assert listed["absent"]["why"] == "git is not installed"
+    assert listed["absent"]["next"] == "put it into the image, or let `ktrial tools container` make one"
+    assert listed["agent-spin"]["why"] is None
+    assert listed["cyclictest-fifo"]["why"] is not None
+    here = json.loads(ktrial(user, "bench", "--list", "--json").stdout)["benchmarks"]
+    assert next(one for one in here if one["benchmark"] == "absent")["why"] is None
+
+
+def test_the_agents_own_loads_stay_outside(user: User) -> None:
+    ran = ktrial(user, "bench", "agent-spin", "-n", "1", "--tools", "container=tools")
+    assert ran.returncode == 0, ran.stderr
+    assert records(user)[0]["container"] is None
+
+
+def test_at_the_limit_everything_in_the_container_ends(user: User) -> None:
+    ran = ktrial(user, "bench", "stubborn", "-n", "1", "--tools", "container=tools")
+    assert ran.returncode == 1
+    assert "still ran at its time limit and was killed" in ran.stderr
+    assert (sleepers(user), containers(user)) == (0, "")
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_however_the_head_ends_the_container_ends_too(user: User, number: signal.Signals, status: int) -> None:
+    process = started(user, "bench", "endless", "-n", "1", "--tools", "container=tools")
+    process.send_signal(number)
+    assert process.wait(60) == status
+    wait_until(lambda: sleepers(user) == 0)
+    wait_until(lambda: containers(user) == "")
+
+
+@pytest.mark.parametrize(
+    "tools, message",
+    [
+        ("container", "`ktrial tools container` makes it"),
+        ("container=nosuch", "next: podman pull nosuch"),
+        ("container=docker:tools", "no image tools can be used|docker, not installed"),
+    ],
+)
+def test_what_is_not_there_is_not_downloaded(user: User, tools: str, message: str) -> None:
+    ran = ktrial(user, "bench", "looks", "-n", "1", "--tools", tools)
+    assert ran.returncode == 1
+    assert any(part in ran.stderr for part in message.split("|")), ran.stderr
+
+
+def test_a_command_after_dashes_runs_in_no_container(user: User) -> None:
+    ran = ktrial(user, "bench", "--tools", "container=tools", "--", "true")
+    assert (ran.returncode, "--tools is for the tools of benchmarks" in ran.stderr) == (2, True)

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial tools get` with a real compiler and real git, from sources of the test's own; then `ktrial bench` with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktrial.catalog.tools import load_recipes
+from ktrial.domain.errors import KtrialError
+from ktrial.host.tools import Toolbox
+from ktrial.host.tools_workshop import Workshop
+from ktrial.services.tools import get_tool
+from tests.support.tree import FakeRoot, Ran
+from tests.system.test_bench import home, run  # noqa: F401 (home is a fixture)
+
+# Prints what schbench prints: one of its recorded outputs, so that its reader has something to read.
+PROGRAM = r"""#include <stdio.h>
+int main(void)
+{
+    fputs("Latency percentiles (usec) runtime 1 (s) (82 total samples)\n", stderr);
+    fputs("\t  50.0th: 2796       (41 samples)\n\t* 99.0th: 5846     (4 samples)\n", stderr);
+    fputs("\t  min=9, max=5846\n", stderr);
+    return 0;
+}
+"""
+MAKEFILE = "schbench: schbench.c\n\t$(CC) -g -o $@ $<\n"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "schbench.c").write_text(PROGRAM)
+    (folder / "Makefile").write_text(MAKEFILE)
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    own = ("-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", *own, "-C", folder, *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def committed(folder: Path) -> str:
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=source")
+    return git(folder, "rev-parse", "HEAD")
+
+
+def listed() -> list[Any]:
+    built: list[Any] = json.loads(run("tools", "list", "--json").out)["built"]
+    return built
+
+
+def work(home: Path) -> list[str]:  # noqa: F811
+    return sorted(path.name for path in (home / ".local/state/ktrial/tools").iterdir())
+
+
+def test_a_folder_is_built_used_and_removed(home: Path, source: Path) -> None:  # noqa: F811
+    missing = run("bench", "schbench", "-n", "1")
+    assert (missing.status, "next: ktrial tools get schbench" in missing.err) == (1, True)
+    got = run("tools", "get", "schbench", "--from", str(source))
+    assert got.status == 0, got.err
+    assert "UNVERIFIED" in got.out
+    assert "GPL-2.0-only" in got.err
+    assert work(home) == ["build.log", "lock"]
+    ran = run("bench", "schbench", "-n", "1")
+    assert ran.status == 0, ran.err
+    (record,) = (json.loads(path.read_text()) for path in (home / ".local/state/ktrial/runs").glob("2*/*.json"))
+    program = Path(record["argv"][0])
+    assert program.parts[:-3] == (home / ".local/share/ktrial/tools/schbench").parts
+    assert record["built"]["programs"] == {"schbench": hashlib.sha256(program.read_bytes()).hexdigest()}
+    assert record["built"]["compilers"]["gcc"].startswith("gcc ")
+    assert record["tool_version"].startswith(f"tree {record['built']['tree_sha256'][:12]}, built ")
+    assert listed() == [record["built"]]
+    assert run("tools", "remove", "schbench").status == 0
+    assert listed() == []
+    assert run("bench", "schbench", "-n", "1").status == 1
+
+
+def test_a_checkout_is_built_at_its_commit(home: Path, source: Path) -> None:  # noqa: F811
+    commit = committed(source)
+    assert run("tools", "get", "schbench", "--from", str(source)).status == 0
+    (receipt,) = listed()
+    assert receipt["source"] == {
+        "kind": "git",
+        "place": str(source),
+        "verified": "no",
+        "commit": commit,
+        "archive_sha256": None,
+    }
+    (source / "schbench.c").write_text("not in any commit")
+    refused = run("tools", "get", "schbench", "--from", str(source))
+    assert (refused.status, "changes that are in no commit" in refused.err) == (2, True)
+    assert listed() == [receipt]
+
+
+def test_an_archive_is_built_when_its_digest_is_the_expected_one(home: Path, source: Path) -> None:  # noqa: F811
+    path = source.with_name("source.tar.xz")
+    with tarfile.open(path, "w:xz") as tar:
+        tar.add(source, "schbench-1")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    unknown = run("tools", "get", "schbench", "--from", str(path))
+    assert (unknown.status, f"--accept-sha256 {digest}" in unknown.err) == (1, True)
+    wrong = run("tools", "get", "schbench", "--from", str(path), "--accept-sha256", "0" * 64)
+    assert (wrong.status, "nothing of it was unpacked" in wrong.err) == (1, True)
+    assert listed() == []
+    got = run("tools", "get", "schbench", "--from", str(path), "--accept-sha256", digest)
+    assert got.status == 0, got.err
+    (receipt,) = listed()
+    assert (receipt["source"]["verified"], receipt["source"]["archive_sha256"]) == ("sha256", digest)
+
+
+@pytest.mark.parametrize(
+    "words, status, message",
+    [
+        (("schbensh",), 2, "did you mean schbench?"),
+        (("schbench", "--from", "http://example.org/a.git"), 2, "no https address"),
+        (("schbench", "--from", "/nonexistent"), 2, "neither a folder"),
+        (("schbench", "--accept-sha256", "0" * 64), 2, "add --from"),
+        (("schbench", "--from", "/", "--accept-sha256", "0"), 2, "not 64 hexadecimal digits"),
+        (("schbench", "--from", "https://127.0.0.1:1/x.git"), 1, "cannot be taken from https://127.0.0.1:1/x.git"),
+        (("schbench", "--from", "https://127.0.0.1:1/x.tar.gz"), 1, "cannot be downloaded"),
+    ],
+)
+def test_what_cannot_be_got(home: Path, words: tuple[str, ...], status: int, message: str) -> None:  # noqa: F811
+    ran = run("tools", "get", *words)
+    assert (ran.status, message in ran.err) == (status, True), ran.err
+    assert listed() == []
+
+
+@pytest.mark.parametrize(
+    "makefile, message",
+    [
+        ("schbench:\n\tfalse\n", "make schbench: make ended with status 2; it said"),
+        ("schbench:\n\ttrue\n", "left no program schbench"),
+        ("schbench:\n\tln -s /bin/true schbench\n", "left no program schbench"),
+    ],
+)
+def test_a_build_that_fails_installs_nothing(home: Path, source: Path, makefile: str, message: str) -> None:  # noqa: F811
+    (source / "Makefile").write_text(makefile)
+    ran = run("tools", "get", "schbench", "--from", str(source))
+    assert (ran.status, message in ran.err) == (1, True), ran.err
+    assert listed() == []
+    assert work(home) == ["build.log", "lock"]
+
+
+def test_the_build_sees_nothing_of_the_users_environment(
+    home: Path,  # noqa: F811
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CFLAGS", "-DSECRET")
+    monkeypatch.setenv("MAKEFLAGS", "--no-such-option")
+    (source / "Makefile").write_text(MAKEFILE + "\tenv | cut -d= -f1 | sort | tr '\\n' ' '; pwd; echo $$HOME\n")
+    assert run("tools", "get", "schbench", "--from", str(source)).status == 0
+    log = (home / ".local/state/ktrial/tools/build.log").read_text()
+    assert "HOME LC_ALL MAKEFLAGS MAKELEVEL" in log
+    assert "SECRET" not in log
+    assert f"{home}/.local/state/ktrial/tools/home" in log
+
+
+def test_the_pinned_commit_is_verified_by_its_id(tmp_path: Path, source: Path) -> None:
+    """What git is given for the pinned commit is checked object by object: a changed one is refused."""
+    import msgspec
+
+    commit = committed(source)
+    recipe = msgspec.structs.replace(load_recipes()["schbench"], commit=commit)
+    toolbox = Toolbox(tmp_path / "tools")
+    with Workshop(tmp_path / "work") as workshop:
+        receipt, _ = get_tool(recipe, str(source), None, workshop, toolbox, lambda: 1)
+    assert receipt.source.verified == "commit"
+    wrong = msgspec.structs.replace(recipe, tree_sha256="0" * 64)
+    with Workshop(tmp_path / "work") as workshop, pytest.raises(KtrialError, match="does not hold the files"):
+        get_tool(wrong, str(source), None, workshop, toolbox, lambda: 1)
+    right = msgspec.structs.replace(recipe, tree_sha256=receipt.tree_sha256)
+    with Workshop(tmp_path / "work") as workshop:
+        get_tool(right, str(source), None, workshop, toolbox, lambda: 1)
+    blob = git(source, "rev-parse", "HEAD:schbench.c")
+    other = git(source, "hash-object", "-w", "Makefile")
+    objects = source / ".git/objects"
+    stored = objects / blob[:2] / blob[2:]
+    stored.chmod(0o644)
+    stored.write_bytes((objects / other[:2] / other[2:]).read_bytes())
+    with Workshop(tmp_path / "work") as workshop, pytest.raises(KtrialError, match="cannot be taken"):
+        get_tool(recipe, str(source), None, workshop, toolbox, lambda: 1)
+
+
+def test_two_builds_at_a_time_are_refused_and_an_interrupted_one_ends(home: Path, source: Path) -> None:  # noqa: F811
+    (source / "Makefile").write_text("schbench:\n\ttouch here; sleep 63\n")
+    argv = [sys.executable, "-m", "ktrial", "tools", "get", "schbench", "--from", str(source)]
+    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    here = home / ".local/state/ktrial/tools/source/here"
+    end = time.monotonic() + 30
+    while not here.exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    second = run("tools", "get", "schbench", "--from", str(source))
+    assert (second.status, "another `ktrial tools get` runs" in second.err) == (1, True)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert subprocess.run(["pgrep", "-fx", "sleep 63"], capture_output=True, check=False).returncode == 1
+    assert work(home) == ["build.log", "lock"]
+    assert listed() == []
+
+
+def test_listing_touches_no_network(root: FakeRoot) -> None:
+    ran: Ran = root.run("tools", "list")
+    assert ran.status == 0
+    assert [line.split()[0] for line in ran.out.splitlines()[2:]] == ["schbench", "synthmark"]
+    assert os.environ["HOME"] not in ran.out

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ktrial.domain.benchmark import Invocation
+from ktrial.domain.container import Container
+from ktrial.domain.errors import BadInput, KtrialError
+from ktrial.domain.facts import FactBook
+from ktrial.domain.run import Execution, Watch
+from ktrial.domain.suite import Task
+from ktrial.domain.tool import Receipt, Recipe, Source
+from ktrial.services.availability import IN_CONTAINER, examine
+from ktrial.services.measure import Order, measure
+from ktrial.services.tools import get_tool
+from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore
+from tests.unit.domain.test_tool import RECEIPT, RECIPE
+
+CONTAINER = Container(runtime="podman", runtime_version="podman 5", image="x", image_id="sha256:" + "a" * 64, argv=())
+
+
+class FakeWorkshop:
+    """Builds nothing; `log` says what it was asked for."""
+
+    environment: Mapping[str, str] = {"LC_ALL": "C"}
+
+    def __init__(self, *, installed: Iterable[str] = ("git", "make", "gcc")) -> None:
+        self.log: list[str] = []
+        self._installed = set(installed)
+
+    def programs(self, names: Iterable[str]) -> dict[str, str | None]:
+        return {name: name if name in self._installed else None for name in names}
+
+    def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> Source:
+        self.log.append(f"fetch {place}")
+        return Source(kind="git", place=place or recipe.upstream, commit=recipe.commit, verified="commit")
+
+    def tree_sha256(self) -> str:
+        return "b" * 64
+
+    def versions(self, compilers: Iterable[str]) -> dict[str, str]:
+        return {name: f"{name} 12" for name in compilers}
+
+    def build(self, steps: Iterable[Sequence[str]]) -> None:
+        self.log += [" ".join(step) for step in steps]
+
+    def built(self, programs: Mapping[str, str]) -> dict[str, Path]:
+        return {name: Path(place) for name, place in programs.items()}
+
+    def sha256(self, path: Path) -> str:
+        return "c" * 64
+
+    def install(self, receipt: Receipt, files: dict[str, Path]) -> Path:
+        self.log.append(f"install {receipt.folder}")
+        return Path("/tools")
+
+
+def test_the_receipt_tells_all_that_the_programs_depend_on() -> None:
+    workshop = FakeWorkshop()
+    receipt, folder = get_tool(RECIPE, None, None, workshop, workshop, lambda: 1)
+    assert receipt == msgspec.structs.replace(RECEIPT, compilers={"gcc": "gcc 12"})
+    assert folder == Path("/tools")
+    assert workshop.log == ["fetch None", "make", f"install {receipt.folder}"]
+
+
+def test_what_building_needs_is_named_before_anything_is_fetched() -> None:
+    recipe = msgspec.structs.replace(RECIPE, packages={"apt": "git make gcc"})
+    workshop = FakeWorkshop(installed=("make", "apt-get"))
+    with pytest.raises(KtrialError, match="needs git, gcc, not installed here") as caught:
+        get_tool(recipe, None, None, workshop, workshop, lambda: 1)
+    assert caught.value.hint == "sudo apt install git make gcc"
+    assert workshop.log == []
+
+
+def test_files_that_the_commit_should_not_hold_are_not_built() -> None:
+    workshop = FakeWorkshop()
+    with pytest.raises(KtrialError, match="does not hold the files"):
+        get_tool(msgspec.structs.replace(RECIPE, tree_sha256="e" * 64), None, None, workshop, workshop, lambda: 1)
+    assert workshop.log == ["fetch None"]
+
+
+def test_a_digest_for_what_is_no_archive_is_refused() -> None:
+    workshop = FakeWorkshop()
+    with pytest.raises(BadInput, match="this source is none"):
+        get_tool(RECIPE, "https://example.org/x.git", "a" * 64, workshop, workshop, lambda: 1)
+    assert workshop.log == ["fetch https://example.org/x.git"]
+
+
+@pytest.mark.parametrize(
+    "packages, container, step",
+    [
+        ({}, None, "ktrial tools get schbench"),
+        ({"dnf": "schbench"}, None, "ktrial tools get schbench"),
+        ({"apt": "schbench"}, None, "sudo apt install schbench"),
+        ({"apt": "schbench"}, CONTAINER, IN_CONTAINER),
+    ],
+)
+def test_the_next_step_for_a_tool_that_is_missing(
+    packages: dict[str, str], container: Container | None, step: str
+) -> None:
+    executor = FakeExecutor(installed=("apt-get",))
+    executor.container = container
+    (found,) = examine([FakeBenchmark(name="a", needs=("schbench",), packages=packages)], executor)
+    assert found.next == step
+
+
+class Tells(FakeExecutor):
+    """Says of each run what its program was built from, and where it ran."""
+
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
+        done = super().run(invocation, watch)
+        return msgspec.structs.replace(done, built=RECEIPT, container=CONTAINER)
+
+
+def test_build_and_container_are_in_the_record() -> None:
+    store = FakeStore()
+    task = Task(label="a", benchmark=FakeBenchmark(name="a"), parameters={"loops": 1})
+    measure(
+        Order(suite="own", tasks=(task,), rounds=1, seed=1), Tells(), store, FakeClock(), FactBook({}), lambda _: None
+    )
+    assert store.records[0].tool_version == RECEIPT.version()
+    assert (store.records[0].built, store.records[0].container) == (RECEIPT, CONTAINER)
