@@ -22,16 +22,20 @@ import ktrial.benchmarks
 from ktrial.domain import strict_json
 from ktrial.formats import (
     agent_load,
+    cpython_loop,
     cyclictest,
     fio,
     glmark2,
     hackbench,
+    iperf3,
+    kernel_config,
     mangohud,
     perf_bench,
     schbench,
     stress_ng,
     synthmark,
     sysbench,
+    systemd_analyze,
 )
 
 Reader = Callable[..., Any]
@@ -81,6 +85,14 @@ def mangohud_rows(size: int) -> bytes:
     return head + b"\n" + b"".join(row % (16_679_400 * number) for number in range(1, size // 60))
 
 
+def iperf3_intervals(size: int) -> bytes:
+    document = json.loads(recorded("iperf3/cases/3.18-stream/stdout"))
+    interval = json.dumps(document["intervals"][0])
+    document["intervals"] = []
+    intervals = ", ".join([interval] * (size // len(interval)))
+    return json.dumps(document).replace('"intervals": []', f'"intervals": [{intervals}]').encode()
+
+
 def cyclictest_bins(size: int) -> bytes:
     document = json.loads(recorded("cyclictest/cases/2.4-other/files/out.json"))
     count = size // 16
@@ -116,6 +128,16 @@ def functions(size: int) -> bytes:
     head, _, block = recorded("perf_bench/cases/6.1-memcpy-default/stdout").partition(b"\n")
     text = block.replace(b"'default'", b"'f%d'")
     return b"\n".join([head, *(text % number for number in range(size // len(text)))])
+
+
+def python_loops(size: int) -> bytes:
+    data = recorded("cpython_loop/cases/3.11.2/stdout")
+    return data.replace(b'"times_ns": [', b'"times_ns": [' + b"26647759, " * (size // 10))
+
+
+def kernel_configuration(size: int) -> bytes:
+    data = recorded("kernel_compile/cases/6.12-tinyconfig/files/build/.config")
+    return data + b"".join(b"CONFIG_OF_A_LARGE_KERNEL_%d=y\n" % number for number in range(size // 33))
 
 
 def own_document(size: int) -> bytes:
@@ -169,6 +191,12 @@ INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
         lambda size: before("synthmark/cases/1.27-voicemark/stdout", b" 249,  1:   8 voices used 0.011\n", size),
         False,
     ),
+    "systemd-analyze": (
+        systemd_analyze.read_boot_times,
+        lambda size: before("boot_time/cases/252-guest/stdout", b"a line of something else\n", size),
+        False,
+    ),
+    "kernel's .config": (kernel_config.read_kernel_config, kernel_configuration, False),
     "mangohud": (mangohud.read_mangohud, mangohud_rows, False),
     "glmark2": (
         glmark2.read_glmark2,
@@ -177,8 +205,10 @@ INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
     ),
     "cyclictest json": (cyclictest.read_json, cyclictest_bins, True),
     "fio": (fio.read_fio, fio_jobs, True),
+    "iperf3": (iperf3.read_iperf3, iperf3_intervals, True),
     "schbench json": (schbench.read_schbench_json, schbench_json, True),
     "agent's load": (agent_load.read_load, load_bins, True),
+    "python loop": (cpython_loop.read_loop_run, python_loops, True),
     "place in own JSON": (read_own, own_document, True),
 }
 

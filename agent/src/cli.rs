@@ -5,6 +5,7 @@ use crate::context::{Context, Role};
 use crate::error::{Error, Kind, Result};
 use crate::lease;
 use crate::load::Told;
+use crate::network;
 use crate::plan::{Lease, Plan};
 use crate::protocol;
 use crate::revert;
@@ -126,6 +127,12 @@ enum Command {
         #[command(flatten)]
         by_hand: ByHand,
     },
+    /// Make a network of its own (started by the agent itself).
+    #[command(hide = true)]
+    Network {
+        /// What to do, JSON.
+        job: String,
+    },
     /// Hold a lease (started by the agent itself).
     #[command(hide = true)]
     Hold {
@@ -243,6 +250,10 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::InstallRecovery { by_hand } => by_hand.request("recovery", json!({"install": true})),
         Command::RemoveRecovery { by_hand } => by_hand.request("recovery", json!({"install": false})),
+        Command::Network { job } => {
+            network::from_argument(&job)?;
+            Ok(ExitCode::FAILURE)
+        }
         Command::Hold {
             machine,
             transaction,

@@ -13,15 +13,18 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{kill_process_group, waitid, Pid, Signal, WaitId, WaitIdOptions};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
+use crate::network::{Helper, Network, Server};
 use crate::root::Root;
 use crate::sys;
 use stragglers::Watched;
@@ -60,6 +63,12 @@ pub struct Request {
     /// Whether the command ends when the agent's input does.
     #[serde(default)]
     pub while_connected: bool,
+    /// The network to run in; the machine's when missing.
+    #[serde(default)]
+    pub network: Option<Network>,
+    /// What is started at the network's other end before the command.
+    #[serde(default)]
+    pub server: Option<Server>,
 }
 
 /// How the command ended.
@@ -95,6 +104,9 @@ pub struct Reply {
     pub wall_ns: Option<u64>,
     /// What the command used.
     pub rusage: Option<Usage>,
+    /// The network as read back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Value>,
 }
 
 /// Resources used by the command and those descendants that it waited for.
@@ -138,6 +150,7 @@ impl Reply {
             stderr_total_bytes: 0,
             wall_ns: None,
             rusage: None,
+            network: None,
         }
     }
 }
@@ -180,9 +193,28 @@ fn check(request: &Request) -> Result<Duration> {
     {
         return refuse(format!("capture_bytes is above {MOST_CAPTURE_BYTES}"));
     }
+    check_network(request)?;
     match Duration::try_from_secs_f64(request.limit_s) {
         Ok(limit) if !limit.is_zero() && Instant::now().checked_add(limit).is_some() => Ok(limit),
         _ => refuse(format!("limit_s is {}: give seconds above 0", request.limit_s)),
+    }
+}
+
+/// Checks the network and the server at its other end.
+fn check_network(request: &Request) -> Result<()> {
+    let refuse = |message: &str| Err(Error::new(Kind::BadRequest, message));
+    if let Some(network) = &request.network {
+        network.check()?;
+    }
+    match &request.server {
+        None => Ok(()),
+        Some(_) if request.network.is_none() => {
+            refuse("server: it stands at the other end of a network: give one")
+        }
+        Some(server) => match server.argv.first() {
+            Some(program) if program.starts_with('/') && server.port > 0 => Ok(()),
+            _ => refuse("server: give argv with an absolute path first, and a port above 0"),
+        },
     }
 }
 
@@ -194,6 +226,8 @@ struct Started {
     began: Instant,
     ended: OwnedFd,
     waiter: JoinHandle<io::Result<Instant>>,
+    /// Where the helper that became the command tells of the network.
+    helper: Option<Helper>,
 }
 
 /// Starts the command; an error says why it could not be.
@@ -208,10 +242,9 @@ fn start(root: &Root, request: &Request) -> std::result::Result<Started, String>
     } else {
         Stdio::null()
     };
-    let mut command = Command::new(&program);
+    let (mut command, helper) =
+        command_of(request, &program).map_err(|error| format!("no helper for a network: {error}"))?;
     command
-        .arg0(&request.argv[0])
-        .args(&request.argv[1..])
         .env_clear()
         .envs(&request.environment)
         .current_dir(directory)
@@ -242,7 +275,21 @@ fn start(root: &Root, request: &Request) -> std::result::Result<Started, String>
     // Closes our end of the report, so that reading it ends.
     drop(command);
     let (child, watched) = spawned.map_err(|error| explain(request, program.exists(), report, &error))?;
-    watch(child, watched, began).map_err(|error| format!("cannot watch {}: {error}", request.argv[0]))
+    let started =
+        watch(child, watched, began).map_err(|error| format!("cannot watch {}: {error}", request.argv[0]))?;
+    Ok(Started { helper, ..started })
+}
+
+/// The command, or the helper that becomes it.
+fn command_of(request: &Request, program: &Path) -> io::Result<(Command, Option<Helper>)> {
+    if let Some(network) = &request.network {
+        let server = request.server.as_ref();
+        let (command, helper) = Helper::running(network, &program.to_string_lossy(), &request.argv, server)?;
+        return Ok((command, Some(helper)));
+    }
+    let mut command = Command::new(program);
+    command.arg0(&request.argv[0]).args(&request.argv[1..]);
+    Ok((command, None))
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -308,6 +355,7 @@ fn watch(mut child: Child, watched: Watched, began: Instant) -> io::Result<Start
             began,
             ended,
             waiter,
+            helper: None,
         }),
         Err(error) => {
             child.kill()?;
@@ -377,6 +425,20 @@ impl Started {
             .duration_since(self.began);
         let (status, usage) = sys::wait4(self.child.id()).map_err(failed("cannot wait for"))?;
         self.watched.reap(root);
+        let told = self.helper.as_ref().map(Helper::outcome).transpose();
+        let (network, refused) = match told {
+            Ok(network) => (network, None),
+            // A helper that was killed had no word to say.
+            Err(_) if status.signal().is_some() => (None, None),
+            Err(error) => (None, Some(error)),
+        };
+        if let Some(error) = refused {
+            return Ok(Reply {
+                stderr: Bytes(streams.stderr.kept),
+                stderr_total_bytes: streams.stderr.total_bytes,
+                ..Reply::failed(error.to_string().replace("\n  ", "; "))
+            });
+        }
         let exit = match (status.code(), status.signal()) {
             (Some(code), _) => Exit::Status(code),
             (None, Some(signal)) => Exit::Signal(signal),
@@ -392,6 +454,7 @@ impl Started {
             stderr: Bytes(streams.stderr.kept),
             wall_ns: Some(u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX)),
             rusage: Some(usage.into()),
+            network,
         })
     }
 }

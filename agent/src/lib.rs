@@ -20,6 +20,7 @@ mod lease;
 mod list;
 pub mod load;
 mod machine;
+pub mod network;
 pub mod plan;
 mod programs;
 pub mod protocol;

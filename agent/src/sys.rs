@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 
@@ -426,6 +426,86 @@ impl Drop for Mapping {
         // SAFETY: the range is the mapping's own, and nothing refers to it any more.
         let _: libc::c_int = unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) };
     }
+}
+
+/// Gives the calling process, which has one thread, an empty network; with a user namespace of its own when asked for.
+///
+/// # Errors
+/// Not allowed, or the kernel has no such namespaces.
+pub fn unshare_network(with_user: bool) -> io::Result<()> {
+    let user = if with_user { libc::CLONE_NEWUSER } else { 0 };
+    // SAFETY: neither flag changes what memory or descriptors the process shares.
+    match unsafe { libc::unshare(libc::CLONE_NEWNET | user) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Lets the program that `command` starts have a descriptor under the same number; [`handed_down`] takes it there.
+pub fn hand_down(command: &mut Command, descriptor: OwnedFd) {
+    // SAFETY: the closure runs in the forked child and makes one system call on a descriptor that it owns.
+    let keep = move || match unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    // SAFETY: as above; it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(keep) };
+}
+
+/// Takes the descriptor that this process was started with; no program that it starts gets it.
+///
+/// # Errors
+/// There is no such descriptor.
+pub fn handed_down(number: i32) -> io::Result<OwnedFd> {
+    if number <= libc::STDERR_FILENO {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: the call changes a flag of a descriptor, and fails when there is none.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is open, and only the caller, who was told its number, takes it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Has what `command` starts killed when the calling thread ends.
+pub fn end_with_parent(command: &mut Command) {
+    // SAFETY: the closure runs in the forked child and makes one system call without pointers.
+    let bind = || match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    // SAFETY: as above; it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(bind) };
+}
+
+/// Segments that a connection has sent again since it began.
+///
+/// # Errors
+/// Not a TCP socket.
+pub fn tcp_retransmits(socket: &impl AsRawFd) -> io::Result<u32> {
+    /// Where `linux/tcp.h` has `tcpi_total_retrans`, counted in words of four bytes.
+    const TOTAL: usize = 25;
+    let mut words = [0_u32; TOTAL + 1];
+    let wanted = std::mem::size_of_val(&words);
+    let mut length = libc::socklen_t::try_from(wanted).unwrap_or_default();
+    // SAFETY: the kernel writes at most `length` bytes to the live array, and the length of what it wrote.
+    let asked = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            words.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if asked != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if length as usize != wanted {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(words[TOTAL])
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ktrial.domain.benchmark import SERVER_ADDRESS
 from ktrial.host.agent import AgentSession, read_bytes
 from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import ProcessTransport
@@ -22,7 +23,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """A load and a command that measure one thing: `ours` reads the load's results, `pattern` finds the tool's number.
 
     The tool's number times `scale` is in the unit of `ours`. `factor` is how far both may lie apart without noise,
-    because of what `why` says.
+    because of what `why` says. `around` are further fields of the tool's request.
     """
 
     load: str
@@ -35,6 +36,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     cpus: tuple[int, ...] | None = None
     needs_root: bool = False
+    around: Mapping[str, Any] = {}
 
     @property
     def program(self) -> str | None:
@@ -136,6 +138,17 @@ REFERENCES = {
         factor=2.0,
         why="it takes locks at random, where ours takes them in turn",
     ),
+    "tcp": Reference(
+        load="tcp",
+        parameters={"mode": "stream", "duration_s": 0.8, "ramp_s": 0.2},
+        ours=lambda results: results["received_bytes"] / results["window_ns"] * 1e9,
+        argv=("iperf3", "-c", SERVER_ADDRESS, "-t", "1", "-J"),
+        pattern=r'"sum_received":\s*\{[^}]*"bits_per_second":\s*([0-9.e+]+)',
+        scale=1 / 8,
+        factor=2.0,
+        why="iperf3 counts the slow beginning, and asks the clock and its timers between writes",
+        around={"network": {}, "server": {"argv": ["/usr/bin/iperf3", "-s", "-1"], "port": 5201}},
+    ),
 }
 
 
@@ -161,6 +174,7 @@ def theirs(reference: Reference, session: AgentSession) -> float:
         directory="/",
         limit_s=60.0,
         **({"cpus": list(reference.cpus)} if reference.cpus else {}),
+        **reference.around,
     )
     said = read_bytes(answer["stdout"]).decode() + read_bytes(answer["stderr"]).decode()
     assert answer["exit"] == {"status": 0}, said

@@ -17,6 +17,7 @@ mod messaging;
 mod pagefault;
 mod pressure;
 mod spin;
+mod tcp;
 mod wakeup;
 pub mod zram;
 
@@ -150,6 +151,11 @@ const LOADS: &[Entry] = &[
         name: "fileio",
         until_told: false,
         prepare: prepare::<fileio::Parameters>,
+    },
+    Entry {
+        name: "tcp",
+        until_told: false,
+        prepare: prepare::<tcp::Parameters>,
     },
 ];
 

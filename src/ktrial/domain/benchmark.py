@@ -22,6 +22,10 @@ Parameters = Mapping[str, Any]
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 #: How many lines of stderr a failed run quotes: the last ones that tell most.
 QUOTED_LINES = 3
+#: From how many of the last bytes of stdout, where a tool says there why it failed.
+QUOTED_BYTES = 500
+#: Where the server of a network of its own listens.
+SERVER_ADDRESS = "198.51.100.1"
 #: Lines that do not say what went wrong: how each make above the failing one ends, and rulers.
 _NOT_TELLING = re.compile(r"make(\[\d+\])?: \*\*\* (\[.*\] Error \d+|Waiting for unfinished jobs.*)|\W*")
 #: Words of lines that say it best, the best first: an ENOSPC, an error of a compiler.
@@ -67,7 +71,7 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     Of an agent's own load `stdout` is the JSON of the reply's `ok`. `exit_status` is None when the program was ended by
     a signal or could not be started (then `failed` says why). `interrupted` says that Ctrl-C ended it. The resource
     fields are of that run alone and None when they do not apply. `cut` says that the program printed more than was
-    captured.
+    captured. `network` is what the agent read back of a network of the run's own.
     """
 
     stdout: bytes = b""
@@ -83,6 +87,7 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     user_us: int | None = None
     system_us: int | None = None
     max_rss_bytes: int | None = None
+    network: Mapping[str, Any] | None = None
 
 
 class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +116,19 @@ class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
     data: str | None = None
 
 
+class Network(msgspec.Struct, frozen=True, kw_only=True):
+    """Two network namespaces with a link between them: the run is at one end, its `server` at the other.
+
+    `link` holds what the agent knows of it: congestion, qdisc, delay_us, loss_ppm, rate_bytes_per_s, limit_packets;
+    what is missing has the agent's default. The run begins when `server`, started first, listens on TCP port `port` of
+    SERVER_ADDRESS; it is ended with the run.
+    """
+
+    link: Mapping[str, Any] = {}
+    server: tuple[str, ...]
+    port: int
+
+
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Something that must be done before a run, in its private directory, with its environment, by the same user.
 
@@ -134,8 +152,9 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     With `load` there is no argv. `steps` come before it; the first `warm_ups` runs of a measurement are kept but do not
     count. `in_memory` puts the private directory on a tmpfs that belongs to the user. With `realtime_priority` the
     user's process may take real-time priorities up to it. `once_per_boot` says that every run within one boot would
-    give the same again: a measurement makes one, whatever the number of runs asked for. `watches` are patterns of the
-    kernel's files that are read directly before and after the run, and reach `parse` as the file WATCHED.
+    give the same again: a measurement makes one, whatever the number of runs asked for. `network` runs argv in a
+    network of its own. `watches` are patterns of the kernel's files that are read directly before and after the run,
+    and reach `parse` as the file WATCHED.
     """
 
     argv: tuple[str, ...] = ()
@@ -152,6 +171,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     realtime_priority: int | None = None
     watches: tuple[str, ...] = ()
     once_per_boot: bool = False
+    network: Network | None = None
     #: About how long the run takes, in seconds; None when nobody can say.
     expected_s: float | None = None
 
@@ -245,8 +265,12 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 
 
 def quoted(raw: RawOutput) -> str:
-    """What a failed run said on stderr, for a message's end. The first line names the fault where a usage follows."""
-    lines = [line for line in raw.stderr.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
+    """What a failed run said, for a message's end. The first line names the fault where a usage follows.
+
+    Some tools say on stdout alone why they failed: its end is quoted where stderr is empty.
+    """
+    said = raw.stderr if raw.stderr.strip() or not raw.exit_status else raw.stdout[-QUOTED_BYTES:]
+    lines = [line.strip() for line in said.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     telling = [line for line in lines if not _NOT_TELLING.fullmatch(line)]
     chosen = next((found for word in _WORST if (found := [line for line in telling if word in line])), telling or lines)
     if len(chosen) > QUOTED_LINES + 1:

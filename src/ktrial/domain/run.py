@@ -239,6 +239,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     conditions: Conditions | None = None
     prepared: tuple[Prepared, ...] = ()
     repeated: bool = False
+    network: Mapping[str, Any] | None = None
     raw: Mapping[str, Artefact]
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Container
+from functools import partial
 from typing import Any
 
 #: How many characters before and after a fault are quoted.
@@ -21,10 +23,12 @@ class NotStrictJson(ValueError):
         self.wanted = wanted
 
 
-def decode(text: str) -> Any:
-    """The document; raises NotStrictJson."""
+def decode(text: str, repeated: Container[str] = ()) -> Any:
+    """The document; raises NotStrictJson. Of a key in `repeated` the last one counts."""
     try:
-        return json.loads(text, object_pairs_hook=_table, parse_constant=_refuse, parse_float=_finite)
+        return json.loads(
+            text, object_pairs_hook=partial(_table, repeated), parse_constant=_refuse, parse_float=_finite
+        )
     except json.JSONDecodeError as error:
         item = text[max(0, error.pos - _AROUND) : error.pos + _AROUND]
         raise NotStrictJson(error.lineno, item, f"whole JSON ({error.msg})") from None
@@ -34,12 +38,12 @@ def decode(text: str) -> Any:
         raise NotStrictJson(None, str(error), "JSON that can be read") from None
 
 
-def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _table(repeated: Container[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
+            if key in seen and key not in repeated:
                 raise NotStrictJson(None, key, "a key that stands once in its JSON object")
             seen.add(key)
     return result

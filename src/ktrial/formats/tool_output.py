@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -30,6 +30,7 @@ SCALES: Mapping[str, tuple[str, int, int]] = {
     "ns": ("s", 1, 1_000_000_000),
     "1/s": ("1/s", 1, 1),
     "B/s": ("B/s", 1, 1),
+    "bit/s": ("B/s", 1, 8),
     "KiB/s": ("B/s", 1024, 1),
     "MiB/s": ("B/s", 1024**2, 1),
     "GiB/s": ("B/s", 1024**3, 1),
@@ -137,11 +138,11 @@ def json_table(value: object, source: str, wanted: str) -> dict[str, Any]:
     return value
 
 
-def json_document(data: bytes | str, source: str) -> dict[str, Any]:
-    """A JSON object whose keys differ, without NaN and Infinity."""
+def json_document(data: bytes | str, source: str, repeated: Container[str] = ()) -> dict[str, Any]:
+    """A JSON object whose keys differ, but for those that the tool is known to repeat, without NaN and Infinity."""
     text = decoded(data, source) if isinstance(data, bytes) else data
     try:
-        document = decode(text)
+        document = decode(text, repeated)
     except NotStrictJson as error:
         raise unreadable(source, error.line, error.item, error.wanted) from None
     return json_table(document, source, "the document")

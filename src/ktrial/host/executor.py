@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import DIRECTORY, PROGRAM_FOLDERS, Invocation, RawOutput
+from ktrial.domain.benchmark import DIRECTORY, PROGRAM_FOLDERS, Invocation, Network, RawOutput
 from ktrial.domain.errors import AgentError, BadInput, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution, Watch
@@ -126,7 +126,7 @@ class AgentExecutor:
                 raw = _with_files(raw, folder, invocation.files)
         return Execution(
             argv=(request["argv"][0], *invocation.argv[1:]) if invocation.argv else (),
-            steps=course.steps,
+            steps=(*course.steps, *_other_end(invocation, request)),
             step_raw=course.raw,
             environment=request.get("environment", {}),
             directory=str(request.get("directory", "/")),
@@ -232,7 +232,8 @@ class AgentExecutor:
             if error.kind == "lost":
                 self._session = self._transport = None
                 self._rights.forget()
-            return RawOutput(failed=f"the agent said {error.kind}: {error.message}")
+            step = f"; {error.hint}" if error.hint else ""
+            return RawOutput(failed=f"the agent said {error.kind}: {error.message}{step}")
         except BadInput as error:
             return RawOutput(failed=error.message)
 
@@ -240,20 +241,27 @@ class AgentExecutor:
         common = {"limit_s": invocation.limit_s, **({"cpus": list(invocation.cpus)} if invocation.cpus else {})}
         if invocation.load is not None:
             return {"load": invocation.load.name, "parameters": dict(invocation.load.parameters), **common}
-        program = self.programs([invocation.argv[0]])[invocation.argv[0]]
         environment = {**_PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment}
         return {
             **common,
-            "argv": [
-                program or f"{PROGRAM_FOLDERS[0]}/{invocation.argv[0]}",
-                *(word.replace(DIRECTORY, str(folder)) for word in invocation.argv[1:]),
-            ],
+            "argv": self._resolved(invocation.argv, folder),
             "environment": {name: value.replace(DIRECTORY, str(folder)) for name, value in environment.items()},
             "directory": invocation.directory or str(folder),
             "capture_bytes": CAPTURE_BYTES,
             "while_connected": True,
             **({"stdin": _bytes(invocation.stdin)} if invocation.stdin else {}),
+            **(self._around(invocation.network, folder) if invocation.network is not None else {}),
         }
+
+    def _around(self, network: Network, folder: Path) -> dict[str, Any]:
+        """The network of a run, and the server in it."""
+        server = {"argv": self._resolved(network.server, folder), "port": network.port}
+        return {"network": dict(network.link), "server": server}
+
+    def _resolved(self, argv: tuple[str, ...], folder: Path) -> list[str]:
+        """A command line with the program's place and the run's directory."""
+        place = self.programs([argv[0]])[argv[0]] or f"{PROGRAM_FOLDERS[0]}/{argv[0]}"
+        return [place, *(word.replace(DIRECTORY, str(folder)) for word in argv[1:])]
 
     @contextmanager
     def _private_directory(self, *, in_memory: bool) -> Iterator[Path]:
@@ -293,6 +301,13 @@ class RunningLoad:
             return _with_files(self._running.stop(), self._folder, self._files)
         finally:
             remove(self._folder)
+
+
+def _other_end(invocation: Invocation, request: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """The command line of the server in a run's own network."""
+    if invocation.network is None:
+        return ()
+    return ((request["server"]["argv"][0], *invocation.network.server[1:]),)
 
 
 def _places(name: str) -> tuple[str, ...]:

@@ -134,9 +134,15 @@ def exec_output(answer: Mapping[str, Any]) -> RawOutput:
         user_us=usage.get("user_us"),
         system_us=usage.get("system_us"),
         max_rss_bytes=usage.get("max_rss_bytes"),
+        network=answer.get("network"),
     )
 
 
 def load_output(answer: Mapping[str, Any]) -> RawOutput:
     """The reply to `load`: its JSON stands for what a program prints."""
-    return RawOutput(stdout=msgspec.json.encode(answer, order="sorted"), exit_status=0, wall_ns=answer.get("wall_ns"))
+    return RawOutput(
+        stdout=msgspec.json.encode(answer, order="sorted"),
+        exit_status=0,
+        wall_ns=answer.get("wall_ns"),
+        network=answer.get("results", {}).get("network"),
+    )

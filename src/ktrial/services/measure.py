@@ -375,6 +375,7 @@ class _Rounds:
             background=ended.record if ended is not None else None,
             conditions=watching.conditions if watching is not None else None,
             prepared=prepared,
+            network=raw.network,
             raw={name: Artefact.of(data) for name, data in parts.items()},
         )
         return record, parts

@@ -43,6 +43,14 @@ RESULTS: dict[str, dict[str, Any]] = {
         "read_bytes": 1 << 28,
         "read_ns": 1 << 19,
     },
+    "tcp": {
+        **LATENCY,
+        "planned": 2000,
+        "received_bytes": 15_000_000_000,
+        "window_ns": 10_000_000_000,
+        "retransmits": 3,
+        "network": {"congestion": "bbr"},
+    },
     "fileio": {**LATENCY, "moved_bytes": 1_000_000_000, "busy_ns": 500_000_000},
 }
 #: By hand from the results above.
@@ -59,6 +67,8 @@ VALUES: dict[str, dict[str, float]] = {
     "agent-lock": {"event-rate": 1000, "evenness": 0.75},
     "agent-spin": {"round-rate": 20_000, "evenness": 0.25},
     "agent-pressure": {"late-frames": 0.15, "frame-p99": 9e-6, "burst-p50": 5e-3, "read-rate": 5e8},
+    "agent-tcp-stream": {"goodput": 1.5e9, "retransmits": 3},
+    "agent-tcp-request": {"response-p50": 5e-6, "response-p99": 9e-6, "response-max": 2e-5, "retransmits": 3},
     "agent-fileio-read-random-cold": {"bandwidth": 2e9, "block-p50": 5e-6},
 }
 
@@ -154,6 +164,16 @@ def test_a_file_of_ones_own_is_handed_over() -> None:
     for bad in ({"data": "dump"}, {"data": ""}, {"data": 7}, {"bytes": "1"}, {"seed": -1}):
         with pytest.raises(BadInput, match=next(iter(bad))):
             benchmark.invocation(bad, FactBook({}))
+
+
+def test_a_connection_that_broke_is_no_measurement() -> None:
+    stream, requests = BENCHMARKS["agent-tcp-stream"], BENCHMARKS["agent-tcp-request"]
+    with pytest.raises(BadRun, match="before the time was over"):
+        parse(stream, reply(stream, results={**RESULTS["tcp"], "window_ns": 9_000_000_000}))
+    with pytest.raises(BadRun, match="2000 requests were to be answered, but 1999"):
+        parse(requests, reply(requests, results={**RESULTS["tcp"], "count": 1999}))
+    one_by_one = parse(requests, reply(requests, results={**RESULTS["tcp"], "planned": None}))
+    assert len(one_by_one.measurements) == len(requests.outcomes)
 
 
 def test_a_quantile_of_too_few_values_is_left_out_and_told() -> None:

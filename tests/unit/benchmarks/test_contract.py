@@ -21,6 +21,7 @@ from ktrial.domain.benchmark import (
     check_measurements,
 )
 from ktrial.domain.errors import BadRun
+from tests.support.bench import REQUIRED
 from tests.support.cases import CASES, adapters, expected, name, raw_output, tool_of
 from tests.unit.benchmarks.test_all_benchmarks import FACTS
 
@@ -94,7 +95,8 @@ def test_a_truncated_output_is_no_other_measurement(case: Path) -> None:
 def test_the_output_of_another_tool_is_refused(name_: str) -> None:
     benchmark_ = ALL[name_]
     (tool,) = (tool for tool, many in adapters().items() if benchmark_ in many)
-    wanted = benchmark_.invocation(benchmark_.parameters, FACTS).files
+    parameters = {**benchmark_.parameters, **REQUIRED.get(name_, {})}
+    wanted = benchmark_.invocation(parameters, FACTS).files
     others = [case for case in SAMPLES if tool_of(case) != tool]
     assert len(others) >= 7
     for case in others:

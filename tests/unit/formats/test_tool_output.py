@@ -24,6 +24,7 @@ from ktrial.formats import (
     fio,
     glmark2,
     hackbench,
+    iperf3,
     perf_bench,
     schbench,
     stress_ng,
@@ -47,6 +48,7 @@ GOOD: dict[str, tuple[Reader, str]] = {
     "cyclictest": (cyclictest.read_cyclictest, "cyclictest/cases/2.4-other/files/out.json"),
     "fio": (fio.read_fio, "fio/cases/3.33-rand-mixed/files/out.json"),
     "glmark2": (glmark2.read_glmark2, "glmark2/cases/2023.01-software/stdout"),
+    "iperf3": (iperf3.read_iperf3, "iperf3/cases/3.18-stream/stdout"),
     "stress-ng": (stress_ng.read_stress_ng, "stress_ng/cases/0.15.06-pipe/files/out.yaml"),
     "stress-ng instances": (stress_ng.read_stress_ng, "stress_ng/cases/0.22.01-fault/files/out.yaml"),
     "schbench": (schbench.read_schbench, "schbench/cases/2025-12/stderr"),
@@ -54,7 +56,7 @@ GOOD: dict[str, tuple[Reader, str]] = {
     "systemd-analyze": (systemd_analyze.read_boot_times, "boot_time/cases/252-guest-initrd/stdout"),
     "synthmark": (synthmark.read_synthmark, "synthmark/cases/1.27-jittermark/stdout"),
 }
-JSON = ("cyclictest", "fio", "schbench json")
+JSON = ("cyclictest", "fio", "iperf3", "schbench json")
 EVERY = pytest.mark.parametrize("name", sorted(GOOD))
 ENTRY = settings(max_examples=60, deadline=None)
 
@@ -89,7 +91,7 @@ def survives(name: str, data: bytes) -> None:
         assert len(error.message) < 1000
         return
     except BadRun as error:
-        assert name == "synthmark", error
+        assert name in ("synthmark", "iperf3"), error
         return
     assert all(math.isfinite(number) and number >= 0 for number in numbers(record))
 
@@ -118,7 +120,7 @@ def test_another_tools_output_is_refused(name: str) -> None:
 
 @EVERY
 def test_decimals_of_another_locale_are_refused(name: str) -> None:
-    if name in ("schbench", "cyclictest", "fio", "schbench json"):
+    if name == "schbench" or name in JSON:
         data = re.sub(rb"(\d)(?=[,\s])", rb"\1,5", good(name), count=40)
     else:
         data = re.sub(rb"(\d)\.(\d)", rb"\1,\2", good(name))
@@ -154,9 +156,12 @@ def test_truncated_json_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", JSON)
 @pytest.mark.parametrize("constant", [b"NaN", b"Infinity", b"-Infinity", b"-5", b"true", b'"5"', b"null", b"1e400"])
 def test_json_that_holds_no_numbers_is_refused(name: str, constant: bytes) -> None:
-    key = {"cyclictest": rb'"cycles": ', "fio": rb'"bw_bytes" : ', "schbench json": rb'"wakeup_latency_pct99.0": '}[
-        name
-    ]
+    key = {
+        "cyclictest": rb'"cycles": ',
+        "fio": rb'"bw_bytes" : ',
+        "iperf3": rb'"num_streams":\t',
+        "schbench json": rb'"wakeup_latency_pct99.0": ',
+    }[name]
     data = re.sub(key + rb"\d+", key + constant, good(name), count=1)
     assert data != good(name)
     with pytest.raises(UnreadableOutput):
@@ -169,6 +174,22 @@ def test_duplicate_keys_are_refused(name: str) -> None:
     brace = data.index(b"{") + 1
     with pytest.raises(UnreadableOutput, match="stands once"):
         GOOD[name][0](data[:brace] + b'"twice": 1, "twice": 2, ' + data[brace:], "here")
+
+
+def test_iperf3_repeats_what_belongs_to_a_stream_and_nothing_else() -> None:
+    run = iperf3.read_iperf3((CASES / "iperf3/cases/3.12-streams-reno/stdout").read_bytes(), "here")
+    assert (run.streams, run.sender_congestion, run.receiver_congestion) == (3, "reno", "reno")
+    data = good("iperf3")
+    with pytest.raises(UnreadableOutput, match="stands once"):
+        iperf3.read_iperf3(data.replace(b'"num_streams":', b'"num_streams":\t1, "num_streams":'), "here")
+
+
+def test_iperf3_may_tell_nothing_of_what_was_sent_again() -> None:
+    data = re.sub(rb'"(retransmits|sender_tcp_congestion)":[^,}]*,', b"", good("iperf3"))
+    run = iperf3.read_iperf3(data, "here")
+    assert (run.retransmits, run.sender_congestion) == (None, None)
+    with pytest.raises(UnreadableOutput, match="a test of TCP"):
+        iperf3.read_iperf3(data.replace(b'"TCP"', b'"UDP"'), "here")
 
 
 def test_deep_and_huge_json_is_refused() -> None:

@@ -119,6 +119,10 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
             answer(exit_status=1, stderr=b"a.c:1:1: error: no such type\n 1 | x\n1 error generated.\n"),
             "ended with status 1; it said: a.c:1:1: error: no such type",
         ),
+        (
+            answer(b'{\n\t"error": "refused"\n}\n', exit_status=1),
+            'ended with status 1; it said: "error": "refused"',
+        ),
         (answer(signal=9), "was killed by signal 9"),
         (answer(signal=9, timed_out=True), "still ran at its time limit and was killed"),
         (answer(failed="no such file"), "could not be started: no such file"),

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The process that makes the network. An ordinary user's namespaces can be entered by a process with one thread alone,
+//! so the agent starts itself once more: to make connected sockets and hand them over, which then belong to the two ends
+//! wherever they are used; or to start a server at one end and become the command at the other.
+
+use super::listening::listens;
+use super::{make, no_congestion, Made, Network, PATIENCE, SERVER};
+use crate::error::{Error, Kind, Result};
+use crate::root::Root;
+use crate::sys;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::{fcntl_setfd, retry_on_intr, FdFlags};
+use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
+use rustix::net::{
+    recvmsg, sendmsg, socketpair, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, Value};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The hidden subcommand.
+const NAME: &str = "network";
+/// Most connections that are handed over: the kernel passes 253 descriptors at once.
+pub const MOST_CONNECTIONS: u32 = 64;
+const PORT: u16 = 5201;
+const MESSAGE_BYTES: usize = 32 << 10;
+
+/// A server that is started at the other end before the command is.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Absolute path of the program, then its arguments.
+    pub argv: Vec<String>,
+    /// The TCP port on which it listens when it is ready.
+    pub port: u16,
+}
+
+/// What the helper has to do.
+#[derive(Debug, Deserialize, Serialize)]
+struct Job {
+    network: Network,
+    /// The descriptor to report on.
+    report: i32,
+    task: Task,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Task {
+    /// Make so many connections.
+    Connect(u32),
+    /// Become this command. `program` is where argv's first word really lies.
+    Run {
+        program: String,
+        argv: Vec<String>,
+        server: Option<Server>,
+    },
+}
+
+/// What the helper says.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Report {
+    Ok(Value),
+    Error(Refusal),
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Refusal {
+    privilege: bool,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Refusal {
+    fn of(error: Error) -> Self {
+        Self {
+            privilege: error.kind == Kind::Privilege,
+            message: error.message,
+            hint: error.hint,
+        }
+    }
+
+    fn error(self) -> Error {
+        let kind = if self.privilege { Kind::Privilege } else { Kind::Io };
+        let error = Error::new(kind, self.message);
+        match self.hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+}
+
+/// A helper's end that is listened to.
+#[derive(Debug)]
+pub struct Helper(OwnedFd);
+
+impl Helper {
+    /// The command that starts a helper which becomes `argv`, and the helper's end.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn running(
+        network: &Network,
+        program: &str,
+        argv: &[String],
+        server: Option<&Server>,
+    ) -> io::Result<(Command, Self)> {
+        let task = Task::Run {
+            program: program.to_owned(),
+            argv: argv.to_vec(),
+            server: server.cloned(),
+        };
+        Self::prepare(network.clone(), task)
+    }
+
+    fn prepare(network: Network, task: Task) -> io::Result<(Command, Self)> {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let job = Job {
+            network,
+            report: theirs.as_raw_fd(),
+            task,
+        };
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(NAME).arg(serde_json::to_string(&job)?);
+        sys::hand_down(&mut command, theirs);
+        Ok((command, Self(ours)))
+    }
+
+    /// What a helper that has become its command, or has ended, said: the network as read back.
+    ///
+    /// # Errors
+    /// Why there is no network, no server or no command.
+    pub fn outcome(&self) -> Result<Value> {
+        let mut told = None;
+        while let Some((value, _)) = self.receive(RecvFlags::DONTWAIT)? {
+            told = Some(value);
+        }
+        told.ok_or_else(|| Error::new(Kind::Io, "the network's helper ended without a word"))
+    }
+
+    /// One report with its descriptors; None when there is none (any more).
+    fn receive(&self, flags: RecvFlags) -> Result<Option<(Value, Vec<OwnedFd>)>> {
+        let mut bytes = vec![0; MESSAGE_BYTES];
+        let mut space =
+            vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2 * MOST_CONNECTIONS as usize + 1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = flags | RecvFlags::CMSG_CLOEXEC;
+        let received =
+            retry_on_intr(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags));
+        let length = match received {
+            Ok(received) => received.bytes,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNRESET) => 0,
+            Err(error) => return Err(Error::io("cannot hear", "the network's helper", &error.into())),
+        };
+        if length == 0 {
+            return Ok(None);
+        }
+        let mut descriptors = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(some) = message {
+                descriptors.extend(some);
+            }
+        }
+        let unreadable = |error| {
+            Error::new(
+                Kind::Io,
+                format!("the network's helper said nothing clear: {error}"),
+            )
+        };
+        match serde_json::from_slice(&bytes[..length]).map_err(unreadable)? {
+            Report::Ok(value) => Ok(Some((value, descriptors))),
+            Report::Error(refusal) => Err(refusal.error()),
+        }
+    }
+}
+
+/// Connected sockets, one pair for each connection, at the two ends of a network.
+#[derive(Debug)]
+pub struct Connected {
+    /// The sockets at the client's end.
+    pub clients: Vec<TcpStream>,
+    /// The other ends, in the same order.
+    pub servers: Vec<TcpStream>,
+    /// What is in force, as read back.
+    pub identity: Value,
+    /// Holds the wire.
+    _wire: Option<OwnedFd>,
+}
+
+/// Makes a network and connections over it. None when `stopped` became true meanwhile.
+///
+/// # Errors
+/// The network cannot be made here, or no connection over it.
+pub fn connect(network: &Network, connections: u32, stopped: impl Fn() -> bool) -> Result<Option<Connected>> {
+    let failed = |error: io::Error| Error::io("cannot start", "the network's helper", &error);
+    let (mut command, helper) =
+        Helper::prepare(network.clone(), Task::Connect(connections)).map_err(failed)?;
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut process = command.spawn().map_err(failed)?;
+    // Closes our copy of the helper's end, so that its own closing is seen.
+    drop(command);
+    let said = match wait_for(&helper, &stopped) {
+        Ok(true) => helper.receive(RecvFlags::empty()),
+        Ok(false) => Ok(None),
+        Err(error) => Err(error),
+    };
+    end(&mut process).map_err(failed)?;
+    let Some((identity, descriptors)) = said? else {
+        let silent = Error::new(Kind::Io, "the network's helper ended without a word");
+        return if stopped() { Ok(None) } else { Err(silent) };
+    };
+    let mut sockets = descriptors.into_iter();
+    let mut take = || {
+        sockets
+            .by_ref()
+            .take(connections as usize)
+            .map(TcpStream::from)
+            .collect::<Vec<_>>()
+    };
+    let (clients, servers) = (take(), take());
+    Ok(Some(Connected {
+        clients,
+        servers,
+        identity,
+        _wire: sockets.next(),
+    }))
+}
+
+/// Waits for a report; false when `stopped` came first.
+fn wait_for(helper: &Helper, stopped: &impl Fn() -> bool) -> Result<bool> {
+    let slice = Timespec {
+        tv_sec: 0,
+        tv_nsec: 50_000_000,
+    };
+    while !stopped() {
+        let mut source = [PollFd::new(&helper.0, PollFlags::IN)];
+        match poll(&mut source, Some(&slice)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => {
+                return Err(Error::io(
+                    "cannot wait for",
+                    "the network's helper",
+                    &error.into(),
+                ))
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Ends a helper that has said all it had to.
+fn end(process: &mut Child) -> io::Result<()> {
+    process.kill()?;
+    process.wait()?;
+    Ok(())
+}
+
+/// The helper's whole life: does the job of its argument. It returns only when it did not become another program.
+///
+/// # Errors
+/// The argument is no job, or nobody hears the report.
+pub fn from_argument(job: &str) -> Result<()> {
+    let job: Job = serde_json::from_str(job)
+        .map_err(|error| Error::new(Kind::BadRequest, format!("not started by the agent: {error}")))?;
+    let report =
+        sys::handed_down(job.report).map_err(|error| Error::io("no descriptor", job.report, &error))?;
+    if let Err(error) = carry_out(&job, report.as_fd()) {
+        tell(report.as_fd(), &Report::Error(Refusal::of(error)), &[])?;
+    }
+    Ok(())
+}
+
+fn carry_out(job: &Job, report: BorrowedFd) -> Result<()> {
+    let mut made = make(&job.network)?;
+    let congestion = job.network.congestion.as_deref();
+    match &job.task {
+        Task::Connect(count) => {
+            let (clients, servers) = connections(&made, *count)?;
+            let name = congestion_of(&clients, &servers, congestion)?;
+            made.identify_congestion(&name);
+            let sockets = clients.iter().chain(&servers).map(AsFd::as_fd);
+            let wire = made.wire.iter().map(|wire| wire.namespace.as_fd());
+            let all: Vec<BorrowedFd> = sockets.chain(wire).collect();
+            tell(report, &Report::Ok(made.identity.clone()), &all)
+        }
+        Task::Run {
+            program,
+            argv,
+            server,
+        } => {
+            made.set_congestion(congestion)?;
+            if let Some(server) = server {
+                made.server.enter()?;
+                start(server)?;
+            }
+            made.client.enter()?;
+            // The command holds the wire and the other end.
+            for place in made.wire.iter().chain([&made.server]) {
+                fcntl_setfd(&place.namespace, FdFlags::empty())
+                    .map_err(|error| Error::io("cannot keep", "a network namespace", &error.into()))?;
+            }
+            tell(report, &Report::Ok(made.identity.clone()), &[])?;
+            let error = Command::new(program).arg0(&argv[0]).args(&argv[1..]).exec();
+            Err(Error::io("cannot start", &argv[0], &error))
+        }
+    }
+}
+
+/// Connects the two ends so often.
+fn connections(made: &Made, count: u32) -> Result<(Vec<TcpStream>, Vec<TcpStream>)> {
+    let failed = |error: io::Error| Error::io("cannot connect to", SERVER, &error);
+    made.server.enter()?;
+    let listener = TcpListener::bind((SERVER, PORT)).map_err(failed)?;
+    made.client.enter()?;
+    let (mut clients, mut servers) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let address = SocketAddr::from((SERVER, PORT));
+        clients.push(TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?);
+        servers.push(listener.accept().map_err(failed)?.0);
+    }
+    Ok((clients, servers))
+}
+
+/// Gives all sockets a congestion control, when there is one to give, and says which one they have.
+fn congestion_of(clients: &[TcpStream], servers: &[TcpStream], wanted: Option<&str>) -> Result<String> {
+    let mut found = None;
+    for socket in clients.iter().chain(servers) {
+        if let Some(name) = wanted {
+            set_tcp_congestion(socket, name)
+                .map_err(|error| no_congestion(&Root::new("/"), name, &error.into()))?;
+        }
+        let has = tcp_congestion(socket).map_err(|error| {
+            Error::io(
+                "cannot ask",
+                "a connection for its congestion control",
+                &error.into(),
+            )
+        })?;
+        if *found.get_or_insert_with(|| has.clone()) != has {
+            return Err(Error::new(
+                Kind::Io,
+                format!("connections differ in their congestion control: one has {has}"),
+            ));
+        }
+    }
+    found.ok_or_else(|| Error::new(Kind::BadRequest, "no connection was asked for"))
+}
+
+/// Starts a server at the end where the caller is, and waits until it listens.
+fn start(server: &Server) -> Result<()> {
+    let program = &server.argv[0];
+    let mut command = Command::new(program);
+    command
+        .args(&server.argv[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    sys::end_with_parent(&mut command);
+    let failed = |error: io::Error| Error::io("cannot start the server", program, &error);
+    let mut process = command.spawn().map_err(failed)?;
+    let root = Root::new("/");
+    let end = Instant::now() + PATIENCE;
+    while !listens(&root, server.port) {
+        if let Some(status) = process.try_wait().map_err(failed)? {
+            let message = format!(
+                "the server {program} ended ({status}) before it listened on port {}",
+                server.port
+            );
+            return Err(Error::new(Kind::Io, message));
+        }
+        if Instant::now() > end {
+            let seconds = PATIENCE.as_secs();
+            let message = format!(
+                "the server {program} did not listen on port {} within {seconds} s",
+                server.port
+            );
+            return Err(Error::new(Kind::Io, message));
+        }
+        sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn tell(report: BorrowedFd, what: &Report, descriptors: &[BorrowedFd]) -> Result<()> {
+    let failed = |error: io::Error| Error::io("cannot report to", "the agent", &error);
+    let bytes = json!(what).to_string().into_bytes();
+    let mut space =
+        vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2 * MOST_CONNECTIONS as usize + 1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let sent = retry_on_intr(|| sendmsg(report, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL));
+    sent.map(|_| ()).map_err(|error| failed(error.into()))
+}

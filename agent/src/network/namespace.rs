@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Network namespaces of a process that has one thread.
+
+use super::netlink::Netlink;
+use crate::error::{Error, Kind, Result};
+use crate::sys;
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{move_into_link_name_space, LinkNameSpaceType};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// What to do where an ordinary user may not make namespaces.
+pub const HINT: &str =
+    "an ordinary user needs user namespaces; as root: `sysctl user.max_user_namespaces=10000`, on Debian \
+     kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0";
+
+/// A namespace, with a netlink socket in it.
+#[derive(Debug)]
+pub struct Place {
+    pub namespace: OwnedFd,
+    pub netlink: Netlink,
+}
+
+impl Place {
+    /// The namespace that the calling thread is in.
+    pub fn here() -> Result<Self> {
+        const FILE: &str = "/proc/thread-self/ns/net";
+        let refused = |error: io::Error| Error::io("cannot open", FILE, &error);
+        Ok(Self {
+            namespace: File::open(FILE).map_err(refused)?.into(),
+            netlink: Netlink::open().map_err(|error| Error::io("cannot open", "a netlink socket", &error))?,
+        })
+    }
+
+    /// Moves the calling thread there.
+    pub fn enter(&self) -> Result<()> {
+        move_into_link_name_space(self.namespace.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|error| Error::io("cannot enter", "a network namespace", &error.into()))
+    }
+}
+
+/// Leaves the machine's network for an empty one. An ordinary user gets a user namespace of the same name and group.
+pub fn enter_first() -> Result<()> {
+    match sys::unshare_network(false) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+        other => return other.map_err(|error| refused(&error)),
+    }
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    sys::unshare_network(true).map_err(|error| refused(&error))?;
+    let maps = [
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("{user} {user} 1")),
+        ("gid_map", format!("{group} {group} 1")),
+    ];
+    for (file, text) in maps {
+        let path = format!("/proc/self/{file}");
+        fs::write(&path, text).map_err(|error| Error::io("cannot write", path, &error).hint(HINT))?;
+    }
+    Ok(())
+}
+
+/// Enters another empty network.
+pub fn enter_next() -> Result<()> {
+    sys::unshare_network(false).map_err(|error| refused(&error))
+}
+
+fn refused(error: &io::Error) -> Error {
+    let why = match error.raw_os_error() {
+        // The kernel's own word for it speaks of a device without space.
+        Some(libc::ENOSPC | libc::EUSERS) => {
+            "user.max_user_namespaces or user.max_net_namespaces allows no more".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    let message = format!("cannot make a network namespace: {why}");
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES | libc::ENOSPC | libc::EUSERS) => {
+            Error::new(Kind::Privilege, message).hint(HINT)
+        }
+        Some(libc::EINVAL) => Error::new(Kind::Io, message)
+            .hint("the kernel needs network and user namespaces (CONFIG_NET_NS, CONFIG_USER_NS)"),
+        _ => Error::new(Kind::Io, message),
+    }
+}
