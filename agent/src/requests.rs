@@ -125,7 +125,17 @@ pub const REQUESTS: &[Request] = &[
         roles: ROOT,
         handle: forget,
     },
+    Request {
+        name: "drop_caches",
+        roles: ROOT,
+        handle: drop_caches,
+    },
 ];
+
+/// Takes the number of what is to be dropped; holds nothing that would have to be put back.
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+/// Page cache, and the kernel's own caches of names and inodes.
+const ALL_CACHES: &[u8] = b"3\n";
 
 /// Names of the requests that a role may make.
 #[must_use]
@@ -376,4 +386,16 @@ fn recovery(context: &mut Context, value: Value) -> Result<Value> {
 fn forget(context: &mut Context, value: Value) -> Result<Value> {
     let Nothing {} = fields(value)?;
     Ok(json!({ "files": forget::forget(context)? }))
+}
+
+/// Writes back what is dirty, which cannot be dropped, then drops all caches.
+fn drop_caches(context: &mut Context, value: Value) -> Result<Value> {
+    let Nothing {} = fields(value)?;
+    context.need_root()?;
+    if context.root.is_real() {
+        rustix::fs::sync();
+    }
+    machine::write(&context.root, DROP_CACHES, ALL_CACHES)
+        .map_err(|refusal| Error::new(Kind::Io, refusal.message))?;
+    Ok(json!({}))
 }

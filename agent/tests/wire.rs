@@ -368,3 +368,25 @@ fn an_apply_that_a_power_cut_interrupted_leaves_no_file_behind() {
     assert_eq!(machine.content(), start);
     assert_eq!(session.ok("recover", json!({}))["transactions"], json!([]));
 }
+
+#[test]
+fn caches_are_dropped_by_root_alone_and_leave_no_transaction() {
+    let machine = Machine::new();
+    let place = "/proc/sys/vm/drop_caches";
+    let mut session = Session::start(&machine, "root");
+    assert_eq!(session.error("drop_caches", json!({}))["kind"], "io");
+    machine.write(place, "0\n");
+    assert_eq!(session.ok("drop_caches", json!({})), json!({}));
+    assert_eq!(machine.read(place), "3\n");
+    assert_eq!(
+        session.error("drop_caches", json!({"what": 1}))["kind"],
+        "bad-request"
+    );
+    assert_eq!(session.ok("status", json!({}))["transactions"], json!([]));
+    session.end();
+    machine.write(place, "0\n");
+    let mut user = Session::start(&machine, "user");
+    assert_eq!(user.error("drop_caches", json!({}))["kind"], "forbidden");
+    assert_eq!(machine.read(place), "0\n");
+    user.end();
+}

@@ -13,7 +13,7 @@ from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun,
 from ktrial.domain.container import Container
 from ktrial.domain.errors import KtrialError, UnreadableOutput
 from ktrial.domain.facts import FactBook
-from ktrial.domain.run import Execution, RunRecord
+from ktrial.domain.run import Execution, RunRecord, Watch
 
 #: Parameters without which a benchmark cannot be invoked: what only the user knows.
 REQUIRED: dict[str, dict[str, Any]] = {
@@ -164,16 +164,24 @@ class FakeExecutor:
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         return {name: f"/usr/bin/{name}" if name in self._installed else None for name in names}
 
-    def run(self, invocation: Invocation) -> Execution:
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
         self.log.append(" ".join(invocation.argv))
         self.invocations.append(invocation)
+        if watch is not None:
+            watch.begin()
+        try:
+            raw = self._reply(invocation.argv)
+        except KeyboardInterrupt:
+            raw = RawOutput(interrupted=True, wall_ns=3_240_000_000)
+        if watch is not None and not raw.interrupted:
+            watch.end()
         return Execution(
             argv=(f"/usr/bin/{invocation.argv[0]}", *invocation.argv[1:]),
             environment={"LC_ALL": "C"},
             directory="/private",
             started_monotonic_ns=len(self.log),
             started_unix_ms=1,
-            raw=self._reply(invocation.argv),
+            raw=raw,
         )
 
     def start(self, invocation: Invocation) -> FakeLoad:
@@ -206,13 +214,16 @@ class FakeStore:
 class FakeClock:
     """Each look at the clock moves it by a second."""
 
-    def __init__(self) -> None:
-        self.now_ns = 0
+    def __init__(self, start_s: int = 0) -> None:
+        self.now_ns = start_s * 1_000_000_000
         self.slept_s: list[float] = []
 
     def monotonic_ns(self) -> int:
         self.now_ns += 1_000_000_000
         return self.now_ns
+
+    def unix_ms(self) -> int:
+        return self.now_ns // 1_000_000
 
     def sleep(self, seconds: float) -> None:
         self.slept_s.append(seconds)

@@ -57,11 +57,15 @@ def name(case: Path) -> str:
 
 
 def adapters() -> dict[str, tuple[Benchmark, ...]]:
-    """The benchmarks of each folder whose tool is a program of somebody else's."""
+    """The benchmarks of each folder whose tool is a program of somebody else's.
+
+    Those that read counters of the kernel are not among them: no machine that we record on has such counters.
+    """
     found = {}
     for tool in ktrial.benchmarks.tools():
         adapter = importlib.import_module(f"ktrial.benchmarks.{tool}.adapter")
         benchmarks = tuple(getattr(adapter, "BENCHMARKS", ())) or (adapter.BENCHMARK,)
-        if any(benchmark.needs for benchmark in benchmarks):
+        needs = [need for benchmark in benchmarks for need in benchmark.needs]
+        if needs and not any(need.startswith("/sys/") for need in needs):
             found[tool] = benchmarks
     return found

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -78,7 +79,11 @@ def test_any_command(home: Path) -> None:
     ran = run("bench", "-n", "3", "--label", "first", "--", "sh", "-c", "pwd; echo $LC_ALL $TZ")
     assert ran.status == 0, ran.err
     assert ran.out.splitlines()[2].split()[:4] == ["sh", "wall", "*", "3"]
-    assert ran.err.count("\n") == 4
+    assert [line.partition(" ")[0] for line in ran.err.splitlines() if line.startswith("[")] == [
+        "[1/3]",
+        "[2/3]",
+        "[3/3]",
+    ]
     kept = records(home)
     assert [record["run"] for record in kept] == [1, 2, 3]
     assert {record["session"]["label"] for record in kept} == {"first"}
@@ -209,7 +214,8 @@ def test_the_agents_own_load_in_the_background(home: Path) -> None:
 @pytest.mark.parametrize("load", [False, True])
 def test_an_interruption_keeps_the_runs_and_leaves_no_process(home: Path, load: bool) -> None:
     mark = f"88{os.getpid()}{int(load)}"
-    script = f"[ -e {home}/first ] && {{ setsid sleep {mark} >/dev/null 2>&1 & exec sleep {mark}; }}; : > {home}/first"
+    leave = f"setsid sleep {mark} >/dev/null 2>&1 & exec sleep {mark}"
+    script = f"echo begun; [ -e {home}/first ] && {{ {leave}; }}; : > {home}/first"
     own(home, "benchmarks", "hello", f"name = 'hello'\nwhat = 'x'\nargv = ['sh', '-c', '{script}']\n")
     suite = "name = 'short'\nsummary = 'x'\n[[benchmark]]\nuse = 'hello'\n" + ("[load]\n" if load else "")
     own(home, "suites", "short", suite)
@@ -229,7 +235,12 @@ def test_an_interruption_keeps_the_runs_and_leaves_no_process(home: Path, load: 
     assert head.returncode == 130, err
     assert "interrupted after 1 of 9 runs" in err
     assert "hello" in out
-    assert len(records(home)) == 1
+    first, second = records(home)
+    assert (first["failure"], second["exit"]["interrupted"]) == (None, True)
+    assert re.fullmatch(r"interrupted by Ctrl-C after \d+\.\d s", second["failure"])
+    assert second["argv"][0].endswith("/sh")
+    digest = second["raw"]["stdout"]["sha256"]
+    assert (runs_folder(home) / "raw" / digest[:2] / digest).read_text() == "begun\n"
     assert processes(mark) == []
     assert list((runs_folder(home) / "work").iterdir()) == []
 

@@ -65,6 +65,37 @@ def test_benchmarks_run_as_the_user_also_under_sudo(user: User) -> None:
     assert user.files_of_others() == []
 
 
+SUITE = """name = "cold"
+summary = "Cold caches."
+
+[[benchmark]]
+use = "agent-spin"
+parameters = { duration_s = 1 }
+
+[between]
+sync = true
+drop_caches = true
+"""
+
+
+def test_a_suite_that_drops_caches_asks_once_and_is_refused_without(user: User) -> None:
+    suites = user.home / ".config/ktrial/suites"
+    made = user.start("sh", "-c", 'mkdir -p "$1" && printf %s "$2" > "$1/cold.toml"', "sh", str(suites), SUITE)
+    assert made.returncode == 0, made.stderr
+    refused = user.start("./ktrial", "--no-sudo", "bench", "cold", "-n", "1")
+    assert refused.returncode == 5
+    assert "dropping caches before each run needs root, and --no-sudo forbids asking for it" in refused.stderr
+    ran = user.start("./ktrial", "bench", "cold", "-n", "2", "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("needs root: asking sudo") == 1
+    assert len(asked(user)) == 1
+    records = [event["record"] for event in map(json.loads, ran.stdout.splitlines()) if event["event"] == "run"]
+    assert [[(one["reset"], one["ok"]) for one in record["prepared"]] for record in records] == [
+        [("sync", True), ("caches", True)]
+    ] * 2
+    assert user.files_of_others() == []
+
+
 def test_the_doctor_of_an_ordinary_user_needs_no_sudo(user: User) -> None:
     """What only root can read is named as such; the rest is the same machine that root sees."""
     ran = user.start("./ktrial", "doctor", "--json")

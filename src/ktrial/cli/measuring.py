@@ -16,8 +16,12 @@ import click
 from ktrial.domain.errors import BadInput, KtrialError
 
 if TYPE_CHECKING:
+    from ktrial.cli.wiring import App
+    from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.own_benchmark import OwnBenchmark
     from ktrial.domain.run import RunRecord
+    from ktrial.domain.suite import Suite
+    from ktrial.services.around import Around
     from ktrial.services.measure import Event, Result
 
 #: Variables of the user's session that an own command keeps; everything else of its environment is pinned.
@@ -79,6 +83,57 @@ def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) 
     return own
 
 
+def choose(
+    app: App, suite: str | None, words: tuple[str, ...] | None, metrics: tuple[str, ...], limit_s: float
+) -> tuple[Suite, dict[str, Benchmark]]:
+    """What the words of the command line name: a suite, one benchmark, or a command of the user's."""
+    from ktrial.services.suites import find_suite
+
+    if (suite is None) == (words is None):
+        raise BadInput(
+            "nothing to measure" if suite is None else "either a suite or a command after --, not both",
+            hint="`ktrial bench --list` lists suites; any command:  ktrial bench -n 5 -- CMD",
+        )
+    if words is not None:
+        own = own_benchmark(words, metrics, limit_s)
+        return find_suite(own.name, {}, {own.name: own}), {own.name: own}
+    if metrics:
+        raise BadInput("--metric reads the output of a command after --", hint="put it after --, or leave --metric out")
+    return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
+
+
+def surroundings(app: App, suite: Suite, *, when_idle: bool) -> Around:
+    """What happens around the suite's runs; asks for root where a reset needs it."""
+    from ktrial.services.around import Around
+    from ktrial.services.idle import IdleWatch
+    from ktrial.services.quiet import Quieter
+    from ktrial.services.resets import Resets
+
+    purpose = suite.between.needs_root
+    root = app.root_session(purpose) if purpose is not None else None
+    resets = Resets(suite.between, app.executor, root)
+    quieter = Quieter(app.executor, app.clock, lock_screen=when_idle)
+    idle = IdleWatch(app.executor, app.clock) if when_idle else None
+    return Around(app.looking_session, app.clock, resets, quieter, idle)
+
+
+def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:
+    """Show all benchmarks and suites, and what can run here."""
+    from ktrial.cli.options import write_json
+    from ktrial.report.bench import list_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.availability import examine
+
+    found = examine(app.benchmarks.values(), app.executor_in(tools))
+    if as_json:
+        write_json({"schema": "ktrial.benchmarks/1", "benchmarks": found, "suites": list(app.suites.values())})
+        return 0
+    rows = [(one.benchmark, one.what, one.why, one.next) for one in found]
+    ready = {one.benchmark: one.ready for one in found}
+    sys.stdout.write(list_text(rows, app.suites, ready, width=columns()))
+    return 0
+
+
 class Progress:
     """One line per run on stderr, as good in a log file as on a terminal; with `as_json` also events on stdout."""
 
@@ -89,6 +144,7 @@ class Progress:
     def __call__(self, event: Event) -> None:
         """Show one event."""
         from ktrial.report import bench
+        from ktrial.report.terminal import columns
         from ktrial.services import measure
 
         if isinstance(event, measure.Began):
@@ -96,6 +152,9 @@ class Progress:
             self._write(f"{event.session.suite}: {event.runs} runs{expected}; records in {event.folder}\n")
             for hole in event.missing:
                 self._write(f"left out: {hole.benchmark}: {hole.why}\n")
+            self._write(bench.circumstances(event.session, width=columns()))
+        elif isinstance(event, measure.Waiting):
+            self._write(f"waiting for an idle machine; in use: {event.used}\n")
         elif isinstance(event, measure.RunBegan):
             least = event.left_is_least
             self._write(bench.run_begins(event.run, event.runs, event.benchmark, event.left_s, least=least))

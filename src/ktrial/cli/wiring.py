@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ktrial.host.clock import SystemClock
     from ktrial.host.container import ContainerExecutor, Runtimes
     from ktrial.host.executor import AgentExecutor
+    from ktrial.host.interrupts import Interrupts
     from ktrial.host.privilege import RootHelper
     from ktrial.host.runs import RunStore
     from ktrial.host.tools import Toolbox
@@ -188,7 +189,8 @@ class App:
 
         argv = [str(find_agent()), *self._arguments("user")]
         root = self.root_session if self.can_be_root else None
-        executor = AgentExecutor(lambda: DetachedTransport(argv), self.run_store.work, root, self.toolbox)
+        work = self.run_store.work
+        executor = AgentExecutor(lambda: DetachedTransport(argv), work, root, self.toolbox, self.interrupts)
         self._sessions.append(executor)
         return executor
 
@@ -204,7 +206,7 @@ class App:
         wanted = parse_tools(tools)
         work = self.run_store.work
         inside = ContainerExecutor(
-            lambda: self.runtimes.box(wanted, find_agent(), work_folders(work)), self.executor, work
+            lambda: self.runtimes.box(wanted, find_agent(), work_folders(work)), self.executor, work, self.interrupts
         )
         self._sessions.append(inside)
         return inside
@@ -233,11 +235,31 @@ class App:
         return Workshop(tools_work_folder())
 
     @cached_property
+    def looking_session(self) -> AgentSession:
+        """Looks on while something is measured, as root where that needs no asking; no Ctrl-C reaches it."""
+        if os.geteuid() == 0 or self._helper is not None or self._root is not None:
+            return self.root_session("looking at the machine")
+        from ktrial.host.agent import AgentSession
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.transport import DetachedTransport
+
+        session = AgentSession(DetachedTransport([str(find_agent()), *self._arguments("user")]))
+        self._sessions.append(session)
+        return session
+
+    @cached_property
     def clock(self) -> SystemClock:
         """The head's clocks."""
         from ktrial.host.clock import SystemClock
 
-        return SystemClock()
+        return SystemClock(self.interrupts)
+
+    @cached_property
+    def interrupts(self) -> Interrupts:
+        """Ctrl-C, noted rather than thrown while something is measured."""
+        from ktrial.host.interrupts import Interrupts
+
+        return Interrupts()
 
     def captures(self, others: Sequence[Path]) -> Captures:
         """A fresh folder for logs of frames; of `others` only what is new counts."""

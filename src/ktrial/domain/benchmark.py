@@ -13,9 +13,9 @@ import msgspec
 from ktrial.domain.errors import BadRun
 from ktrial.domain.facts import FactBook
 
-Unit = Literal["s", "1/s", "B/s", "B", "count", "score", "ratio"]
+Unit = Literal["s", "1/s", "B/s", "B", "count", "score", "ratio", "J", "W"]
 Direction = Literal["lower", "higher"]
-OutcomeKind = Literal["time", "rate", "latency-quantile", "count", "score"]
+OutcomeKind = Literal["time", "rate", "latency-quantile", "count", "score", "energy", "power"]
 Parameters = Mapping[str, Any]
 
 #: The only folders in which a benchmark's bare program name is looked up, in this order; never PATH.
@@ -32,6 +32,8 @@ _NOT_TELLING = re.compile(r"make(\[\d+\])?: \*\*\* (\[.*\] Error \d+|Waiting for
 _WORST = ("No space left on device", ": error: ")
 #: Stands in argv and environment for the run's private directory. Records keep the word: argv is the same in each run.
 DIRECTORY = "{directory}"
+#: Among a run's files: what an invocation `watches`.
+WATCHED = "watched.json"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,9 +69,9 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     """What one execution left behind.
 
     Of an agent's own load `stdout` is the JSON of the reply's `ok`. `exit_status` is None when the program was ended by
-    a signal or could not be started (then `failed` says why). The resource fields are of that run alone and None
-    when they do not apply. `cut` says that the program printed more than was captured. `network` is what the agent
-    read back of a network of the run's own.
+    a signal or could not be started (then `failed` says why). `interrupted` says that Ctrl-C ended it. The resource
+    fields are of that run alone and None when they do not apply. `cut` says that the program printed more than was
+    captured. `network` is what the agent read back of a network of the run's own.
     """
 
     stdout: bytes = b""
@@ -79,6 +81,7 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     failed: str | None = None
     timed_out: bool = False
+    interrupted: bool = False
     cut: bool = False
     wall_ns: int | None = None
     user_us: int | None = None
@@ -150,7 +153,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     count. `in_memory` puts the private directory on a tmpfs that belongs to the user. With `realtime_priority` the
     user's process may take real-time priorities up to it. `once_per_boot` says that every run within one boot would
     give the same again: a measurement makes one, whatever the number of runs asked for. `network` runs argv in a
-    network of its own.
+    network of its own. `watches` are patterns of the kernel's files that are read directly before and after the run,
+    and reach `parse` as the file WATCHED.
     """
 
     argv: tuple[str, ...] = ()
@@ -165,6 +169,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     warm_ups: int = 0
     in_memory: bool = False
     realtime_priority: int | None = None
+    watches: tuple[str, ...] = ()
     once_per_boot: bool = False
     network: Network | None = None
     #: About how long the run takes, in seconds; None when nobody can say.
@@ -184,7 +189,7 @@ class Benchmark(Protocol):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Bare names of the programs that must be there; none for the agent's own loads."""
+        """Bare names of programs and patterns of kernel files that must be there; none for the agent's own loads."""
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -217,6 +222,9 @@ class Benchmark(Protocol):
 
 def check_exit(raw: RawOutput) -> None:
     """Raise BadRun, with what it said, unless the run ended by itself with status 0."""
+    if raw.interrupted:
+        began = "before it began" if raw.wall_ns is None else f"after {raw.wall_ns / 1e9:.1f} s"
+        raise BadRun(f"interrupted by Ctrl-C {began}")
     if raw.failed is not None:
         raise BadRun(f"could not be started: {raw.failed}")
     if raw.timed_out:
@@ -250,7 +258,7 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
     shown = f"{outcome.name} is {measurement.original}"
     if not math.isfinite(measurement.value):
         raise BadRun(f"{shown}, which is no finite number")
-    if measurement.value < 0 and outcome.kind in {"time", "latency-quantile", "rate", "count"}:
+    if measurement.value < 0 and outcome.kind != "score":
         raise BadRun(f"{shown}: a {outcome.kind} cannot be negative")
     if not outcome.low <= measurement.value <= outcome.high:
         raise BadRun(f"{shown}, outside the plausible {outcome.low:g} to {outcome.high:g} {outcome.unit}")

@@ -7,12 +7,14 @@ import hashlib
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from ktrial.domain.benchmark import AgentLoad, Direction, Measurement, Outcome, RawOutput, Unit
+from ktrial.domain.conditions import Conditions
 from ktrial.domain.container import Container
+from ktrial.domain.disturbance import Disturbance
 from ktrial.domain.facts import Fact
 from ktrial.domain.tool import Receipt
 
@@ -80,6 +82,16 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     container: Container | None = None
 
 
+class Watch(Protocol):
+    """Looks at the machine around a run."""
+
+    def begin(self) -> None:
+        """The run begins directly after this."""
+
+    def end(self) -> None:
+        """The run has ended directly before this; never called of one that was interrupted."""
+
+
 class Artefact(msgspec.Struct, frozen=True):
     """Bytes kept beside the records under their SHA-256."""
 
@@ -99,17 +111,27 @@ def raw_parts(raw: RawOutput) -> dict[str, bytes]:
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """How the program ended: a status, a signal, or not started at all; `timed_out` when it was killed at its limit."""
+    """How the program ended: a status, a signal, or not started at all.
+
+    `timed_out` when it was killed at its limit, `interrupted` when by Ctrl-C.
+    """
 
     status: int | None = None
     signal: int | None = None
     failed: str | None = None
     timed_out: bool = False
+    interrupted: bool = False
 
     @classmethod
     def of(cls, raw: RawOutput) -> Exit:
         """The end of a run."""
-        return cls(status=raw.exit_status, signal=raw.signal, failed=raw.failed, timed_out=raw.timed_out)
+        return cls(
+            status=raw.exit_status,
+            signal=raw.signal,
+            failed=raw.failed,
+            timed_out=raw.timed_out,
+            interrupted=raw.interrupted,
+        )
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,8 +173,20 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
     alive_at_end: bool
 
 
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """One reset before a run: `result` says what it did, or why it failed."""
+
+    reset: Literal["sync", "swap", "caches"]
+    ok: bool
+    result: str
+
+
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """What all runs of one command have in common. `machine` holds facts: value, absent or unknown."""
+    """What all runs of one command have in common. `machine` holds facts: value, absent or unknown.
+
+    `notes` say what is not measured or not known here, and why. `held_off` is what was kept away while measuring
+    (`sleep`, and `idle`, which locks the screen), `disturbances` are timers that were due within the expected time.
+    """
 
     session: str
     suite: str
@@ -164,12 +198,16 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     machine: Mapping[str, Fact]
     ktrial_version: str
     agent_version: str | None
+    notes: tuple[str, ...] = ()
+    held_off: tuple[str, ...] = ()
+    disturbances: tuple[Disturbance, ...] = ()
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One execution of one benchmark, `ktrial.run/1`. `failure` says why it gave no measurement; null when it did.
 
-    A run of round 0 is a warm-up: kept, and in no summary.
+    A run of round 0 is a warm-up: kept, and in no summary. `conditions` are null when no sensor could be read.
+    A run that is `repeated` was disturbed by input and made again.
     """
 
     schema: Literal["ktrial.run/1"] = "ktrial.run/1"
@@ -198,6 +236,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     resources: Resources
     failure: str | None
     background: LoadRecord | None
+    conditions: Conditions | None = None
+    prepared: tuple[Prepared, ...] = ()
+    repeated: bool = False
     network: Mapping[str, Any] | None = None
     raw: Mapping[str, Artefact]
 

@@ -60,6 +60,22 @@ class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Invocation(argv=argv, limit_s=LOAD_LIMIT_S, files=(LOAD_FILE,))
 
 
+class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is put back to the same state before each run, in this order."""
+
+    sync: bool = False
+    reset_swap: bool = False
+    drop_caches: bool = False
+
+    @property
+    def needs_root(self) -> str | None:
+        """What needs root, for the question; None when nothing does."""
+        swap = "resetting swap" if self.reset_swap else ""
+        caches = "dropping caches" if self.drop_caches else ""
+        named = " and ".join(part for part in (swap, caches) if part)
+        return f"{named} before each run" if named else None
+
+
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a suite file says."""
 
@@ -67,6 +83,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
     benchmark: tuple[SuiteEntry, ...]
     load: SuiteLoad | None = None
+    between: Between = Between()
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

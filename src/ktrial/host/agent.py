@@ -12,6 +12,7 @@ from ktrial import __version__
 from ktrial.domain.errors import AgentError, Busy, PrivilegeMissing, StalePlan
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.reading import Reading
+from ktrial.host.interrupts import Interrupts
 from ktrial.host.transport import BUILD_ANEW, Transport
 
 T = TypeVar("T")
@@ -58,6 +59,14 @@ class AgentSession:
             self._transport.send(line)
         except OSError as error:
             raise self._lost(do, error.strerror or str(error)) from None
+
+    def wait(self, interrupts: Interrupts) -> None:
+        """Wait for the reply to the request sent last; raises KeyboardInterrupt at a Ctrl-C."""
+        self._transport.wait(interrupts)
+
+    def hang_up(self) -> None:
+        """End the agent's input: what it runs ends, and it still replies."""
+        self._transport.hang_up()
 
     def receive(self, do: str) -> dict[str, Any]:
         """The content of the `ok` of the reply to the request sent last."""

@@ -5,9 +5,14 @@ from __future__ import annotations
 
 import time
 
+from ktrial.host.interrupts import Interrupts
+
 
 class SystemClock:
-    """Implements `services.ports.Clock`."""
+    """Implements `services.ports.Clock`; a Ctrl-C that `interrupts` notes ends a sleep."""
+
+    def __init__(self, interrupts: Interrupts | None = None) -> None:
+        self._interrupts = interrupts or Interrupts()
 
     def monotonic_ns(self) -> int:
         """Nanoseconds; never steps."""
@@ -19,4 +24,6 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
-        time.sleep(seconds)
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._interrupts.wait((), left)

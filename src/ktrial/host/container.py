@@ -21,9 +21,10 @@ from ktrial.domain.benchmark import PROGRAM_FOLDERS, Invocation
 from ktrial.domain.container import DEFAULT_IMAGE, Container, Runtime, Wanted
 from ktrial.domain.errors import AgentError, KtrialError, PrivilegeMissing
 from ktrial.domain.facts import FactBook
-from ktrial.domain.run import Execution
+from ktrial.domain.run import Execution, Watch
 from ktrial.host.agent import AgentSession
 from ktrial.host.executor import AgentExecutor, RunningLoad
+from ktrial.host.interrupts import Interrupts
 from ktrial.host.transport import DetachedTransport
 
 #: Where a container sees the agent.
@@ -160,10 +161,12 @@ class ContainerExecutor:
     #: What needs root is left out: inside there is none, and root's own loads measure no container.
     has_root = False
 
-    def __init__(self, box: Callable[[], Box], outside: AgentExecutor, work: Path) -> None:
+    def __init__(
+        self, box: Callable[[], Box], outside: AgentExecutor, work: Path, interrupts: Interrupts | None = None
+    ) -> None:
         self._make_box = box
         self._outside = outside
-        self._inside = AgentExecutor(self._connect, work, None)
+        self._inside = AgentExecutor(self._connect, work, None, interrupts=interrupts)
         self._box: Box | None = None
         self._holder: DetachedTransport | None = None
 
@@ -196,11 +199,11 @@ class ContainerExecutor:
         """Where each program is in the container."""
         return self._inside.programs(names)
 
-    def run(self, invocation: Invocation) -> Execution:
-        """Run it to its end or its limit."""
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
+        """Run it to its end or its limit, or to a Ctrl-C."""
         if invocation.load is not None:
-            return self._outside.run(invocation)
-        return msgspec.structs.replace(self._inside.run(invocation), container=self.container)
+            return self._outside.run(invocation, watch)
+        return msgspec.structs.replace(self._inside.run(invocation, watch), container=self.container)
 
     def start(self, invocation: Invocation) -> RunningLoad:
         """Start a background load; it ends when it is stopped."""

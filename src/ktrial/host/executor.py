@@ -17,13 +17,14 @@ import msgspec
 from ktrial.domain.benchmark import DIRECTORY, PROGRAM_FOLDERS, Invocation, Network, RawOutput
 from ktrial.domain.errors import AgentError, BadInput, KtrialError
 from ktrial.domain.facts import FactBook
-from ktrial.domain.run import Execution
+from ktrial.domain.run import Execution, Watch
 from ktrial.domain.tool import Receipt
 from ktrial.host.agent import AgentSession
 from ktrial.host.clock import SystemClock
+from ktrial.host.interrupts import Interrupts
 from ktrial.host.private_folder import own_tmpfs, remove
 from ktrial.host.rights import Connect, OpenRoot, Rights
-from ktrial.host.running import Course, Running, exec_output, load_output, problem
+from ktrial.host.running import Course, Running, output_of, problem
 from ktrial.host.tools import Toolbox
 from ktrial.host.transport import DetachedTransport
 
@@ -41,18 +42,28 @@ class AgentExecutor:
 
     `connect` starts one as the user, detached. `root` opens the session of root, given what it is for; None where root
     cannot be had. Programs of `tools`, which ktrial built for this user, come before those of the fixed folders.
+    Waiting for a run heeds `interrupts`.
     """
 
     container: None = None
 
-    def __init__(self, connect: Connect, work: Path, root: OpenRoot | None, tools: Toolbox | None = None) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        work: Path,
+        root: OpenRoot | None,
+        tools: Toolbox | None = None,
+        interrupts: Interrupts | None = None,
+    ) -> None:
         self._connect = connect
         self._rights = Rights(root, connect)
         self._work = work
         self._tools = tools
-        self._clock = SystemClock()
+        self._interrupts = interrupts or Interrupts()
+        self._clock = SystemClock(self._interrupts)
         self._transport: DetachedTransport | None = None
         self._session: AgentSession | None = None
+        self._asked: AgentSession | None = None
 
     @property
     def agent_version(self) -> str:
@@ -84,19 +95,32 @@ class AgentExecutor:
         found = self._open().list([place for name in names for place in places[name]])
         return {name: next((place for place in places[name] if found[place]), None) for name in names}
 
-    def run(self, invocation: Invocation) -> Execution:
-        """Run it to its end or its limit. Whatever interrupts this ends the run, its servers and all children too."""
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
+        """Run it to its end or its limit, or to a Ctrl-C, which is told in the output.
+
+        Whatever interrupts this ends the run, its servers and all children too.
+        """
+        self._interrupts.check()
         with self._private_directory(in_memory=invocation.in_memory) as folder, Course() as course:
+            request = self._request(invocation, folder)
+            started = (self._clock.monotonic_ns(), self._clock.unix_ms())
+            asked = False
             try:
                 failure = self._prepare(invocation, folder, course)
-                request = self._request(invocation, folder)
+                if watch is not None:
+                    watch.begin()
                 started = (self._clock.monotonic_ns(), self._clock.unix_ms())
+                asked = failure is None
                 raw = RawOutput(failed=failure) if failure is not None else self._ask(invocation, request)
+                if watch is not None:
+                    watch.end()
+            except KeyboardInterrupt:
+                raw = self._cut_short(invocation) if asked else self._cut_short(None)
             except BaseException:
                 self._abandon()
                 raise
             course.end()
-            if raw.failed is None and course.died is not None:
+            if raw.failed is None and course.died is not None and not raw.interrupted:
                 raw = msgspec.structs.replace(raw, failed=course.died, exit_status=None)
             if invocation.load is None:
                 raw = _with_files(raw, folder, invocation.files)
@@ -178,18 +202,32 @@ class AgentExecutor:
             self._session = AgentSession(self._transport)
         return self._session
 
+    def _cut_short(self, invocation: Invocation | None) -> RawOutput:
+        """End what runs: what `invocation` had printed by then, with None nothing."""
+        raw = RawOutput()
+        try:
+            if invocation is not None and self._asked is not None:
+                self._asked.hang_up()
+                raw = output_of(self._asked, own_load=invocation.load is not None)
+        except AgentError:
+            pass
+        finally:
+            self._abandon()
+        return msgspec.structs.replace(raw, interrupted=True)
+
     def _abandon(self) -> None:
         if self._transport is not None:
             self._transport.finish()
         self._rights.abandon()
-        self._session = self._transport = None
+        self._session = self._transport = self._asked = None
 
     def _ask(self, invocation: Invocation, request: Mapping[str, Any]) -> RawOutput:
+        own_load = invocation.load is not None
         try:
-            session = self._rights.session_for(invocation, self._open())
-            if invocation.load is not None:
-                return load_output(session.request("load", **request))
-            return exec_output(session.request("exec", **request))
+            session = self._asked = self._rights.session_for(invocation, self._open())
+            session.send("load" if own_load else "exec", **request)
+            session.wait(self._interrupts)
+            return output_of(session, own_load=own_load)
         except AgentError as error:
             if error.kind == "lost":
                 self._session = self._transport = None

@@ -35,9 +35,7 @@ class Running:
         """End it and all its children: what it printed."""
         try:
             self._transport.hang_up()
-            if self._own_load:
-                return load_output(self._session.receive("load"))
-            return exec_output(self._session.receive("exec"))
+            return output_of(self._session, own_load=self._own_load)
         except AgentError as error:
             return RawOutput(failed=f"the agent said {error.kind}: {error.message}")
         finally:
@@ -112,6 +110,11 @@ def problem(raw: RawOutput) -> str | None:
     except BadRun as error:
         return error.message
     return None
+
+
+def output_of(session: AgentSession, *, own_load: bool) -> RawOutput:
+    """What the agent answers to the run that it was asked for last."""
+    return load_output(session.receive("load")) if own_load else exec_output(session.receive("exec"))
 
 
 def exec_output(answer: Mapping[str, Any]) -> RawOutput:

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ktrial.domain.errors import AgentError
+from ktrial.host.interrupts import Interrupts
 
 BUILD_ANEW = "remove .setup and run ./ktrial, which builds the agent anew; an installed ktrial must be installed again"
 _CHUNK_BYTES = 1 << 16
 #: Seconds that a detached agent may take to end what it runs: SIGTERM, 5 seconds, SIGKILL, 5 seconds.
-_PATIENCE_S = 11.0
+PATIENCE_S = 11.0
 
 
 class Transport(Protocol):
@@ -32,6 +33,12 @@ class Transport(Protocol):
 
     def receive(self, limit_s: float | None = None) -> bytes:
         """Read one reply line; empty when the agent is gone. Raises TimeoutError after `limit_s`."""
+
+    def wait(self, interrupts: Interrupts) -> None:
+        """Wait for the answer; raises KeyboardInterrupt at a Ctrl-C."""
+
+    def hang_up(self) -> None:
+        """End the agent's input and wait for nothing: what it runs `while_connected` ends."""
 
     def close(self) -> int | None:
         """End the agent's input and wait for it: its exit status, None where that cannot be known."""
@@ -79,6 +86,15 @@ class PipeTransport:
             if not ready:
                 raise TimeoutError
         return os.read(self._from_agent, _CHUNK_BYTES)
+
+    def wait(self, interrupts: Interrupts) -> None:
+        """Wait for the answer; a Ctrl-C ends the waiting."""
+        if not self._read and self._from_agent is not None:
+            interrupts.wait([self._from_agent])
+
+    def hang_up(self) -> None:
+        """End the agent's input and wait for nothing."""
+        self._end_input()
 
     def close(self) -> int | None:
         """End the agent's input and wait for it."""
@@ -154,10 +170,6 @@ class DetachedTransport(ProcessTransport):
         """Whether there is something to read, or the agent is gone."""
         return bool(self._read) or self._from_agent is None or bool(select.select([self._from_agent], [], [], 0)[0])
 
-    def hang_up(self) -> None:
-        """End the agent's input and wait for nothing: what it runs `while_connected` ends."""
-        self._end_input()
-
     def abandon(self) -> None:
         """End it, but not before what it runs."""
         self.finish()
@@ -166,7 +178,7 @@ class DetachedTransport(ProcessTransport):
         """Hang up; an agent that does not end in time is killed."""
         self._end_input()
         try:
-            self._process.wait(_PATIENCE_S)
+            self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ktrial.domain.run import RunRecord, Summary
+from ktrial.domain.conditions import Conditions
+from ktrial.domain.run import RunRecord, Session, Summary
 from ktrial.domain.suite import Suite
 from ktrial.report.terminal import paragraph, table
 
@@ -17,6 +18,8 @@ _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     "count": ((1.0, ""),),
     "score": ((1.0, ""),),
     "ratio": ((0.01, "%"),),
+    "J": ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ")),
+    "W": ((1e3, "kW"), (1.0, "W"), (1e-3, "mW"), (1e-6, "uW")),
 }
 
 
@@ -53,6 +56,15 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def circumstances(session: Session, *, width: int) -> str:
+    """What is not measured or not known, and what may disturb."""
+    lines = [paragraph(note, width=width) for note in session.notes]
+    for one in session.disturbances:
+        due = "now" if one.due_s < 1 else f"in {duration(one.due_s)}"
+        lines += [paragraph(f"may disturb: {one.name} {due}", width=width), f"  stop it with: {one.stop}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, least: bool = False) -> str:
     """The first half of a run's line: what runs, and how long still (`least`: some runs are not in it)."""
     left = "" if left_s is None else f" ({'more than ' if least else ''}{duration(left_s)} left)"
@@ -61,6 +73,8 @@ def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, lea
 
 def run_ends(record: RunRecord, so_far: Sequence[Summary]) -> str:
     """The second half: the last values, and the spread up to now."""
+    if record.exit.interrupted:
+        return f" {record.failure}"
     if record.failure is not None:
         return f" FAILED: {record.failure}"
     wanted = [summary for summary in so_far if summary.headline or summary.outcome == "load.throughput"]
@@ -73,7 +87,23 @@ def run_ends(record: RunRecord, so_far: Sequence[Summary]) -> str:
             continue
         spread = "" if summary.cv is None else f" (CV {percent(summary.cv)} of {summary.n})"
         parts.append(f" {summary.outcome} {show(kept.value, kept.unit)}{spread}")
-    return ",".join(parts)
+    return ",".join(parts) + _conditions(record.conditions)
+
+
+def _conditions(conditions: Conditions | None) -> str:
+    """`; 48 to 63 C, 3.1 GHz`: before and after the run, once where both look the same."""
+    if conditions is None:
+        return ""
+    shown = []
+    for name, scale, unit in (("temperature", 1.0, " C"), ("frequency", 1e9, " GHz")):
+        both = [
+            f"{one.value / scale:.3g}"
+            for side in (conditions.before, conditions.after)
+            for one in side
+            if one.name == name
+        ]
+        shown += [" to ".join(dict.fromkeys(both)) + unit] if both else []
+    return "; " + ", ".join(shown)
 
 
 def summary_text(summaries: Sequence[Summary], *, width: int) -> str:

@@ -26,6 +26,10 @@ IN_CONTAINER = "put it into the image, or let `ktrial tools container` make one"
 PACKAGE_PROGRAMS = tuple(program for program, _ in _TOOLS.values())
 
 
+#: What a benchmark needs is a program, or a file of the kernel when it begins so.
+KERNEL_FILES = "/sys/"
+
+
 class Availability(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a benchmark can run here: `why` not and the `next` step are null when it can."""
 
@@ -65,7 +69,13 @@ def _examine(
     why: str | None = None
     step: str | None = None
     absent = [name for name in benchmark.needs if programs.get(name) is None]
-    if absent:
+    unseen = [name for name in absent if name.startswith(KERNEL_FILES)]
+    if unseen:
+        why, step = (
+            f"this machine shows no {unseen[0]}",
+            "run it on hardware that does; guests and containers rarely do",
+        )
+    elif absent:
         why = f"{', '.join(absent)} is not installed" if len(absent) == 1 else f"{', '.join(absent)} are not installed"
         step = install_command(benchmark.packages, tool) or "install it by hand"
         if executor.container is not None:

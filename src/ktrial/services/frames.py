@@ -16,7 +16,7 @@ from ktrial.domain.run import Artefact, Exit, Kept, Resources, RunRecord, Sessio
 from ktrial.formats.mangohud import is_mangohud, read_mangohud
 from ktrial.formats.xplane import XPlaneLog, is_xplane, read_xplane
 from ktrial.services.measure import Order, Result, session_of
-from ktrial.services.ports import CaptureFolder, Launcher, RunStore, UnixClock, WrittenLog
+from ktrial.services.ports import CaptureFolder, Clock, Launcher, RunStore, WrittenLog
 
 #: Options of MangoHud that make a capture of every frame; they stand last, where they win over those of the user.
 #: `read_cfg`: the user's file holds too, for a frame limit is part of what is measured. 0.7 logs only what it shows.
@@ -169,7 +169,7 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
 
     launcher: Launcher
     store: RunStore
-    clock: UnixClock
+    clock: Clock
     captures: CaptureFolder
     facts: FactBook
     agent_version: str

@@ -23,10 +23,12 @@ from ktrial.domain.run import (
     RunRecord,
     Session,
     Summary,
+    Watch,
     raw_parts,
     summarise,
 )
 from ktrial.domain.suite import SuiteLoad, Task, orders
+from ktrial.services.around import Around
 from ktrial.services.availability import Availability, examine
 from ktrial.services.background import Background, Ended
 from ktrial.services.ports import Clock, Executor, RunStore
@@ -68,6 +70,12 @@ class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     left_is_least: bool
 
 
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="waiting"):
+    """The next run waits for an idle machine; `used` is what is in use."""
+
+    used: str
+
+
 class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
     """A run ended and its record lies in `file`. `so_far` are the benchmark's summaries up to here."""
 
@@ -96,12 +104,25 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
     summaries: tuple[Summary, ...]
 
 
-Event = Began | RunBegan | RunEnded | Result
+#: So often a run that was disturbed by input is made again.
+MOST_REPEATS = 3
+_RESETS = {
+    "sync": "files could not be written back",
+    "swap": "swap could not be reset",
+    "caches": "caches could not be dropped",
+}
+Event = Began | Waiting | RunBegan | RunEnded | Result
 Listener = Callable[[Event], None]
 
 
 def measure(
-    order: Order, executor: Executor, store: RunStore, clock: Clock, facts: FactBook, listen: Listener
+    order: Order,
+    executor: Executor,
+    store: RunStore,
+    clock: Clock,
+    facts: FactBook,
+    listen: Listener,
+    around: Around | None = None,
 ) -> tuple[Result, tuple[RunRecord, ...]]:
     """Carry the order out. An interruption ends it in order: what was measured is kept and summarised."""
     missing = _missing(order, executor)
@@ -114,13 +135,16 @@ def measure(
     if order.load is not None:
         background = Background(order.load, facts.value("cpu.threads") or 1, executor, clock)
         background.check()
-    rounds = _Rounds(order, tasks, executor, store, clock, facts, background, listen)
-    rounds.begin(missing)
+    rounds = _Rounds(order, tasks, executor, store, clock, facts, background, listen, around)
     interrupted = False
     try:
+        rounds.begin(missing)
         rounds.carry_out()
     except KeyboardInterrupt:
         interrupted = True
+    finally:
+        if around is not None:
+            around.end()
     result = rounds.result(missing, interrupted)
     listen(result)
     return result, tuple(rounds.records)
@@ -152,6 +176,7 @@ class _Rounds:
         facts: FactBook,
         background: Background | None,
         listen: Listener,
+        around: Around | None,
     ) -> None:
         self._order = order
         self._tasks = {task.label: task for task in tasks}
@@ -161,6 +186,7 @@ class _Rounds:
         self._facts = facts
         self._background = background
         self._listen = listen
+        self._around = around
         self._versions: dict[str, str | None] = {}
         self._took_s: dict[str, float] = {}
         self.records: list[RunRecord] = []
@@ -175,10 +201,13 @@ class _Rounds:
             self._executor.obtain_root(", ".join(needy))
         for label, task in self._tasks.items():
             asked = task.benchmark.version_invocation()
-            told = task.benchmark.parse_version(self._executor.run(asked).raw) if asked else None
+            told = task.benchmark.parse_version(self._run(asked).raw) if asked else None
             own = self._invocations[label].load is not None
             self._versions[label] = self._executor.agent_version if own else told
         expected_s, least = self._left(0)
+        if self._around is not None:
+            quiet = self._around.begin(None if least else expected_s)
+            self._session = msgspec.structs.replace(self._session, **msgspec.structs.asdict(quiet))
         self._listen(
             Began(
                 session=self._session,
@@ -192,25 +221,50 @@ class _Rounds:
 
     def carry_out(self) -> None:
         """The warm-ups, then all rounds."""
-        for number, place in enumerate(self._schedule, 1):
-            left_s, least = self._left(number - 1)
-            self._listen(
-                RunBegan(
-                    run=number,
-                    runs=len(self._schedule),
-                    round=place.round,
-                    benchmark=place.label,
-                    left_s=left_s,
-                    left_is_least=least,
-                )
+        for done, place in enumerate(self._schedule):
+            for again in range(MOST_REPEATS, -1, -1):
+                if not self._carry_out(done, place, may_repeat=again > 0).repeated:
+                    break
+
+    def _carry_out(self, done: int, place: _Place, *, may_repeat: bool) -> RunRecord:
+        """One run, from the waiting to its record; `done` places of the schedule lie behind it."""
+        if self._around is not None:
+            self._around.wait(lambda used: self._listen(Waiting(used=used)))
+        number = len(self.records) + 1
+        left_s, least = self._left(done)
+        self._listen(
+            RunBegan(
+                run=number,
+                runs=len(self._schedule) + number - 1 - done,
+                round=place.round,
+                benchmark=place.label,
+                left_s=left_s,
+                left_is_least=least,
             )
-            began = self._clock.monotonic_ns()
-            record, parts = self._one(number, place)
-            self._took_s[place.label] = (self._clock.monotonic_ns() - began) / 1e9
-            file = self._store.save(record, parts)
-            self.records.append(record)
-            own = [earlier for earlier in self.records if earlier.benchmark == place.label]
-            self._listen(RunEnded(record=record, file=file, so_far=summarise(own, self._headlines())))
+        )
+        began = self._clock.monotonic_ns()
+        record, parts = self._one(number, place)
+        self._took_s[place.label] = (self._clock.monotonic_ns() - began) / 1e9
+        used, interrupted = self._disturbed(began, record)
+        if used is not None:
+            failure = record.failure or f"input during the run: {used}"
+            record = msgspec.structs.replace(record, failure=failure, measurements=(), repeated=may_repeat)
+        file = self._store.save(record, parts)
+        self.records.append(record)
+        own = [earlier for earlier in self.records if earlier.benchmark == place.label]
+        self._listen(RunEnded(record=record, file=file, so_far=summarise(own, self._headlines())))
+        if interrupted:
+            raise KeyboardInterrupt
+        return record
+
+    def _disturbed(self, began_ns: int, record: RunRecord) -> tuple[str | None, bool]:
+        """What was used during the run, and whether Ctrl-C was pressed: the run itself is kept all the same."""
+        if self._around is None or record.exit.interrupted:
+            return None, record.exit.interrupted
+        try:
+            return self._around.disturbed(began_ns), False
+        except KeyboardInterrupt:
+            return None, True
 
     def result(self, missing: Mapping[str, Availability], interrupted: bool) -> Result:
         """The summary of what there is."""
@@ -230,15 +284,16 @@ class _Rounds:
 
     def _hole(self, label: str) -> Hole | None:
         runs = [record for record in self.records if record.benchmark == label and not record.is_warm_up]
-        failed = [record for record in runs if not record.ok]
+        whole = [record for record in runs if not record.exit.interrupted and not record.repeated]
+        failed = [record for record in whole if not record.ok]
         if failed:
             reason = failed[-1].failure
-            return Hole(benchmark=label, why=f"{len(failed)} of {len(runs)} runs failed, the last: {reason}")
-        if runs and self._order.rounds > 1 and self._invocations[label].once_per_boot:
+            return Hole(benchmark=label, why=f"{len(failed)} of {len(whole)} runs failed, the last: {reason}")
+        if whole and self._order.rounds > 1 and self._invocations[label].once_per_boot:
             why = f"1 of {self._order.rounds} runs: one per boot"
             return Hole(benchmark=label, why=why, next="reboot and run again with the same --label")
-        if len(runs) < self._order.rounds:
-            return Hole(benchmark=label, why=f"interrupted after {len(runs)} of {self._order.rounds} runs")
+        if len(whole) < self._order.rounds:
+            return Hole(benchmark=label, why=f"interrupted after {len(whole)} of {self._order.rounds} runs")
         return None
 
     def _headlines(self) -> dict[str, tuple[str, ...]]:
@@ -273,9 +328,14 @@ class _Rounds:
 
     def _one(self, number: int, place: _Place) -> tuple[RunRecord, dict[str, bytes]]:
         task, invocation = self._tasks[place.label], self._invocations[place.label]
-        execution, ended = self._execute(invocation)
+        watching = self._around.watch(invocation) if self._around is not None else None
+        prepared = self._around.prepare() if self._around is not None else ()
+        unready = next((f"{_RESETS[one.reset]}: {one.result}" for one in prepared if not one.ok), None)
+        execution, ended = self._execute(invocation, watching) if unready is None else (self._unmade(invocation), None)
         raw = execution.raw
-        parsed, failure = _parse(task, raw)
+        if watching is not None:
+            raw = msgspec.structs.replace(raw, files={**raw.files, **watching.files})
+        parsed, failure = _parse(task, raw) if unready is None else (ParsedRun(measurements=()), unready)
         outcomes = {outcome.name: outcome for outcome in task.benchmark.outcomes}
         kept = [Kept.of(one, outcomes[one.outcome]) for one in parsed.measurements]
         parts = raw_parts(raw) | dict(execution.step_raw)
@@ -283,6 +343,8 @@ class _Rounds:
             parts |= {f"background/{name}": data for name, data in raw_parts(ended.raw).items()}
             failure = failure or ended.failure
             kept += [Kept.of(ended.throughput, LOAD_THROUGHPUT)] if ended.throughput is not None else []
+        used, notes = watching.energy() if watching is not None else ((), ())
+        kept += [Kept.of(measurement, outcome) for measurement, outcome in used]
         record = RunRecord(
             session=self._session,
             run=number,
@@ -304,24 +366,44 @@ class _Rounds:
             started_unix_ms=execution.started_unix_ms,
             measurements=tuple(kept) if failure is None else (),
             details=parsed.details,
-            notes=parsed.notes,
+            notes=(*parsed.notes, *notes),
             exit=Exit.of(raw),
             resources=Resources(
                 wall_ns=raw.wall_ns, user_us=raw.user_us, system_us=raw.system_us, max_rss_bytes=raw.max_rss_bytes
             ),
             failure=failure,
             background=ended.record if ended is not None else None,
+            conditions=watching.conditions if watching is not None else None,
+            prepared=prepared,
             network=raw.network,
             raw={name: Artefact.of(data) for name, data in parts.items()},
         )
         return record, parts
 
-    def _execute(self, invocation: Invocation) -> tuple[Execution, Ended | None]:
+    def _unmade(self, invocation: Invocation) -> Execution:
+        """A run that was not even begun."""
+        return Execution(
+            argv=invocation.argv,
+            environment={},
+            directory="",
+            started_monotonic_ns=self._clock.monotonic_ns(),
+            started_unix_ms=self._clock.unix_ms(),
+            raw=RawOutput(failed="what comes before it failed"),
+        )
+
+    def _run(self, invocation: Invocation) -> Execution:
+        """A short question to a tool."""
+        execution = self._executor.run(invocation)
+        if execution.raw.interrupted:
+            raise KeyboardInterrupt
+        return execution
+
+    def _execute(self, invocation: Invocation, watch: Watch | None) -> tuple[Execution, Ended | None]:
         if self._background is None:
-            return self._executor.run(invocation), None
+            return self._executor.run(invocation, watch), None
         running = self._background.start()
         try:
-            execution = self._executor.run(invocation)
+            execution = self._executor.run(invocation, watch)
         except BaseException:
             running.stop()
             raise

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ktrial.domain.facts import FactBook
     from ktrial.domain.frames import Capture
     from ktrial.domain.reading import Reading
-    from ktrial.domain.run import Execution, Exit, RunRecord
+    from ktrial.domain.run import Execution, Exit, RunRecord, Watch
 
 
 class Machine(Protocol):
@@ -70,8 +70,11 @@ class Executor(Protocol):
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
         """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
 
-    def run(self, invocation: Invocation) -> Execution:
-        """Run it to its end or its limit. Whatever interrupts this ends the run and its children too."""
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
+        """Run it to its end or its limit, or to a Ctrl-C, which is told in the output.
+
+        Whatever interrupts this ends the run and its children too. `watch` looks on directly before and after it.
+        """
 
     def start(self, invocation: Invocation) -> RunningLoad:
         """Start a background load; it ends when it is stopped."""
@@ -96,15 +99,11 @@ class Clock(Protocol):
     def monotonic_ns(self) -> int:
         """Nanoseconds; never steps."""
 
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-
-
-class UnixClock(Clock, Protocol):
-    """A clock that also tells the time of day."""
-
     def unix_ms(self) -> int:
         """Milliseconds since 1970; may step."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
 
 
 class Launcher(Protocol):

@@ -9,7 +9,7 @@ from ktrial.benchmarks import all_benchmarks
 from ktrial.catalog.suites import load_benchmarks, load_suites
 from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import Fact, FactBook
-from ktrial.domain.suite import Suite
+from ktrial.domain.suite import Between, Suite
 from ktrial.services.suites import tasks_of
 from tests.support.bench import REQUIRED, FakeBenchmark
 
@@ -27,6 +27,9 @@ cpus = "0-1"
 
 [load]
 share = 0.25
+
+[between]
+reset_swap = true
 """
 OWN = """name = "build"
 what = "Builds it."
@@ -72,6 +75,7 @@ def test_an_own_suite(tmp_path: Path) -> None:
     assert [entry.label for entry in suites["own"].benchmark] == ["a", "again"]
     assert suites["own"].load is not None
     assert suites["own"].load.workers(8) == 2
+    assert suites["own"].between == Between(reset_swap=True)
 
 
 def load_suites_of(folder: Path, text: str) -> dict[str, Suite]:
@@ -95,6 +99,8 @@ def load_suites_of(folder: Path, text: str) -> dict[str, Suite]:
         ("share = 0.25", 'stressor = "--exec"', 14, "stressor '--exec' cannot be the load"),
         ('summary = "Mine."', 'sumary = "Mine."', 2, "unknown field `sumary`"),
         ("[load]", "[load", 13, "TOML"),
+        ("reset_swap = true", "reset_swap = 1", 17, "Expected `bool`, got `int`"),
+        ("reset_swap = true", "drop_cache = true", 17, "unknown field `drop_cache`"),
     ],
 )
 def test_a_wrong_suite_is_named_with_file_and_line(tmp_path: Path, old: str, new: str, where: int, why: str) -> None:

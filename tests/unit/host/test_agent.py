@@ -13,6 +13,7 @@ from ktrial import __version__
 from ktrial.domain.errors import AgentError, Busy, PrivilegeMissing, StalePlan
 from ktrial.domain.reading import Reading
 from ktrial.host.agent import AgentSession, read_bytes
+from ktrial.host.interrupts import Interrupts
 
 HELLO = {"id": 1, "ok": {"agent": __version__, "role": "user"}}
 
@@ -33,6 +34,12 @@ class Script:
 
     def receive(self, limit_s: float | None = None) -> bytes:
         return self._replies.pop(0) if self._replies else b""
+
+    def wait(self, interrupts: Interrupts) -> None:
+        pass
+
+    def hang_up(self) -> None:
+        pass
 
     def close(self) -> int | None:
         self.closed += 1

@@ -17,6 +17,7 @@ from ktrial.domain.benchmark import AgentLoad, Invocation
 from ktrial.domain.errors import PrivilegeMissing
 from ktrial.host.agent import AgentSession
 from ktrial.host.executor import AgentExecutor
+from ktrial.host.interrupts import Interrupts
 from ktrial.host.transport import DetachedTransport
 
 EXEC = {
@@ -62,9 +63,14 @@ class FakeAgent:
             reply = {"id": number, "ok": answers.get(do, dict)()}
         self._reply = msgspec.json.encode(reply) + b"\n"
 
-    def receive(self, limit_s: float | None = None) -> bytes:
+    def wait(self, interrupts: Interrupts) -> None:
         if self.interrupts:
             raise KeyboardInterrupt
+
+    def hang_up(self) -> None:
+        self._log.append((f"{self.name} hang-up", {}))
+
+    def receive(self, limit_s: float | None = None) -> bytes:
         return self._reply
 
     def close(self) -> None:
@@ -161,8 +167,9 @@ def test_an_interruption_ends_the_session_of_root(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.executor.obtain_root("zram")
     scene.root.interrupts = True
-    with pytest.raises(KeyboardInterrupt):
-        scene.executor.run(Invocation(load=AgentLoad(name="zram", as_root=True), limit_s=1))
+    raw = scene.executor.run(Invocation(load=AgentLoad(name="zram", as_root=True), limit_s=1)).raw
+    assert (raw.interrupted, raw.wall_ns) == (True, 9)
+    assert scene.did()[-1] == "root hang-up"
     assert not scene.root.open
 
 

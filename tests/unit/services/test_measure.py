@@ -243,7 +243,9 @@ def test_an_interruption_keeps_what_was_measured(load: bool) -> None:
     bench = Bench(task("a"), rounds=4, load=load, executor=FakeExecutor(reply))
     result, records = bench.run()
     assert result.interrupted
-    assert len(records) == len(bench.store.records) == 2
+    assert len(records) == len(bench.store.records) == 3
+    assert (records[2].failure, records[2].exit.interrupted) == ("interrupted by Ctrl-C after 3.2 s", True)
+    assert records[2].measurements == ()
     assert result.holes[0].why == "interrupted after 2 of 4 runs"
     assert result.summaries[0].n == 2
     assert bench.executor.log.count("load stops") == bench.executor.log.count("load starts")

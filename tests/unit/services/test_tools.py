@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ktrial.domain.benchmark import Invocation
 from ktrial.domain.container import Container
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.facts import FactBook
-from ktrial.domain.run import Execution
+from ktrial.domain.run import Execution, Watch
 from ktrial.domain.suite import Task
 from ktrial.domain.tool import Receipt, Recipe, Source
 from ktrial.services.availability import IN_CONTAINER, examine
@@ -110,8 +111,8 @@ def test_the_next_step_for_a_tool_that_is_missing(
 class Tells(FakeExecutor):
     """Says of each run what its program was built from, and where it ran."""
 
-    def run(self, invocation: object) -> Execution:
-        done = super().run(invocation)  # type: ignore[arg-type]
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
+        done = super().run(invocation, watch)
         return msgspec.structs.replace(done, built=RECEIPT, container=CONTAINER)
 
 

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.cli.measuring import Progress, TakesCommand, check_output, own_benchmark, own_words, write_result
+from ktrial.cli.measuring import (
+    Progress,
+    TakesCommand,
+    check_output,
+    choose,
+    list_benchmarks,
+    own_words,
+    surroundings,
+    write_result,
+)
 from ktrial.cli.names import measurable_names
-from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.options import json_option, seconds
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, Refused
 
@@ -35,6 +44,7 @@ EXIT_INTERRUPTED = 130
 @click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
 @click.option("--limit", default="1h", show_default=True, metavar="TIME", help="Kill a run of CMD after TIME.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
+@click.option("--when-idle", is_flag=True, help="Run while nobody uses the machine; make disturbed runs again.")
 @click.option("--tools", metavar="container[=IMAGE]", help="Take the tools from a container's image.")
 @click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and what can run here.")
 @json_option
@@ -53,6 +63,7 @@ def command(
     seed: int | None,
     tools: str | None,
     listing: bool,
+    when_idle: bool,
     as_json: bool,
 ) -> int:
     """Run benchmarks in rounds, in random order within each, and keep every run on disk the moment it ends.
@@ -68,33 +79,15 @@ def command(
     app: App = ctx.obj
     words = own_words(ctx)
     if listing:
-        return _list(app, tools, as_json)
+        return list_benchmarks(app, tools, as_json)
     if tools is not None and words is not None:
         raise BadInput("--tools is for the tools of benchmarks, not for a command after --", hint="leave it out")
-    chosen, benchmarks = _choose(app, suite, words, metrics, seconds(limit, "--limit"))
+    chosen, benchmarks = choose(app, suite, words, metrics, seconds(limit, "--limit"))
     chosen = with_parameters(chosen, benchmarks, given)
     if not app.on_this_machine:
         raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
     check_output(output, force=force)
-    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, tools, as_json)
-
-
-def _choose(
-    app: App, suite: str | None, words: tuple[str, ...] | None, metrics: tuple[str, ...], limit_s: float
-) -> tuple[Suite, dict[str, Benchmark]]:
-    from ktrial.services.suites import find_suite
-
-    if (suite is None) == (words is None):
-        raise BadInput(
-            "nothing to measure" if suite is None else "either a suite or a command after --, not both",
-            hint="`ktrial bench --list` lists suites; any command:  ktrial bench -n 5 -- CMD",
-        )
-    if words is not None:
-        own = own_benchmark(words, metrics, limit_s)
-        return find_suite(own.name, {}, {own.name: own}), {own.name: own}
-    if metrics:
-        raise BadInput("--metric reads the output of a command after --", hint="put it after --, or leave --metric out")
-    return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
+    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, tools, when_idle, as_json)
 
 
 def _measure(
@@ -107,6 +100,7 @@ def _measure(
     cpus: str | None,
     seed: int | None,
     tools: str | None,
+    when_idle: bool,
     as_json: bool,
 ) -> int:
     from ktrial.report.bench import holes_text, summary_text
@@ -125,7 +119,10 @@ def _measure(
         label=label,
         load=suite.load,
     )
-    result, records = measure(order, executor, app.run_store, app.clock, facts, Progress(as_json=as_json))
+    around = surroundings(app, suite, when_idle=when_idle)
+    listen = Progress(as_json=as_json)
+    with app.interrupts:
+        result, records = measure(order, executor, app.run_store, app.clock, facts, listen, around)
     if output is not None:
         write_result(output, result, records)
     if not as_json and result.summaries:
@@ -137,18 +134,3 @@ def _measure(
         app.say(f"interrupted; {kept} kept in {result.folder}")
         return EXIT_INTERRUPTED
     return EXIT_PARTIAL if holes else 0
-
-
-def _list(app: App, tools: str | None, as_json: bool) -> int:
-    from ktrial.report.bench import list_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.availability import examine
-
-    found = examine(app.benchmarks.values(), app.executor_in(tools))
-    if as_json:
-        write_json({"schema": "ktrial.benchmarks/1", "benchmarks": found, "suites": list(app.suites.values())})
-        return 0
-    rows = [(one.benchmark, one.what, one.why, one.next) for one in found]
-    ready = {one.benchmark: one.ready for one in found}
-    sys.stdout.write(list_text(rows, app.suites, ready, width=columns()))
-    return 0

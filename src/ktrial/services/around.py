@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens around each run: resets, conditions, energy, and the counters that a benchmark asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ktrial.domain.benchmark import WATCHED, Invocation, Measurement, Outcome
+from ktrial.domain.conditions import Condition, Conditions, hottest, mean_frequency
+from ktrial.domain.disturbance import Quiet
+from ktrial.domain.energy import INSTANTS, PATTERNS, EnergyCounter, consumed, counters, measurements
+from ktrial.domain.errors import BadRun
+from ktrial.domain.reading import Reading
+from ktrial.domain.run import Prepared
+from ktrial.domain.watched import Watched
+from ktrial.services.idle import IdleWatch
+from ktrial.services.ports import Clock, Machine
+from ktrial.services.quiet import Quieter
+from ktrial.services.resets import Resets
+
+_TEMPERATURES = ("/sys/class/thermal/thermal_zone*/temp", "/sys/class/hwmon/hwmon*/temp*_input")
+_CLOCKS = "/sys/devices/system/cpu/cpufreq/policy*/scaling_cur_freq"
+
+
+class Around:
+    """Knows which sensors and counters the machine has, and looks at them around each run."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        clock: Clock,
+        resets: Resets | None = None,
+        quieter: Quieter | None = None,
+        idle: IdleWatch | None = None,
+    ) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._resets = resets
+        self._quieter = quieter
+        self._idle = idle
+        found = machine.list([*_TEMPERATURES, _CLOCKS])
+        self._sensors = {path: self._name(path) for pattern in _TEMPERATURES for path in found[pattern]}
+        self._clocks = found[_CLOCKS]
+        self._counters, self._notes = self._energy()
+
+    def begin(self, expected_s: float | None) -> Quiet:
+        """The measurement begins: what is held off until its end, and what may disturb it."""
+        quiet = self._quieter.begin(expected_s) if self._quieter is not None else Quiet()
+        return msgspec.structs.replace(quiet, notes=(*self._notes, *quiet.notes))
+
+    def end(self) -> None:
+        """The measurement is over."""
+        if self._quieter is not None:
+            self._quieter.end()
+
+    def wait(self, tell: Callable[[str], None]) -> None:
+        """Wait for an idle machine where that is wanted; `tell` hears what is waited for."""
+        if self._idle is not None:
+            self._idle.wait(tell)
+
+    def disturbed(self, began_ns: int) -> str | None:
+        """What was used since then, where somebody wants to know."""
+        return self._idle.disturbed((self.now_ns() - began_ns) / 1e9) if self._idle is not None else None
+
+    def prepare(self) -> tuple[Prepared, ...]:
+        """The resets before a run, up to one that failed."""
+        return self._resets.carry_out() if self._resets is not None else ()
+
+    def watch(self, invocation: Invocation) -> Watching:
+        """Looks around one run."""
+        found = self._machine.list(invocation.watches) if invocation.watches else {}
+        watched = tuple(dict.fromkeys(path for paths in found.values() for path in paths))
+        return Watching(self, watched)
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """What the sensors show now."""
+        shown = self.look((*self._sensors, *self._clocks))
+        both = (
+            hottest({name: shown[path] for path, name in self._sensors.items()}),
+            mean_frequency([shown[path] for path in self._clocks]),
+        )
+        return tuple(one for one in both if one is not None)
+
+    @property
+    def counters(self) -> tuple[EnergyCounter, ...]:
+        """Energy counters that can be read."""
+        return self._counters
+
+    def look(self, paths: tuple[str, ...]) -> dict[str, str | None]:
+        """What the files show; None where they cannot be read."""
+        return {path: _text(reading) for path, reading in self._machine.read(paths).items()}
+
+    def now_ns(self) -> int:
+        """The monotonic clock."""
+        return self._clock.monotonic_ns()
+
+    def _energy(self) -> tuple[tuple[EnergyCounter, ...], tuple[str, ...]]:
+        found = self._machine.list([*PATTERNS, *INSTANTS])
+        readings = self._machine.read([path for pattern in PATTERNS for path in found[pattern]])
+        shown = {path: _text(reading) for path, reading in readings.items() if reading is not None}
+        notes, usable = [], []
+        every = counters(shown)
+        for counter in every:
+            if shown[counter.path] is not None:
+                usable.append(counter)
+        closed = [counter for counter in every if counter not in usable]
+        if closed:
+            reading = readings[closed[0].path]
+            why = (reading.unreadable or reading.invalid) if reading is not None else None
+            names = ", ".join(counter.domain for counter in closed)
+            notes.append(f"energy of {names} is not measured: {why or 'its counter cannot be read'}")
+        elif not every:
+            notes.append("energy is not measured: this machine shows no counter of RAPL, hwmon or a battery")
+        if not every and any(found[pattern] for pattern in INSTANTS):
+            notes.append("power that is told for an instant only is not measured: nothing is read during a run")
+        return tuple(usable), tuple(notes)
+
+    def _name(self, path: str) -> str:
+        """What a sensor is of, as its neighbours say."""
+        folder, _, file = path.rpartition("/")
+        place = folder.rpartition("/")[2]
+        near = (f"{folder}/type", f"{folder}/name", f"{folder}/{file.removesuffix('_input')}_label")
+        shown = self.look(near)
+        return " ".join(word for word in (place, *(shown[other] for other in near)) if word)
+
+
+class Watching:
+    """The two looks around one run; implements `domain.run.Watch`."""
+
+    def __init__(self, around: Around, watched: tuple[str, ...]) -> None:
+        self._around = around
+        self._watched = watched
+        self._energy_files = tuple(path for counter in around.counters for path in counter.files)
+        self._conditions: list[tuple[Condition, ...]] = []
+        self._looks: list[tuple[int, dict[str, str | None]]] = []
+
+    def begin(self) -> None:
+        """Sensors first, then counters, which are nearer to the run."""
+        self._conditions.append(self._around.conditions())
+        self._look()
+
+    def end(self) -> None:
+        """The other way round."""
+        self._look()
+        self._conditions.append(self._around.conditions())
+
+    @property
+    def conditions(self) -> Conditions | None:
+        """None when no sensor could be read, or the run was not watched to its end."""
+        if len(self._conditions) < 2 or not any(self._conditions):
+            return None
+        return Conditions(before=self._conditions[0], after=self._conditions[1])
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The counters that the benchmark asked for."""
+        if not self._watched or len(self._looks) < 2:
+            return {}
+        before, after = (
+            {path: text for path in self._watched if (text := look[path]) is not None} for _, look in self._looks
+        )
+        return {WATCHED: msgspec.json.encode(Watched(before=before, after=after, seconds=self._seconds))}
+
+    def energy(self) -> tuple[tuple[tuple[Measurement, Outcome], ...], tuple[str, ...]]:
+        """Joules and watts of each domain, and why there are none of others."""
+        found: list[tuple[Measurement, Outcome]] = []
+        notes = []
+        if len(self._looks) == 2:
+            (_, before), (_, after) = self._looks
+            for counter in self._around.counters:
+                try:
+                    used = consumed(counter, before, after, self._seconds)
+                except BadRun as error:
+                    notes.append(f"energy of {counter.domain} is not known: {error.message}")
+                else:
+                    found += measurements(counter, used, self._seconds)
+        return tuple(found), tuple(notes)
+
+    @property
+    def _seconds(self) -> float:
+        (first_ns, _), (last_ns, _) = self._looks
+        return (last_ns - first_ns) / 1e9
+
+    def _look(self) -> None:
+        now_ns = self._around.now_ns()
+        self._looks.append((now_ns, self._around.look((*self._energy_files, *self._watched))))
+
+
+def _text(reading: Reading | None) -> str | None:
+    return reading.text if reading is not None else None
