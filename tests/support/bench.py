@@ -51,6 +51,7 @@ class FakeBenchmark:
     needs: tuple[str, ...] = ("tool",)
     packages: Mapping[str, str] = field(default_factory=lambda: {"apt": "tools", "dnf": "tools-extra"})
     root_reason: str | None = None
+    user_reason: str | None = None
     outcomes: tuple[Outcome, ...] = (outcome(),)
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"loops": 10})
     expected_s: float | None = None

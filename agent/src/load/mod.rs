@@ -16,6 +16,7 @@ mod memory;
 mod messaging;
 mod pagefault;
 mod pressure;
+mod requests;
 mod spin;
 mod wakeup;
 
@@ -149,6 +150,11 @@ const LOADS: &[Entry] = &[
         name: "fileio",
         until_told: false,
         prepare: prepare::<fileio::Parameters>,
+    },
+    Entry {
+        name: "requests",
+        until_told: false,
+        prepare: prepare::<requests::Parameters>,
     },
 ];
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import DIRECTORY, PROGRAM_FOLDERS, Invocation, RawOutput
+from ktrial.domain.benchmark import DIRECTORY, PROGRAM_FOLDERS, VERSIONED_FOLDERS, Invocation, RawOutput
 from ktrial.domain.errors import AgentError, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution
@@ -69,7 +69,7 @@ class AgentExecutor:
         names = list(dict.fromkeys(names))
         places = {name: _places(name) for name in names}
         found = self._open().list([place for name in names for place in places[name]])
-        return {name: next((place for place in places[name] if found[place]), None) for name in names}
+        return {name: next((found[place][-1] for place in places[name] if found[place]), None) for name in names}
 
     def run(self, invocation: Invocation) -> Execution:
         """Run it to its end or its limit. Whatever interrupts this ends the run, its servers and all children too."""
@@ -169,7 +169,11 @@ class AgentExecutor:
     def _request(self, invocation: Invocation, folder: Path) -> dict[str, Any]:
         common = {"limit_s": invocation.limit_s, **({"cpus": list(invocation.cpus)} if invocation.cpus else {})}
         if invocation.load is not None:
-            return {"load": invocation.load.name, "parameters": dict(invocation.load.parameters), **common}
+            parameters = {
+                name: value.replace(DIRECTORY, str(folder)) if isinstance(value, str) else value
+                for name, value in invocation.load.parameters.items()
+            }
+            return {"load": invocation.load.name, "parameters": parameters, **common}
         program = self.programs([invocation.argv[0]])[invocation.argv[0]]
         environment = {**_PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment}
         return {
@@ -226,7 +230,9 @@ class RunningLoad:
 
 
 def _places(name: str) -> tuple[str, ...]:
-    return (name,) if name.startswith("/") else tuple(f"{folder}/{name}" for folder in PROGRAM_FOLDERS)
+    if name.startswith("/"):
+        return (name,)
+    return tuple(f"{folder}/{name}" for folder in (*VERSIONED_FOLDERS, *PROGRAM_FOLDERS))
 
 
 def _bytes(data: bytes) -> str | dict[str, str]:
@@ -241,7 +247,8 @@ def _bytes(data: bytes) -> str | dict[str, str]:
 def _with_files(raw: RawOutput, folder: Path, names: Iterable[str]) -> RawOutput:
     files: dict[str, bytes] = {}
     cut = raw.cut
-    for name in names:
+    found = [path for name in names for path in sorted(folder.glob(name))]
+    for name in [str(path.relative_to(folder)) for path in found]:
         try:
             descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:

@@ -174,7 +174,7 @@ class _Rounds:
             asked = task.benchmark.version_invocation()
             told = task.benchmark.parse_version(self._executor.run(asked).raw) if asked else None
             own = self._invocations[label].load is not None
-            self._versions[label] = self._executor.agent_version if own else told
+            self._versions[label] = told or (self._executor.agent_version if own else None)
         expected_s, least = self._left(0)
         self._listen(
             Began(

@@ -47,6 +47,7 @@ def test_its_names_and_sentences(benchmark_: Benchmark) -> None:
     assert all("/" not in program for program in benchmark_.needs)
     assert set(benchmark_.packages) <= {"apt", "dnf", "pacman", "zypper"}
     assert benchmark_.root_reason is None or benchmark_.root_reason
+    assert benchmark_.user_reason is None or benchmark_.user_reason
 
 
 def test_its_outcomes_say_what_they_are(benchmark_: Benchmark) -> None:
