@@ -40,7 +40,7 @@ def read_redis_benchmark(data: bytes, source: str = "stdout") -> tuple[RedisTest
     has_names = False
     for line, text in numbered(data, source):
         cells = _cells(text, source, line)
-        if cells == _COLUMNS:
+        if cells == _COLUMNS and not has_names:
             has_names = True
         elif not has_names:
             raise unreadable(source, line, text, f"the column names {', '.join(_COLUMNS)}")

@@ -24,11 +24,14 @@ from ktrial.formats import (
     fio,
     hackbench,
     perf_bench,
+    pgbench,
+    redis_benchmark,
     schbench,
     stress_ng,
     synthmark,
     sysbench,
     tool_output,
+    wrk,
 )
 
 Reader = Callable[[bytes, str], Any]
@@ -47,6 +50,10 @@ GOOD: dict[str, tuple[Reader, str]] = {
     "stress-ng": (stress_ng.read_stress_ng, "stress_ng/cases/0.15.06-pipe/files/out.yaml"),
     "schbench": (schbench.read_schbench, "schbench/cases/2025-12/stderr"),
     "schbench json": (schbench.read_schbench, "schbench/cases/2025-12-json/files/out.json"),
+    "pgbench": (pgbench.read_pgbench, "pgbench/cases/15.18-limit/stdout"),
+    "pgbench log": (pgbench.read_log, "pgbench/cases/15.18-few-skipped/files/transactions.31354"),
+    "redis-benchmark": (redis_benchmark.read_redis_benchmark, "redis_benchmark/cases/7.0.15-get/stdout"),
+    "wrk": (wrk.read_wrk, "wrk/cases/4.1.0-server-killed/stdout"),
     "synthmark": (synthmark.read_synthmark, "synthmark/cases/1.27-jittermark/stdout"),
 }
 JSON = ("cyclictest", "fio", "schbench json")
@@ -113,7 +120,7 @@ def test_another_tools_output_is_refused(name: str) -> None:
 
 @EVERY
 def test_decimals_of_another_locale_are_refused(name: str) -> None:
-    if name in ("schbench", "cyclictest", "fio", "schbench json"):
+    if name in ("schbench", "cyclictest", "fio", "schbench json", "pgbench log"):
         data = re.sub(rb"(\d)(?=[,\s])", rb"\1,5", good(name), count=40)
     else:
         data = re.sub(rb"(\d)\.(\d)", rb"\1,\2", good(name))

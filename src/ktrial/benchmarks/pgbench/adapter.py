@@ -141,27 +141,43 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if run.failed:
         raise BadRun(f"{run.failed} of the transactions failed")
     log = _whole_log(raw, run)
-    histogram = log.histogram_us
+    measurements, notes = _latencies(run, log, whole(parameters, "latency_limit_ms", 0) * 1000)
+    notes += _doubts(run, parameters)
+    measurements += measured("lag-mean", run.lag_mean) + measured("transaction-rate", run.rate)
+    if run.late is not None:
+        late, total = run.late + log.skipped, run.transactions + log.skipped
+        measurements += measured("late-share", Quantity(late / total, f"{late} of {total}"))
+    histogram = {str(key * 1000): count for key, count in sorted(log.histogram_us.items())}
+    details = {"histogram_ns": histogram, "skipped": log.skipped}
+    return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
+
+
+def _latencies(run: PgbenchRun, log: PgbenchLog, limit_us: int) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
+    """What is known of the latencies, and what is not: a skipped transaction would have taken longer than the limit."""
     measurements: tuple[Measurement, ...] = ()
-    notes = _doubts(run, parameters)
+    unknown: list[str] = []
+    few: list[str] = []
     total = run.transactions + log.skipped
     for name, (fraction, _) in _QUANTILES.items():
-        value = nearest_rank(histogram, fraction, log.skipped)
-        if value is None:
-            notes += (f"{name} lies among the {log.skipped} transactions that were skipped: it is left out",)
+        value = nearest_rank(log.histogram_us, fraction, log.skipped)
+        if value is None or (log.skipped and value > limit_us):
+            unknown.append(name)
         elif (1 - fraction) * total < _FEW_ABOVE:
-            notes += (f"{name} needs more transactions than the {total} of this run: it is left out",)
+            few.append(name)
         else:
             measurements += measured(name, Quantity(in_base(value, "us"), f"{value} us"))
-    largest = max(histogram)
-    measurements += measured("latency-max", Quantity(in_base(largest, "us"), f"{largest} us"))
-    measurements += measured("latency-mean", run.latency_mean) + measured("lag-mean", run.lag_mean)
-    measurements += measured("transaction-rate", run.rate)
-    if run.late is not None:
-        late = run.late + log.skipped
-        measurements += measured("late-share", Quantity(late / total, f"{late} of {total}"))
-    details = {"histogram_ns": {str(key * 1000): count for key, count in sorted(histogram.items())}}
-    return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
+    if log.skipped:
+        unknown += ["latency-mean", "latency-max"]
+    else:
+        largest = max(log.histogram_us)
+        measurements += measured("latency-max", Quantity(in_base(largest, "us"), f"{largest} us"))
+        measurements += measured("latency-mean", run.latency_mean)
+    notes: tuple[str, ...] = ()
+    if unknown:
+        notes += (f"{log.skipped} transactions were skipped as too late: {', '.join(unknown)} cannot be told",)
+    if few:
+        notes += (f"{', '.join(few)} needs more transactions than the {total} of this run and is left out",)
+    return measurements, notes
 
 
 def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
@@ -188,8 +204,7 @@ def _doubts(run: PgbenchRun, parameters: Parameters) -> tuple[str, ...]:
     expected = rate * seconds
     least = min(_HELD, 1 - _CHANCE / math.sqrt(expected))
     if run.transactions < least * expected:
-        done = f"{run.transactions} transactions in {seconds} s"
-        notes += (f"the rate of {rate} a second was not held, {done}: latencies say how long the queue got",)
+        notes += (f"the rate of {rate} a second was not held: {run.transactions} transactions in {seconds} s",)
     if not flag(parameters, "fsync"):
         notes += ("without fsync nothing waits for the disk, and a power cut loses the database",)
     return notes
