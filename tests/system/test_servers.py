@@ -7,7 +7,9 @@ import json
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -55,17 +57,17 @@ def user() -> Iterator[User]:
         yield user
 
 
-def servers() -> set[str]:
-    """Numbers of the servers that run."""
+def servers(folder: Path) -> list[str]:
+    """Servers that run in a folder below this one, or in one that was there."""
     found = subprocess.run(["pgrep", "-x", "|".join(SERVERS)], capture_output=True, check=False, text=True).stdout
-    return {pid for pid in found.split() if "Z" not in state(pid)}
+    return [pid for pid in found.split() if working_folder(pid).startswith(str(folder))]
 
 
-def state(pid: str) -> str:
+def working_folder(pid: str) -> str:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return str(Path(f"/proc/{pid}/cwd").readlink())
     except OSError:
-        return "Z"
+        return ""
 
 
 def invocation(name: str, **more: Any) -> Invocation:
@@ -90,19 +92,27 @@ def test_every_benchmark_with_a_server_is_run_here() -> None:
 
 
 @pytest.mark.parametrize("name", ROOT_RUNS)
-def test_real_run(name: str, executor: AgentExecutor) -> None:
-    before = servers()
+def test_real_run(name: str, executor: AgentExecutor, tmp_path: Path) -> None:
     done = executor.run(invocation(name))
     run = parsed(name, done.raw)
     assert {measurement.outcome for measurement in run.measurements} >= {
         outcome.name for outcome in BENCHMARKS[name].outcomes if outcome.headline
     }
-    assert servers() == before
+    assert servers(tmp_path) == []
     asked = BENCHMARKS[name].version_invocation()
     assert asked is not None
     told = BENCHMARKS[name].parse_version(executor.run(asked).raw)
     assert told is not None
     assert any(character.isdigit() for character in told)
+
+
+def test_servers_of_a_run_are_seen(executor: AgentExecutor, tmp_path: Path) -> None:
+    """What the other tests find none of."""
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(executor.run, invocation("agent-requests-redis"))
+        while not (seen := servers(tmp_path)) and not done.done():
+            time.sleep(0.01)
+    assert len(seen) == 1
 
 
 def test_what_the_server_answers_is_what_was_asked_for(executor: AgentExecutor) -> None:
@@ -137,15 +147,16 @@ def test_an_option_that_the_server_does_not_know_is_named(executor: AgentExecuto
     "name, more",
     [("agent-requests-redis", {"seconds": 3}), ("redis-benchmark-set", {"commands": 50_000_000})],
 )
-def test_a_server_that_ends_during_the_run_fails_it(name: str, more: dict[str, Any], executor: AgentExecutor) -> None:
-    before = servers()
+def test_a_server_that_ends_during_the_run_fails_it(
+    name: str, more: dict[str, Any], executor: AgentExecutor, tmp_path: Path
+) -> None:
     asked = invocation(name, **more)
     end = "(sleep 0.5; redis-cli -s redis.sock shutdown nosave) </dev/null >/dev/null 2>&1 &"
     killer = Step(argv=("sh", "-c", end))
     raw = executor.run(msgspec.structs.replace(asked, steps=(*asked.steps, killer))).raw
     with pytest.raises(BadRun):
         parsed(name, raw)
-    assert servers() == before
+    assert servers(tmp_path) == []
 
 
 def test_postgresql_is_left_out_for_root() -> None:
@@ -161,7 +172,7 @@ def test_postgresql_is_left_out_for_root() -> None:
 
 @pytest.mark.parametrize("prefix", [(), ("sudo",)], ids=["user", "sudo"])
 def test_an_ordinary_user_runs_all_of_them(user: User, prefix: tuple[str, ...]) -> None:
-    before = servers()
+    """As a user in a folder whose path is longer than a socket's may be."""
     entries = [
         f'[[benchmark]]\nuse = "{name}"\n[benchmark.parameters]\n'
         + "".join(f"{key} = {value}\n" for key, value in parameters.items())
@@ -172,7 +183,8 @@ def test_an_ordinary_user_runs_all_of_them(user: User, prefix: tuple[str, ...]) 
     (suites / "servers.toml").write_text('name = "servers"\nsummary = "All."\n' + "\n".join(entries))
     subprocess.run(["chown", "--recursive", user.name, user.home / ".config"], check=True)
     result = user.home / f"result{len(prefix)}.json"
-    ran = user.start(*prefix, "./ktrial", "bench", "servers", "-n", "1", "-o", str(result))
+    deep = {} if prefix else {"XDG_STATE_HOME": str(user.home / ("d" * 120))}
+    ran = user.start(*prefix, "./ktrial", "bench", "servers", "-n", "1", "-o", str(result), environment=deep)
     assert ran.returncode == 0, ran.stderr
     document = json.loads(result.read_text())
     assert document["complete"] == len(TINY)
@@ -181,5 +193,5 @@ def test_an_ordinary_user_runs_all_of_them(user: User, prefix: tuple[str, ...]) 
     assert [argv[0].rpartition("/")[2] for argv in record["steps"]] == ["initdb", "postgres", "pgbench", "psql"]
     assert len({argv[0].rpartition("/")[0] for argv in [*record["steps"], record["argv"]]}) == 1, "of one version"
     assert all("{directory}" not in word and str(user.home) not in word for word in record["argv"])
-    assert servers() == before
+    assert servers(user.home) == []
     assert user.files_of_others() == []

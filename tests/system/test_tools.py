@@ -16,7 +16,12 @@ from ktrial.domain.benchmark import PROGRAM_FOLDERS, Benchmark, ParsedRun, RawOu
 from ktrial.domain.errors import BadRun
 from ktrial.domain.facts import FactBook
 
-BENCHMARKS = {name: benchmark for name, benchmark in all_benchmarks().items() if "apt" in benchmark.packages}
+#: Those with a server beside them are run in test_servers.py.
+BENCHMARKS = {
+    name: benchmark
+    for name, benchmark in all_benchmarks().items()
+    if "apt" in benchmark.packages and not benchmark.invocation(benchmark.parameters, FactBook({})).steps
+}
 TINY: dict[str, dict[str, Any]] = {
     "hackbench": {"groups": 1, "loops": 100},
     "stress-ng": {"seconds": 1, "instances": 1},

@@ -38,10 +38,9 @@ class WrkRun(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
     """Read wrk's stdout."""
-    lines = list(numbered(data, source))
 
     def one(pattern: re.Pattern[str], wanted: str) -> tuple[int, re.Match[str]]:
-        found = [(line, match) for line, text in lines if (match := pattern.fullmatch(text))]
+        found = [(line, match) for line, text in numbered(data, source) if (match := pattern.fullmatch(text))]
         if len(found) != 1:
             raise unreadable(source, None, "the whole output", f"wrk's, with the line {wanted} once")
         return found[0]
@@ -52,7 +51,7 @@ def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
     quantiles: dict[str, Quantity] = {}
     errors: dict[str, int] = {}
     refused = 0
-    for line, text in lines:
+    for line, text in numbered(data, source):
         if match := _QUANTILE.fullmatch(text):
             quantiles[match[1]] = _duration(match[2], source, line)
         elif match := _ERRORS.fullmatch(text):

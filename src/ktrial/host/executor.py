@@ -253,8 +253,10 @@ def _with_files(raw: RawOutput, folder: Path, names: Iterable[str]) -> RawOutput
             descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             continue
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            continue
         with os.fdopen(descriptor, "rb") as file:
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                files[name] = file.read(FILE_BYTES)
-                cut = cut or bool(file.read(1))
+            files[name] = file.read(FILE_BYTES)
+            cut = cut or bool(file.read(1))
     return msgspec.structs.replace(raw, files=files, cut=cut)

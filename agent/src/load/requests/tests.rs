@@ -167,6 +167,19 @@ fn a_server_that_hangs_up_fails_the_load() {
 }
 
 #[test]
+fn a_socket_may_lie_deeper_than_the_kernel_takes_a_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let deep = folder.path().join("d".repeat(120));
+    std::fs::create_dir(&deep).unwrap();
+    let near = folder.path().join("socket");
+    serve(&near, b"+yes, the end\r\n", Duration::ZERO, None);
+    std::fs::rename(&near, deep.join("socket")).unwrap();
+    let address = format!("unix:{}/socket", deep.display());
+    let reply = asked(&address, &json!({"rate_per_s": 100, "duration_s": 0.1})).unwrap();
+    assert_eq!(number(&reply, "answered"), 10);
+}
+
+#[test]
 fn the_limit_ends_it_early() {
     let server = server(b"+yes, the end\r\n", 0, None);
     let began = Instant::now();
