@@ -159,11 +159,15 @@ def test_a_server_that_ends_during_the_run_fails_it(
     assert servers(tmp_path) == []
 
 
-def test_postgresql_is_left_out_for_root() -> None:
+def test_postgresql_is_left_out_for_root(tmp_path: Path) -> None:
     assert os.geteuid() == 0
     checkout = Path(__file__).resolve().parents[2]
     ran = subprocess.run(
-        [checkout / "ktrial", "bench", "pgbench", "-n", "1"], capture_output=True, text=True, check=False
+        [checkout / "ktrial", "bench", "pgbench", "-n", "1"],
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 1
     assert "cannot run as root: PostgreSQL refuses to run as root" in ran.stderr
