@@ -153,7 +153,7 @@ def test_a_server_that_ends_during_the_run_fails_it(
     asked = invocation(name, **more)
     end = "(sleep 0.5; redis-cli -s redis.sock shutdown nosave) </dev/null >/dev/null 2>&1 &"
     killer = Step(argv=("sh", "-c", end))
-    raw = executor.run(msgspec.structs.replace(asked, steps=(*asked.steps, killer))).raw
+    raw = executor.run(msgspec.structs.replace(asked, steps=(*asked.steps, killer), limit_s=20)).raw
     with pytest.raises(BadRun):
         parsed(name, raw)
     assert servers(tmp_path) == []
