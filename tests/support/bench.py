@@ -73,6 +73,7 @@ class FakeBenchmark:
     needs: tuple[str, ...] = ("tool",)
     packages: Mapping[str, str] = field(default_factory=lambda: {"apt": "tools", "dnf": "tools-extra"})
     root_reason: str | None = None
+    user_reason: str | None = None
     outcomes: tuple[Outcome, ...] = (outcome(),)
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"loops": 10})
     expected_s: float | None = None
@@ -145,12 +146,14 @@ class FakeExecutor:
         *,
         installed: Iterable[str] = ("tool", "stress-ng", "apt-get"),
         has_root: bool = False,
+        runs_as_root: bool = False,
         load_dies: bool = False,
         load_yaml: bytes = LOAD_YAML,
     ) -> None:
         self.log: list[str] = []
         self.invocations: list[Invocation] = []
         self.has_root = has_root
+        self.runs_as_root = runs_as_root
         self.root_for: list[str] = []
         self.has_loads = True
         self._reply = reply

@@ -16,12 +16,15 @@ from ktrial.domain.benchmark import PROGRAM_FOLDERS, Benchmark, ParsedRun, RawOu
 from ktrial.domain.errors import BadRun
 from ktrial.domain.facts import FactBook
 
-#: A build needs a tree (test_kernel_compile.py), a boot time a machine that systemd booted (below).
+#: A build needs a tree (test_kernel_compile.py), a boot time a machine that systemd booted (below); benchmarks with a
+#: server beside them are run in test_servers.py.
 ELSEWHERE = {"kernel-compile", "kernel-compile-llvm", "boot-time"}
 BENCHMARKS = {
     name: benchmark
     for name, benchmark in all_benchmarks().items()
-    if "apt" in benchmark.packages and name not in ELSEWHERE
+    if "apt" in benchmark.packages
+    and name not in ELSEWHERE
+    and not benchmark.invocation(benchmark.parameters, FactBook({})).steps
 }
 TINY: dict[str, dict[str, Any]] = {
     "hackbench": {"groups": 1, "loops": 100},

@@ -63,6 +63,11 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         """Never run as root."""
         return None
 
+    @property
+    def user_reason(self) -> str | None:
+        """Root may run it too."""
+        return None
+
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
         """How to run it once; the agent checks the values."""
         complete = self._complete(parameters)
@@ -90,14 +95,8 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
         """The measurements of a reply; raises BadRun when the load did not do all that it was asked to do."""
         reply = read_load(raw.stdout)
-        if reply.ended != ("limit" if self.until_told else "done"):
-            why = "met its time limit" if reply.ended == "limit" else "ended"
-            raise BadRun(f"the load {reply.load} {why} before it had done what it was asked to")
-        asked = {"load": self.load, **self._for_agent(self._complete(parameters))}
-        found = {"load": reply.load, **reply.parameters}
-        for name, value in asked.items():
-            if found.get(name) != value:
-                raise BadRun(f"asked for {name} {value}, but the agent reports {found.get(name)}")
+        asked = self._for_agent(self._complete(parameters))
+        check_reply(reply, self.load, asked, ended="limit" if self.until_told else "done")
         measured = self.reader(reply)
         missing = len([one for one in measured if one is None])
         note = f"{missing} of the outcomes need more values than this run had and are left out"
@@ -117,6 +116,17 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         """What the load is asked for; None stands for the load's own default."""
         own = {"duration_s"} if self.until_told else set()
         return {name: value for name, value in complete.items() if value is not None and name not in own}
+
+
+def check_reply(reply: LoadReply, load: str, asked: Parameters, ended: str = "done") -> None:
+    """Raise BadRun when the load did not do all that it was asked to do, or something else."""
+    if reply.ended != ended:
+        why = "met its time limit" if reply.ended == "limit" else "ended"
+        raise BadRun(f"the load {reply.load} {why} before it had done what it was asked to")
+    found = {"load": reply.load, **reply.parameters}
+    for name, value in {"load": load, **asked}.items():
+        if found.get(name) != value:
+            raise BadRun(f"asked for {name} {value}, but the agent reports {found.get(name)}")
 
 
 def time_of(reply: LoadReply, outcome: str, name: str) -> Measurement | None:

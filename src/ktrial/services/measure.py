@@ -203,7 +203,7 @@ class _Rounds:
             asked = task.benchmark.version_invocation()
             told = task.benchmark.parse_version(self._run(asked).raw) if asked else None
             own = self._invocations[label].load is not None
-            self._versions[label] = self._executor.agent_version if own else told
+            self._versions[label] = told or (self._executor.agent_version if own else None)
         expected_s, least = self._left(0)
         if self._around is not None:
             quiet = self._around.begin(None if least else expected_s)

@@ -53,6 +53,10 @@ class Executor(Protocol):
         """Version of the agent."""
 
     @property
+    def runs_as_root(self) -> bool:
+        """Whether what is run here is run as root."""
+
+    @property
     def has_root(self) -> bool:
         """Whether root can be had: this is root, or sudo or its like may be asked."""
 

@@ -177,6 +177,16 @@ def test_what_needs_root_is_a_hole_for_a_user_and_runs_for_root() -> None:
     assert executor.root_for == ["b (it asks for a real-time priority)"]
 
 
+def test_a_benchmark_that_root_cannot_run_says_why_and_is_left_out_for_root() -> None:
+    shy = task("b", user_reason="its server refuses to run as root")
+    result, _ = Bench(task("a"), shy, executor=FakeExecutor(runs_as_root=True)).run()
+    (hole,) = result.holes
+    assert hole.why == "cannot run as root: its server refuses to run as root"
+    assert hole.next == "run ktrial as an ordinary user, or through sudo from one"
+    result, _ = Bench(task("a"), shy).run()
+    assert result.holes == ()
+
+
 def test_nothing_at_all_to_run_is_an_error() -> None:
     with pytest.raises(KtrialError, match=r"nothing of own can run here: a: absent is not installed") as caught:
         Bench(task("a", needs=("absent",))).run()
