@@ -25,9 +25,9 @@ from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import DetachedTransport
 from tests.support.user import User, ordinary_user
 
-# One worker: they listen on the same ports, and these tests count what is left of them.
 pytestmark = [pytest.mark.root, pytest.mark.xdist_group("servers")]
-PORT = 18_741
+#: Of this worker alone, and below those that the kernel gives out by itself.
+PORT = 20_000 + os.getpid() % 10_000
 TINY: dict[str, dict[str, Any]] = {
     "agent-requests-nginx": {"seconds": 1, "rate": 300, "connections": 4, "port": PORT},
     "agent-requests-redis": {"seconds": 1, "rate": 300, "connections": 4, "value_bytes": 3000},
