@@ -16,6 +16,7 @@ mod files;
 mod forget;
 mod grant;
 pub mod journal;
+mod kernel_log;
 mod lease;
 mod list;
 pub mod load;

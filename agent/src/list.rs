@@ -7,8 +7,11 @@ use crate::machine;
 use crate::root::Root;
 use std::cmp::Ordering;
 
-/// Existing paths that match `pattern`, in which `*` stands for anything within one component; sorted by name with
-/// numbers in order. Paths that may not be read for `purpose` are left out.
+/// Folders below which a final `**` does not look: no tree of the kernel is nearly so deep.
+const DEEPEST: usize = 32;
+
+/// Existing paths that match `pattern`, in which `*` stands for anything within one component and a final `**` for all
+/// files below; sorted by name with numbers in order. Paths that may not be read for `purpose` are left out.
 pub fn matches(root: &Root, pattern: &str, purpose: Purpose) -> Result<Vec<String>> {
     if !pattern.starts_with('/')
         || pattern
@@ -21,11 +24,20 @@ pub fn matches(root: &Root, pattern: &str, purpose: Purpose) -> Result<Vec<Strin
         ));
     }
     let mut found = vec![String::new()];
-    for component in pattern.split('/').filter(|component| !component.is_empty()) {
+    let folders = pattern.strip_suffix("/**");
+    let components = folders.unwrap_or(pattern).split('/');
+    for component in components.filter(|component| !component.is_empty()) {
         found = found
             .iter()
             .flat_map(|folder| step(root, folder, component))
             .collect();
+    }
+    if folders.is_some() {
+        let mut files = Vec::new();
+        for folder in &found {
+            files_below(root, folder, DEEPEST, &mut files);
+        }
+        found = files;
     }
     found.retain(|path| {
         machine::exists(root, path) && !matches!(allow::check(root, path, purpose), Err(Denial::Forbidden(_)))
@@ -48,6 +60,25 @@ fn step(root: &Root, folder: &str, component: &str) -> Vec<String> {
         .filter(|name| allow::fits(component, name) && (hidden || !name.starts_with('.')))
         .map(|name| format!("{folder}/{name}"))
         .collect()
+}
+
+/// Regular files below a folder; symbolic links are not followed.
+fn files_below(root: &Root, folder: &str, deepest: usize, files: &mut Vec<String>) {
+    // As above: what is absent or closed holds nothing to read.
+    let Ok(entries) = std::fs::read_dir(root.path(folder)) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else {
+            continue;
+        };
+        let path = format!("{folder}/{name}");
+        if kind.is_file() {
+            files.push(path);
+        } else if kind.is_dir() && deepest > 0 {
+            files_below(root, &path, deepest - 1, files);
+        }
+    }
 }
 
 /// Order of names with runs of digits compared as numbers.
@@ -91,5 +122,23 @@ mod tests {
         assert_eq!(names, ["cpu1", "cpu2", "cpu10", "cpuidle"]);
         assert!(matches(&root, "/sys/*/none/*", Purpose::Read).unwrap().is_empty());
         assert!(matches(&root, "/sys/../etc/*", Purpose::Read).is_err());
+    }
+
+    #[test]
+    fn two_stars_are_all_files_below_and_no_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let sys = folder.path().join("proc/sys");
+        std::fs::create_dir_all(sys.join("net/ipv4/conf/eth0")).unwrap();
+        std::fs::create_dir_all(sys.join("debug")).unwrap();
+        for name in ["net/ipv4/conf/eth0/rp_filter", "vm_zone", "net/.hidden"] {
+            std::fs::write(sys.join(name), "1").unwrap();
+        }
+        std::os::unix::fs::symlink(&sys, sys.join("net/loop")).unwrap();
+        let root = Root::new(folder.path());
+        let found = matches(&root, "/proc/sys/**", Purpose::Read).unwrap();
+        let expected = ["net/.hidden", "net/ipv4/conf/eth0/rp_filter", "vm_zone"];
+        assert_eq!(found, expected.map(|name| format!("/proc/sys/{name}")));
+        assert_eq!(matches(&root, "/proc/sys/n*/**", Purpose::Read).unwrap().len(), 2);
+        assert!(matches(&root, "/proc/none/**", Purpose::Read).unwrap().is_empty());
     }
 }

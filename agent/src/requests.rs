@@ -11,6 +11,7 @@ use crate::exec;
 use crate::facts;
 use crate::forget;
 use crate::grant;
+use crate::kernel_log;
 use crate::list;
 use crate::load;
 use crate::machine::{self, Outcome};
@@ -129,6 +130,11 @@ pub const REQUESTS: &[Request] = &[
         name: "drop_caches",
         roles: ROOT,
         handle: drop_caches,
+    },
+    Request {
+        name: "kernel_log",
+        roles: BOTH,
+        handle: kernel_log,
     },
 ];
 
@@ -398,4 +404,18 @@ fn drop_caches(context: &mut Context, value: Value) -> Result<Value> {
     machine::write(&context.root, DROP_CACHES, ALL_CACHES)
         .map_err(|refusal| Error::new(Kind::Io, refusal.message))?;
     Ok(json!({}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KernelLog {
+    after: Option<u64>,
+}
+
+fn kernel_log(context: &mut Context, value: Value) -> Result<Value> {
+    let wanted: KernelLog = fields(value)?;
+    Ok(match kernel_log::read(&context.root, wanted.after) {
+        Ok(found) => json!(found),
+        Err(error) => json!({"unreadable": format!("read {}: {error}", kernel_log::DEVICE)}),
+    })
 }

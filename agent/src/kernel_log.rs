@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel's log with the numbers of its records, by which one can tell what is new and whether some was lost.
+
+use crate::bytes::Bytes;
+use crate::root::Root;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use serde::Serialize;
+use std::io;
+
+/// Gives one record at a time, each with its number.
+pub const DEVICE: &str = "/dev/kmsg";
+
+/// Most text of a reply. Twice as much would still fit a line in base64.
+const TEXT_LIMIT_BYTES: usize = 1 << 20;
+/// Longer than any record: the kernel refuses to read one into less.
+const RECORD_BYTES: usize = 16 << 10;
+
+/// What the log holds.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KernelLog {
+    /// Number of the oldest record that is still there; null of an empty log.
+    oldest: Option<u64>,
+    /// Number of the newest.
+    newest: Option<u64>,
+    /// The wanted records as the device gives them.
+    log: Bytes,
+    /// Whether the newest of the wanted ones are missing, for there were too many.
+    truncated: bool,
+}
+
+/// The log. Of records newer than `after` also the text; of none where that is missing.
+///
+/// # Errors
+/// The session may not read it, or the kernel keeps none.
+pub fn read(root: &Root, after: Option<u64>) -> io::Result<KernelLog> {
+    let mut found = KernelLog::default();
+    if !root.is_real() {
+        for record in records_of(&root.read_bytes(DEVICE)?) {
+            found.take(record, after);
+        }
+        return Ok(found);
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let device = rustix::fs::open(root.path(DEVICE), flags, Mode::empty())?;
+    let mut buffer = vec![0; RECORD_BYTES];
+    loop {
+        match rustix::io::read(&device, &mut buffer) {
+            Ok(0) | Err(Errno::AGAIN) => return Ok(found),
+            Ok(length) => found.take(&buffer[..length], after),
+            // Overwritten while it was to be read: the next read goes on with the oldest that is there.
+            Err(Errno::PIPE | Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+impl KernelLog {
+    fn take(&mut self, record: &[u8], after: Option<u64>) {
+        let Some(number) = number_of(record) else {
+            return;
+        };
+        self.oldest = self.oldest.or(Some(number));
+        self.newest = Some(number);
+        if after.is_none_or(|after| number <= after) || self.truncated {
+            return;
+        }
+        if self.log.0.len() + record.len() > TEXT_LIMIT_BYTES {
+            self.truncated = true;
+        } else {
+            self.log.0.extend_from_slice(record);
+        }
+    }
+}
+
+/// Records of a file that stands for the device: a line, and those after it that begin with a blank.
+fn records_of(text: &[u8]) -> Vec<&[u8]> {
+    let mut records = Vec::new();
+    let mut start = 0;
+    for (at, _) in text.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+        if text.get(at + 1) != Some(&b' ') {
+            records.push(&text[start..=at]);
+            start = at + 1;
+        }
+    }
+    records
+}
+
+/// The number in `PRIORITY,NUMBER,MICROSECONDS,FLAGS…;TEXT`.
+fn number_of(record: &[u8]) -> Option<u64> {
+    let number = record.split(|byte| *byte == b',').nth(1)?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "5,7,100,-;one\n SUBSYSTEM=cpu\n6,8,200,-;two\n4,9,300,-;three\n";
+
+    fn root(text: &str) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("dev")).unwrap();
+        std::fs::write(folder.path().join("dev/kmsg"), text).unwrap();
+        let root = Root::new(folder.path());
+        (folder, root)
+    }
+
+    #[test]
+    fn only_newer_records_are_told() {
+        let (_folder, root) = root(LOG);
+        let all = read(&root, None).unwrap();
+        assert_eq!((all.oldest, all.newest, all.log.0.len()), (Some(7), Some(9), 0));
+        assert_eq!(
+            read(&root, Some(8)).unwrap().log,
+            Bytes::from("4,9,300,-;three\n")
+        );
+        assert_eq!(read(&root, Some(6)).unwrap().log, Bytes::from(LOG));
+        assert_eq!(read(&root, Some(9)).unwrap().log, Bytes::from(""));
+    }
+
+    #[test]
+    fn an_empty_log_has_no_numbers() {
+        let (_folder, root) = root("");
+        assert_eq!(read(&root, Some(0)).unwrap(), KernelLog::default());
+        assert!(read(&Root::new("/nonexistent"), None).is_err());
+    }
+
+    #[test]
+    fn too_much_is_cut_between_records() {
+        let line = format!("6,1,1,-;{}\n", "x".repeat(1000));
+        let (_folder, root) = root(&line.repeat(2000));
+        let found = read(&root, Some(0)).unwrap();
+        assert!(found.truncated && found.log.0.len() <= TEXT_LIMIT_BYTES);
+        assert_eq!(found.log.0.len() % line.len(), 0);
+    }
+}
