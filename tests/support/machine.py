@@ -52,6 +52,8 @@ class FakeMachine:
 
 def _fits(path: str, pattern: str) -> bool:
     parts, wanted = path.split("/"), pattern.split("/")
+    if wanted[-1] == "**" and len(parts) >= len(wanted):
+        wanted = [*wanted[:-1], *["*"] * (len(parts) - len(wanted) + 1)]
     return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
 
 

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from ktrial.host.interrupts import Interrupts
     from ktrial.host.privilege import RootHelper
     from ktrial.host.runs import RunStore
+    from ktrial.host.states import SavedStates
     from ktrial.host.tools import Toolbox
     from ktrial.host.tools_workshop import Workshop
+    from ktrial.store.runs import Store
 
 
 class Closes(Protocol):
@@ -177,6 +179,28 @@ class App:
         from ktrial.host.runs import RunStore
 
         store = RunStore(state_folder() / "runs")
+        self._sessions.append(store)
+        return store
+
+    @cached_property
+    def saved_states(self) -> SavedStates:
+        """States of machines that this user saved."""
+        from ktrial.host.folders import state_folder
+        from ktrial.host.states import SavedStates
+
+        return SavedStates(state_folder() / "states")
+
+    def existing_store(self, url: str | None) -> Store | None:
+        """The store at a path or URL, else the user's own where there is one."""
+        from ktrial.host.folders import state_folder
+
+        own = state_folder() / "results.db"
+        if url is None and not own.is_file():
+            return None
+        from ktrial.store.database import Database
+        from ktrial.store.runs import Store
+
+        store = Store(Database.open(url if url is not None else str(own)))
         self._sessions.append(store)
         return store
 

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial state`: the whole tunable state of this machine, kept and compared."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.cli.names import knob_names
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import AgentError, BadInput, GuardTripped
+
+if TYPE_CHECKING:
+    from ktrial.domain.machine_state import MachineState
+    from ktrial.domain.state_difference import Declaration
+
+_NOW = "now"
+_PURPOSE = "reading the state of this machine"
+_SIDE = "NAME|FILE|SESSION[:PLACE]|now"
+
+
+@click.group(short_help="Save, show and compare the tunable state.")
+def command() -> None:
+    """Save, show and compare all that can be tuned: knobs, /proc/sys, modules, command line, services."""
+
+
+@command.command(short_help="Keep the present state.")
+@click.argument("name", required=False)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there instead.")
+@click.pass_obj
+def save(app: App, name: str | None, output: Path | None) -> None:
+    """Keep the present state under NAME, or in a file. Root sees more: debugfs, and what only root may read."""
+    from ktrial.host.states import write_whole
+
+    if (name is None) == (output is None):
+        raise BadInput("where is the state to go?", hint="give a NAME, or -o FILE")
+    state = _now(app)
+    if output is not None:
+        write_whole(output, state.canonical())
+    place = output if name is None else app.saved_states.save(name, state.canonical())
+    app.say(f"{len(state.knobs)} knobs and {len(state.files)} files are in {place}")
+
+
+@command.command(short_help="Show a state in short.")
+@click.argument("which", default=_NOW, metavar=f"[{_SIDE}]")
+@click.option("--store", metavar="FILE|URL", help="Where sessions are looked for.")
+@json_option
+@click.pass_obj
+def show(app: App, which: str, store: str | None, as_json: bool) -> None:
+    """Show a state in short; with --json all of it (`ktrial.state/1`)."""
+    from ktrial.report.state import state_text
+    from ktrial.report.terminal import columns
+
+    state = _state(app, which, store)
+    if as_json:
+        write_json(state)
+    else:
+        sys.stdout.write(state_text(state, width=columns()))
+
+
+@command.command(short_help="Name each difference of two states.")
+@click.argument("before", metavar="BEFORE")
+@click.argument("after", metavar="AFTER")
+@click.option("--declared", multiple=True, shell_complete=knob_names, metavar="KNOB|PATH", help="Was meant to change.")
+@click.option("--plan", "plans", multiple=True, metavar="PROFILE|FILE|KNOB=VALUE", help="Its settings were meant to.")
+@click.option("--fail-on", type=click.Choice(["undeclared"]), help="Exit with 3 when something is undeclared.")
+@click.option("--store", metavar="FILE|URL", help="Where sessions are looked for.")
+@json_option
+@click.pass_obj
+def diff(
+    app: App,
+    before: str,
+    after: str,
+    declared: tuple[str, ...],
+    plans: tuple[str, ...],
+    fail_on: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Name each difference of two states, and whether it was declared.
+
+    A state is a saved NAME, a FILE, `now`, or a session of the store (SESSION:PLACE where it has several).
+    Declared are the knobs of --declared and --plan, and those that a transaction in force has changed.
+    """
+    from ktrial.report.state import difference_json, difference_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.machine_state import compare_states
+
+    states = _state(app, before, store), _state(app, after, store)
+    declarations, notes = _declarations(app, declared, plans)
+    found = compare_states(*states, declarations)
+    if as_json:
+        write_json(difference_json(found, (before, after), (states[0].sha256, states[1].sha256)))
+    else:
+        sys.stdout.write(difference_text(found, (before, after), notes, width=columns()))
+    if fail_on is not None and found.undeclared:
+        count = len(found.undeclared)
+        raise GuardTripped(f"{count} difference{'s'[: count != 1]} that nothing declared")
+
+
+def _declarations(app: App, declared: tuple[str, ...], plans: tuple[str, ...]) -> tuple[list[Declaration], list[str]]:
+    """All that was meant to change, and why more cannot be told."""
+    from ktrial.services.machine_state import declared_knobs, declared_settings, declared_transactions
+    from ktrial.services.tune import requests_from
+
+    found = list(declared_knobs(declared, app.catalog))
+    if plans:
+        catalog, words = app.catalog_for(plans)
+        found += declared_settings(requests_from(words, catalog), catalog)
+    try:
+        return [*found, *declared_transactions(app.best_session(_PURPOSE))], []
+    except AgentError as error:
+        if error.kind == "lost":
+            raise
+        return found, [f"Transactions in force do not count as declared: {error.message}."]
+
+
+def _now(app: App) -> MachineState:
+    from ktrial.services.machine_state import take_state
+
+    return take_state(app.best_session(_PURPOSE), app.catalog)
+
+
+def _state(app: App, which: str, url: str | None) -> MachineState:
+    """The state that a word names."""
+    from ktrial.domain.machine_state import parse_state
+    from ktrial.host.states import read_limited
+
+    if which == _NOW:
+        return _now(app)
+    if app.saved_states.has(which):
+        return parse_state(*app.saved_states.read(which))
+    if "/" in which or Path(which).is_file():
+        return parse_state(read_limited(Path(which)), which)
+    from ktrial.cli.stored_states import state_of_session
+
+    return parse_state(state_of_session(app.existing_store(url), which, app.saved_states.names()), which)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial state` through the real agent, on a folder that stands for a machine, and on this machine."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from ktrial.cli.main import main
+from ktrial.domain.machine_state import parse_state
+from ktrial.store.database import Database
+from ktrial.store.runs import Store
+from tests.support.stores import a_session
+from tests.support.tree import FakeRoot
+
+SWAPPINESS = "/proc/sys/vm/swappiness"
+
+
+def test_a_change_is_named_and_undeclared_until_somebody_declares_it(root: FakeRoot) -> None:
+    assert root.run("state", "save", "before").status == 0
+    root.write(SWAPPINESS, "10\n")
+    plain = root.run("state", "diff", "before", "now")
+    assert plain.status == 0
+    assert "1 difference that nothing declared" in plain.out
+    assert "vm.swappiness" in plain.out
+    assert root.run("state", "diff", "before", "now", "--fail-on", "undeclared").status == 3
+    for option in (["--declared", "vm.swappiness"], ["--plan", "vm.swappiness=10"], ["--declared", SWAPPINESS]):
+        ran = root.run("state", "diff", "before", "now", "--json", "--fail-on", "undeclared", *option)
+        assert ran.status == 0, option
+        (one,) = ran.json["declared"]
+        assert (one["name"], one["path"], one["before"], one["after"]) == ("vm.swappiness", SWAPPINESS, "60", "10")
+
+
+def test_a_transaction_declares_what_it_changed(root: FakeRoot) -> None:
+    root.run("state", "save", "before")
+    assert root.run("apply", "-y", "vm.swappiness=10").status == 0
+    root.write("/proc/sys/vm/page-cluster", "0\n")
+    found = root.run("state", "diff", "before", "now", "--json").json
+    assert [(one["name"], one["declared"]) for one in found["declared"]] == [("vm.swappiness", "transaction 1")]
+    assert [one["name"] for one in found["undeclared"]] == ["vm.page-cluster"]
+    assert root.run("revert", "--all").status == 0
+    root.write("/proc/sys/vm/page-cluster", "3\n")
+    assert root.run("state", "diff", "before", "now", "--fail-on", "undeclared").status == 0
+
+
+def test_states_of_a_session_in_the_store(root: FakeRoot, tmp_path: Path) -> None:
+    root.run("state", "save", "-o", str(tmp_path / "a.json"))
+    root.write(SWAPPINESS, "10\n")
+    root.run("state", "save", "-o", str(tmp_path / "b.json"))
+    url = str(tmp_path / "results.db")
+    store = Store(Database.open(url))
+    store.begin(a_session("s1"))
+    for place in ("a", "b"):
+        store.keep_state("s1", place, (tmp_path / f"{place}.json").read_bytes())
+    store.close()
+    ran = root.run("state", "diff", "s1:a", "s1:b", "--store", url, "--json")
+    assert [one["name"] for one in ran.json["undeclared"]] == ["vm.swappiness"]
+    several = root.run("state", "show", "s1", "--store", url)
+    assert several.status == 2
+    assert "has 2 states" in several.err
+    assert "a, b" in several.err
+    assert "no state of session s1 is called 'c'" in root.run("state", "show", "s1:c", "--store", url).err
+
+
+@pytest.mark.parametrize(
+    "argv, said",
+    [
+        (["show", "nothing"], "no state is called 'nothing'"),
+        (["show", "./nothing.json"], "cannot be read: No such file"),
+        (["save"], "where is the state to go?"),
+        (["save", "x", "-o", "y"], "where is the state to go?"),
+        (["save", "../x"], "is no name for a state"),
+        (["save", "now"], "is no name for a state"),
+        (["diff", "now", "now", "--declared", "vm.swapiness"], "did you mean vm.swappiness?"),
+    ],
+)
+def test_what_cannot_be_done_is_said(root: FakeRoot, argv: list[str], said: str) -> None:
+    ran = root.run("state", *argv)
+    assert ran.status == 2
+    assert said in ran.err
+    assert ran.out == ""
+
+
+def test_a_file_of_something_else_is_refused(root: FakeRoot, tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text('{"schema": "ktrial.run/1"}')
+    assert "is no saved state" in root.run("state", "show", str(file)).err
+    with file.open("wb") as sparse:
+        sparse.truncate(2 << 30)
+    assert "larger than 64 MiB" in root.run("state", "show", str(file)).err
+
+
+def test_this_machine_in_less_than_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    places = [tmp_path / name for name in ("a", "b")]
+    took_s = []
+    for place in places:
+        began = time.monotonic()
+        assert main(["state", "save", "-o", str(place)], io.StringIO(), io.StringIO()) == 0
+        took_s.append(time.monotonic() - began)
+    assert min(took_s) < 1.0
+    state = parse_state(places[0].read_bytes(), "a")
+    assert state.files["/proc/sys/vm/swappiness"].text is not None
+    assert len(state.files) > 500
+    assert "vm.swappiness" in state.knobs
+    assert "/proc/sys/fs/file-nr" in state.left_out
+    assert "/proc/sys/fs/file-nr" not in state.files
+    assert any(name.startswith("kernel.") for name in state.facts)
