@@ -21,12 +21,14 @@ _FACTORS: dict[str, dict[str, float]] = {
     "hertz": {"": 1, "Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9},
     "seconds": {"": 1, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60, "m": 60, "h": 3600},
     "percent": {"": 1, "%": 1},
+    "celsius": {"": 1, "C": 1},
+    "ratio": {"": 1, "x": 1},
 }
 _QUANTITY = re.compile(r"\s*(-?[0-9]{1,25}(?:\.[0-9]{1,25})?)\s*([A-Za-z%]*)\s*")
 
 
 def parse_quantity(text: str, dimension: str) -> float:
-    """The value of `text` in the base unit of `dimension`: bytes, hertz, seconds or percent.
+    """The value of `text` in the base unit of `dimension`: bytes, hertz, seconds, percent, celsius or ratio.
 
     Raises ValueError that says which units there are.
     """
