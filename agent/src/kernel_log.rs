@@ -29,15 +29,15 @@ pub struct KernelLog {
     truncated: bool,
 }
 
-/// The log. Of records newer than `after` also the text; of none where that is missing.
+/// The log. Of the records from number `from` on also the text; of none where that is missing.
 ///
 /// # Errors
 /// The session may not read it, or the kernel keeps none.
-pub fn read(root: &Root, after: Option<u64>) -> io::Result<KernelLog> {
+pub fn read(root: &Root, from: Option<u64>) -> io::Result<KernelLog> {
     let mut found = KernelLog::default();
     if !root.is_real() {
         for record in records_of(&root.read_bytes(DEVICE)?) {
-            found.take(record, after);
+            found.take(record, from);
         }
         return Ok(found);
     }
@@ -47,7 +47,7 @@ pub fn read(root: &Root, after: Option<u64>) -> io::Result<KernelLog> {
     loop {
         match rustix::io::read(&device, &mut buffer) {
             Ok(0) | Err(Errno::AGAIN) => return Ok(found),
-            Ok(length) => found.take(&buffer[..length], after),
+            Ok(length) => found.take(&buffer[..length], from),
             // Overwritten while it was to be read: the next read goes on with the oldest that is there.
             Err(Errno::PIPE | Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -56,13 +56,13 @@ pub fn read(root: &Root, after: Option<u64>) -> io::Result<KernelLog> {
 }
 
 impl KernelLog {
-    fn take(&mut self, record: &[u8], after: Option<u64>) {
+    fn take(&mut self, record: &[u8], from: Option<u64>) {
         let Some(number) = number_of(record) else {
             return;
         };
         self.oldest = self.oldest.or(Some(number));
         self.newest = Some(number);
-        if after.is_none_or(|after| number <= after) || self.truncated {
+        if from.is_none_or(|from| number < from) || self.truncated {
             return;
         }
         if self.log.0.len() + record.len() > TEXT_LIMIT_BYTES {
@@ -107,16 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn only_newer_records_are_told() {
+    fn records_are_told_from_a_number_on() {
         let (_folder, root) = root(LOG);
         let all = read(&root, None).unwrap();
         assert_eq!((all.oldest, all.newest, all.log.0.len()), (Some(7), Some(9), 0));
-        assert_eq!(
-            read(&root, Some(8)).unwrap().log,
-            Bytes::from("4,9,300,-;three\n")
-        );
-        assert_eq!(read(&root, Some(6)).unwrap().log, Bytes::from(LOG));
-        assert_eq!(read(&root, Some(9)).unwrap().log, Bytes::from(""));
+        let told = |from| read(&root, Some(from)).unwrap().log;
+        assert_eq!(told(9), Bytes::from("4,9,300,-;three\n"));
+        assert_eq!(told(0), Bytes::from(LOG));
+        assert_eq!(told(10), Bytes::from(""));
     }
 
     #[test]

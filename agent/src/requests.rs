@@ -409,12 +409,12 @@ fn drop_caches(context: &mut Context, value: Value) -> Result<Value> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KernelLog {
-    after: Option<u64>,
+    from: Option<u64>,
 }
 
 fn kernel_log(context: &mut Context, value: Value) -> Result<Value> {
     let wanted: KernelLog = fields(value)?;
-    Ok(match kernel_log::read(&context.root, wanted.after) {
+    Ok(match kernel_log::read(&context.root, wanted.from) {
         Ok(found) => json!(found),
         Err(error) => json!({"unreadable": format!("read {}: {error}", kernel_log::DEVICE)}),
     })

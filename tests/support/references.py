@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.benchmark import SERVER_ADDRESS
-from ktrial.host.agent import AgentSession, read_bytes
+from ktrial.domain.wire import read_bytes
+from ktrial.host.agent import AgentSession
 from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import ProcessTransport
 

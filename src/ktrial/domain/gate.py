@@ -113,6 +113,8 @@ GATES: Mapping[str, Gate] = {
 """All gates with their defaults. Free pages of high order differ by a factor of 4 when memory is fragmented in one
 group and not in the other; swap up to 16 MiB is what an idle desktop leaves behind after boot."""
 
+#: Limits by rule, else by dimension.
+_EXAMPLES = {"same": SAME, "ratio": "4x", "share": "10%", "celsius": "8C", "bytes": "16MiB"}
 #: Known after a run only.
 _OF_THE_RUN = frozenset(("steal", "throttling", "kernel_log"))
 
@@ -174,12 +176,10 @@ def _limit(gate: Gate, value: Any) -> float:
 
 
 def _bad(gate: Gate, value: Any) -> BadInput:
-    example = {"same": '"same"', "ratio": '"4x"', "share": '"10%"'}.get(gate.rule)
-    number = gate.default.refuse if gate.default.refuse is not None else gate.default.suspect
-    units = {"celsius": "C", "percent": "%"}
-    shown = "16MiB" if gate.dimension == "bytes" else f"{number:g}{units.get(gate.dimension, '')}"
-    example = example or f'"{shown}"'
-    return BadInput(f"gate {gate.name}: {value!r} is no limit", hint=f'for example {gate.name} = {example}, or "{OFF}"')
+    example = _EXAMPLES.get(gate.rule) or _EXAMPLES.get(gate.dimension, "5%")
+    return BadInput(
+        f"gate {gate.name}: {value!r} is no limit", hint=f'for example {gate.name} = "{example}", or "{OFF}"'
+    )
 
 
 def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) -> tuple[GateFinding, ...]:

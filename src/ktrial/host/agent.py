@@ -12,6 +12,7 @@ from ktrial import __version__
 from ktrial.domain.errors import AgentError, Busy, PrivilegeMissing, StalePlan
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.reading import Reading
+from ktrial.domain.wire import Base64, read_bytes
 from ktrial.host.interrupts import Interrupts
 from ktrial.host.transport import BUILD_ANEW, Transport
 
@@ -190,10 +191,6 @@ class _Matches(msgspec.Struct):
     matches: dict[str, tuple[str, ...]]
 
 
-class _Base64(msgspec.Struct):
-    base64: str
-
-
 class _Unread(msgspec.Struct):
     outcome: str
     message: str
@@ -201,26 +198,13 @@ class _Unread(msgspec.Struct):
 
 class _Value(msgspec.Struct):
     path: str
-    bytes: str | _Base64 | None = None
+    bytes: str | Base64 | None = None
     mode: str | None = None
     error: _Unread | None = None
 
 
 class _Values(msgspec.Struct):
     values: list[_Value]
-
-
-def read_bytes(value: str | _Base64 | Mapping[str, Any]) -> bytes:
-    """Bytes of a reply, typed or not: text, or base64 where that is shorter or they were not UTF-8.
-
-    Raises ValueError for what is not base64.
-    """
-    if isinstance(value, str):
-        return value.encode()
-    from base64 import b64decode
-
-    encoded = value if isinstance(value, _Base64) else msgspec.convert(value, _Base64)
-    return b64decode(encoded.base64, validate=True)
 
 
 def _reading(value: _Value) -> Reading | None:

@@ -7,6 +7,9 @@ import time
 
 from ktrial.host.interrupts import Interrupts
 
+#: Looks of which the one that was interrupted least counts.
+_LOOKS = 3
+
 
 class SystemClock:
     """Implements `services.ports.Clock`; a Ctrl-C that `interrupts` notes ends a sleep."""
@@ -22,8 +25,20 @@ class SystemClock:
         """Milliseconds since 1970; may step."""
         return time.time_ns() // 1_000_000
 
+    def slept_s(self) -> float:
+        """Seconds that the machine was suspended since it was started; `domain.suspend` compares two of them."""
+        return min(_offset_ns() for _ in range(_LOOKS))[1] / 1e9
+
     def sleep(self, seconds: float) -> None:
         """Wait."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._interrupts.wait((), left)
+
+
+def _offset_ns() -> tuple[int, int]:
+    """How long a look took, and by how much the clock that counts suspends is ahead of the one that does not."""
+    before_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    after_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return after_ns - before_ns, boot_ns - (before_ns + after_ns) // 2

@@ -11,7 +11,8 @@ import msgspec
 from ktrial.domain.benchmark import RawOutput, check_exit
 from ktrial.domain.errors import AgentError, BadRun
 from ktrial.domain.run import raw_parts
-from ktrial.host.agent import AgentSession, read_bytes
+from ktrial.domain.wire import read_bytes
+from ktrial.host.agent import AgentSession
 from ktrial.host.clock import SystemClock
 from ktrial.host.transport import DetachedTransport
 

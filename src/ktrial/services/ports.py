@@ -110,6 +110,13 @@ class Clock(Protocol):
         """Wait."""
 
 
+class SleepClock(Protocol):
+    """Tells suspends of the machine."""
+
+    def slept_s(self) -> float:
+        """Seconds that the machine was suspended since it was started."""
+
+
 class Launcher(Protocol):
     """Runs a program of the user's where the user stands."""
 

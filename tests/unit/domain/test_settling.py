@@ -12,7 +12,7 @@ REFERENCE = {"temperature_c": 45.0, "load": 0.1}
 
 
 @pytest.mark.parametrize(
-    ("now", "waiting"),
+    "now, waiting",
     [
         ({"temperature_c": 45.0, "load": 0.1}, 0),
         ({"temperature_c": 46.0, "load": 0.35}, 0),

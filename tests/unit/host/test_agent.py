@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from ktrial import __version__
 from ktrial.domain.errors import AgentError, Busy, PrivilegeMissing, StalePlan
 from ktrial.domain.reading import Reading
-from ktrial.host.agent import AgentSession, read_bytes
+from ktrial.domain.wire import read_bytes
+from ktrial.host.agent import AgentSession
 from ktrial.host.interrupts import Interrupts
 
 HELLO = {"id": 1, "ok": {"agent": __version__, "role": "user"}}

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes in JSON: text, or base64 where that is shorter or they are not UTF-8."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class Base64(msgspec.Struct):
+    """Bytes that are not text."""
+
+    base64: str
+
+
+def read_bytes(value: str | Base64 | Mapping[str, Any]) -> bytes:
+    """Bytes of a reply, typed or not: text, or base64 where that is shorter or they were not UTF-8.
+
+    Raises ValueError for what is not base64.
+    """
+    if isinstance(value, str):
+        return value.encode()
+    encoded = value if isinstance(value, Base64) else msgspec.convert(value, Base64)
+    return b64decode(encoded.base64, validate=True)

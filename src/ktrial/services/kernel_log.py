@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at the kernel's log before and after a run."""
+
+from __future__ import annotations
+
+from ktrial.catalog.kernel_log import log_patterns
+from ktrial.domain.errors import UnreadableOutput
+from ktrial.domain.kernel_log import KernelLog, KernelLogDelta, new_lines
+from ktrial.domain.wire import read_bytes
+from ktrial.formats.kmsg import read_kmsg
+from ktrial.services.ports import Machine
+
+
+class KernelLogWatch:
+    """The two looks around one run."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._before = KernelLog(unreadable="it was not looked at before")
+
+    def begin(self) -> None:
+        """The run is about to start."""
+        self._before = self._look()
+
+    def end(self) -> KernelLogDelta:
+        """What the kernel said since."""
+        newest = self._before.newest
+        return new_lines(self._before, self._look(0 if newest is None else newest + 1), log_patterns())
+
+    def _look(self, start: int | None = None) -> KernelLog:
+        answer = self._machine.request("kernel_log", **({} if start is None else {"from": start}))
+        if "unreadable" in answer:
+            return KernelLog(unreadable=answer["unreadable"])
+        try:
+            records = read_kmsg(read_bytes(answer["log"]))
+        except UnreadableOutput as error:
+            return KernelLog(unreadable=error.message)
+        return KernelLog(
+            oldest=answer["oldest"], newest=answer["newest"], records=records, truncated=answer["truncated"]
+        )
