@@ -53,7 +53,7 @@ class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was meant to change: a knob's address, or a path; `by` names who said so."""
+    """Something that was meant to change: a knob's address, or a file or folder; `by` names who said so."""
 
     by: str
     knob: str | None = None
@@ -62,7 +62,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     def covers(self, difference: Difference) -> bool:
         """Whether it declares this difference. A selector by an instance's properties stands for all instances."""
         if self.path is not None:
-            return difference.path == self.path
+            return difference.path is not None and f"{difference.path}/".startswith(f"{self.path}/")
         wanted = parse_address(self.knob or "")
         name, _, label = difference.name.partition("@")
         if name != wanted.knob:
@@ -196,7 +196,8 @@ class _Files:
         return Difference(name=name, kind=kind, path=path, before=before, after=after, note=self._notes.get(path))
 
     def _name(self, path: str) -> str:
-        return next(iter(sorted(self._addresses.get(path, ()))), _file_name(path))
+        addresses = self._addresses.get(path, set())
+        return next(iter(addresses)) if len(addresses) == 1 else _file_name(path)
 
 
 def _facts(before: Mapping[str, StateValue], after: Mapping[str, StateValue]) -> tuple[list[Difference], list[Unclear]]:

@@ -69,7 +69,7 @@ def declared_knobs(words: Iterable[str], catalog: Catalog) -> tuple[Declaration,
     found = []
     for word in words:
         if word.startswith("/"):
-            found.append(Declaration(by="--declared", path=word))
+            found.append(Declaration(by="--declared", path=word.rstrip("/")))
         else:
             address = parse_address(word)
             knob = find_knob(address.knob, catalog.knobs).id
@@ -84,24 +84,31 @@ def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[De
         for setting in request.settings:
             if isinstance(setting, Profile):
                 continue
-            knob = find_knob(setting.knob, catalog.knobs)
             found.append(Declaration(by=request.origin, knob=setting.knob))
-            found += [
-                Declaration(by=f"{request.origin}, with {knob.id}", knob=other.id)
-                for other in with_couples([knob], catalog.knobs)
-                if other is not knob
-            ]
+            found += _coupled(setting.knob, request.origin, catalog)
     return tuple(found)
 
 
-def declared_transactions(machine: Machine) -> tuple[Declaration, ...]:
+def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declaration, ...]:
     """What transactions in force changed; raises AgentError where this session may not read the journal."""
     found: list[Declaration] = []
     for transaction in machine.request("status")["transactions"]:
         if transaction["state"] in _IN_FORCE:
             by = f"transaction {transaction['transaction']}"
-            found += [Declaration(by=by, path=step["path"]) for step in transaction["steps"] if step.get("path")]
+            for step in transaction["steps"]:
+                if step["path"].startswith("/"):
+                    found.append(Declaration(by=by, path=step["path"]))
+                if str(step.get("knob", "")).partition("@")[0] in catalog.knobs:
+                    found += _coupled(step["knob"], by, catalog)
     return tuple(found)
+
+
+def _coupled(address: str, by: str, catalog: Catalog) -> Iterator[Declaration]:
+    """Knobs that the kernel changes with this one."""
+    knob = find_knob(address, catalog.knobs)
+    for other in with_couples([knob], catalog.knobs):
+        if other is not knob:
+            yield Declaration(by=f"{by}, with {knob.id}", knob=other.id)
 
 
 def _files_below(machine: Machine, folder: str) -> Iterator[str]:

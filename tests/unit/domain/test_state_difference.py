@@ -82,6 +82,14 @@ def test_features_are_told_one_by_one() -> None:
     assert sides(found.undeclared) == [(f"{path} NEW", "NO_NEW", "NEW")]
 
 
+def test_a_file_of_many_switches_that_cannot_be_read_goes_by_its_own_name() -> None:
+    path = "/sys/kernel/debug/sched/features"
+    knobs = {"feature:NEXT_BUDDY": path, "feature:PLACE_LAG": path}
+    closed = StateValue(unreadable="Operation not permitted")
+    found = difference(state({path: closed}, knobs=knobs), state({path: closed}, knobs=knobs))
+    assert [one.name for one in found.unclear] == [path]
+
+
 def test_what_came_as_a_whole_is_told_once() -> None:
     base = {"/proc/sys/net/ipv4/conf/lo/a": "0", "/sys/module/ext4/parameters/a": "1"}
     more = {
@@ -145,6 +153,8 @@ def test_declared_by_knob_instance_pattern_or_path() -> None:
     assert covers(Declaration(by="x", knob="queue:scheduler@[rotational=false]"), "queue:scheduler@sda")
     assert covers(Declaration(by="x", path="/p"), "anything")
     assert not covers(Declaration(by="x", path="/q"), "anything")
+    assert covers(Declaration(by="x", path="/p"), "anything", "/p/below")
+    assert not covers(Declaration(by="x", path="/p"), "anything", "/pq")
 
 
 def test_a_value_that_the_kernel_may_move_has_a_note() -> None:

@@ -97,7 +97,7 @@ def test_declared_by_name_profile_couple_and_transaction(catalog: Catalog) -> No
             {"transaction": 2, "state": "reverted", "steps": [{"step": 0, "path": "/proc/sys/vm/odd"}]},
         ]
     }
-    declarations = (*declared_knobs(["vm/swappiness"], catalog), *declared_transactions(machine))
+    declarations = (*declared_knobs(["vm/swappiness"], catalog), *declared_transactions(machine, catalog))
     found = compare_states(before, take_state(machine, catalog), declarations)
     assert [(one.name, one.declared) for one in found.declared] == [
         ("vm.swappiness", "--declared"),
@@ -108,6 +108,28 @@ def test_declared_by_name_profile_couple_and_transaction(catalog: Catalog) -> No
     assert [(one.by, one.knob) for one in by_plan] == [
         ("setting vm.dirty_ratio=10", "vm.dirty_ratio"),
         ("setting vm.dirty_ratio=10, with vm.dirty_ratio", "vm.dirty_bytes"),
+    ]
+
+
+@pytest.mark.parametrize("path", ["", "systemctl stop tuned"])
+def test_a_step_without_a_file_declares_nothing(catalog: Catalog, path: str) -> None:
+    machine = FakeMachine({})
+    step = {"step": 0, "path": path}
+    machine.answers["status"] = {"transactions": [{"transaction": 1, "state": "applied", "steps": [step]}]}
+    assert declared_transactions(machine, catalog) == ()
+
+
+def test_what_the_kernel_changes_with_a_transaction_is_declared(catalog: Catalog) -> None:
+    files = {"/proc/sys/vm/dirty_ratio": "20\n", "/proc/sys/vm/dirty_bytes": "0\n"}
+    machine = FakeMachine({"/proc/sys/vm/dirty_ratio": "0\n", "/proc/sys/vm/dirty_bytes": "4096\n"})
+    step = {"step": 0, "path": "/proc/sys/vm/dirty_bytes", "knob": "vm.dirty_bytes"}
+    machine.answers["status"] = {"transactions": [{"transaction": 1, "state": "applied", "steps": [step]}]}
+    declarations = declared_transactions(machine, catalog)
+    found = compare_states(take_state(FakeMachine(files), catalog), take_state(machine, catalog), declarations)
+    assert found.undeclared == ()
+    assert [(one.name, one.declared) for one in found.declared] == [
+        ("vm.dirty_bytes", "transaction 1"),
+        ("vm.dirty_ratio", "transaction 1, with vm.dirty_bytes"),
     ]
 
 

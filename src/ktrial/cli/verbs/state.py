@@ -94,7 +94,8 @@ def diff(
     declarations, notes = _declarations(app, declared, plans)
     found = compare_states(*states, declarations)
     if as_json:
-        write_json(difference_json(found, (before, after), (states[0].sha256, states[1].sha256)))
+        digests = states[0].sha256, states[1].sha256
+        write_json({**difference_json(found, (before, after), digests), "notes": notes})
     else:
         sys.stdout.write(difference_text(found, (before, after), notes, width=columns()))
     if fail_on is not None and found.undeclared:
@@ -112,7 +113,7 @@ def _declarations(app: App, declared: tuple[str, ...], plans: tuple[str, ...]) -
         catalog, words = app.catalog_for(plans)
         found += declared_settings(requests_from(words, catalog), catalog)
     try:
-        return [*found, *declared_transactions(app.best_session(_PURPOSE))], []
+        return [*found, *declared_transactions(app.best_session(_PURPOSE), app.catalog)], []
     except AgentError as error:
         if error.kind == "lost":
             raise
