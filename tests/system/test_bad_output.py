@@ -268,8 +268,8 @@ def test_no_space_for_the_records(bench: Bench) -> None:
     bench.before(f"mount -t tmpfs -o size=1m tmpfs {disk} && head -c 2m /dev/zero > {disk}/full || true")
     ran = bench.run("--", "true", XDG_STATE_HOME=str(disk))
     assert ran.status == 1
-    assert "results.db cannot be" in ran.err
-    assert "free some space" in ran.err
+    assert "measuring/lock cannot be written: No space left on device" in ran.err
+    assert "next: free some space" in ran.err
 
 
 def test_a_clock_that_steps_backwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

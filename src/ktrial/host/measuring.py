@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from ktrial.domain.errors import Busy, KtrialError
@@ -25,13 +27,9 @@ class MeasuringPlace:
     def lock(self) -> None:
         """Keep other measurements of this user away until `close`; they would disturb each other."""
         path = self._folder / "lock"
-        try:
+        with _writing(path):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise KtrialError(
-                f"{path} cannot be written: {error.strerror}", hint="free some space, or set XDG_STATE_HOME elsewhere"
-            ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -40,8 +38,9 @@ class MeasuringPlace:
             raise Busy(
                 "busy", f"another measurement runs (process {owner or 'unknown'})", hint="wait for it, or stop it"
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
+        with _writing(path):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
         self._lock = descriptor
 
     def close(self) -> None:
@@ -49,3 +48,13 @@ class MeasuringPlace:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise KtrialError(
+            f"{path} cannot be written: {error.strerror}", hint="free some space, or set XDG_STATE_HOME elsewhere"
+        ) from None
