@@ -20,8 +20,6 @@ from ktrial.domain.errors import BadInput, BadRun, UnknownName
 from ktrial.domain.facts import FactBook
 from ktrial.formats.agent_load import LoadReply, read_load
 
-#: Seconds beyond a load's own duration after which it is ended: preparations, and a machine that is busy.
-_SPARE_S = 120.0
 #: Seconds for a load that has an amount of work and no duration.
 _WORK_LIMIT_S = 600.0
 #: The agent's own limit.
@@ -36,6 +34,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
     `fixed` are parameters of the load that make this benchmark what it is; `parameters` those that a suite may set.
     `reader` makes the measurements of a reply; None stands for one that the reply has too few values for.
+    `spare_s` beyond its own duration it is ended: time for preparations, and a machine that is busy.
     A load that goes on `until_told` is ended by its time limit, which then is the parameter `duration_s`.
     """
 
@@ -47,6 +46,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     fixed: Parameters = {}
     parameters: Parameters = {}
     until_told: bool = False
+    spare_s: float = 120.0
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         if duration_s is None:
             limit_s = _WORK_LIMIT_S
         else:
-            limit_s = duration_s if self.until_told else min(duration_s + _SPARE_S, _MOST_S)
+            limit_s = duration_s if self.until_told else min(duration_s + self.spare_s, _MOST_S)
         return Invocation(
             load=AgentLoad(name=self.load, parameters=self._for_agent(complete)),
             limit_s=limit_s,

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 _HINT = "name a saved state, a file, a session of the store, or `now`; `ktrial state save NAME` keeps one"
 
 
-def state_of_session(store: Store | None, which: str, saved: Sequence[str]) -> bytes:
+def state_of_session(store: Store, which: str, saved: Sequence[str]) -> bytes:
     """Its document. `saved` are names that were looked through before."""
     name, _, place = which.partition(":")
-    known = [] if store is None else [one.session for one in store.sessions()]
-    if store is None or not any(one.startswith(name) for one in known):
+    known = [one.session for one in store.sessions()]
+    if not any(one.startswith(name) for one in known):
         raise UnknownName("state", which, [*saved, *known], hint=_HINT)
     session = store.session(name).session
     states = store.states(session)

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from ktrial.host.container import ContainerExecutor, Runtimes
     from ktrial.host.executor import AgentExecutor
     from ktrial.host.interrupts import Interrupts
+    from ktrial.host.measuring import MeasuringPlace
     from ktrial.host.privilege import RootHelper
-    from ktrial.host.runs import RunStore
     from ktrial.host.states import SavedStates
     from ktrial.host.tools import Toolbox
     from ktrial.host.tools_workshop import Workshop
+    from ktrial.store.recorder import Recorder
     from ktrial.store.runs import Store
 
 
@@ -173,12 +174,28 @@ class App:
         return load_suites([config_folder(), *self._catalogs], self.benchmarks)
 
     @cached_property
-    def run_store(self) -> RunStore:
-        """Where run records are kept."""
+    def measuring_place(self) -> MeasuringPlace:
+        """Where runs work, one measurement at a time."""
         from ktrial.host.folders import state_folder
-        from ktrial.host.runs import RunStore
+        from ktrial.host.measuring import MeasuringPlace
 
-        store = RunStore(state_folder() / "runs")
+        place = MeasuringPlace(state_folder() / "measuring")
+        self._sessions.append(place)
+        return place
+
+    @cached_property
+    def store(self) -> Store:
+        """Everything that was measured here or brought here."""
+        from ktrial.host.folders import state_folder
+
+        return self.store_at(str(state_folder() / "results.db"))
+
+    def store_at(self, url: str) -> Store:
+        """The store in a file, or in a PostgreSQL database."""
+        from ktrial.store.database import Database
+        from ktrial.store.runs import Store
+
+        store = Store(Database.open(url))
         self._sessions.append(store)
         return store
 
@@ -190,19 +207,12 @@ class App:
 
         return SavedStates(state_folder() / "states")
 
-    def existing_store(self, url: str | None) -> Store | None:
-        """The store at a path or URL, else the user's own where there is one."""
-        from ktrial.host.folders import state_folder
+    @cached_property
+    def run_store(self) -> Recorder:
+        """Keeps run records in the store."""
+        from ktrial.store.recorder import Recorder
 
-        own = state_folder() / "results.db"
-        if url is None and not own.is_file():
-            return None
-        from ktrial.store.database import Database
-        from ktrial.store.runs import Store
-
-        store = Store(Database.open(url if url is not None else str(own)))
-        self._sessions.append(store)
-        return store
+        return Recorder(lambda: self.store, self.clock.unix_ms)
 
     @cached_property
     def executor(self) -> AgentExecutor:
@@ -213,7 +223,7 @@ class App:
 
         argv = [str(find_agent()), *self._arguments("user")]
         root = self.root_session if self.can_be_root else None
-        work = self.run_store.work
+        work = self.measuring_place.work
         executor = AgentExecutor(lambda: DetachedTransport(argv), work, root, self.toolbox, self.interrupts)
         self._sessions.append(executor)
         return executor
@@ -228,7 +238,7 @@ class App:
         from ktrial.host.private_folder import work_folders
 
         wanted = parse_tools(tools)
-        work = self.run_store.work
+        work = self.measuring_place.work
         inside = ContainerExecutor(
             lambda: self.runtimes.box(wanted, find_agent(), work_folders(work)), self.executor, work, self.interrupts
         )
@@ -289,7 +299,7 @@ class App:
         """A fresh folder for logs of frames; of `others` only what is new counts."""
         from ktrial.host.attached import Captures
 
-        captures = Captures(self.run_store.work, others)
+        captures = Captures(self.measuring_place.work, others)
         self._sessions.append(captures)
         return captures
 
@@ -311,8 +321,8 @@ class App:
         """Keep other measurements away until this command ends, and take away what a killed one left."""
         from ktrial.host.private_folder import remove_leftovers
 
-        self.run_store.lock()
-        remove_leftovers(self.run_store.work)
+        self.measuring_place.lock()
+        remove_leftovers(self.measuring_place.work)
 
     def say(self, text: str) -> None:
         """Talk to the user: stderr."""

@@ -139,4 +139,5 @@ def _state(app: App, which: str, url: str | None) -> MachineState:
         return parse_state(read_limited(Path(which)), which)
     from ktrial.cli.stored_states import state_of_session
 
-    return parse_state(state_of_session(app.existing_store(url), which, app.saved_states.names()), which)
+    store = app.store if url is None else app.store_at(url)
+    return parse_state(state_of_session(store, which, app.saved_states.names()), which)
