@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import io
-import time
+import os
 from pathlib import Path
 
 import pytest
@@ -93,15 +93,14 @@ def test_a_file_of_something_else_is_refused(root: FakeRoot, tmp_path: Path) -> 
     assert "larger than 64 MiB" in root.run("state", "show", str(file)).err
 
 
-def test_this_machine_in_less_than_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_machine_in_less_than_a_second_of_cpu_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     places = [tmp_path / name for name in ("a", "b")]
-    took_s = []
     for place in places:
-        began = time.monotonic()
+        before = os.times()
         assert main(["state", "save", "-o", str(place)], io.StringIO(), io.StringIO()) == 0
-        took_s.append(time.monotonic() - began)
-    assert min(took_s) < 1.0
+        # Of this process and the agent: other tests that run do not count.
+        assert sum(os.times()[:4]) - sum(before[:4]) < 1.0
     state = parse_state(places[0].read_bytes(), "a")
     assert state.files["/proc/sys/vm/swappiness"].text is not None
     assert len(state.files) > 500
