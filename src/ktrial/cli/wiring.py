@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.domain.benchmark import Benchmark
+    from ktrial.domain.foreign import Importer
     from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
     from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ktrial.host.runs import RunStore
     from ktrial.host.tools import Toolbox
     from ktrial.host.tools_workshop import Workshop
+    from ktrial.store.runs import Store
 
 
 class Closes(Protocol):
@@ -179,6 +181,24 @@ class App:
         store = RunStore(state_folder() / "runs")
         self._sessions.append(store)
         return store
+
+    @cached_property
+    def store(self) -> Store:
+        """Where everything that was measured is kept."""
+        from ktrial.host.folders import state_folder
+        from ktrial.store.database import Database
+        from ktrial.store.runs import Store
+
+        store = Store(Database.open(str(state_folder() / "results.db")))
+        self._sessions.append(store)
+        return store
+
+    @cached_property
+    def importers(self) -> dict[str, Importer]:
+        """Readers of other tools' results, by name."""
+        from ktrial.imports.registry import all_importers
+
+        return all_importers()
 
     @cached_property
     def executor(self) -> AgentExecutor:
