@@ -15,10 +15,11 @@ def read_file(path: Path, limit_bytes: int) -> bytes:
     shown = str(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            os.close(descriptor)
+            raise BadInput("not a file of data", file=shown, hint="name a regular file")
         with os.fdopen(descriptor, "rb") as file:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode):
-                raise BadInput("not a file of data", file=shown, hint="name a regular file")
             data = b"" if about.st_size > limit_bytes else file.read(limit_bytes + 1)
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", file=shown, hint="is the path right?") from None

@@ -41,14 +41,16 @@ def delimiter_of(header: str) -> str | None:
 def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
     """Read a table; a header without rows is refused, blank lines are passed over."""
     text = decoded(data, source).removeprefix("\ufeff")
-    first = next(line for line in text.split("\n") if line.strip())
+    first = next((line for line in text.split("\n") if line.strip()), "")
     delimiter = delimiter_of(first) or ","
     rows = _rows(text, delimiter, source)
-    head = next(rows)
+    head = next(rows, None)
+    if head is None:
+        raise unreadable(source, 1, first, "a table: it has no header")
     columns = tuple(cell.strip() for cell in head.cells)
-    double = sorted({name for name in columns if columns.count(name) > 1})
-    if double:
-        raise unreadable(source, head.line, first, f"a header whose columns differ: {double[0]!r} stands twice")
+    if len(set(columns)) != len(columns):
+        double = next(name for number, name in enumerate(columns) if name in columns[:number])
+        raise unreadable(source, head.line, first, f"a header whose columns differ: {double!r} stands twice")
     found: list[Row] = []
     for row in rows:
         if len(row.cells) != len(columns):

@@ -40,10 +40,10 @@ def sniff(head: bytes, name: str) -> bool:
         return False
     lines = [line for line in head.decode("utf-8", "replace").split("\n") if line.strip()]
     delimiter = delimiter_of(lines[0]) if lines else None
-    if delimiter is None or len(lines) < 2 or lines[0].lstrip("\ufeff").lstrip()[:1] in {"{", "[", "<"}:
+    if delimiter is None or lines[0].lstrip("\ufeff").lstrip()[:1] in {"{", "[", "<"}:
         return False
     named = name.lower().endswith((".csv", ".tsv"))
-    return named or lines[0].count(delimiter) == lines[1].count(delimiter)
+    return named or (len(lines) > 1 and lines[0].count(delimiter) == lines[1].count(delimiter))
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:

@@ -102,7 +102,11 @@ def read_results(file: ForeignFile, wanted: Wanted, importers: Mapping[str, Impo
             )
         results = importer.read(data, name, wanted.options)
     except BadRun as error:
-        read_as = "" if importer is None else f"it was read as {importer.name}: --format FORMAT chooses another"
+        read_as = (
+            ""
+            if importer is None
+            else f"correct it or export it again; it was read as {importer.name}, and --format FORMAT chooses another"
+        )
         raise BadInput(error.message, hint=error.hint or read_as or None) from None
     _check(results, file.name)
     return results
@@ -240,7 +244,7 @@ def _document(run: ForeignRun) -> dict[str, Any]:
     """`ktrial.foreign-run/1`."""
     return {
         "schema": "ktrial.foreign-run/1",
-        "measurements": msgspec.to_builtins(run.measurements),
+        "measurements": list(msgspec.to_builtins(run.measurements)),
         "attributes": dict(run.attributes),
         "block": run.block,
         "failure": run.failure,
