@@ -31,11 +31,14 @@ from ktrial.formats import (
     kernel_config,
     mangohud,
     perf_bench,
+    pgbench,
+    redis_benchmark,
     schbench,
     stress_ng,
     synthmark,
     sysbench,
     systemd_analyze,
+    wrk,
 )
 
 Reader = Callable[..., Any]
@@ -69,6 +72,16 @@ def stress_ng_entries(size: int) -> bytes:
     data = recorded("stress_ng/cases/0.15.06-pipe/files/out.yaml")
     begin, end = data.index(b"    - stressor"), data.index(b"\n...")
     return data[:begin] + data[begin:end] * (size // (end - begin)) + data[end:]
+
+
+def pgbench_log(size: int) -> bytes:
+    line = b"0 199 2241 0 1175850568 995598 1020\n"
+    return line * (size // len(line))
+
+
+def redis_rows(size: int) -> bytes:
+    names, row = recorded("redis_benchmark/cases/7.0.15-get/stdout").splitlines(keepends=True)
+    return names + row * (size // len(row))
 
 
 def fio_jobs(size: int) -> bytes:
@@ -201,6 +214,20 @@ INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
     "glmark2": (
         glmark2.read_glmark2,
         lambda size: before("glmark2/cases/2023.01-software/stdout", b"** a warning of a library\n", size),
+        False,
+    ),
+    "pgbench": (
+        pgbench.read_pgbench,
+        lambda size: before(
+            "pgbench/cases/15.18-limit/stdout", b"- a line of the report that its reader passes over\n", size
+        ),
+        False,
+    ),
+    "pgbench log": (pgbench.read_log, pgbench_log, False),
+    "redis-benchmark": (redis_benchmark.read_redis_benchmark, redis_rows, False),
+    "wrk": (
+        wrk.read_wrk,
+        lambda size: before("wrk/cases/4.1.0-page/stdout", b"  passed over by wrk's reader\n", size),
         False,
     ),
     "cyclictest json": (cyclictest.read_json, cyclictest_bins, True),

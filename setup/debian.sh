@@ -10,7 +10,8 @@ install_packages() {
         apt_lists_are_fresh=yes
     fi
     say "installing Debian packages: $*"
-    DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 --no-install-recommends "$@" >&2
+    # Servers are for tests that start their own: systemctl starts none before the next boot.
+    DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 apt-get install --yes --quiet=2 --no-install-recommends "$@" >&2
 }
 
 # install_for_words WORD…: what brings the missing tools, and the certificates that pip and cargo need.

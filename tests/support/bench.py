@@ -13,7 +13,7 @@ from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun,
 from ktrial.domain.container import Container
 from ktrial.domain.errors import KtrialError, UnreadableOutput
 from ktrial.domain.facts import FactBook
-from ktrial.domain.run import Execution, RunRecord, Watch
+from ktrial.domain.run import Earlier, Execution, RunRecord, Session, Watch
 
 #: Parameters without which a benchmark cannot be invoked: what only the user knows.
 REQUIRED: dict[str, dict[str, Any]] = {
@@ -73,6 +73,7 @@ class FakeBenchmark:
     needs: tuple[str, ...] = ("tool",)
     packages: Mapping[str, str] = field(default_factory=lambda: {"apt": "tools", "dnf": "tools-extra"})
     root_reason: str | None = None
+    user_reason: str | None = None
     outcomes: tuple[Outcome, ...] = (outcome(),)
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"loops": 10})
     expected_s: float | None = None
@@ -145,12 +146,14 @@ class FakeExecutor:
         *,
         installed: Iterable[str] = ("tool", "stress-ng", "apt-get"),
         has_root: bool = False,
+        runs_as_root: bool = False,
         load_dies: bool = False,
         load_yaml: bytes = LOAD_YAML,
     ) -> None:
         self.log: list[str] = []
         self.invocations: list[Invocation] = []
         self.has_root = has_root
+        self.runs_as_root = runs_as_root
         self.root_for: list[str] = []
         self.has_loads = True
         self._reply = reply
@@ -190,25 +193,42 @@ class FakeExecutor:
 
 
 class FakeStore:
-    """Keeps records in a list; `room` is how many fit."""
+    """Keeps records in a list; `room` is how many fit. `started` are the runs that were begun."""
 
     def __init__(self, room: int = 1000) -> None:
         self.records: list[RunRecord] = []
         self.parts: list[Mapping[str, bytes]] = []
+        self.started: list[int] = []
+        self.plans: dict[str, Session] = {}
         self._room = room
 
-    def begin(self) -> str:
+    def new_name(self) -> str:
         return "session"
 
-    def folder_of(self, session: str) -> str:
-        return f"/runs/{session}"
+    def where(self, session: str) -> str:
+        return f"/state/results.db, session {session}"
+
+    def earlier(self, plan: str) -> Earlier | None:
+        if plan not in self.plans:
+            return None
+        return Earlier(session=self.plans[plan], records=tuple(self.records), next_run=max(self.started, default=0) + 1)
+
+    def begin(self, session: Session, plan: str) -> None:
+        self.plans[plan] = session
+
+    def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
+        assert run not in self.started
+        self.started.append(run)
+
+    def give_up(self, session: str, run: int) -> None:
+        assert run in self.started
 
     def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
         if len(self.records) == self._room:
-            raise KtrialError("/runs cannot be written: No space left on device")
+            raise KtrialError("/state/results.db cannot be written: No space left on device")
         self.records.append(record)
         self.parts.append(parts)
-        return f"/runs/session/{record.run:04d}.json"
+        return f"session/{record.run}"
 
 
 class FakeClock:

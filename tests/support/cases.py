@@ -62,7 +62,7 @@ def adapters() -> dict[str, tuple[Benchmark, ...]]:
     Those that read counters of the kernel are not among them: no machine that we record on has such counters.
     """
     found = {}
-    for tool in ktrial.benchmarks.tools():
+    for tool in (tool for tool in ktrial.benchmarks.tools() if not tool.startswith("agent_")):
         adapter = importlib.import_module(f"ktrial.benchmarks.{tool}.adapter")
         benchmarks = tuple(getattr(adapter, "BENCHMARKS", ())) or (adapter.BENCHMARK,)
         needs = [need for benchmark in benchmarks for need in benchmark.needs]

@@ -19,8 +19,9 @@ from ktrial.host.clock import SystemClock
 from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import ProcessTransport
 from ktrial.services.around import Around
-from ktrial.services.measure import Order, measure
+from ktrial.services.measure import measure
 from ktrial.services.resets import Resets
+from ktrial.services.schedule import Order
 from tests.support.bench import FakeBenchmark, FakeExecutor, FakeStore, answer
 from tests.support.tree import FakeRoot
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from ktrial.cli.main import main
+from tests.support.kept import raw, records, work
 from tests.support.tree import FakeRoot, Ran
 
 SUITE = """name = "short"
@@ -61,14 +62,6 @@ def run(*argv: str) -> Ran:
     return Ran(main(list(argv), out, err), out.getvalue(), err.getvalue())
 
 
-def runs_folder(home: Path) -> Path:
-    return home / ".local/state/ktrial/runs"
-
-
-def records(home: Path) -> list[Any]:
-    return [json.loads(path.read_text()) for path in sorted(runs_folder(home).glob("2*/*.json"))]
-
-
 def own(home: Path, kind: str, name: str, text: str) -> None:
     path = home / ".config/ktrial" / kind / f"{name}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,9 +81,8 @@ def test_any_command(home: Path) -> None:
     assert [record["run"] for record in kept] == [1, 2, 3]
     assert {record["session"]["label"] for record in kept} == {"first"}
     assert kept[0]["session"]["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    digest = kept[0]["raw"]["stdout"]["sha256"]
-    assert (runs_folder(home) / "raw" / digest[:2] / digest).read_text() == f"{home}\nC UTC\n"
-    assert list((runs_folder(home) / "work").iterdir()) == []
+    assert raw(home, kept[0]["raw"]["stdout"]).decode() == f"{home}\nC UTC\n"
+    assert list(work(home).iterdir()) == []
 
 
 def test_a_program_given_by_its_path(home: Path) -> None:
@@ -146,7 +138,7 @@ def test_a_whole_suite_under_load(home: Path) -> None:
     assert hackbench["argv"][0].endswith("/hackbench")
     hello = next(record for record in document["runs"] if record["benchmark"] == "hello")
     assert hello["measurements"][0]["value"] == 12.5e6
-    assert hello["directory"].startswith(str(runs_folder(home) / "work"))
+    assert hello["directory"].startswith(str(work(home)))
     again = run("bench", "short", "-n", "1", "-o", "result.json")
     assert (again.status, "exists already" in again.err) == (2, True)
 
@@ -239,10 +231,9 @@ def test_an_interruption_keeps_the_runs_and_leaves_no_process(home: Path, load: 
     assert (first["failure"], second["exit"]["interrupted"]) == (None, True)
     assert re.fullmatch(r"interrupted by Ctrl-C after \d+\.\d s", second["failure"])
     assert second["argv"][0].endswith("/sh")
-    digest = second["raw"]["stdout"]["sha256"]
-    assert (runs_folder(home) / "raw" / digest[:2] / digest).read_text() == "begun\n"
+    assert raw(home, second["raw"]["stdout"]) == b"begun\n"
     assert processes(mark) == []
-    assert list((runs_folder(home) / "work").iterdir()) == []
+    assert list(work(home).iterdir()) == []
 
 
 def test_a_killed_head_leaves_no_process(home: Path) -> None:
@@ -261,7 +252,7 @@ def test_a_killed_head_leaves_no_process(home: Path) -> None:
         if not processes(mark):
             break
     assert run("bench", "-n", "1", "--", "true").status == 0
-    assert list((runs_folder(home) / "work").iterdir()) == []
+    assert list(work(home).iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.kept import raw, records, work
 from tests.support.user import User, ordinary_user
 
 # One worker, because there is one user: making one takes a second, starting a container two.
@@ -118,28 +119,27 @@ def containers(user: User) -> str:
     return user.start("podman", "ps", "--all", "--quiet", directory=user.home).stdout
 
 
-def records(user: User) -> list[Any]:
-    runs = user.home / ".local/state/ktrial/runs"
-    newest = max(path.name for path in runs.glob("2*"))
-    return [json.loads(path.read_text()) for path in sorted((runs / newest).glob("*.json"))]
+def newest(user: User) -> list[Any]:
+    """The records of the newest measurement."""
+    found = records(user.home)
+    return [record for record in found if record["session"] == found[-1]["session"]]
 
 
 def test_a_program_of_the_image_is_measured_by_the_agent_inside(user: User) -> None:
     ran = ktrial(user, "bench", "looks", "-n", "2", "--tools", "container=tools")
     assert ran.returncode == 0, ran.stderr
-    first, second = records(user)
+    first, second = newest(user)
     found = user.start("podman", "image", "inspect", "--format", "{{.Id}}", "tools", directory=user.home)
     assert first["container"]["image_id"] == f"sha256:{found.stdout.strip()}"
     assert (first["container"]["runtime"], first["container"]["image"]) == ("podman", "tools")
     assert first["container"]["runtime_version"].startswith("podman version ")
     assert first["container"] == second["container"]
     assert first["argv"][0] == "/bin/sh"
-    digest = first["raw"]["stdout"]["sha256"]
-    printed = (user.home / ".local/state/ktrial/runs/raw" / digest[:2] / digest).read_text().splitlines()
+    printed = raw(user.home, first["raw"]["stdout"]).decode().splitlines()
     assert printed[0] == str(user.uid)
     assert printed[1].split()[:2] == ["/sys/class/net/lo", "/bin"]
     assert "/ktrial-agent" in printed[1].split()
-    assert f"{user.home}/.local/state/ktrial/runs/work/{Path(first['directory']).name}" in printed
+    assert f"{work(user.home)}/{Path(first['directory']).name}" in printed
     assert {one["outcome"]: one["value"] for one in first["measurements"]}["speed"] == 5
     # The tool's own memory and time, not those of the runtime's client.
     assert first["resources"]["max_rss_bytes"] < 10 << 20
@@ -162,7 +162,7 @@ def test_what_can_run_is_examined_inside(user: User) -> None:
 def test_the_agents_own_loads_stay_outside(user: User) -> None:
     ran = ktrial(user, "bench", "agent-spin", "-n", "1", "--tools", "container=tools")
     assert ran.returncode == 0, ran.stderr
-    assert records(user)[0]["container"] is None
+    assert newest(user)[0]["container"] is None
 
 
 def test_at_the_limit_everything_in_the_container_ends(user: User) -> None:

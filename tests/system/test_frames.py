@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.kept import raw, records, work
 from tests.support.tree import FakeRoot
-from tests.system.test_bench import home, records, run, runs_folder
+from tests.system.test_bench import home, run
 
 __all__ = ["home"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,12 +83,13 @@ def test_a_game_is_kept_as_a_run_and_its_status_passed_on(home: Path, game: Path
     assert record["notes"] == ["the game ended with status 3"]
     assert record["exit"]["status"] == 3
     assert record["session"]["boot_id"]
-    digest = record["raw"]["files/game_2026-11-21_20-00-00.csv"]["sha256"]
-    kept = runs_folder(home) / "raw" / digest[:2] / digest
-    assert kept.read_bytes() == (GOLDEN / "0.8.4-capped" / "input").read_bytes()
+    assert (
+        raw(home, record["raw"]["files/game_2026-11-21_20-00-00.csv"])
+        == (GOLDEN / "0.8.4-capped" / "input").read_bytes()
+    )
     document = json.loads((home / "out.json").read_text())
     assert (document["schema"], document["runs"]) == ("ktrial.bench/1", [record])
-    assert list((runs_folder(home) / "work").iterdir()) == []
+    assert list(work(home).iterdir()) == []
 
 
 def test_with_json_standard_output_is_json_alone(home: Path, game: Path, capfd: Any) -> None:

@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import platform
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ktrial.cli.main import main
+from tests.support.kept import records
 from tests.support.source_tree import make_source_tree
 from tests.support.tree import Ran
 
@@ -45,14 +44,10 @@ def run(*argv: str) -> Ran:
     return Ran(main(list(argv), out, err), out.getvalue(), err.getvalue())
 
 
-def records(home: Path) -> list[Any]:
-    return [json.loads(path.read_text()) for path in sorted((home / "XDG_STATE_HOME/ktrial/runs").glob("2*/*.json"))]
-
-
 def test_a_build_in_memory_after_one_that_does_not_count(memory: Path, tree: Path, tmp_path: Path) -> None:
     ran = run("bench", "kernel-make", "-n", "2", "-p", f"tree={tree}", "-p", "jobs=3", "-p", "config=tinyconfig")
     assert ran.status == 0, ran.err
-    kept = records(tmp_path)
+    kept = records(tmp_path, "XDG_STATE_HOME")
     assert [record["round"] for record in kept] == [0, 1, 2]
     record = kept[-1]
     assert record["argv"][1:] == ["-s", "-C", str(tree), "O={directory}/build", "-j3", "bzImage"]
@@ -75,7 +70,7 @@ def test_another_configuration_is_another_benchmark(memory: Path, tree: Path, tm
     own.write_text("CONFIG_own_config=y\n")
     for config in ("tinyconfig", str(own)):
         assert run("bench", "kernel-compile", "-n", "1", "-p", f"tree={tree}", "-p", f"config={config}").status == 0
-    kept = records(tmp_path)
+    kept = records(tmp_path, "XDG_STATE_HOME")
     assert len({record["tool_version"] for record in kept}) == 2
     assert len({record["details"]["config_sha256"] for record in kept}) == 2
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.kept import raw, records
 from tests.support.terminal import Terminal, eventually
 from tests.support.user import CHECKOUT, User, ordinary_user
 
@@ -60,8 +61,8 @@ def asked(user: User) -> list[str]:
 def test_benchmarks_run_as_the_user_also_under_sudo(user: User) -> None:
     ran = user.start("sudo", "./ktrial", "bench", "-n", "1", "--", "id", "-u")
     assert ran.returncode == 0, ran.stderr
-    (kept,) = [path for path in (user.home / ".local/state/ktrial/runs/raw").rglob("*") if path.is_file()]
-    assert kept.read_text() == f"{user.uid}\n"
+    (record,) = records(user.home)
+    assert raw(user.home, record["raw"]["stdout"]) == f"{user.uid}\n".encode()
     assert user.files_of_others() == []
 
 

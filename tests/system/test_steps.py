@@ -35,6 +35,33 @@ def executor(work: Path) -> Iterator[AgentExecutor]:
     executor.close()
 
 
+def test_the_highest_version_of_a_server_is_taken(tmp_path: Path) -> None:
+    for version in ("9.6", "15", "16"):
+        folder = tmp_path / "root/usr/lib/postgresql" / version / "bin"
+        folder.mkdir(parents=True)
+        (folder / "initdb").touch()
+    (tmp_path / "root/usr/bin").mkdir()
+    for name in ("initdb", "true"):
+        (tmp_path / "root/usr/bin" / name).touch()
+    argv = [str(find_agent()), "serve", "--role", "user", "--root", str(tmp_path / "root")]
+    executor = AgentExecutor(lambda: DetachedTransport(argv), tmp_path / "work", None)
+    found = executor.programs(["initdb", "true", "/usr/bin/initdb", "absent"])
+    executor.close()
+    assert found == {
+        "initdb": "/usr/lib/postgresql/16/bin/initdb",
+        "true": "/usr/bin/true",
+        "/usr/bin/initdb": "/usr/bin/initdb",
+        "absent": None,
+    }
+
+
+def test_files_are_collected_by_name_and_by_pattern(executor: AgentExecutor) -> None:
+    script = "echo one > log.17; echo two > log.17.1; echo no > other; ln -s log.17 log.link; mkdir log.folder"
+    files = ("log.*", "absent", "absent.*", "other")
+    done = executor.run(Invocation(argv=("sh", "-c", script), limit_s=10, files=files))
+    assert done.raw.files == {"log.17": b"one\n", "log.17.1": b"two\n", "other": b"no\n"}
+
+
 def sleepers() -> int:
     """Servers of these tests that still run."""
     return subprocess.run(["pgrep", "-fx", "sleep 61"], capture_output=True, check=False).stdout.count(b"\n")
@@ -63,7 +90,14 @@ def test_the_run_waits_for_its_server_and_ends_it(executor: AgentExecutor) -> No
         (Step(argv=("sh", "-c", "echo no room >&2; exit 3")), "sh, a step before it, ended with status 3; it said: no"),
         (Step(argv=("nosuch",)), "nosuch, a step before it, could not be started"),
         (Step(argv=("sleep", "61"), limit_s=0.2), "sleep, a step before it, still ran at its time limit"),
-        (Step(argv=("true",), ready=("false",), limit_s=9), "true, a step before it, ended before it was ready"),
+        (
+            Step(argv=("true",), ready=("false",), limit_s=9),
+            "true, a step before it, ended before it was ready: it ended with status 0",
+        ),
+        (
+            Step(argv=("sh", "-c", "echo no port >&2; exit 3"), ready=("false",), limit_s=9),
+            "sh, a step before it, ended before it was ready: it ended with status 3; it said: no port",
+        ),
         (Step(argv=("sleep", "61"), ready=("false",), limit_s=0.3), "was not ready within 0.3 s"),
     ],
 )

@@ -18,10 +18,18 @@ from ktrial.domain.facts import FactBook
 
 #: A build needs a tree (test_kernel_compile.py), a boot time a machine that systemd booted (below).
 ELSEWHERE = {"kernel-compile", "kernel-compile-llvm", "boot-time"}
+
+
+def runs_alone(benchmark: Benchmark) -> bool:
+    """Whether its argv is all of it: no server beside it (test_servers.py), no network of its own (test_network.py)."""
+    invocation = benchmark.invocation(benchmark.parameters, FactBook({}))
+    return not invocation.steps and invocation.network is None and not invocation.watches
+
+
 BENCHMARKS = {
     name: benchmark
     for name, benchmark in all_benchmarks().items()
-    if "apt" in benchmark.packages and name not in ELSEWHERE
+    if "apt" in benchmark.packages and name not in ELSEWHERE and runs_alone(benchmark)
 }
 TINY: dict[str, dict[str, Any]] = {
     "hackbench": {"groups": 1, "loops": 100},

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from ktrial.cli.main import main
+from tests.support.kept import records
 from tests.support.tree import Ran
 from tests.support.user import CHECKOUT, User, ordinary_user
 
@@ -88,11 +89,6 @@ def suite(home: Path, **parameters: object) -> None:
     path.write_text(
         f'name = "own"\nsummary = "x"\n[[benchmark]]\nuse = "zram-compression"\nparameters = {{ {listed} }}\n'
     )
-
-
-def records(home: Path) -> list[Any]:
-    paths = sorted((home / ".local/state/ktrial/runs").glob("2*/*.json"))
-    return [json.loads(path.read_text()) for path in paths]
 
 
 def values(record: Any) -> dict[str, float]:

@@ -16,6 +16,7 @@ mod memory;
 mod messaging;
 mod pagefault;
 mod pressure;
+mod requests;
 mod spin;
 mod tcp;
 mod wakeup;
@@ -156,6 +157,11 @@ const LOADS: &[Entry] = &[
         name: "tcp",
         until_told: false,
         prepare: prepare::<tcp::Parameters>,
+    },
+    Entry {
+        name: "requests",
+        until_told: false,
+        prepare: prepare::<requests::Parameters>,
     },
 ];
 

@@ -20,8 +20,6 @@ from ktrial.domain.errors import BadInput, BadRun, UnknownName
 from ktrial.domain.facts import FactBook
 from ktrial.formats.agent_load import LoadReply, read_load
 
-#: Seconds beyond a load's own duration after which it is ended: preparations, and a machine that is busy.
-_SPARE_S = 120.0
 #: Seconds for a load that has an amount of work and no duration.
 _WORK_LIMIT_S = 600.0
 #: The agent's own limit.
@@ -36,6 +34,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
     `fixed` are parameters of the load that make this benchmark what it is; `parameters` those that a suite may set.
     `reader` makes the measurements of a reply; None stands for one that the reply has too few values for.
+    `spare_s` beyond its own duration it is ended: time for preparations, and a machine that is busy.
     A load that goes on `until_told` is ended by its time limit, which then is the parameter `duration_s`.
     """
 
@@ -47,6 +46,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     fixed: Parameters = {}
     parameters: Parameters = {}
     until_told: bool = False
+    spare_s: float = 120.0
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -63,6 +63,11 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         """Never run as root."""
         return None
 
+    @property
+    def user_reason(self) -> str | None:
+        """Root may run it too."""
+        return None
+
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
         """How to run it once; the agent checks the values."""
         complete = self._complete(parameters)
@@ -72,7 +77,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         if duration_s is None:
             limit_s = _WORK_LIMIT_S
         else:
-            limit_s = duration_s if self.until_told else min(duration_s + _SPARE_S, _MOST_S)
+            limit_s = duration_s if self.until_told else min(duration_s + self.spare_s, _MOST_S)
         return Invocation(
             load=AgentLoad(name=self.load, parameters=self._for_agent(complete)),
             limit_s=limit_s,
@@ -90,14 +95,8 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
         """The measurements of a reply; raises BadRun when the load did not do all that it was asked to do."""
         reply = read_load(raw.stdout)
-        if reply.ended != ("limit" if self.until_told else "done"):
-            why = "met its time limit" if reply.ended == "limit" else "ended"
-            raise BadRun(f"the load {reply.load} {why} before it had done what it was asked to")
-        asked = {"load": self.load, **self._for_agent(self._complete(parameters))}
-        found = {"load": reply.load, **reply.parameters}
-        for name, value in asked.items():
-            if found.get(name) != value:
-                raise BadRun(f"asked for {name} {value}, but the agent reports {found.get(name)}")
+        asked = self._for_agent(self._complete(parameters))
+        check_reply(reply, self.load, asked, ended="limit" if self.until_told else "done")
         measured = self.reader(reply)
         missing = len([one for one in measured if one is None])
         note = f"{missing} of the outcomes need more values than this run had and are left out"
@@ -117,6 +116,17 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         """What the load is asked for; None stands for the load's own default."""
         own = {"duration_s"} if self.until_told else set()
         return {name: value for name, value in complete.items() if value is not None and name not in own}
+
+
+def check_reply(reply: LoadReply, load: str, asked: Parameters, ended: str = "done") -> None:
+    """Raise BadRun when the load did not do all that it was asked to do, or something else."""
+    if reply.ended != ended:
+        why = "met its time limit" if reply.ended == "limit" else "ended"
+        raise BadRun(f"the load {reply.load} {why} before it had done what it was asked to")
+    found = {"load": reply.load, **reply.parameters}
+    for name, value in {"load": load, **asked}.items():
+        if found.get(name) != value:
+            raise BadRun(f"asked for {name} {value}, but the agent reports {found.get(name)}")
 
 
 def time_of(reply: LoadReply, outcome: str, name: str) -> Measurement | None:

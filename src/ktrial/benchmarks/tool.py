@@ -21,7 +21,8 @@ VERSION_LIMIT_S = 10.0
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A tool: the programs it `needs`, the `packages` that hold them, and how its version is asked for.
 
-    `version` is the argv that asks, empty when it cannot be asked; `version_pattern` finds the answer in either stream.
+    `version` is the argv that asks, empty when it cannot be asked; `version_pattern` finds the answer in either stream,
+    one group for each program.
     """
 
     needs: tuple[str, ...]
@@ -44,6 +45,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     command: Callable[[Parameters], Invocation]
     reader: Callable[[RawOutput, Parameters], ParsedRun]
     root_reason: str | None = None
+    user_reason: str | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -70,7 +72,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
             return None
         text = (raw.stdout + b"\n" + raw.stderr).decode("utf-8", "backslashreplace")
         match = re.search(self.program.version_pattern, text)
-        return match[1] if match else None
+        return ", ".join(match.groups()) if match else None
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
         """The measurements of a run that ended well."""

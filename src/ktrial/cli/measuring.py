@@ -149,7 +149,9 @@ class Progress:
 
         if isinstance(event, measure.Began):
             expected = "" if event.expected_s is None else f", about {bench.duration(event.expected_s)}"
-            self._write(f"{event.session.suite}: {event.runs} runs{expected}; records in {event.folder}\n")
+            self._write(f"{event.session.suite}: {event.runs} runs{expected}; kept in {event.where}\n")
+            if event.done:
+                self._write(f"goes on with what was interrupted: {event.done} runs are there\n")
             for hole in event.missing:
                 self._write(f"left out: {hole.benchmark}: {hole.why}\n")
             self._write(bench.circumstances(event.session, width=columns()))
@@ -202,5 +204,5 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
     except OSError as error:
         part.unlink(missing_ok=True)
         raise KtrialError(
-            f"{path} cannot be written: {error.strerror}", hint=f"the run records lie in {result.folder}"
+            f"{path} cannot be written: {error.strerror}", hint=f"the runs are kept in {result.where}"
         ) from None

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from ktrial.host.container import ContainerExecutor, Runtimes
     from ktrial.host.executor import AgentExecutor
     from ktrial.host.interrupts import Interrupts
+    from ktrial.host.measuring import MeasuringPlace
     from ktrial.host.privilege import RootHelper
-    from ktrial.host.runs import RunStore
     from ktrial.host.tools import Toolbox
     from ktrial.host.tools_workshop import Workshop
+    from ktrial.store.recorder import Recorder
     from ktrial.store.runs import Store
 
 
@@ -173,18 +174,18 @@ class App:
         return load_suites([config_folder(), *self._catalogs], self.benchmarks)
 
     @cached_property
-    def run_store(self) -> RunStore:
-        """Where run records are kept."""
+    def measuring_place(self) -> MeasuringPlace:
+        """Where runs work, one measurement at a time."""
         from ktrial.host.folders import state_folder
-        from ktrial.host.runs import RunStore
+        from ktrial.host.measuring import MeasuringPlace
 
-        store = RunStore(state_folder() / "runs")
-        self._sessions.append(store)
-        return store
+        place = MeasuringPlace(state_folder() / "measuring")
+        self._sessions.append(place)
+        return place
 
     @cached_property
     def store(self) -> Store:
-        """Where everything that was measured is kept."""
+        """Everything that was measured here or brought here."""
         from ktrial.host.folders import state_folder
         from ktrial.store.database import Database
         from ktrial.store.runs import Store
@@ -201,6 +202,13 @@ class App:
         return all_importers()
 
     @cached_property
+    def run_store(self) -> Recorder:
+        """Keeps run records in the store."""
+        from ktrial.store.recorder import Recorder
+
+        return Recorder(lambda: self.store, self.clock.unix_ms)
+
+    @cached_property
     def executor(self) -> AgentExecutor:
         """Runs benchmarks as the user, through agents that a Ctrl-C on the terminal does not reach."""
         from ktrial.host.executor import AgentExecutor
@@ -209,7 +217,7 @@ class App:
 
         argv = [str(find_agent()), *self._arguments("user")]
         root = self.root_session if self.can_be_root else None
-        work = self.run_store.work
+        work = self.measuring_place.work
         executor = AgentExecutor(lambda: DetachedTransport(argv), work, root, self.toolbox, self.interrupts)
         self._sessions.append(executor)
         return executor
@@ -224,7 +232,7 @@ class App:
         from ktrial.host.private_folder import work_folders
 
         wanted = parse_tools(tools)
-        work = self.run_store.work
+        work = self.measuring_place.work
         inside = ContainerExecutor(
             lambda: self.runtimes.box(wanted, find_agent(), work_folders(work)), self.executor, work, self.interrupts
         )
@@ -285,7 +293,7 @@ class App:
         """A fresh folder for logs of frames; of `others` only what is new counts."""
         from ktrial.host.attached import Captures
 
-        captures = Captures(self.run_store.work, others)
+        captures = Captures(self.measuring_place.work, others)
         self._sessions.append(captures)
         return captures
 
@@ -307,8 +315,8 @@ class App:
         """Keep other measurements away until this command ends, and take away what a killed one left."""
         from ktrial.host.private_folder import remove_leftovers
 
-        self.run_store.lock()
-        remove_leftovers(self.run_store.work)
+        self.measuring_place.lock()
+        remove_leftovers(self.measuring_place.work)
 
     def say(self, text: str) -> None:
         """Talk to the user: stderr."""

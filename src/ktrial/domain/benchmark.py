@@ -18,7 +18,7 @@ Direction = Literal["lower", "higher"]
 OutcomeKind = Literal["time", "rate", "latency-quantile", "count", "score", "energy", "power"]
 Parameters = Mapping[str, Any]
 
-#: The only folders in which a benchmark's bare program name is looked up, in this order; never PATH.
+#: The folders in which a benchmark's bare program name is looked up, in this order; never PATH.
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 #: How many lines of stderr a failed run quotes: the last ones that tell most.
 QUOTED_LINES = 3
@@ -30,7 +30,10 @@ SERVER_ADDRESS = "198.51.100.1"
 _NOT_TELLING = re.compile(r"make(\[\d+\])?: \*\*\* (\[.*\] Error \d+|Waiting for unfinished jobs.*)|\W*")
 #: Words of lines that say it best, the best first: an ENOSPC, an error of a compiler.
 _WORST = ("No space left on device", ": error: ")
-#: Stands in argv and environment for the run's private directory. Records keep the word: argv is the same in each run.
+#: Where distributions keep versions of a server side by side: looked into before those, the highest version first.
+VERSIONED_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
+#: Stands for the run's private directory in argv, environment and parameters of loads. Records keep the word: these
+#: are the same in each run.
 DIRECTORY = "{directory}"
 #: Among a run's files: what an invocation `watches`.
 WATCHED = "watched.json"
@@ -146,9 +149,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """How to run something once, in a fresh private directory, which is the working one unless `directory` is set.
 
-    The first word of `argv` is a bare name, looked up in PROGRAM_FOLDERS, or an absolute path. `environment` is added
-    to the pinned one. At `limit_s` (seconds) the run and all its children are killed. `cpus` pins it. `files` are names
-    relative to the private directory that are collected after the run; one that is not there is left out.
+    The first word of `argv` is a bare name, looked up in VERSIONED_FOLDERS and PROGRAM_FOLDERS, or an absolute path.
+    `environment` is added to the pinned one. At `limit_s` (seconds) the run and all its children are killed. `cpus`
+    pins it. `files` are names in the private directory that are collected after the run, `*` in one stands for
+    anything; one that is not there is left out.
     With `load` there is no argv. `steps` come before it; the first `warm_ups` runs of a measurement are kept but do not
     count. `in_memory` puts the private directory on a tmpfs that belongs to the user. With `realtime_priority` the
     user's process may take real-time priorities up to it. `once_per_boot` says that every run within one boot would
@@ -198,6 +202,10 @@ class Benchmark(Protocol):
     @property
     def root_reason(self) -> str | None:
         """What it needs root for; None when it needs none. Only an own load `as_root` runs as root."""
+
+    @property
+    def user_reason(self) -> str | None:
+        """Why it cannot run as root; None when it can."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

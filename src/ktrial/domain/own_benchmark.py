@@ -182,6 +182,11 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return None
 
     @property
+    def user_reason(self) -> str | None:
+        """Root may run it too."""
+        return None
+
+    @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """What the command uses, and its metrics; the headline is its first metric, or else the time."""
         metrics = tuple(metric.outcome()[0] for metric in self.metric)

@@ -253,6 +253,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.failure is None
 
 
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """What an earlier measurement of the same plan left. `next_run` is the first number that no run has."""
+
+    session: Session
+    records: tuple[RunRecord, ...]
+    next_run: int
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome of one benchmark over all good runs. `cv` is the coefficient of variation, null below two runs."""
 

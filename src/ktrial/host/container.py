@@ -160,6 +160,7 @@ class ContainerExecutor:
 
     #: What needs root is left out: inside there is none, and root's own loads measure no container.
     has_root = False
+    runs_as_root = False
 
     def __init__(
         self, box: Callable[[], Box], outside: AgentExecutor, work: Path, interrupts: Interrupts | None = None

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import DIRECTORY, PROGRAM_FOLDERS, Invocation, Network, RawOutput
+from ktrial.domain.benchmark import DIRECTORY, PROGRAM_FOLDERS, VERSIONED_FOLDERS, Invocation, Network, RawOutput
 from ktrial.domain.errors import AgentError, BadInput, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution, Watch
@@ -71,6 +71,11 @@ class AgentExecutor:
         return str(self._open().hello["agent"])
 
     @property
+    def runs_as_root(self) -> bool:
+        """Whether what is run here is run as root."""
+        return self._open().hello.get("uid") == 0
+
+    @property
     def has_root(self) -> bool:
         """Whether root can be had: this is root, or sudo or its like may be asked."""
         return self._rights.has_root
@@ -93,7 +98,7 @@ class AgentExecutor:
         names = list(dict.fromkeys(names))
         places = {name: (*self._built(name), *_places(name)) for name in names}
         found = self._open().list([place for name in names for place in places[name]])
-        return {name: next((place for place in places[name] if found[place]), None) for name in names}
+        return {name: next((found[place][-1] for place in places[name] if found[place]), None) for name in names}
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
         """Run it to its end or its limit, or to a Ctrl-C, which is told in the output.
@@ -240,7 +245,11 @@ class AgentExecutor:
     def _request(self, invocation: Invocation, folder: Path) -> dict[str, Any]:
         common = {"limit_s": invocation.limit_s, **({"cpus": list(invocation.cpus)} if invocation.cpus else {})}
         if invocation.load is not None:
-            return {"load": invocation.load.name, "parameters": dict(invocation.load.parameters), **common}
+            parameters = {
+                name: value.replace(DIRECTORY, str(folder)) if isinstance(value, str) else value
+                for name, value in invocation.load.parameters.items()
+            }
+            return {"load": invocation.load.name, "parameters": parameters, **common}
         environment = {**_PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment}
         return {
             **common,
@@ -311,7 +320,9 @@ def _other_end(invocation: Invocation, request: Mapping[str, Any]) -> tuple[tupl
 
 
 def _places(name: str) -> tuple[str, ...]:
-    return (name,) if name.startswith("/") else tuple(f"{folder}/{name}" for folder in PROGRAM_FOLDERS)
+    if name.startswith("/"):
+        return (name,)
+    return tuple(f"{folder}/{name}" for folder in (*VERSIONED_FOLDERS, *PROGRAM_FOLDERS))
 
 
 def _bytes(data: bytes) -> str | dict[str, str]:
@@ -326,13 +337,16 @@ def _bytes(data: bytes) -> str | dict[str, str]:
 def _with_files(raw: RawOutput, folder: Path, names: Iterable[str]) -> RawOutput:
     files: dict[str, bytes] = {}
     cut = raw.cut
-    for name in names:
+    found = [path for name in names for path in sorted(folder.glob(name))]
+    for name in [str(path.relative_to(folder)) for path in found]:
         try:
             descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             continue
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            continue
         with os.fdopen(descriptor, "rb") as file:
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                files[name] = file.read(FILE_BYTES)
-                cut = cut or bool(file.read(1))
+            files[name] = file.read(FILE_BYTES)
+            cut = cut or bool(file.read(1))
     return msgspec.structs.replace(raw, files=files, cut=cut)

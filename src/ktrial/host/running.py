@@ -26,13 +26,19 @@ class Running:
         self._transport = transport
         self._session = session
         self._own_load = own_load
+        self._ended: RawOutput | None = None
 
     def alive(self) -> bool:
         """Whether it still runs."""
-        return not self._transport.answered()
+        return self._ended is None and not self._transport.answered()
 
     def stop(self) -> RawOutput:
         """End it and all its children: what it printed."""
+        if self._ended is None:
+            self._ended = self._stop()
+        return self._ended
+
+    def _stop(self) -> RawOutput:
         try:
             self._transport.hang_up()
             return output_of(self._session, own_load=self._own_load)
@@ -49,7 +55,7 @@ class Running:
             if said is None:
                 return None
             if not self.alive():
-                return "ended before it was ready"
+                return f"ended before it was ready: it {problem(self.stop()) or 'ended with status 0'}"
             if clock.monotonic_ns() > end_ns:
                 return f"was not ready within {limit_s:g} s: the question {said}"
             clock.sleep(_ASK_EACH_S)

@@ -87,6 +87,9 @@ def _examine(
     elif benchmark.root_reason is not None and not executor.has_root:
         why = f"needs root: {benchmark.root_reason}"
         step = "run ktrial through sudo" + (" without --tools" if executor.container is not None else "")
+    elif benchmark.user_reason is not None and executor.runs_as_root:
+        why = f"cannot run as root: {benchmark.user_reason}"
+        step = "run ktrial as an ordinary user, or through sudo from one"
     elif not benchmark.needs and not executor.has_loads:
         why = "this agent has no loads of its own"
         step = "run ./ktrial once more to build the agent anew"

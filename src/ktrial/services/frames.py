@@ -15,8 +15,9 @@ from ktrial.domain.frames import FRAME_OUTCOMES, Capture, FrameOutcome, FrameRep
 from ktrial.domain.run import Artefact, Exit, Kept, Resources, RunRecord, Session, summarise
 from ktrial.formats.mangohud import is_mangohud, read_mangohud
 from ktrial.formats.xplane import XPlaneLog, is_xplane, read_xplane
-from ktrial.services.measure import Order, Result, session_of
+from ktrial.services.measure import Result, session_of
 from ktrial.services.ports import CaptureFolder, Clock, Launcher, RunStore, WrittenLog
+from ktrial.services.schedule import Order
 
 #: Options of MangoHud that make a capture of every frame; they stand last, where they win over those of the user.
 #: `read_cfg`: the user's file holds too, for a frame limit is part of what is measured. 0.7 logs only what it shows.
@@ -54,10 +55,11 @@ class Game(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """A game that was run: how it ended, and its record with the report it was made of."""
+    """A game that was run: its record, kept as `name` in `where`, with the report it was made of."""
 
     record: RunRecord
-    file: str
+    name: str
+    where: str
     report: FrameReport
 
 
@@ -197,7 +199,7 @@ def play(game: Game, arena: Arena) -> tuple[Exit, Played | BadRun]:
         failure = error
     order = Order(suite="frames", tasks=(), rounds=1, seed=0, label=game.label)
     record = _record(
-        session_of(order, arena.facts, arena.agent_version, arena.store.begin()),
+        session_of(order, arena.facts, arena.agent_version, arena.store.new_name()),
         game,
         argv,
         {name: value for name, value in environment.items() if KEPT_VARIABLES.fullmatch(name)},
@@ -208,10 +210,11 @@ def play(game: Game, arena: Arena) -> tuple[Exit, Played | BadRun]:
         None if report is not None else failure.message,
         captures,
     )
-    file = arena.store.save(record, {f"files/{one.name}": one.data for one in captures})
+    arena.store.begin(record.session, "")
+    name = arena.store.save(record, {f"files/{one.name}": one.data for one in captures})
     if report is None:
         return ended, failure
-    return ended, Played(record=record, file=file, report=report)
+    return ended, Played(record=record, name=name, where=arena.store.where(record.session.session), report=report)
 
 
 def _captures(game: Game, arena: Arena, started_unix_ms: int) -> tuple[Capture, ...]:
@@ -308,7 +311,7 @@ def result_of(played: Played) -> Result:
     headlines = [one.outcome.name for one in played.report.outcomes if one.outcome.headline]
     return Result(
         session=record.session,
-        folder=played.file.rpartition("/")[0],
+        where=played.where,
         wanted=1,
         complete=1,
         holes=(),

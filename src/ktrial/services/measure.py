@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -27,29 +26,23 @@ from ktrial.domain.run import (
     raw_parts,
     summarise,
 )
-from ktrial.domain.suite import SuiteLoad, Task, orders
+from ktrial.domain.suite import Task
 from ktrial.services.around import Around
 from ktrial.services.availability import Availability, examine
 from ktrial.services.background import Background, Ended
 from ktrial.services.ports import Clock, Executor, RunStore
-
-
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure: every task once in each of the rounds."""
-
-    suite: str
-    tasks: tuple[Task, ...]
-    rounds: int
-    seed: int
-    label: str | None = None
-    load: SuiteLoad | None = None
+from ktrial.services.schedule import Order, Place, places, places_done, plan_of
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="began"):
-    """The measurement begins. `missing` benchmarks are left out. `expected_s` is null when it cannot be told yet."""
+    """The measurement begins. `missing` benchmarks are left out. `expected_s` is null when it cannot be told yet.
+
+    `done` runs were made before it was interrupted; it goes on with the others.
+    """
 
     session: Session
-    folder: str
+    where: str
+    done: int
     benchmarks: tuple[str, ...]
     missing: tuple[Hole, ...]
     runs: int
@@ -77,10 +70,10 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=
 
 
 class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
-    """A run ended and its record lies in `file`. `so_far` are the benchmark's summaries up to here."""
+    """A run ended and is kept as `name`. `so_far` are the benchmark's summaries up to here."""
 
     record: RunRecord
-    file: str
+    name: str
     so_far: tuple[Summary, ...]
 
 
@@ -96,7 +89,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
     """What was measured. `complete` of `wanted` benchmarks have all their runs; `holes` names the others."""
 
     session: Session
-    folder: str
+    where: str
     wanted: int
     complete: int
     holes: tuple[Hole, ...]
@@ -155,14 +148,6 @@ def _missing(order: Order, executor: Executor) -> dict[str, Availability]:
     return {task.label: one for task, one in zip(order.tasks, found, strict=True) if not one.ready}
 
 
-class _Place(NamedTuple):
-    """One run in the schedule."""
-
-    label: str
-    round: int
-    position: int
-
-
 class _Rounds:
     """The course of one measurement."""
 
@@ -191,8 +176,26 @@ class _Rounds:
         self._took_s: dict[str, float] = {}
         self.records: list[RunRecord] = []
         self._invocations = {label: self._invocation(task) for label, task in self._tasks.items()}
-        self._schedule = self._places()
-        self._session = session_of(order, facts, executor.agent_version, store.begin())
+        self._plan = plan_of(order, facts, executor.agent_version)
+        self._next_run = 1
+        self._goes_on = self._take_up()
+
+    def _take_up(self) -> bool:
+        """Go on with an earlier measurement of the same plan, or begin a new one."""
+        earlier = None if self._order.fresh else self._store.earlier(self._plan)
+        if earlier is not None:
+            done = places_done(earlier.records)
+            all_places = places(self._invocations, self._order.rounds, earlier.session.seed)
+            self._schedule = tuple(place for place in all_places if place not in done)
+            if self._schedule:
+                self._session = earlier.session
+                self._next_run = earlier.next_run
+                self.records += earlier.records
+                return True
+        self._schedule = places(self._invocations, self._order.rounds, self._order.seed)
+        version = self._executor.agent_version
+        self._session = session_of(self._order, self._facts, version, self._store.new_name())
+        return False
 
     def begin(self, missing: Mapping[str, Availability]) -> None:
         """Ask for root where that is needed, the tools for their versions, and tell that it begins."""
@@ -203,15 +206,19 @@ class _Rounds:
             asked = task.benchmark.version_invocation()
             told = task.benchmark.parse_version(self._run(asked).raw) if asked else None
             own = self._invocations[label].load is not None
-            self._versions[label] = self._executor.agent_version if own else told
+            self._versions[label] = told or (self._executor.agent_version if own else None)
         expected_s, least = self._left(0)
         if self._around is not None:
             quiet = self._around.begin(None if least else expected_s)
-            self._session = msgspec.structs.replace(self._session, **msgspec.structs.asdict(quiet))
+            if not self._goes_on:
+                self._session = msgspec.structs.replace(self._session, **msgspec.structs.asdict(quiet))
+        if not self._goes_on:
+            self._store.begin(self._session, self._plan)
         self._listen(
             Began(
                 session=self._session,
-                folder=self._store.folder_of(self._session.session),
+                where=self._store.where(self._session.session),
+                done=len(places_done(self.records)),
                 benchmarks=tuple(self._tasks),
                 missing=_holes(missing),
                 runs=len(self._schedule),
@@ -226,33 +233,38 @@ class _Rounds:
                 if not self._carry_out(done, place, may_repeat=again > 0).repeated:
                     break
 
-    def _carry_out(self, done: int, place: _Place, *, may_repeat: bool) -> RunRecord:
+    def _carry_out(self, done: int, place: Place, *, may_repeat: bool) -> RunRecord:
         """One run, from the waiting to its record; `done` places of the schedule lie behind it."""
         if self._around is not None:
             self._around.wait(lambda used: self._listen(Waiting(used=used)))
-        number = len(self.records) + 1
+        number, self._next_run = self._next_run, self._next_run + 1
         left_s, least = self._left(done)
         self._listen(
             RunBegan(
                 run=number,
-                runs=len(self._schedule) + number - 1 - done,
+                runs=number - 1 + len(self._schedule) - done,
                 round=place.round,
                 benchmark=place.label,
                 left_s=left_s,
                 left_is_least=least,
             )
         )
+        self._store.start(self._session.session, number, place.label, warm_up=place.round == 0)
         began = self._clock.monotonic_ns()
-        record, parts = self._one(number, place)
+        try:
+            record, parts = self._one(number, place)
+        except BaseException:
+            self._store.give_up(self._session.session, number)
+            raise
         self._took_s[place.label] = (self._clock.monotonic_ns() - began) / 1e9
         used, interrupted = self._disturbed(began, record)
         if used is not None:
             failure = record.failure or f"input during the run: {used}"
             record = msgspec.structs.replace(record, failure=failure, measurements=(), repeated=may_repeat)
-        file = self._store.save(record, parts)
+        name = self._store.save(record, parts)
         self.records.append(record)
         own = [earlier for earlier in self.records if earlier.benchmark == place.label]
-        self._listen(RunEnded(record=record, file=file, so_far=summarise(own, self._headlines())))
+        self._listen(RunEnded(record=record, name=name, so_far=summarise(own, self._headlines())))
         if interrupted:
             raise KeyboardInterrupt
         return record
@@ -274,7 +286,7 @@ class _Rounds:
             holes += [hole] if hole is not None else []
         return Result(
             session=self._session,
-            folder=self._store.folder_of(self._session.session),
+            where=self._store.where(self._session.session),
             wanted=len(self._order.tasks),
             complete=len(self._order.tasks) - len(holes),
             holes=tuple(holes),
@@ -315,18 +327,7 @@ class _Rounds:
             known += [one_s] if one_s is not None else []
         return (sum(known) if known else None), len(known) < len(labels)
 
-    def _places(self) -> tuple[_Place, ...]:
-        """All runs in order: warm-ups first, as round 0."""
-        warm_ups = [label for label, one in self._invocations.items() for _ in range(one.warm_ups)]
-        rounds = [tuple(warm_ups), *orders(list(self._tasks), self._order.rounds, self._order.seed)]
-        once = {label for label, one in self._invocations.items() if one.once_per_boot}
-        return tuple(
-            _Place(label, number, position)
-            for number, labels in enumerate(rounds)
-            for position, label in enumerate([label for label in labels if number < 2 or label not in once], 1)
-        )
-
-    def _one(self, number: int, place: _Place) -> tuple[RunRecord, dict[str, bytes]]:
+    def _one(self, number: int, place: Place) -> tuple[RunRecord, dict[str, bytes]]:
         task, invocation = self._tasks[place.label], self._invocations[place.label]
         watching = self._around.watch(invocation) if self._around is not None else None
         prepared = self._around.prepare() if self._around is not None else ()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ktrial.domain.facts import FactBook
     from ktrial.domain.frames import Capture
     from ktrial.domain.reading import Reading
-    from ktrial.domain.run import Execution, Exit, RunRecord, Watch
+    from ktrial.domain.run import Earlier, Execution, Exit, RunRecord, Session, Watch
     from ktrial.domain.stored import StoredRun, StoredSession
 
 
@@ -54,6 +54,10 @@ class Executor(Protocol):
         """Version of the agent."""
 
     @property
+    def runs_as_root(self) -> bool:
+        """Whether what is run here is run as root."""
+
+    @property
     def has_root(self) -> bool:
         """Whether root can be had: this is root, or sudo or its like may be asked."""
 
@@ -84,14 +88,26 @@ class Executor(Protocol):
 class RunStore(Protocol):
     """Keeps run records."""
 
-    def begin(self) -> str:
-        """The name of a new session."""
+    def new_name(self) -> str:
+        """A name that no session has."""
 
-    def folder_of(self, session: str) -> str:
-        """The folder with the records of a session."""
+    def where(self, session: str) -> str:
+        """Where the runs of a session are, for people."""
+
+    def earlier(self, plan: str) -> Earlier | None:
+        """What the newest measurement of the same plan left; None when there is none."""
+
+    def begin(self, session: Session, plan: str) -> None:
+        """A measurement begins."""
+
+    def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
+        """A run begins: it is known from now on, whatever becomes of its writer."""
+
+    def give_up(self, session: str, run: int) -> None:
+        """A run that began has come to nothing that could be recorded: it was interrupted."""
 
     def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
-        """Write the raw output, then the record, so that neither can be lost; the record's path."""
+        """A run ended: its record and raw output are kept, both or neither. Its name for `ktrial show`."""
 
 
 class Clock(Protocol):

@@ -85,11 +85,15 @@ class Store:
             values = {"session_key": self._key(connection, session), "place": place, "sha256": name}
             connection.execute(sa.insert(states).values(**values))
 
-    def mark_interrupted(self) -> tuple[StoredRun, ...]:
-        """Runs whose writer is gone are no longer running; those that were found so."""
+    def mark_interrupted(self, session: str | None = None, number: int | None = None) -> tuple[StoredRun, ...]:
+        """Runs whose writer is gone, and the one that is named, are no longer running; those that were found so."""
         with self._database.reading() as connection:
             rows = connection.execute(_RUN_ROWS.where(runs.c.state == "running")).all()
-        gone = [row for row in rows if row.writer is None or is_gone(row.writer)]
+        gone = [
+            row
+            for row in rows
+            if row.writer is None or (row.session, row.number) == (session, number) or is_gone(row.writer)
+        ]
         if not gone:
             return ()
         with self._writing() as connection:
@@ -125,7 +129,7 @@ class Store:
             raise UnknownName("session", name, [one.session for one in found])
         raise UnknownName("session", name, [one.session for one in self.sessions()], hint="`ktrial runs` lists them")
 
-    def unfinished(self, plan: str) -> str | None:
+    def newest_of(self, plan: str) -> str | None:
         """The newest session with this plan; None when there is none."""
         chosen = sa.select(sessions.c.session).where(sessions.c.plan == plan).order_by(sessions.c.key.desc()).limit(1)
         with self._database.reading() as connection:

@@ -34,8 +34,8 @@ def test_what_was_saved_is_read_again(store: Store, url: str) -> None:
     assert found.raw["stdout"] == hashlib.sha256(b"p99 1.5 s\n").hexdigest()
     (session,) = other.sessions()
     assert session == a_session(runs={"ok": 1})
-    assert other.unfinished("plan") == "s1"
-    assert other.unfinished("another") is None
+    assert other.newest_of("plan") == "s1"
+    assert other.newest_of("another") is None
     other.close()
 
 

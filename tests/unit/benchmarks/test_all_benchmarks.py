@@ -57,6 +57,7 @@ def test_its_names_and_sentences(benchmark_: Benchmark) -> None:
     assert set(benchmark_.packages) <= {"apt", "dnf", "pacman", "zypper"}
     assert benchmark_.root_reason is None or benchmark_.root_reason
     assert all(re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) for name in benchmark_.parameters)
+    assert benchmark_.user_reason is None or benchmark_.user_reason
 
 
 def test_its_outcomes_say_what_they_are(benchmark_: Benchmark) -> None:

@@ -26,12 +26,15 @@ from ktrial.formats import (
     hackbench,
     iperf3,
     perf_bench,
+    pgbench,
+    redis_benchmark,
     schbench,
     stress_ng,
     synthmark,
     sysbench,
     systemd_analyze,
     tool_output,
+    wrk,
 )
 
 Reader = Callable[[bytes, str], Any]
@@ -54,6 +57,10 @@ GOOD: dict[str, tuple[Reader, str]] = {
     "schbench": (schbench.read_schbench, "schbench/cases/2025-12/stderr"),
     "schbench json": (schbench.read_schbench, "schbench/cases/2025-12-json/files/out.json"),
     "systemd-analyze": (systemd_analyze.read_boot_times, "boot_time/cases/252-guest-initrd/stdout"),
+    "pgbench": (pgbench.read_pgbench, "pgbench/cases/15.18-limit/stdout"),
+    "pgbench log": (pgbench.read_log, "pgbench/cases/15.18-few-skipped/files/transactions.31354"),
+    "redis-benchmark": (redis_benchmark.read_redis_benchmark, "redis_benchmark/cases/7.0.15-get/stdout"),
+    "wrk": (wrk.read_wrk, "wrk/cases/4.1.0-server-killed/stdout"),
     "synthmark": (synthmark.read_synthmark, "synthmark/cases/1.27-jittermark/stdout"),
 }
 JSON = ("cyclictest", "fio", "iperf3", "schbench json")
@@ -120,7 +127,7 @@ def test_another_tools_output_is_refused(name: str) -> None:
 
 @EVERY
 def test_decimals_of_another_locale_are_refused(name: str) -> None:
-    if name == "schbench" or name in JSON:
+    if name in ("schbench", "pgbench log", *JSON):
         data = re.sub(rb"(\d)(?=[,\s])", rb"\1,5", good(name), count=40)
     else:
         data = re.sub(rb"(\d)\.(\d)", rb"\1,\2", good(name))

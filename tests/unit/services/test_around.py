@@ -14,7 +14,8 @@ from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import Task
 from ktrial.report.bench import run_ends
 from ktrial.services.around import Around
-from ktrial.services.measure import Order, measure
+from ktrial.services.measure import measure
+from ktrial.services.schedule import Order
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 from tests.support.machine import FakeMachine
 

@@ -12,7 +12,8 @@ from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import Suite, SuiteEntry, SuiteLoad, Task, orders
-from ktrial.services.measure import Began, Event, Order, Result, RunBegan, RunEnded, measure
+from ktrial.services.measure import Began, Event, Result, RunBegan, RunEnded, measure
+from ktrial.services.schedule import Order
 from ktrial.services.suites import find_suite, tasks_of, with_parameters
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 
@@ -175,6 +176,16 @@ def test_what_needs_root_is_a_hole_for_a_user_and_runs_for_root() -> None:
     result, _ = Bench(task("a"), needy, executor=executor).run()
     assert result.holes == ()
     assert executor.root_for == ["b (it asks for a real-time priority)"]
+
+
+def test_a_benchmark_that_root_cannot_run_says_why_and_is_left_out_for_root() -> None:
+    shy = task("b", user_reason="its server refuses to run as root")
+    result, _ = Bench(task("a"), shy, executor=FakeExecutor(runs_as_root=True)).run()
+    (hole,) = result.holes
+    assert hole.why == "cannot run as root: its server refuses to run as root"
+    assert hole.next == "run ktrial as an ordinary user, or through sudo from one"
+    result, _ = Bench(task("a"), shy).run()
+    assert result.holes == ()
 
 
 def test_nothing_at_all_to_run_is_an_error() -> None:
@@ -401,3 +412,55 @@ def test_wrong_parameters_of_the_command_line(text: str, why: str, advice: str |
         given(text, names=("x", "y"))
     assert why in caught.value.message
     assert advice is None or advice in (caught.value.hint or "")
+
+
+def test_an_interrupted_measurement_is_gone_on_with() -> None:
+    first = Bench(rounds=3)
+    first.order = msgspec.structs.replace(first.order, drawn=True)
+
+    def reply(argv: tuple[str, ...]) -> Any:
+        return answer(interrupted=True) if len(first.executor.log) == 5 else answer()
+
+    first.executor._reply = reply
+    result, records = first.run()
+    assert (result.interrupted, len(records)) == (True, 5)
+
+    second = Bench(rounds=3)
+    second.order = msgspec.structs.replace(second.order, drawn=True, seed=99)
+    second.store = first.store
+    result, records = second.run()
+    began = second.events[0]
+    assert isinstance(began, Began)
+    assert (began.done, began.runs) == (4, 5)
+    assert (result.complete, result.interrupted) == (3, False)
+    assert [record.run for record in records] == list(range(1, 11))
+    expected = [label for labels in orders(["a", "b", "c"], 3, 7) for label in labels]
+    assert [record.benchmark for record in records if not record.exit.interrupted] == expected
+    assert {record.session.seed for record in records} == {7}
+
+
+@pytest.mark.parametrize(
+    "changed", [{"rounds": 2}, {"label": "tuned"}, {"fresh": True}, {"seed": 8}, {"suite": "other"}]
+)
+def test_another_plan_begins_anew(changed: dict[str, Any]) -> None:
+    first = Bench(rounds=3)
+    first.executor._reply = lambda argv: answer(interrupted=len(first.executor.log) == 5)
+    first.run()
+    second = Bench()
+    second.order = msgspec.structs.replace(first.order, **changed)
+    second.store = first.store
+    second.store.started = []
+    second.run()
+    began = second.events[0]
+    assert isinstance(began, Began)
+    assert began.done == 0
+
+
+def test_a_measurement_that_is_whole_is_not_gone_on_with() -> None:
+    first = Bench(rounds=1)
+    first.run()
+    second = Bench(rounds=1)
+    second.store = first.store
+    second.store.started = []
+    _, records = second.run()
+    assert len(records) == 3

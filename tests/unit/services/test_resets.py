@@ -11,8 +11,9 @@ from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import Between, Task
 from ktrial.services.around import Around
-from ktrial.services.measure import Order, Result, measure
+from ktrial.services.measure import Result, measure
 from ktrial.services.resets import Resets
+from ktrial.services.schedule import Order
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 from tests.support.machine import FakeMachine
 

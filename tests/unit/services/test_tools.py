@@ -15,7 +15,8 @@ from ktrial.domain.run import Execution, Watch
 from ktrial.domain.suite import Task
 from ktrial.domain.tool import Receipt, Recipe, Source
 from ktrial.services.availability import IN_CONTAINER, examine
-from ktrial.services.measure import Order, measure
+from ktrial.services.measure import measure
+from ktrial.services.schedule import Order
 from ktrial.services.tools import get_tool
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore
 from tests.unit.domain.test_tool import RECEIPT, RECIPE

@@ -76,6 +76,8 @@ BENCHMARK = LoadBenchmark(
     name="agent-pressure",
     what="Late frames of a loop at a fixed rate beside threads that stream a file and take memory in bursts.",
     load="pressure",
+    # It fills the free memory with the file first, at the speed of a machine that may be busy.
+    spare_s=1800.0,
     outcomes=_OUTCOMES,
     reader=_read,
     parameters={

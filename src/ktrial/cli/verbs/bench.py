@@ -41,9 +41,12 @@ EXIT_INTERRUPTED = 130
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--cpus", metavar="LIST", help="Run on these CPUs only: 0,2-3, little or big.")
 @click.option("-p", "--parameter", "given", multiple=True, metavar="[BENCHMARK:]NAME=VALUE", help="Set a parameter.")
-@click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX or =$.PATH: a number that CMD prints."
+)
 @click.option("--limit", default="1h", show_default=True, metavar="TIME", help="Kill a run of CMD after TIME.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
+@click.option("--fresh", is_flag=True, help="Begin anew, also where the same measurement was interrupted.")
 @click.option("--when-idle", is_flag=True, help="Run while nobody uses the machine; make disturbed runs again.")
 @click.option("--tools", metavar="container[=IMAGE]", help="Take the tools from a container's image.")
 @click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and what can run here.")
@@ -64,6 +67,7 @@ def command(
     tools: str | None,
     listing: bool,
     when_idle: bool,
+    fresh: bool,
     as_json: bool,
 ) -> int:
     """Run benchmarks in rounds, in random order within each, and keep every run on disk the moment it ends.
@@ -87,7 +91,7 @@ def command(
     if not app.on_this_machine:
         raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
     check_output(output, force=force)
-    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, tools, when_idle, as_json)
+    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, tools, when_idle, fresh, as_json)
 
 
 def _measure(
@@ -101,11 +105,13 @@ def _measure(
     seed: int | None,
     tools: str | None,
     when_idle: bool,
+    fresh: bool,
     as_json: bool,
 ) -> int:
     from ktrial.report.bench import holes_text, summary_text
     from ktrial.report.terminal import columns
-    from ktrial.services.measure import Order, measure
+    from ktrial.services.measure import measure
+    from ktrial.services.schedule import Order
     from ktrial.services.suites import tasks_of
 
     app.lock_runs()
@@ -116,6 +122,8 @@ def _measure(
         tasks=tasks_of(suite, benchmarks, facts, cpus),
         rounds=runs,
         seed=secrets.randbelow(2**32) if seed is None else seed,
+        drawn=seed is None,
+        fresh=fresh,
         label=label,
         load=suite.load,
     )
@@ -131,6 +139,6 @@ def _measure(
     sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
     if result.interrupted:
         kept = "1 run is" if len(records) == 1 else f"{len(records)} runs are"
-        app.say(f"interrupted; {kept} kept in {result.folder}")
+        app.say(f"interrupted; {kept} kept in {result.where}")
         return EXIT_INTERRUPTED
     return EXIT_PARTIAL if holes else 0

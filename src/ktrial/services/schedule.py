@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which runs a measurement has, in which order, and by what an interrupted one is known again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from ktrial.domain.benchmark import Invocation
+from ktrial.domain.facts import FactBook
+from ktrial.domain.run import RunRecord
+from ktrial.domain.suite import SuiteLoad, Task, orders
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure: every task once in each of the rounds.
+
+    With `drawn` the seed is a fresh one, and an earlier measurement's may be used instead; with `fresh` none is gone on
+    with.
+    """
+
+    suite: str
+    tasks: tuple[Task, ...]
+    rounds: int
+    seed: int
+    drawn: bool = False
+    fresh: bool = False
+    label: str | None = None
+    load: SuiteLoad | None = None
+
+
+class Place(NamedTuple):
+    """One run in the schedule."""
+
+    label: str
+    round: int
+    position: int
+
+
+def plan_of(order: Order, facts: FactBook, agent_version: str) -> str:
+    """A hash that two orders share when the second goes on with the first: the same runs in the same boot."""
+    said = {
+        "suite": order.suite,
+        "tasks": [[task.label, task.benchmark.name, task.parameters, task.cpus] for task in order.tasks],
+        "rounds": order.rounds,
+        "seed": None if order.drawn else order.seed,
+        "label": order.label,
+        "load": order.load,
+        "boot": facts.value("boot.id"),
+        "agent": agent_version,
+    }
+    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
+
+
+def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tuple[Place, ...]:
+    """All runs in order: warm-ups first, as round 0."""
+    warm_ups = [label for label, one in invocations.items() for _ in range(one.warm_ups)]
+    once = {label for label, one in invocations.items() if one.once_per_boot}
+    return tuple(
+        Place(label, number, position)
+        for number, labels in enumerate([tuple(warm_ups), *orders(list(invocations), rounds, seed)])
+        for position, label in enumerate([label for label in labels if number < 2 or label not in once], 1)
+    )
+
+
+def places_done(records: Iterable[RunRecord]) -> frozenset[Place]:
+    """The places whose run was made to its end; one that was interrupted, or is to be made again, is not."""
+    return frozenset(
+        Place(record.benchmark, record.round, record.position)
+        for record in records
+        if not record.exit.interrupted and not record.repeated
+    )

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the runs of a measurement in the store; implements `services.ports.RunStore`."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from ktrial.domain.run import Earlier, RunRecord, Session
+from ktrial.domain.stored import RunState, StoredMeasurement, StoredRun, StoredSession
+from ktrial.store.runs import Store
+
+
+class Recorder:
+    """`open_store` is called when something is to be kept, not before; `unix_ms` tells the time for people."""
+
+    def __init__(self, open_store: Callable[[], Store], unix_ms: Callable[[], int]) -> None:
+        self._open_store = open_store
+        self._unix_ms = unix_ms
+
+    def new_name(self) -> str:
+        """A name that no session has."""
+        return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(self._unix_ms() / 1000))}-{secrets.token_hex(3)}"
+
+    def where(self, session: str) -> str:
+        """Where the runs of a session are, for people."""
+        return f"{self._open_store().shown}, session {session}"
+
+    def earlier(self, plan: str) -> Earlier | None:
+        """What an earlier measurement of the same plan left; None when there is none."""
+        store = self._open_store()
+        store.mark_interrupted()
+        name = store.newest_of(plan)
+        if name is None:
+            return None
+        stored = store.session(name)
+        session = msgspec.convert(stored.document, Session)
+        runs = list(store.runs(name))
+        records = [_record(one, session) for one in runs]
+        return Earlier(
+            session=session,
+            records=tuple(record for record in records if record is not None),
+            next_run=max((run.number for run in runs), default=0) + 1,
+        )
+
+    def begin(self, session: Session, plan: str) -> None:
+        """A measurement begins."""
+        stored = StoredSession(
+            session=session.session,
+            suite=session.suite,
+            label=session.label,
+            origin="bench",
+            kernel_release=session.kernel_release,
+            boot_id=session.boot_id,
+            started_unix_ms=self._unix_ms(),
+            runs={},
+            document=msgspec.to_builtins(session),
+        )
+        self._open_store().begin(stored, plan)
+
+    def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
+        """A run begins: it is known from now on, whatever becomes of its writer."""
+        self._open_store().start(session, run, benchmark, self._unix_ms(), warm_up=warm_up)
+
+    def give_up(self, session: str, run: int) -> None:
+        """A run that began has come to nothing that could be recorded: it was interrupted."""
+        self._open_store().mark_interrupted(session, run)
+
+    def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
+        """A run ended; how `ktrial show` calls it."""
+        document = msgspec.to_builtins(record)
+        del document["session"]
+        self._open_store().save(
+            StoredRun(
+                session=record.session.session,
+                number=record.run,
+                benchmark=record.benchmark,
+                state=_state(record),
+                warm_up=record.is_warm_up,
+                started_unix_ms=record.started_unix_ms,
+                measurements=tuple(_measurement(one) for one in document["measurements"]),
+                raw={},
+                document=document,
+            ),
+            parts,
+        )
+        return f"{record.session.session}/{record.run}"
+
+
+def _record(run: StoredRun, session: Session) -> RunRecord | None:
+    """The record of a run; None of one that never ended."""
+    if run.document is None:
+        return None
+    return msgspec.convert({**run.document, "session": msgspec.to_builtins(session)}, RunRecord)
+
+
+def _state(record: RunRecord) -> RunState:
+    if record.exit.interrupted:
+        return "interrupted"
+    if record.repeated:
+        return "void"
+    return "ok" if record.ok else "failed"
+
+
+def _measurement(told: Mapping[str, object]) -> StoredMeasurement:
+    return msgspec.convert(told, StoredMeasurement)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `ktrial bench` kept for the user of a home folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ktrial.domain.run import RunRecord
+from ktrial.store.database import Database
+from ktrial.store.runs import Store
+
+STATE = ".local/state"
+
+
+def state(home: Path, below: str = STATE) -> Path:
+    """The user's state folder; `below` is what XDG_STATE_HOME is below the home."""
+    return home / below / "ktrial"
+
+
+def work(home: Path) -> Path:
+    """Where runs work."""
+    return state(home) / "measuring" / "work"
+
+
+def records(home: Path, below: str = STATE) -> list[Any]:
+    """All run records as documents, in order; each could be read by the program."""
+    file = state(home, below) / "results.db"
+    if not file.exists():
+        return []
+    store = Store(Database.open(str(file)))
+    found = []
+    for session in reversed(store.sessions()):
+        for run in store.runs(session.session):
+            if run.document is not None:
+                found.append({**run.document, "session": session.document})
+                msgspec.convert(found[-1], RunRecord)
+    store.close()
+    return found
+
+
+def raw(home: Path, artefact: dict[str, Any]) -> bytes:
+    """The bytes of an artefact of a record."""
+    store = Store(Database.open(str(state(home) / "results.db")))
+    try:
+        return store.raw(artefact["sha256"])
+    finally:
+        store.close()
