@@ -29,6 +29,11 @@ def has_schema(head: bytes, schema: str) -> bool:
     return looks_like_json(head) and re.search(rb'"schema"\s*:\s*"%s"' % re.escape(schema.encode()), head) is not None
 
 
+def is_own_table(head: bytes) -> bool:
+    """Whether this is the header of the tidy CSV that ktrial writes itself."""
+    return head.removeprefix(b"\xef\xbb\xbf").startswith(b"session,label,run,round,benchmark,outcome,value,")
+
+
 def stem(name: str) -> str:
     """A file's name without its folder and its ending."""
     base = name.rsplit("/", 1)[-1]

@@ -46,5 +46,5 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         )
     notes = ["artefacts and conditions of the runs stay in the file; a bundle brings them along"]
     if file.warm_ups:
-        notes.append(f"{file.warm_ups} warm-ups are left out")
+        notes.append(f"warm-ups left out: {file.warm_ups}")
     return ForeignResults(format=NAME, runs=tuple(runs), notes=tuple(notes))

@@ -53,5 +53,5 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
             )
     notes = ["values of one process (attribute `process`) depend on each other"]
     if warm_ups:
-        notes.append(f"{warm_ups} warm-ups are left out")
+        notes.append(f"warm-ups left out: {warm_ups}")
     return ForeignResults(format=NAME, runs=tuple(runs), notes=tuple(notes))

@@ -14,7 +14,7 @@ from ktrial.formats.foreign_units import AS_IT_STANDS, Scale, known_units, scale
 from ktrial.formats.mangohud import is_mangohud
 from ktrial.formats.tidy_csv import Row, TidyTable, delimiter_of, read_tidy_csv
 from ktrial.formats.tool_output import unreadable
-from ktrial.imports._shared import group_of, slug, stem
+from ktrial.imports._shared import group_of, is_own_table, slug, stem
 
 NAME = "csv"
 WHAT = "Tidy CSV: one row for each run; --value, --by, --block and --benchmark name the columns."
@@ -35,8 +35,8 @@ class _Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """A header that is separated, and a row of as many cells; not MangoHud's."""
-    if is_mangohud(head) or b"\0" in head:
+    """A header that is separated, and a row of as many cells; neither MangoHud's nor ktrial's own."""
+    if is_mangohud(head) or is_own_table(head) or b"\0" in head:
         return False
     lines = [line for line in head.decode("utf-8", "replace").split("\n") if line.strip()]
     delimiter = delimiter_of(lines[0]) if lines else None

@@ -62,7 +62,9 @@ def bring_in(
 ) -> BroughtFile:
     """Read a file and keep its runs. Raises BadInput for what cannot be read, Refused for what is there already."""
     results = read_results(file, wanted, importers)
-    there = {} if wanted.again else _already(file, store.sessions(), wanted.options)
+    sessions = () if wanted.again else store.sessions()
+    _check_own(file, results, sessions)
+    there = _already(file, sessions, wanted.options)
     groups = _groups(results.runs)
     missing = {group: runs for group, runs in groups.items() if group not in there}
     if there and (not missing or None in there):
@@ -157,6 +159,17 @@ def _groups(runs: Sequence[ForeignRun]) -> dict[str, list[ForeignRun]]:
     for run in runs:
         groups.setdefault(run.group, []).append(run)
     return groups
+
+
+def _check_own(file: ForeignFile, results: ForeignResults, sessions: Sequence[StoredSession]) -> None:
+    """Raise Refused for a file of ktrial's own whose runs are in this store already."""
+    told = {run.attributes.get("session") for run in results.runs}
+    own = sorted(one.session for one in sessions if one.session in told)
+    if own:
+        raise Refused(
+            f"{file.name} holds runs of {', '.join(own)}, which is in this store already",
+            hint="--again keeps them a second time",
+        )
 
 
 def _already(file: ForeignFile, sessions: Sequence[StoredSession], options: ImportOptions) -> dict[str | None, str]:

@@ -18,6 +18,7 @@ from ktrial.domain.stored import StoredRun, StoredSession
 from ktrial.services import bring_in as service
 from ktrial.services.bring_in import ForeignFile, Wanted, bring_in, read_results
 from tests.support.imports import FOLDER, IMPORTERS
+from tests.support.stores import a_session
 
 GOOD = (FOLDER / "hyperfine" / "1.15-two-commands" / "input.json").read_bytes()
 PLAIN = Wanted(options=ImportOptions())
@@ -104,6 +105,16 @@ def test_an_import_that_was_ended_in_the_middle_goes_on() -> None:
     assert [session.label for session, _ in store.kept] == ["sleep 0.01", "sleep 0.02"]
     assert [one.label for one in found.sessions] == ["sleep 0.02"]
     assert "sleep 0.01" in found.notes[-1]
+
+
+def test_a_result_of_this_store_is_not_kept_beside_its_session() -> None:
+    data = (FOLDER / "ktrial-bench" / "two-runs" / "input.json").read_bytes()
+    store = Memory()
+    name = read_results(ForeignFile("r.json", data), PLAIN, IMPORTERS).runs[0].attributes["session"]
+    store.kept.append((a_session(name), []))
+    with pytest.raises(Refused, match=f"r.json holds runs of {name}, which is in this store already"):
+        brought(data, PLAIN, store, "r.json")
+    assert brought(data, msgspec.structs.replace(PLAIN, again=True), store, "r.json").sessions
 
 
 def test_a_dry_run_keeps_nothing() -> None:
