@@ -21,6 +21,7 @@ from ktrial.domain.errors import KtrialError
 from ktrial.host.tools import Toolbox
 from ktrial.host.tools_workshop import Workshop
 from ktrial.services.tools import get_tool
+from tests.support.kept import records
 from tests.support.tree import FakeRoot, Ran
 from tests.system.test_bench import home, run  # noqa: F401 (home is a fixture)
 
@@ -78,7 +79,7 @@ def test_a_folder_is_built_used_and_removed(home: Path, source: Path) -> None:  
     assert work(home) == ["build.log", "lock"]
     ran = run("bench", "schbench", "-n", "1")
     assert ran.status == 0, ran.err
-    (record,) = (json.loads(path.read_text()) for path in (home / ".local/state/ktrial/runs").glob("2*/*.json"))
+    (record,) = records(home)
     program = Path(record["argv"][0])
     assert program.parts[:-3] == (home / ".local/share/ktrial/tools/schbench").parts
     assert record["built"]["programs"] == {"schbench": hashlib.sha256(program.read_bytes()).hexdigest()}
