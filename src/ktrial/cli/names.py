@@ -41,6 +41,11 @@ def tool_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
     return [name for name in load_recipes() if name.startswith(incomplete)]
 
 
+def format_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Formats of other tools' results."""
+    return _starting(incomplete, lambda app: app.importers, ctx)
+
+
 def _starting(incomplete: str, names: Callable[[App], Iterable[str]], ctx: click.Context) -> list[str]:
     """Those that go on from what was typed; none where the catalog cannot be read: completion says nothing."""
     from ktrial.cli.wiring import App

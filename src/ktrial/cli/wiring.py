@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.domain.benchmark import Benchmark
+    from ktrial.domain.foreign import Importer
     from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
     from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
@@ -206,6 +207,13 @@ class App:
         from ktrial.host.states import SavedStates
 
         return SavedStates(state_folder() / "states")
+
+    @cached_property
+    def importers(self) -> dict[str, Importer]:
+        """Readers of other tools' results, by name."""
+        from ktrial.imports.registry import all_importers
+
+        return all_importers()
 
     @cached_property
     def run_store(self) -> Recorder:

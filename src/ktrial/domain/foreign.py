@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -42,3 +42,62 @@ class ForeignResults(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     runs: tuple[ForeignRun, ...]
     notes: tuple[str, ...] = ()
+
+
+class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user says of a file. All but `label` are of tables: columns by name, and what the file does not tell."""
+
+    label: str | None = None
+    values: tuple[str, ...] = ()
+    by: str | None = None
+    block: str | None = None
+    benchmark: str | None = None
+    unit: str | None = None
+    direction: Direction | None = None
+
+    @property
+    def of_tables(self) -> tuple[str, ...]:
+        """The options of tables that were given, as they are spelled on the command line."""
+        given = {
+            "--value": self.values,
+            "--by": self.by,
+            "--block": self.block,
+            "--benchmark": self.benchmark,
+            "--unit": self.unit,
+            "--direction": self.direction,
+        }
+        return tuple(name for name, value in given.items() if value)
+
+
+class Importer(msgspec.Struct, frozen=True, kw_only=True):
+    """One format: `sniff` tells it from the first bytes and the name of a file, `read` reads the whole of it.
+
+    `read` raises BadInput or BadRun. Only a format that `takes_columns` has the options of tables.
+    """
+
+    name: str
+    what: str
+    sniff: Callable[[bytes, str], bool]
+    read: Callable[[bytes, str, ImportOptions], ForeignResults]
+    takes_columns: bool = False
+
+
+class BroughtSession(msgspec.Struct, frozen=True, kw_only=True):
+    """One group of a file. `runs` counts all, `failed` those without a measurement."""
+
+    session: str
+    label: str
+    benchmarks: tuple[str, ...]
+    runs: int
+    failed: int
+    measurements: int
+
+
+class BroughtFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file came to."""
+
+    file: str
+    format: str
+    sha256: str
+    sessions: tuple[BroughtSession, ...]
+    notes: tuple[str, ...]

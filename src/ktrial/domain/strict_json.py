@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Container
 from functools import partial
 from typing import Any
 
 #: How many characters before and after a fault are quoted.
 _AROUND = 20
+_CONSTANTS = ("NaN", "Infinity", "-Infinity")
+_CONSTANT = re.compile(r"(?<=[\s\[:,])-?(?:NaN|Infinity)(?=[\s,\]}])")
 
 
 class NotStrictJson(ValueError):
@@ -32,7 +35,9 @@ def decode(text: str, repeated: Container[str] = ()) -> Any:
     except json.JSONDecodeError as error:
         item = text[max(0, error.pos - _AROUND) : error.pos + _AROUND]
         raise NotStrictJson(error.lineno, item, f"whole JSON ({error.msg})") from None
-    except NotStrictJson:
+    except NotStrictJson as error:
+        if found := _CONSTANT.search(text) if error.item in _CONSTANTS else None:
+            error.line = text.count("\n", 0, found.start()) + 1
         raise
     except (ValueError, RecursionError) as error:
         raise NotStrictJson(None, str(error), "JSON that can be read") from None

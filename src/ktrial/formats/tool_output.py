@@ -138,6 +138,13 @@ def json_table(value: object, source: str, wanted: str) -> dict[str, Any]:
     return value
 
 
+def json_list(value: object, source: str, wanted: str) -> list[Any]:
+    """A JSON array."""
+    if not isinstance(value, list):
+        raise unreadable(source, None, repr(value), f"{wanted}: a JSON array")
+    return value
+
+
 def json_document(data: bytes | str, source: str, repeated: Container[str] = ()) -> dict[str, Any]:
     """A JSON object whose keys differ, but for those that the tool is known to repeat, without NaN and Infinity."""
     text = decoded(data, source) if isinstance(data, bytes) else data

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ktrial.domain.frames import Capture
     from ktrial.domain.reading import Reading
     from ktrial.domain.run import Earlier, Execution, Exit, RunRecord, Session, Watch
+    from ktrial.domain.stored import StoredRun, StoredSession
 
 
 class Machine(Protocol):
@@ -152,3 +153,13 @@ class WrittenLog(Protocol):
 
     def read(self, started_unix_ms: int) -> bytes | None:
         """What it holds since the start; None when it was not written since."""
+
+
+class ImportStore(Protocol):
+    """Where results of other tools are kept."""
+
+    def sessions(self) -> tuple[StoredSession, ...]:
+        """All sessions."""
+
+    def save_all(self, session: StoredSession, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
+        """Keep a whole session that was measured elsewhere, or nothing of it."""

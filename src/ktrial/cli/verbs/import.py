@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial import`: results of other tools into the store."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ktrial.cli.names import format_names
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Bring in results of other tools.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
+@click.option("--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Read it as this.")
+@click.option("--label", metavar="NAME", help="A name for the configuration that was measured.")
+@click.option("--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values, as 'time(sec)'.")
+@click.option("--by", metavar="COLUMN", help="csv: the column that names what is compared.")
+@click.option("--block", metavar="COLUMN", help="csv: the column of what runs share across groups, as a host.")
+@click.option("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark.")
+@click.option("--unit", metavar="UNIT", help="csv: the unit of the values, where no header tells it.")
+@click.option("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better.")
+@click.option("--again", is_flag=True, help="Keep a file that was brought in before a second time.")
+@click.option("--dry-run", is_flag=True, help="Read and show, keep nothing.")
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    files: tuple[Path, ...],
+    as_format: str | None,
+    label: str | None,
+    values: tuple[str, ...],
+    by: str | None,
+    block: str | None,
+    benchmark: str | None,
+    unit: str | None,
+    direction: Any,
+    again: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Keep the runs of other tools' result files, a session for each group that a file tells.
+
+    \b
+    ktrial import --label stock before.json
+    ktrial import results.csv --value 'time(sec)' --by march --block hostname --direction lower
+
+    The format is told by the content. A file may be packed with gzip.
+    """
+    from ktrial.cli.input_file import read_file
+    from ktrial.domain.foreign import ImportOptions
+    from ktrial.report.imported import imported_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.bring_in import LIMIT_BYTES, ForeignFile, Wanted, bring_in
+
+    options = ImportOptions(
+        label=label, values=values, by=by, block=block, benchmark=benchmark, unit=unit, direction=direction
+    )
+    wanted = Wanted(options=options, as_format=as_format, again=again, dry_run=dry_run)
+    brought = []
+    try:
+        for path in files:
+            file = ForeignFile(str(path), read_file(path, LIMIT_BYTES))
+            brought.append(bring_in(file, wanted, app.importers, app.store, app.clock.unix_ms))
+    finally:
+        if brought and as_json:
+            write_json({"schema": "ktrial.imported/1", "dry_run": dry_run, "files": brought})
+        elif brought:
+            sys.stdout.write(imported_text(brought, dry_run=dry_run, width=columns()))
+    return 0

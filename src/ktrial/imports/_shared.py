@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What importers share: names out of file names and texts, the label, and a look at JSON that may be cut off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from ktrial.domain.benchmark import Direction, Unit
+from ktrial.domain.errors import BadInput
+from ktrial.domain.foreign import ForeignMeasurement, ForeignRun
+from ktrial.formats.tool_output import Quantity
+
+
+def looks_like_json(head: bytes) -> bool:
+    """Whether an object begins here."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+
+
+def has_keys(head: bytes, *keys: str) -> bool:
+    """Whether an object begins here and all these keys stand in what is seen of it."""
+    return looks_like_json(head) and all(re.search(rb'"%s"\s*:' % re.escape(key.encode()), head) for key in keys)
+
+
+def has_schema(head: bytes, schema: str) -> bool:
+    """Whether an object of this schema begins here."""
+    return looks_like_json(head) and re.search(rb'"schema"\s*:\s*"%s"' % re.escape(schema.encode()), head) is not None
+
+
+def is_own_table(head: bytes) -> bool:
+    """Whether this is the header of the tidy CSV that ktrial writes itself."""
+    return head.removeprefix(b"\xef\xbb\xbf").startswith(b"session,label,run,round,benchmark,outcome,value,")
+
+
+def stem(name: str) -> str:
+    """A file's name without its folder and its ending."""
+    base = name.rsplit("/", 1)[-1]
+    return base.rsplit(".", 1)[0] or base
+
+
+def slug(text: str) -> str:
+    """A benchmark's name out of any text: small letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "unnamed"
+
+
+def group_of(label: str | None, name: str) -> str:
+    """The group of a file that tells none: its label, else its name."""
+    return label if label is not None else stem(name)
+
+
+def measurement(outcome: str, found: Quantity, unit: Unit, direction: Direction | None) -> ForeignMeasurement:
+    """A number that a reader of a tool's output found."""
+    return ForeignMeasurement(
+        outcome=outcome, value=found.value, unit=unit, direction=direction, original=found.original
+    )
+
+
+def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[ForeignRun, ...]:
+    """The runs of a file that tells its groups, under the label of the user where there is one."""
+    if label is None:
+        return tuple(runs)
+    groups = sorted({run.group for run in runs})
+    if len(groups) > 1:
+        raise BadInput(
+            f"--label names one group, and this file has {len(groups)}: {', '.join(groups)}",
+            file=name,
+            hint="leave --label out",
+        )
+    return tuple(msgspec.structs.replace(run, group=label) for run in runs)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ktrial's own result files, `ktrial.bench/1`."""
+
+from __future__ import annotations
+
+from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.formats.ktrial_bench import SCHEMA, read_ktrial_bench
+from ktrial.imports._shared import has_schema
+
+NAME = "ktrial-bench"
+WHAT = "Result files of ktrial bench -o (ktrial.bench/1)."
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Its schema."""
+    return has_schema(head, SCHEMA)
+
+
+def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
+    """The runs that count, failed ones too; the label of the session is the group."""
+    file = read_ktrial_bench(data, name)
+    runs = []
+    for number, one in enumerate(file.runs, 1):
+        told = {"run": str(one.run), "round": str(one.round), "tool": one.tool, "tool_version": one.tool_version}
+        attributes = {**file.attributes, **{key: text for key, text in told.items() if text is not None}}
+        if one.argv:
+            attributes["command"] = " ".join(one.argv)
+        runs.append(
+            ForeignRun(
+                group=options.label or file.label or file.session,
+                benchmark=one.benchmark,
+                number=number,
+                measurements=tuple(
+                    ForeignMeasurement(
+                        outcome=kept.outcome,
+                        value=kept.value,
+                        unit=kept.unit,
+                        direction=kept.direction,
+                        original=kept.original,
+                    )
+                    for kept in (() if one.failure is not None else one.measurements)
+                ),
+                attributes=attributes,
+                failure=one.failure,
+            )
+        )
+    notes = ["artefacts and conditions of the runs stay in the file; a bundle brings them along"]
+    if file.warm_ups:
+        notes.append(f"warm-ups left out: {file.warm_ups}")
+    return ForeignResults(format=NAME, runs=tuple(runs), notes=tuple(notes))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MangoHud's logs: one run, the statistics of its frames as `ktrial frames` computes them."""
+
+from __future__ import annotations
+
+import re
+
+from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.domain.frames import FRAME_OUTCOMES, frame_statistics
+from ktrial.formats.mangohud import is_mangohud, read_mangohud
+from ktrial.imports._shared import group_of, slug, stem
+
+NAME = "mangohud"
+WHAT = "Frame logs of MangoHud (CSV, one row per frame)."
+_STAMP = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d$")
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Its headers."""
+    return is_mangohud(head)
+
+
+def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
+    """One run; its benchmark is the program of which the file's name tells."""
+    log = read_mangohud(data, name)
+    statistics = frame_statistics(log.frame_times_s)
+    outcomes = {one.outcome.name: one.outcome for one in FRAME_OUTCOMES}
+    found = tuple(
+        ForeignMeasurement(
+            outcome=one.outcome,
+            value=one.value,
+            unit=outcomes[one.outcome].unit,
+            direction=outcomes[one.outcome].direction,
+            original=one.original,
+        )
+        for one in statistics.measurements
+    )
+    version = {"mangohud": log.version} if log.version is not None else {}
+    whole = ForeignRun(
+        group=group_of(options.label, name),
+        benchmark=slug(_STAMP.sub("", stem(name))),
+        number=1,
+        measurements=found,
+        attributes={**log.system, **version, "frames": str(statistics.frames)},
+    )
+    notes = [f"{one.outcome}: left out: {one.why}" for one in statistics.left_out]
+    if log.cut_off:
+        notes.append("the last line was cut off and is left out")
+    return ForeignResults(format=NAME, runs=(whole,), notes=("one file is one run: import several", *notes))

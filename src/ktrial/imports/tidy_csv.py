@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables with one row for each run; the options say what the columns are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from ktrial.domain.errors import BadInput
+from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.formats.foreign_units import AS_IT_STANDS, Scale, known_units, scale_of, signed_number
+from ktrial.formats.mangohud import is_mangohud
+from ktrial.formats.tidy_csv import Row, TidyTable, delimiter_of, read_tidy_csv
+from ktrial.formats.tool_output import unreadable
+from ktrial.imports._shared import group_of, is_own_table, slug, stem
+
+NAME = "csv"
+WHAT = "Tidy CSV: one row for each run; --value, --by, --block and --benchmark name the columns."
+TAKES_COLUMNS = True
+_NAMED_UNIT = re.compile(r"(.+?)\s*[(\[]\s*([^()\[\]]+?)\s*[)\]]")
+_ENDING = re.compile(r"(.+)_(s|ms|us|ns|sec|bytes|percent)")
+_CELL = re.compile(r"(\S*[\d.,])\s*([^\d\s.,+-].*)")
+_SUMMARY = ("mean", "stddev", "median")
+
+
+class _Column(msgspec.Struct, frozen=True, kw_only=True):
+    """A column of values: what it is called, where it stands, and the unit that its header tells."""
+
+    header: str
+    outcome: str
+    place: int
+    unit: str | None
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """A header that is separated, and a row of as many cells; neither MangoHud's nor ktrial's own."""
+    if is_mangohud(head) or is_own_table(head) or b"\0" in head:
+        return False
+    lines = [line for line in head.decode("utf-8", "replace").split("\n") if line.strip()]
+    delimiter = delimiter_of(lines[0]) if lines else None
+    if delimiter is None or lines[0].lstrip("\ufeff").lstrip()[:1] in {"{", "[", "<"}:
+        return False
+    named = name.lower().endswith((".csv", ".tsv"))
+    return named or (len(lines) > 1 and lines[0].count(delimiter) == lines[1].count(delimiter))
+
+
+def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
+    """A run for each row. An empty cell is a failed run, never 0."""
+    table = read_tidy_csv(data, name)
+    _check_summary(table, name)
+    columns = _value_columns(table, options, name)
+    by, block, benchmark = (
+        _place(table, wanted, option, name)
+        for wanted, option in ((options.by, "--by"), (options.block, "--block"), (options.benchmark, "--benchmark"))
+    )
+    if options.by is not None and options.label is not None:
+        raise BadInput("--label and --by both name the groups", file=name, hint="leave one of them out")
+    scales = {column.header: _scale(column, table, options, name) for column in columns}
+    used = {column.place for column in columns} | {place for place in (by, block, benchmark) if place is not None}
+    fallback = group_of(options.label, name)
+    runs = [
+        ForeignRun(
+            group=fallback if by is None else _cell(row, by, table, name),
+            benchmark=slug(stem(name)) if benchmark is None else _cell(row, benchmark, table, name),
+            number=number,
+            block=None if block is None else _cell(row, block, table, name),
+            attributes={
+                header: row.cells[place].strip()
+                for place, header in enumerate(table.columns)
+                if place not in used and row.cells[place].strip()
+            },
+            measurements=(found := _measured(row, columns, scales, options, name)),
+            failure=None if found else f"empty: {', '.join(column.header for column in columns)}",
+        )
+        for number, row in enumerate(table.rows, 1)
+    ]
+    if not any(run.measurements for run in runs):
+        raise BadInput("every cell of its values is empty", file=name, hint=f"columns: {', '.join(table.columns)}")
+    return ForeignResults(format=NAME, runs=tuple(runs), notes=_notes(columns, scales, options, runs))
+
+
+def _check_summary(table: TidyTable, name: str) -> None:
+    if all(word in table.columns for word in _SUMMARY):
+        raise BadInput(
+            "a table of summaries (mean, stddev, median): a mean of runs that are not there is no run",
+            file=name,
+            hint="export the runs themselves; hyperfine keeps them with --export-json",
+        )
+
+
+def _place(table: TidyTable, wanted: str | None, option: str, name: str) -> int | None:
+    if wanted is None:
+        return None
+    if wanted not in table.columns:
+        raise BadInput(
+            f"{option} {wanted!r}: no such column", file=name, hint=f"its columns are: {', '.join(table.columns)}"
+        )
+    return table.columns.index(wanted)
+
+
+def _value_columns(table: TidyTable, options: ImportOptions, name: str) -> tuple[_Column, ...]:
+    if not options.values:
+        raise BadInput(
+            "which column holds the values is not told",
+            file=name,
+            hint=f"--value COLUMN, of: {', '.join(table.columns)}; --by COLUMN names the groups",
+        )
+    found: dict[str, _Column] = {}
+    for header in options.values:
+        place = _place(table, header, "--value", name)
+        assert place is not None, "a name was asked for"
+        match = _NAMED_UNIT.fullmatch(header) or _ENDING.fullmatch(header)
+        outcome, unit = (match[1], match[2]) if match else (header, None)
+        if outcome in found:
+            raise BadInput(f"--value {header!r}: {outcome} is measured by another column already", file=name)
+        found[outcome] = _Column(header=header, outcome=outcome, place=place, unit=unit)
+    return tuple(found.values())
+
+
+def _cell(row: Row, place: int, table: TidyTable, name: str) -> str:
+    text = row.cells[place].strip()
+    if not text:
+        raise unreadable(name, row.line, "", f"a value of column {table.columns[place]!r}: the cell is empty")
+    return text
+
+
+def _scale(column: _Column, table: TidyTable, options: ImportOptions, name: str) -> tuple[str, Scale]:
+    """The unit of a column: said by the user, told by the header, or the one that stands in all of its cells."""
+    told = options.unit or column.unit or _unit_of_cells(column, table, name)
+    if told is None:
+        return "", AS_IT_STANDS
+    scale = scale_of(told)
+    if scale is None and options.unit is not None:
+        raise BadInput(f"--unit {options.unit}: no such unit", hint=f"one of: {', '.join(known_units())}")
+    return told, scale or AS_IT_STANDS
+
+
+def _unit_of_cells(column: _Column, table: TidyTable, name: str) -> str | None:
+    first: tuple[int, str] | None = None
+    bare: tuple[int, str] | None = None
+    for row in table.rows:
+        text = row.cells[column.place].strip()
+        match = _CELL.fullmatch(text)
+        if match is None or scale_of(match[2]) is None:
+            bare = bare or ((row.line, text) if text else None)
+        elif first is None:
+            first = (row.line, match[2])
+        elif first[1] != match[2]:
+            raise unreadable(name, row.line, text, f"in {first[1]} as line {first[0]} is: mixed units")
+    if first is not None and bare is not None:
+        raise unreadable(name, bare[0], bare[1], f"in {first[1]} as line {first[0]} is: mixed units")
+    return first[1] if first else None
+
+
+def _measured(
+    row: Row,
+    columns: Sequence[_Column],
+    scales: dict[str, tuple[str, Scale]],
+    options: ImportOptions,
+    name: str,
+) -> tuple[ForeignMeasurement, ...]:
+    found: list[ForeignMeasurement] = []
+    for column in columns:
+        text = row.cells[column.place].strip()
+        if not text:
+            continue
+        unit, scale = scales[column.header]
+        match = _CELL.fullmatch(text)
+        if match is not None and scale_of(match[2]) is not None:
+            if match[2] != unit:
+                raise unreadable(name, row.line, text, f"in {unit}, the unit of column {column.header!r}: mixed units")
+            text = match[1]
+        number = signed_number(text, name, row.line, f"a value of column {column.header!r}")
+        found.append(
+            ForeignMeasurement(
+                outcome=column.outcome,
+                value=scale.value(number),
+                unit=scale.unit,
+                direction=options.direction,
+                original=f"{number} {unit}".strip(),
+            )
+        )
+    return tuple(found)
+
+
+def _notes(
+    columns: Sequence[_Column],
+    scales: dict[str, tuple[str, Scale]],
+    options: ImportOptions,
+    runs: Sequence[ForeignRun],
+) -> tuple[str, ...]:
+    notes: list[str] = []
+    for column in columns:
+        unit, scale = scales[column.header]
+        if scale is AS_IT_STANDS:
+            what = f"unit {unit!r} is not known" if unit else "no unit is told (--unit)"
+            notes.append(f"{column.header}: {what}: kept as it stands, as a score")
+    if options.direction is None:
+        notes.append("which direction is better is not told (--direction)")
+    failed = sum(run.failure is not None for run in runs)
+    if failed:
+        notes.append(f"{failed} of {len(runs)} rows have no value and are kept as failed runs")
+    return tuple(notes)
