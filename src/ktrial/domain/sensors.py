@@ -107,7 +107,9 @@ def summarise(samples: Samples) -> dict[str, Summary]:
 
 def _summary(samples: Samples, name: str) -> Summary:
     sensor = samples.units[name]
-    known = [(at, value) for at, value in zip(samples.times_ns, samples.columns[name], strict=True) if value is not None]
+    known = [
+        (at, value) for at, value in zip(samples.times_ns, samples.columns[name], strict=True) if value is not None
+    ]
     if not known:
         return Summary(unit=sensor.unit, kind=sensor.kind, n=0)
     values = [value / sensor.per_unit for _, value in known]

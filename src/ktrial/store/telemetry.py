@@ -2,7 +2,7 @@
 """Samples as Parquet, which every tool of the field reads: the bytes are made and read in memory.
 
 `time_ns` is monotonic. The other columns are in the unit that the metadata `ktrial` names: whole numbers where the
-kernel counts in that unit, else fractions.
+kernel counts in that unit, else fractions, which tell whole numbers up to 2^50 exactly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import duckdb
 import msgspec
 
 from ktrial.domain.errors import KtrialError
-from ktrial.domain.sensors import Sensor, Samples
+from ktrial.domain.sensors import Samples, Sensor
 
 SCHEMA = "ktrial.telemetry/1"
 _TIME = "time_ns"
@@ -51,13 +51,14 @@ def from_parquet(data: bytes) -> Samples:
             about = _about(connection, path)
             units = msgspec.convert(about.get("units"), dict[str, Sensor])
             found = connection.execute(f"SELECT * FROM read_parquet('{path}')")
-            names = [str(column[0]) for column in found.description or ()]
             rows = found.fetchall()
-            columns: dict[str, list[Any]] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-            times_ns = columns.pop(_TIME)
+            if len(found.description or ()) != 1 + len(units):
+                raise ValueError("not every column has a unit")
+            # By place: DuckDB takes names that differ in case alone for one.
+            times_ns = [row[0] for row in rows]
             whole = {
-                name: [None if one is None else round(one * units[name].per_unit) for one in values]
-                for name, values in columns.items()
+                name: [None if row[place] is None else round(row[place] * sensor.per_unit) for row in rows]
+                for place, (name, sensor) in enumerate(units.items(), start=1)
             }
             return msgspec.convert({**about, "times_ns": times_ns, "columns": whole}, Samples)
         except (duckdb.Error, msgspec.MsgspecError, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -79,7 +80,7 @@ def _quoted(name: str) -> str:
 
 @contextmanager
 def _in_memory(data: bytes) -> Iterator[tuple[int, str]]:
-    """A file that has no name and lies in no folder: its descriptor, and a path that leads to it within this process."""
+    """A file that has no name and lies in no folder: its descriptor, and a path to it within this process."""
     descriptor = os.memfd_create("ktrial-telemetry", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
