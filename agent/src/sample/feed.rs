@@ -97,6 +97,12 @@ pub enum Progress {
 pub trait Parser: Send {
     /// Fills the cells; `text` is the file from its beginning, as far as it was read.
     fn parse(&mut self, text: &[u8], row: &mut [Cell]) -> Progress;
+
+    /// Bytes from the file's beginning that usually hold all that is wanted: the kernel makes no more of some files than
+    /// it is asked for.
+    fn enough(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// Why a feed gives nothing more.
@@ -167,7 +173,7 @@ impl Feed {
         let mut held = 0;
         self.reads = 0;
         loop {
-            let read = match pread(&self.file, &mut buffer[held..], self.offset + held as u64) {
+            let read = match self.read(buffer, held) {
                 Ok(read) => read,
                 Err(Errno::INTR) => continue,
                 Err(error) => return self.fail(error, now_ns()),
@@ -185,9 +191,19 @@ impl Feed {
         }
     }
 
+    /// Reads on after the bytes that are held.
+    fn read(&self, buffer: &mut [u8], held: usize) -> rustix::io::Result<usize> {
+        let end = if held == 0 {
+            self.parser.enough().min(buffer.len())
+        } else {
+            buffer.len()
+        };
+        pread(&self.file, &mut buffer[held..end], self.offset + held as u64)
+    }
+
     /// Reads once to see what it gives: why that is nothing, None when it is something.
     pub fn probe(&mut self, buffer: &mut [u8], row: &mut [Cell]) -> Option<String> {
-        let read = rustix::io::retry_on_intr(|| pread(&self.file, &mut *buffer, self.offset));
+        let read = rustix::io::retry_on_intr(|| self.read(buffer, 0));
         if let Err(error) = read {
             return Some(error.to_string());
         }
@@ -210,7 +226,7 @@ impl Feed {
     pub fn bare(&self, buffer: &mut [u8]) {
         let mut held = 0;
         for _ in 0..self.reads {
-            match pread(&self.file, &mut buffer[held..], self.offset + held as u64) {
+            match self.read(buffer, held) {
                 Ok(read) => held += read,
                 Err(_) => return,
             }

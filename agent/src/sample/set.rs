@@ -17,6 +17,9 @@ struct Source {
     open: fn(&Root) -> Found,
 }
 
+/// A source that is read only when it is named, because another one holds all of it.
+const PART: &str = "paging";
+
 const SOURCES: &[Source] = &[
     Source {
         name: "cpu",
@@ -29,6 +32,10 @@ const SOURCES: &[Source] = &[
     Source {
         name: "vmstat",
         open: vmstat::open,
+    },
+    Source {
+        name: PART,
+        open: vmstat::open_paging,
     },
     Source {
         name: "fragmentation",
@@ -97,7 +104,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Set {
-    /// Opens the sources of these names; all when none are given.
+    /// Opens the sources of these names; all when none are given, but no part of another one.
     pub fn open(root: &Root, wanted: Option<&[String]>) -> Result<Self> {
         for name in wanted.unwrap_or_default() {
             if !names().any(|known| known == name) {
@@ -115,7 +122,7 @@ impl Set {
             buffer: vec![0; BUFFER_BYTES],
             width: 0,
         };
-        let asked = |name: &str| wanted.is_none_or(|wanted| wanted.iter().any(|one| one == name));
+        let asked = |name: &str| wanted.map_or(name != PART, |wanted| wanted.iter().any(|one| one == name));
         for source in SOURCES.iter().filter(|source| asked(source.name)) {
             set.add(source, (source.open)(root));
         }

@@ -172,7 +172,7 @@ fn an_absent_source_is_absent_and_not_zero() {
     let reply = once(&machine.root());
     assert_eq!(reply["columns"], json!({"uptime.since_boot": [100]}));
     let absent = reply["absent"].as_object().unwrap();
-    assert_eq!(absent.len(), set::names().count() - 1);
+    assert_eq!(absent.len(), set::names().count() - 2);
     assert!(absent["temperature"]
         .as_str()
         .unwrap()
@@ -266,6 +266,32 @@ fn a_sensor_that_vanishes_is_absent_from_then_on_and_one_that_appears_is_named()
         set.appeared(&machine.root()),
         ["temperature.unnamed.thermal_zone7"]
     );
+}
+
+#[test]
+fn a_part_of_a_source_is_read_when_it_is_named() {
+    let machine = Machine::new();
+    let mut set = Set::open(&machine.root(), Some(&["paging".to_owned()])).unwrap();
+    let row = cells(&mut set);
+    assert_eq!((row.len(), cell(&set, &row, "paging.pswpin")), (1, 2));
+}
+
+#[test]
+fn numbers_that_grow_are_read_to_their_end() {
+    let machine = Machine::empty();
+    let counters = |value: &str| -> String {
+        let names = ["pgpgin", "pgpgout", "pswpin", "pswpout"];
+        names
+            .map(|name| format!("{:200}\n{name} {value}\n", "filler 1"))
+            .concat()
+    };
+    machine.write("/proc/vmstat", counters("1").as_bytes());
+    let mut set = Set::open(&machine.root(), Some(&["paging".to_owned()])).unwrap();
+    machine.write("/proc/vmstat", counters("9223372036854775807").as_bytes());
+    assert_eq!(cells(&mut set), [Cell::MAX; 4]);
+    let grown = counters(&format!("{}7", "0".repeat(60)));
+    machine.write("/proc/vmstat", grown.as_bytes());
+    assert_eq!(cells(&mut set), [7; 4]);
 }
 
 #[test]

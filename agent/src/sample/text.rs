@@ -88,7 +88,12 @@ pub struct Keyed {
     /// Number of the line, its name with what separates it from the number, in the order of the lines.
     wanted: Vec<(usize, Vec<u8>)>,
     scale: Cell,
+    /// Where the last of them ends, with room for numbers that grow.
+    enough: usize,
 }
+
+/// Bytes by which the numbers of a file may grow before it takes a second read.
+const GROWTH_BYTES: usize = 128;
 
 impl Keyed {
     /// The lines of a text whose names are wanted, with their names; the numbers are multiplied by `scale`.
@@ -100,7 +105,9 @@ impl Keyed {
     ) -> (Vec<String>, Self) {
         let mut names: Vec<String> = Vec::new();
         let mut wanted = Vec::new();
+        let (mut at, mut enough) = (0, 0);
         for (place, line) in lines(text).enumerate() {
+            at += line.len() + 1;
             let Some(end) = memchr(separator, line) else {
                 continue;
             };
@@ -108,9 +115,15 @@ impl Keyed {
             if want(&name) && !names.contains(&name) && number(&line[end + 1..]).is_some() {
                 names.push(name);
                 wanted.push((place, line[..=end].to_vec()));
+                enough = at + GROWTH_BYTES;
             }
         }
-        (names, Self { wanted, scale })
+        let keyed = Self {
+            wanted,
+            scale,
+            enough,
+        };
+        (names, keyed)
     }
 
     fn value(&self, line: &[u8], key: &[u8]) -> Option<Cell> {
@@ -134,6 +147,10 @@ impl Keyed {
 }
 
 impl Parser for Keyed {
+    fn enough(&self) -> usize {
+        self.enough
+    }
+
     fn parse(&mut self, text: &[u8], row: &mut [Cell]) -> Progress {
         let mut rest = text;
         let mut place = 0;
