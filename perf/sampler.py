@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sample of the agent's sensors costs: beside bare reads of the same files, and beside vmstat, sar and psutil.
 
-Run in a checkout that is set up, with cc, procps, sysstat and python3-psutil:  .venv/bin/python -m perf.sampler [SAMPLES]
+Run in a checkout that is set up, with cc, procps, sysstat and python3-psutil:
+    .venv/bin/python -m perf.sampler [SAMPLES]
 
 Everything is CPU time per sample, in user mode and in the kernel. Two measurements:
 

@@ -189,6 +189,39 @@ fn sampling_ends_with_the_next_request_and_with_the_input() {
     }
 }
 
+/// The soft and the hard limit of open files of a process.
+fn open_files(process: u32) -> (String, String) {
+    let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    let mut words = line.split_whitespace().skip(3).map(str::to_owned);
+    (words.next().unwrap(), words.next().unwrap())
+}
+
+#[test]
+fn the_limit_of_open_files_is_lifted_while_sampling_alone() {
+    let mut session = Session::start("user");
+    session.send(&[short()]);
+    session.receive();
+    let (soft, hard) = open_files(session.process.id());
+    session.send(&[sample(600.0)]);
+    let began = Instant::now();
+    while open_files(session.process.id()).0 != hard {
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "still {soft} of {hard}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    session.send(&[short()]);
+    session.receive();
+    session.receive();
+    assert_eq!(open_files(session.process.id()), (soft, hard));
+    session.end();
+}
+
 /// Process numbers of all children of a process.
 fn children(process: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();

@@ -10,8 +10,11 @@ const FOLDER: &str = "/dev/cpu";
 /// Register, column.
 const REGISTERS: [(u64, &str); 2] = [(0xe8, "aperf"), (0xe7, "mperf")];
 
-/// A register's eight bytes.
-struct Register;
+/// A register's bytes.
+const BYTES: usize = 8;
+
+/// A register.
+pub struct Register;
 
 pub fn open(root: &Root) -> Found {
     let mut found = Found::default();
@@ -35,9 +38,15 @@ pub fn open(root: &Root) -> Found {
 }
 
 impl Parser for Register {
+    /// A longer read makes the CPU read the register again and again.
+    fn enough(&self) -> usize {
+        BYTES
+    }
+
     fn parse(&mut self, text: &[u8], row: &mut [Cell]) -> Progress {
-        // A file's read gives a multiple of eight bytes, the register again and again.
-        let value = text.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let value = text
+            .first_chunk::<BYTES>()
+            .map(|bytes| u64::from_le_bytes(*bytes));
         match value.and_then(|value| Cell::try_from(value).ok()) {
             // A virtual machine that has no such counter shows zero.
             Some(0) | None => Progress::Garbage,

@@ -30,6 +30,7 @@ use crate::load::clock::{now_ns, thread_cpu_ns};
 use crate::load::{Ended, Told};
 use crate::root::Root;
 use recording::Recording;
+use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use serde::Deserialize;
 use serde_json::{json, Value};
 use set::Set;
@@ -70,6 +71,7 @@ pub fn run(root: &Root, request: &Request, told: Told) -> Result<Value> {
     if request.count == Some(0) {
         return Err(Error::new(Kind::BadRequest, "`count` is 0: give at least 1"));
     }
+    let _descriptors = ManyFiles::begin();
     let mut set = Set::open(root, request.sources.as_deref())?;
     let most = (limit_ns / period_ns + 2).min(request.count.unwrap_or(u64::MAX));
     let mut recording = Recording::new(set.width(), most);
@@ -103,6 +105,28 @@ fn within(field: &str, value: f64, least: f64, most: f64) -> Result<u64> {
             let message = format!("`{field}` is {value}: give seconds from {least} to {most}");
             Error::new(Kind::BadRequest, message)
         })
+}
+
+/// Lets this process open as many files as it may at all, until it is dropped: a machine with hundreds of CPUs has more
+/// than the usual limit.
+struct ManyFiles {
+    before: Rlimit,
+}
+
+impl ManyFiles {
+    fn begin() -> Self {
+        let before = getrlimit(Resource::Nofile);
+        let current = before.maximum;
+        // What cannot be opened then is told file by file.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..before });
+        Self { before }
+    }
+}
+
+impl Drop for ManyFiles {
+    fn drop(&mut self) {
+        let _ = setrlimit(Resource::Nofile, self.before);
+    }
 }
 
 /// When samples are due: at multiples of the period from the start on, however long a sample takes.

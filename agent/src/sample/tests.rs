@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use super::feed::{Cell, LIE, MISSING};
+use super::feed::{Cell, Parser, LIE, MISSING};
 use super::*;
 use proptest::prelude::*;
 use std::fs;
@@ -266,6 +266,15 @@ fn a_sensor_that_vanishes_is_absent_from_then_on_and_one_that_appears_is_named()
         set.appeared(&machine.root()),
         ["temperature.unnamed.thermal_zone7"]
     );
+}
+
+#[test]
+fn a_register_is_read_once_and_zero_is_no_value() {
+    assert_eq!(cycles::Register.enough(), 8);
+    let mut row = [MISSING];
+    assert_eq!(cycles::Register.parse(&[0; 8], &mut row), feed::Progress::Garbage);
+    assert_eq!(cycles::Register.parse(&[1; 4], &mut row), feed::Progress::Garbage);
+    assert_eq!(row, [MISSING]);
 }
 
 #[test]
