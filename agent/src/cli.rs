@@ -10,6 +10,7 @@ use crate::plan::{Lease, Plan};
 use crate::protocol;
 use crate::revert;
 use crate::root::Root;
+use crate::sample::selfcost;
 use crate::show;
 use crate::store::DEFAULT_STATE;
 use crate::sys;
@@ -124,6 +125,13 @@ enum Command {
     },
     /// Take that unit away.
     RemoveRecovery {
+        #[command(flatten)]
+        by_hand: ByHand,
+    },
+    /// Tell what a sample of each source costs.
+    Selfcost {
+        /// Sources to take together; each of them and all when missing.
+        sources: Vec<String>,
         #[command(flatten)]
         by_hand: ByHand,
     },
@@ -250,6 +258,15 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::InstallRecovery { by_hand } => by_hand.request("recovery", json!({"install": true})),
         Command::RemoveRecovery { by_hand } => by_hand.request("recovery", json!({"install": false})),
+        Command::Selfcost { sources, by_hand } => {
+            let measured = selfcost::measure(&context(Role::User, &by_hand.machine)?.root, &sources)?;
+            if by_hand.json {
+                println!("{measured:#}");
+            } else {
+                print!("{}", selfcost::show(&measured));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Network { job } => {
             network::from_argument(&job)?;
             Ok(ExitCode::FAILURE)

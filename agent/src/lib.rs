@@ -30,6 +30,7 @@ mod report;
 mod requests;
 mod revert;
 pub mod root;
+pub mod sample;
 mod show;
 mod store;
 pub mod sys;

@@ -20,6 +20,7 @@ use crate::protocol;
 use crate::recovery;
 use crate::report;
 use crate::revert::{self, Select};
+use crate::sample;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
@@ -60,6 +61,11 @@ pub const REQUESTS: &[Request] = &[
         name: "load",
         roles: BOTH,
         handle: load,
+    },
+    Request {
+        name: "sample",
+        roles: BOTH,
+        handle: sample,
     },
     Request {
         name: "data",
@@ -212,6 +218,10 @@ fn load(context: &mut Context, value: Value) -> Result<Value> {
         Role::User => load::run(fields(value)?, context.told),
         Role::Root => load::zram::run(context, fields(value)?),
     }
+}
+
+fn sample(context: &mut Context, value: Value) -> Result<Value> {
+    sample::run(&context.root, &fields(value)?, context.told)
 }
 
 #[derive(Deserialize)]

@@ -164,6 +164,64 @@ fn a_request_that_waits_ends_no_other_load() {
     session.end();
 }
 
+fn sample(limit_s: f64) -> Value {
+    json!({"do": "sample", "limit_s": limit_s, "period_s": 0.1, "sources": ["uptime", "cpu"]})
+}
+
+#[test]
+fn sampling_ends_with_the_next_request_and_with_the_input() {
+    for role in ["user", "root"] {
+        let mut session = Session::start(role);
+        session.send(&[sample(600.0)]);
+        std::thread::sleep(Duration::from_millis(500));
+        session.send(&[short()]);
+        let told = session.receive()["ok"].take();
+        assert_eq!(told["ended"], "told", "{told}");
+        let times = told["times_ns"].as_array().unwrap().len();
+        assert!((3..=7).contains(&times), "{times}");
+        assert_eq!(told["columns"]["cpu.user"].as_array().unwrap().len(), times);
+        assert!(session.receive()["ok"].is_object());
+        session.send(&[sample(0.2)]);
+        assert_eq!(session.receive()["ok"]["ended"], "limit");
+        session.send(&[sample(600.0)]);
+        assert_eq!(session.hang_up()["ok"]["ended"], "told");
+        session.end();
+    }
+}
+
+/// The soft and the hard limit of open files of a process.
+fn open_files(process: u32) -> (String, String) {
+    let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    let mut words = line.split_whitespace().skip(3).map(str::to_owned);
+    (words.next().unwrap(), words.next().unwrap())
+}
+
+#[test]
+fn the_limit_of_open_files_is_lifted_while_sampling_alone() {
+    let mut session = Session::start("user");
+    session.send(&[short()]);
+    session.receive();
+    let (soft, hard) = open_files(session.process.id());
+    session.send(&[sample(600.0)]);
+    let began = Instant::now();
+    while open_files(session.process.id()).0 != hard {
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "still {soft} of {hard}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    session.send(&[short()]);
+    session.receive();
+    session.receive();
+    assert_eq!(open_files(session.process.id()), (soft, hard));
+    session.end();
+}
+
 /// Process numbers of all children of a process.
 fn children(process: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();

@@ -16,7 +16,7 @@ mod memory;
 mod mounts;
 pub(crate) mod nvme;
 mod os;
-mod power;
+pub(crate) mod power;
 mod probe;
 mod processes;
 mod reclaim;

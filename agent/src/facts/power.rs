@@ -7,7 +7,7 @@ use super::probe::{absent, count, list, number, text, unknown, Probe};
 use super::{Machine, Sink};
 use crate::root::Root;
 
-const SUPPLIES: &str = "/sys/class/power_supply";
+pub(crate) const SUPPLIES: &str = "/sys/class/power_supply";
 
 pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     let root = machine.root;
@@ -17,7 +17,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
 }
 
 /// Supplies of the machine itself, with their types; those of mice and headsets are left out.
-fn supplies(root: &Root) -> Probe<Vec<(String, String)>> {
+pub(crate) fn supplies(root: &Root) -> Probe<Vec<(String, String)>> {
     let names = list(root, SUPPLIES)?.into_iter();
     let ours = names
         .filter(|name| text(root, &format!("{SUPPLIES}/{name}/scope")).ok().as_deref() != Some("Device"));

@@ -15,6 +15,13 @@ pub fn now_ns() -> u64 {
     part(now.tv_sec) * SECOND_NS + part(now.tv_nsec)
 }
 
+/// Nanoseconds that the calling thread has spent on a CPU.
+pub fn thread_cpu_ns() -> u64 {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    let part = |value: i64| u64::try_from(value).unwrap_or_default();
+    part(spent.tv_sec) * SECOND_NS + part(spent.tv_nsec)
+}
+
 /// Sleeps until a moment of monotonic time; returns at once when it is over.
 pub fn sleep_until(ns: u64) -> io::Result<()> {
     let part = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);

@@ -4,7 +4,7 @@
 //! A load runs in threads that end with the request. It needs no privilege, sets no signal, and its files have no name,
 //! so that they vanish even with a killed agent. Its results are whole numbers: counts, bytes and nanoseconds.
 
-mod clock;
+pub(crate) mod clock;
 mod contextswitch;
 mod crew;
 mod fileio;
@@ -72,7 +72,7 @@ pub enum Told {
 /// Why a load ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Ended {
+pub enum Ended {
     /// It did what it was asked to do.
     Done,
     /// It met its limit first.
@@ -250,6 +250,33 @@ fn carry_out(
 }
 
 impl Told {
+    /// Waits for a moment, or for the next request or the end of the input. Whether it was these.
+    ///
+    /// # Errors
+    /// The system does not let this session wait.
+    pub fn wait_until(self, deadline_ns: u64) -> io::Result<bool> {
+        let events = self.events(true);
+        if events.is_some_and(|events| events.already) {
+            return Ok(true);
+        }
+        let input = stdin();
+        let mut sources: Vec<PollFd> = events
+            .iter()
+            .map(|events| PollFd::from_borrowed_fd(input.as_fd(), events.watched))
+            .collect();
+        loop {
+            let now_ns = now_ns();
+            if now_ns >= deadline_ns {
+                return Ok(false);
+            }
+            match poll(&mut sources, Some(&span(deadline_ns - now_ns))) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// What on standard input ends a load; None when nothing does.
     fn events(self, until_told: bool) -> Option<Events> {
         let Self::ByInput { waiting } = self else {

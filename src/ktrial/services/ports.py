@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ktrial.domain.frames import Capture
     from ktrial.domain.reading import Reading
     from ktrial.domain.run import Earlier, Execution, Exit, RunRecord, Session, Watch
+    from ktrial.domain.sensors import Samples
     from ktrial.domain.stored import StoredRun, StoredSession
 
 
@@ -44,6 +45,19 @@ class RunningLoad(Protocol):
 
     def stop(self) -> RawOutput:
         """End it: what it printed and wrote."""
+
+
+class Sampling(Protocol):
+    """Reads the machine's sensors beside a run."""
+
+    def once(self) -> Samples:
+        """One sample, now."""
+
+    def start(self, period_s: float = 1.0) -> None:
+        """Begin: a sample at once, then one each period (0.1 to 60 seconds)."""
+
+    def stop(self) -> Samples:
+        """End it with a last sample. Raises AgentError when the samples were lost."""
 
 
 class Executor(Protocol):

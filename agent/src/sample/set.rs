@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The sources, and the open files of those that were asked for.
+
+use super::feed::{Cell, Column, Feed, Found};
+use super::{
+    cycles, fan, fragmentation, frequency, load, memory, power, pressure, stat, temperature, throttle, uptime,
+};
+use super::{vmstat, zram};
+use crate::error::{Error, Kind, Result};
+use crate::load::clock::now_ns;
+use crate::root::Root;
+use std::collections::BTreeSet;
+
+/// A source by name.
+struct Source {
+    name: &'static str,
+    open: fn(&Root) -> Found,
+}
+
+/// A source that is read only when it is named, because another one holds all of it.
+const PART: &str = "paging";
+
+const SOURCES: &[Source] = &[
+    Source {
+        name: "cpu",
+        open: stat::open,
+    },
+    Source {
+        name: "memory",
+        open: memory::open,
+    },
+    Source {
+        name: "vmstat",
+        open: vmstat::open,
+    },
+    Source {
+        name: PART,
+        open: vmstat::open_paging,
+    },
+    Source {
+        name: "fragmentation",
+        open: fragmentation::open,
+    },
+    Source {
+        name: "load",
+        open: load::open,
+    },
+    Source {
+        name: "uptime",
+        open: uptime::open,
+    },
+    Source {
+        name: "pressure",
+        open: pressure::open,
+    },
+    Source {
+        name: "frequency",
+        open: frequency::open,
+    },
+    Source {
+        name: "throttle",
+        open: throttle::open,
+    },
+    Source {
+        name: "cycles",
+        open: cycles::open,
+    },
+    Source {
+        name: "temperature",
+        open: temperature::open,
+    },
+    Source {
+        name: "fan",
+        open: fan::open,
+    },
+    Source {
+        name: "power",
+        open: power::open,
+    },
+    Source {
+        name: "zram",
+        open: zram::open,
+    },
+];
+
+/// Room for the longest file: `/proc/stat` of a machine with thousands of interrupts.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Open sources.
+pub struct Set {
+    /// Their files, with the name of the source.
+    pub feeds: Vec<(&'static str, Feed)>,
+    /// Sources that give nothing, and why.
+    pub absent: Vec<(&'static str, String)>,
+    /// Files that could not be opened, though others of their source could, and why.
+    pub unopened: Vec<String>,
+    buffer: Vec<u8>,
+    width: usize,
+}
+
+/// Names of all sources.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SOURCES.iter().map(|source| source.name)
+}
+
+impl Set {
+    /// Opens the sources of these names; all when none are given, but no part of another one.
+    pub fn open(root: &Root, wanted: Option<&[String]>) -> Result<Self> {
+        for name in wanted.unwrap_or_default() {
+            if !names().any(|known| known == name) {
+                let known: Vec<&str> = names().collect();
+                let message = format!("there is no source {name:?}");
+                return Err(
+                    Error::new(Kind::BadRequest, message).hint(format!("sources are {}", known.join(", ")))
+                );
+            }
+        }
+        let mut set = Self {
+            feeds: Vec::new(),
+            absent: Vec::new(),
+            unopened: Vec::new(),
+            buffer: vec![0; BUFFER_BYTES],
+            width: 0,
+        };
+        let asked = |name: &str| wanted.map_or(name != PART, |wanted| wanted.iter().any(|one| one == name));
+        for source in SOURCES.iter().filter(|source| asked(source.name)) {
+            set.add(source, (source.open)(root));
+        }
+        Ok(set)
+    }
+
+    /// A first reading decides whether a file gives anything: one that cannot be read is left out.
+    fn add(&mut self, source: &Source, found: Found) {
+        let Found { feeds, mut missing } = found;
+        let before = self.feeds.len();
+        for mut feed in feeds {
+            let mut row = vec![0; feed.columns.len()];
+            let why = feed.probe(&mut self.buffer, &mut row);
+            match why {
+                None => {
+                    self.width += row.len();
+                    self.feeds.push((source.name, feed));
+                }
+                Some(why) => missing.push(format!("{}: {why}", feed.path)),
+            }
+        }
+        if self.feeds.len() == before {
+            self.absent.push((source.name, missing.join("; ")));
+        } else {
+            self.unopened.append(&mut missing);
+        }
+    }
+
+    /// All columns in their order.
+    pub fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.feeds.iter().flat_map(|(_, feed)| &feed.columns)
+    }
+
+    /// How many columns there are.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Reads all files once into a row as wide as the set.
+    pub fn sample(&mut self, row: &mut [Cell]) {
+        let mut rest = row;
+        for (_, feed) in &mut self.feeds {
+            let (own, after) = rest.split_at_mut(feed.columns.len());
+            feed.sample(&mut self.buffer, own, now_ns);
+            rest = after;
+        }
+    }
+
+    /// The reads of a sample and nothing else.
+    pub fn bare(&mut self) {
+        for (_, feed) in &self.feeds {
+            feed.bare(&mut self.buffer);
+        }
+    }
+
+    /// Columns that the machine offers now and did not when this set was opened.
+    pub fn appeared(&self, root: &Root) -> Vec<String> {
+        let sources: BTreeSet<&str> = self.feeds.iter().map(|(source, _)| *source).collect();
+        let absent = self.absent.iter().map(|(source, _)| *source);
+        let wanted: Vec<String> = sources.into_iter().chain(absent).map(str::to_owned).collect();
+        let before: BTreeSet<&str> = self.columns().map(|column| column.name.as_str()).collect();
+        let Ok(now) = Self::open(root, Some(&wanted)) else {
+            return Vec::new();
+        };
+        let is_new = |column: &&Column| !before.contains(column.name.as_str());
+        now.columns()
+            .filter(is_new)
+            .map(|column| column.name.clone())
+            .collect()
+    }
+}
