@@ -23,9 +23,10 @@ MAY_IMPORT = {
     "catalog": {"catalog", "domain"},
     "host": {"host", "domain"},
     "store": {"store", "domain"},
+    "exporters": {"exporters", "domain"},
     "report": {"report", "domain", "catalog"},
     "services": {"services", "domain", "catalog", "formats"},
-    "cli": {"cli", "domain", "catalog", "host", "store", "services", "report", "formats", "benchmarks"},
+    "cli": {"cli", "domain", "catalog", "host", "store", "services", "report", "formats", "benchmarks", "exporters"},
 }
 
 

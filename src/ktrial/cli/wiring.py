@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.domain.benchmark import Benchmark
+    from ktrial.domain.privacy import Identity
     from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
     from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ktrial.host.runs import RunStore
     from ktrial.host.tools import Toolbox
     from ktrial.host.tools_workshop import Workshop
+    from ktrial.store.bundle import BundleFolder
+    from ktrial.store.runs import Store
 
 
 class Closes(Protocol):
@@ -48,8 +51,10 @@ class App:
         machine_root: Path | None = None,
         machine_state: Path | None = None,
         catalogs: Sequence[Path] = (),
+        store: str | None = None,
     ) -> None:
         self._catalogs = tuple(catalogs)
+        self._store = store
         self._may_ask = may_ask
         self._machine_root = machine_root
         self._machine_state = machine_state
@@ -169,6 +174,36 @@ class App:
         from ktrial.host.folders import config_folder
 
         return load_suites([config_folder(), *self._catalogs], self.benchmarks)
+
+    @cached_property
+    def store(self) -> Store:
+        """Where results are kept: what --store or KTRIAL_STORE says, else the user's own file."""
+        from ktrial.host.folders import state_folder
+        from ktrial.store.database import Database
+        from ktrial.store.runs import Store
+
+        store = Store(Database.open(self._store or str(state_folder() / "results.db")))
+        self._sessions.append(store)
+        store.mark_interrupted()
+        return store
+
+    @cached_property
+    def bundles(self) -> BundleFolder:
+        """Packs and unpacks bundles, in a private folder of the user's."""
+        from ktrial.host.folders import state_folder
+        from ktrial.store.bundle import BundleFolder
+
+        folder = BundleFolder(state_folder() / "bundles")
+        self._sessions.append(folder)
+        return folder
+
+    @staticmethod
+    def scrubbing() -> tuple[Identity, bytes]:
+        """What would tell on this machine and its users, and the secret that placeholders are made with."""
+        from ktrial.host.folders import state_folder
+        from ktrial.host.identity import identity, salt
+
+        return identity(), salt(state_folder() / "salt")
 
     @cached_property
     def run_store(self) -> RunStore:
