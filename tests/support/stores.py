@@ -60,7 +60,7 @@ def a_run(number: int, value: float = 1.5, **fields: Any) -> StoredRun:
     return StoredRun(number=number, **{"document": document, **values})
 
 
-def a_record(number: int, tool: str, **fields: Any) -> StoredRun:
+def a_record(number: int, tool: str, session: str = "s1", **fields: Any) -> StoredRun:
     """A run whose document is a whole `ktrial.run/1` record, without measurements unless `fields` has some."""
     document: dict[str, Any] = {
         "schema": "ktrial.run/1",
@@ -87,7 +87,7 @@ def a_record(number: int, tool: str, **fields: Any) -> StoredRun:
     document |= fields
     measured = tuple(StoredMeasurement(**one) for one in document["measurements"])
     state = "ok" if document["failure"] is None else "failed"
-    return a_run(number, benchmark=tool, measurements=measured, document=document, state=state)
+    return a_run(number, session=session, benchmark=tool, measurements=measured, document=document, state=state)
 
 
 @contextmanager

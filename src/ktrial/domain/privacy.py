@@ -51,11 +51,11 @@ _KEPT_KEYS = frozenset(
 _IS = r"""["']?\s{0,3}[:=]\s{0,3}["']?"""
 #: In text: what tells by its place or its form. Each group that is not one of these kinds stays.
 _PLACES = (
-    rf"""(?<![A-Za-z0-9_])(?:host[_ ]?name|nodename){_IS}(?P<host_a>[A-Za-z0-9][A-Za-z0-9.-]{{0,252}})""",
+    rf"""(?<![A-Za-z0-9_])(?i:host[_ ]?name|nodename){_IS}(?P<host_a>[A-Za-z0-9][A-Za-z0-9.-]{{0,252}})""",
     r"""(?<![A-Za-z0-9_])Linux\ (?P<host_b>[A-Za-z0-9][A-Za-z0-9.-]{0,63})\ \d+\.\d+\.\S+\ \#""",
     r"""(?<![A-Za-z0-9_])(?:USER|LOGNAME|SUDO_USER|USERNAME)=(?P<user_a>[A-Za-z_][A-Za-z0-9_.-]{0,63})""",
     r"""(?<![A-Za-z0-9_.-])/(?:(?:var/|usr/)?home|Users)/(?P<user_b>[^/\s"':;,<>|\\\0()\[\]]{1,64})""",
-    rf"""(?<![A-Za-z0-9])(?:serial[ _]?number|product_serial){_IS}(?P<serial_a>[A-Za-z0-9][A-Za-z0-9_.-]{{2,63}})""",
+    rf"""(?<![A-Za-z0-9])(?i:serial[ _]?number|product_serial){_IS}(?P<serial_a>[A-Za-z0-9][A-Za-z0-9_.-]{{2,63}})""",
     r"""(?<![A-Za-z0-9])(?:PART)?UUID=(?P<serial_b>[0-9A-Fa-f]{4,8}-[0-9A-Fa-f-]{4,28})""",
     r"""(?<![0-9A-Fa-f:.-])(?P<mac_a>(?=[0-9:-]*[A-Fa-f])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?![:.-]?[0-9A-Fa-f])""",
     r"""(?<![A-Za-z0-9])(?:en|wl|ww)x(?P<mac_b>[0-9a-f]{12})(?![0-9A-Za-z])""",
@@ -160,7 +160,7 @@ class Scrubber:
         name = found.lower()
         if _PLACEHOLDER.fullmatch(name) or not name or name in self._known:
             return
-        plain = kind == "mac" or (
+        plain = (kind == "mac" and ":" in name) or (
             len(name) >= _SHORTEST
             and _NAME.fullmatch(found) is not None
             and _NUMBER.fullmatch(name) is None

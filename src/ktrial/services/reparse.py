@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.benchmark import Benchmark, ParsedRun, RawOutput, check_exit, check_measurements
-from ktrial.domain.errors import BadRun
+from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.frames import FRAME_OUTCOMES
 from ktrial.domain.run import LOAD_THROUGHPUT, Kept
 from ktrial.domain.stored import StoredRun
@@ -44,10 +44,15 @@ def reparse(sessions: Iterable[str], results: Results, benchmarks: Mapping[str, 
 
 def reparse_run(run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[str, Benchmark]) -> Reparsed:
     """One run, its raw output given by name."""
-    unread = _why_not(run, benchmarks)
+    changes: tuple[str, ...] = ()
+    try:
+        unread = _why_not(run, benchmarks)
+        if unread is None:
+            changes = tuple(_changes(run, *read_again(run, raw, benchmarks)))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        unread = f"its record is not as ktrial writes it: {error!r}"
     if unread is not None:
         return Reparsed(session=run.session, run=run.number, benchmark=run.benchmark, unread=unread)
-    changes = tuple(_changes(run, *read_again(run, raw, benchmarks)))
     return Reparsed(session=run.session, run=run.number, benchmark=run.benchmark, changes=changes)
 
 
@@ -63,10 +68,10 @@ def read_again(
         else:
             benchmark = benchmarks[document["tool"]]
             check_exit(output)
-            parsed = benchmark.parse(output, document["parameters"])
+            parsed = benchmark.parse(output, {**benchmark.parameters, **document["parameters"]})
             outcomes = {one.name: one for one in benchmark.outcomes}
         check_measurements(tuple(outcomes.values()), parsed)
-    except BadRun as error:
+    except (BadRun, BadInput) as error:
         return ParsedRun(measurements=()), (), error.message
     return parsed, tuple(Kept.of(one, outcomes[one.outcome]) for one in parsed.measurements), None
 
