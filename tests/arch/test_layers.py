@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "ktrial"
 WORLD = {"os", "subprocess", "time", "sqlite3", "socket", "pathlib", "random", "shutil", "threading", "datetime", "io"}
-PURE = ("domain", "formats", "benchmarks")
+PURE = ("domain", "formats", "benchmarks", "exporters")
 #: layer -> layers of ktrial that it may import
 MAY_IMPORT = {
     "domain": {"domain"},

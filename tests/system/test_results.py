@@ -25,6 +25,7 @@ PIPE = (
     b"# 2 groups == 80 processes run\n\n     Total time: 0.173 [sec]\n"
 )
 PARAMETERS = {"groups": 2, "loops": 200}
+DETAILS = {"tasks": 80}
 TIME = {"outcome": "time", "value": 0.173, "unit": "s", "direction": "lower", "original": "0.173 s"}
 
 
@@ -55,6 +56,7 @@ def fill(path: Path, label: str = "stock") -> None:
         notes=["doubt"],
         tool_version="6.1",
         parameters=PARAMETERS,
+        details=DETAILS,
     )
     store.save(record, {"stdout": PIPE})
     store.save(
@@ -69,7 +71,7 @@ def run(*argv: str) -> Ran:
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", newline=""), io.StringIO()
     status = main(list(argv), out, err)
     out.flush()
-    return Ran(status, out.buffer.getvalue().decode("utf-8", "surrogateescape"), err.getvalue())  # type: ignore[attr-defined]
+    return Ran(status, out.buffer.getvalue().decode("utf-8", "surrogateescape"), err.getvalue())
 
 
 def test_sessions_are_listed(home: Path) -> None:
@@ -119,6 +121,7 @@ def test_raw_output_is_read_again(home: Path) -> None:
         "perf-messaging",
         "20261123T1",
         parameters=PARAMETERS,
+        details=DETAILS,
         measurements=[TIME | {"value": 0.2, "original": "0.2 s"}],
     )
     store.save(changed, {"stdout": PIPE})

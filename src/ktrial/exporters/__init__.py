@@ -9,14 +9,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from ktrial.domain.stored import Exported, SessionRuns
+if TYPE_CHECKING:
+    from ktrial.domain.stored import Exported, SessionRuns
 
 _PREFIX = "runs_"
-Writer = Callable[[Sequence[SessionRuns]], Exported]
 
 
-def run_exporters() -> dict[str, tuple[str, Writer]]:
+def run_exporters() -> dict[str, tuple[str, Callable[[Sequence[SessionRuns]], Exported]]]:
     """Format -> what it is, and its writer."""
     found = {}
     for module in pkgutil.iter_modules(__path__):

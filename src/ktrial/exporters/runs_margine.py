@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from ktrial.domain.errors import BadInput
@@ -15,24 +16,24 @@ NAME = "margine"
 WHAT = "margine-bench-kernel/1 JSON: the medians of one session of the margine suite."
 _SCHEMA = "margine-bench-kernel/1"
 #: (tool, outcome) -> key, factor from the base unit. sched_pipe and messaging are perf's.
-_FIGURES: Mapping[tuple[str, str], tuple[str, float]] = {
-    ("schbench", "wakeup-p50"): ("schbench_p50_us", 1e6),
-    ("schbench", "wakeup-p99"): ("schbench_p99_us", 1e6),
+_FIGURES: Mapping[tuple[str, str], tuple[str, int]] = {
+    ("schbench", "wakeup-p50"): ("schbench_p50_us", 10**6),
+    ("schbench", "wakeup-p99"): ("schbench_p99_us", 10**6),
     ("perf-messaging", "time"): ("sched_messaging_total_s", 1),
-    ("perf-pipe-cross-cpu", "time"): ("sched_pipe_usecs_op", 1e6),
-    ("sysbench-threads", "latency-p95"): ("sysbench_lat_95th_ms", 1e3),
+    ("perf-pipe-cross-cpu", "time"): ("sched_pipe_usecs_op", 10**6),
+    ("sysbench-threads", "latency-p95"): ("sysbench_lat_95th_ms", 10**3),
 }
 #: The same of a run that was imported from such a file: outcome -> key, factor.
-_IMPORTED: Mapping[str, tuple[str, float]] = {
-    "schbench-p50": ("schbench_p50_us", 1e6),
-    "schbench-p99": ("schbench_p99_us", 1e6),
+_IMPORTED: Mapping[str, tuple[str, int]] = {
+    "schbench-p50": ("schbench_p50_us", 10**6),
+    "schbench-p99": ("schbench_p99_us", 10**6),
     "sched-messaging-total": ("sched_messaging_total_s", 1),
-    "sched-pipe-time": ("sched_pipe_usecs_op", 1e6),
+    "sched-pipe-time": ("sched_pipe_usecs_op", 10**6),
     "sched-pipe-rate": ("sched_pipe_ops_sec", 1),
     "sysbench-events": ("sysbench_events", 1),
     "sysbench-total-time": ("sysbench_total_time_s", 1),
-    "sysbench-latency-mean": ("sysbench_lat_avg_ms", 1e3),
-    "sysbench-latency-p95": ("sysbench_lat_95th_ms", 1e3),
+    "sysbench-latency-mean": ("sysbench_lat_avg_ms", 10**3),
+    "sysbench-latency-p95": ("sysbench_lat_95th_ms", 10**3),
 }
 #: key -> fact of the machine.
 _FACTS = {"cpu_model": "cpu.model", "governor": "cpufreq.governor", "nproc": "cpu.threads"}
@@ -78,7 +79,7 @@ def _figures(run: StoredRun) -> list[tuple[str, float]]:
     found = []
     for one in run.measurements:
         key, factor = _FIGURES.get((tool, one.outcome), (f"{run.benchmark}.{one.outcome}", 1))
-        found.append((key, one.value * factor))
+        found.append((key, _times(one.value, factor)))
         if key == "sched_pipe_usecs_op" and one.value > 0:
             found.append(("sched_pipe_ops_sec", 1 / one.value))
     return found
@@ -88,8 +89,13 @@ def _imported(run: StoredRun) -> list[tuple[str, float]]:
     found = []
     for one in run.measurements:
         key, factor = _IMPORTED.get(one.outcome, (one.outcome, 1))
-        found.append((key, one.value * factor))
+        found.append((key, _times(one.value, factor)))
     return found
+
+
+def _times(value: float, factor: int) -> float:
+    """In the unit of the key, rounded once: what an importer makes of it is the value again."""
+    return float(Decimal(repr(value)) * factor)
 
 
 _KEYS = {key for key, _ in _IMPORTED.values()}

@@ -20,6 +20,7 @@ from ktrial.benchmarks import all_benchmarks
 from ktrial.domain.errors import BadInput, KtrialError, Refused
 from ktrial.domain.privacy import Identity
 from ktrial.services.bundles import Scrubbing, bring_back, make_bundle
+from ktrial.services.reparse import reparse_run
 from ktrial.store import bundle as bundle_module
 from ktrial.store.bundle import BundleFolder
 from ktrial.store.database import Database
@@ -31,7 +32,15 @@ SCRUBBING = Scrubbing(
     salt=b"salt",
     benchmarks=all_benchmarks(),
 )
-PIPE = b"# Running 'sched/pipe' benchmark:\n# Executed 20000 pipe operations\n\n     Total time: 0.500 [sec]\n"
+MESSAGING = (
+    b"# Running 'sched/messaging' benchmark:\n# 20 sender and receiver processes per group\n"
+    b"# 2 groups == 80 processes run\n\n     Total time: 0.173 [sec]\n"
+)
+MEASURED: dict[str, Any] = {
+    "parameters": {"groups": 2, "loops": 200},
+    "details": {"tasks": 80},
+    "measurements": [{"outcome": "time", "value": 0.173, "unit": "s", "direction": "lower", "original": "0.173 s"}],
+}
 
 
 def fill(store: Store) -> None:
@@ -114,7 +123,7 @@ def test_nobody_is_named_in_a_bundle(store: Store, tmp_path: Path) -> None:
 
 def test_records_name_the_scrubbed_bytes(store: Store, tmp_path: Path) -> None:
     store.begin(a_session())
-    stdout = b"# hermes\n" + PIPE
+    stdout = b"# hermes\n" + MESSAGING
     digest = hashlib.sha256(stdout).hexdigest()
     record = a_record(1, "perf-messaging", raw={"stdout": {"sha256": digest, "size_bytes": len(stdout)}})
     store.save(record, {"stdout": stdout})
@@ -125,6 +134,21 @@ def test_records_name_the_scrubbed_bytes(store: Store, tmp_path: Path) -> None:
     assert b"hermes" not in data
     assert run.document is not None
     assert run.document["raw"]["stdout"] == {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
+    other.close()
+
+
+def test_a_name_that_is_a_word_of_the_tool_takes_no_number_away(store: Store, tmp_path: Path) -> None:
+    stdout = MESSAGING + b"hostname: processes\n"
+    store.begin(a_session())
+    store.save(a_record(1, "perf-messaging", **MEASURED), {"stdout": stdout})
+    names = Scrubbing(identity=Identity(host=("processes",)), salt=b"salt", benchmarks=all_benchmarks())
+    path, other = packed(store, tmp_path, scrubbing=names), Store(Database.open(str(tmp_path / "other.db")))
+    unpacked(path, other, tmp_path)
+    (run,) = other.runs("s1")
+    data = other.raw(run.raw["stdout"])
+    assert data.startswith(MESSAGING), "the word stays where it is the tool's"
+    assert b"hostname: processes" not in data, "and goes where it can only be the host"
+    assert reparse_run(run, {"stdout": data}, all_benchmarks()).changes == ()
     other.close()
 
 
@@ -145,9 +169,6 @@ def test_a_session_that_is_being_measured_is_not_packed(store: Store, tmp_path: 
     with pytest.raises(Refused, match="being measured"):
         packed(store, tmp_path)
     assert not (tmp_path / "out.tar.zst").exists()
-
-
-Change = Callable[[dict[str, bytes]], Any]
 
 
 def rebuilt(path: Path, change: Callable[[list[tuple[tarfile.TarInfo, bytes]]], None]) -> bytes:
