@@ -80,11 +80,19 @@ class BundleFolder:
     def _private(self) -> Path:
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            made = Path(tempfile.mkdtemp(dir=self._folder))
+            self._remove_leftovers()
+            made = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._folder))
         except OSError as error:
             raise KtrialError(f"{self._folder} cannot be written: {error.strerror}") from None
         self._made.append(made)
         return made
+
+    def _remove_leftovers(self) -> None:
+        """Take away what processes left that were killed."""
+        for folder in self._folder.iterdir():
+            process = folder.name.partition("-")[0]
+            if process.isdecimal() and not Path(f"/proc/{process}").exists():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 class BundleWriter:

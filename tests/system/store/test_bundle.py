@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -288,6 +289,18 @@ def test_other_files_are_refused(data: bytes, tmp_path: Path) -> None:
         BundleFolder(tmp_path / "work").open(tmp_path / "other")
     with pytest.raises(BadInput, match="No such file"):
         BundleFolder(tmp_path / "work").open(tmp_path / "none")
+
+
+def test_what_a_killed_process_left_is_taken_away(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for process in (ended.pid, 1):
+        (tmp_path / f"{process}-left").mkdir()
+    bundles = BundleFolder(tmp_path)
+    bundles.new()
+    assert not (tmp_path / f"{ended.pid}-left").exists()
+    bundles.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["1-left"], "that process still runs"
 
 
 @pytest.fixture(scope="module")
