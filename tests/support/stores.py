@@ -60,6 +60,36 @@ def a_run(number: int, value: float = 1.5, **fields: Any) -> StoredRun:
     return StoredRun(number=number, **{"document": document, **values})
 
 
+def a_record(number: int, tool: str, session: str = "s1", **fields: Any) -> StoredRun:
+    """A run whose document is a whole `ktrial.run/1` record, without measurements unless `fields` has some."""
+    document: dict[str, Any] = {
+        "schema": "ktrial.run/1",
+        "run": number,
+        "benchmark": tool,
+        "tool": tool,
+        "tool_version": None,
+        "argv": [f"/usr/bin/{tool}"],
+        "steps": [],
+        "parameters": {},
+        "round": 1,
+        "position": number,
+        "measurements": [],
+        "details": {},
+        "notes": [],
+        "exit": {"status": 0, "signal": None, "failed": None, "timed_out": False, "interrupted": False},
+        "resources": {"wall_ns": 1_500_000_000, "user_us": 10, "system_us": 20, "max_rss_bytes": 1 << 20},
+        "failure": None,
+        "background": None,
+        "prepared": [],
+        "network": None,
+        "raw": {},
+    }
+    document |= fields
+    measured = tuple(StoredMeasurement(**one) for one in document["measurements"])
+    state = "ok" if document["failure"] is None else "failed"
+    return a_run(number, session=session, benchmark=tool, measurements=measured, document=document, state=state)
+
+
 @contextmanager
 def postgresql() -> Iterator[str]:
     """The URL of a running server of this test's own, reached through a socket in a private folder."""

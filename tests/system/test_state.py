@@ -56,13 +56,13 @@ def test_states_of_a_session_in_the_store(root: FakeRoot, tmp_path: Path) -> Non
     for place in ("a", "b"):
         store.keep_state("s1", place, (tmp_path / f"{place}.json").read_bytes())
     store.close()
-    ran = root.run("state", "diff", "s1:a", "s1:b", "--store", url, "--json")
+    ran = root.run("--store", url, "state", "diff", "s1:a", "s1:b", "--json")
     assert [one["name"] for one in ran.json["undeclared"]] == ["vm.swappiness"]
-    several = root.run("state", "show", "s1", "--store", url)
+    several = root.run("--store", url, "state", "show", "s1")
     assert several.status == 2
     assert "has 2 states" in several.err
     assert "a, b" in several.err
-    assert "no state of session s1 is called 'c'" in root.run("state", "show", "s1:c", "--store", url).err
+    assert "no state of session s1 is called 'c'" in root.run("--store", url, "state", "show", "s1:c").err
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,12 @@ class LazyVerbs(click.Group):
     metavar="FOLDER",
     help="Also read knobs/, profiles/, benchmarks/ and suites/ in FOLDER, as those in ~/.config/ktrial.",
 )
+@click.option(
+    "--store",
+    envvar="KTRIAL_STORE",
+    metavar="FILE|URL",
+    help="Keep results in FILE, or in a database: postgresql://USER@HOST/NAME (or set KTRIAL_STORE).",
+)
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--machine-state", hidden=True, type=click.Path(readable=False, path_type=Path))
 @click.pass_context
@@ -57,13 +63,20 @@ def cli(
     ctx: click.Context,
     no_sudo: bool,
     catalogs: tuple[Path, ...],
+    store: str | None,
     machine_root: Path | None,
     machine_state: Path | None,
 ) -> None:
     """Put kernel tweaks on trial: see what is tuned, plan, apply reversibly, verify, undo."""
     from ktrial.cli.wiring import App
 
-    ctx.obj = App(may_ask=not no_sudo, machine_root=machine_root, machine_state=machine_state, catalogs=catalogs)
+    ctx.obj = App(
+        may_ask=not no_sudo,
+        machine_root=machine_root,
+        machine_state=machine_state,
+        catalogs=catalogs,
+        store=store,
+    )
     ctx.call_on_close(ctx.obj.close)
 
 

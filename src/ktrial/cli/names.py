@@ -46,11 +46,17 @@ def format_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return _starting(incomplete, lambda app: app.importers, ctx)
 
 
+def session_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Sessions of the store."""
+    return _starting(incomplete, lambda app: (one.session for one in app.store.sessions()), ctx)
+
+
 def _starting(incomplete: str, names: Callable[[App], Iterable[str]], ctx: click.Context) -> list[str]:
     """Those that go on from what was typed; none where the catalog cannot be read: completion says nothing."""
     from ktrial.cli.wiring import App
 
-    app = App(may_ask=False, catalogs=ctx.find_root().params.get("catalogs") or ())
+    given = ctx.find_root().params
+    app = App(may_ask=False, catalogs=given.get("catalogs") or (), store=given.get("store"))
     try:
         return sorted(name for name in names(app) if name.startswith(incomplete))
     except KtrialError:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.foreign import Importer
+    from ktrial.domain.privacy import Identity
     from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
     from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ktrial.host.states import SavedStates
     from ktrial.host.tools import Toolbox
     from ktrial.host.tools_workshop import Workshop
+    from ktrial.store.bundle import BundleFolder
     from ktrial.store.recorder import Recorder
     from ktrial.store.runs import Store
 
@@ -52,8 +54,10 @@ class App:
         machine_root: Path | None = None,
         machine_state: Path | None = None,
         catalogs: Sequence[Path] = (),
+        store: str | None = None,
     ) -> None:
         self._catalogs = tuple(catalogs)
+        self._store = store
         self._may_ask = may_ask
         self._machine_root = machine_root
         self._machine_state = machine_state
@@ -175,6 +179,24 @@ class App:
         return load_suites([config_folder(), *self._catalogs], self.benchmarks)
 
     @cached_property
+    def bundles(self) -> BundleFolder:
+        """Packs and unpacks bundles, in a private folder of the user's."""
+        from ktrial.host.folders import state_folder
+        from ktrial.store.bundle import BundleFolder
+
+        folder = BundleFolder(state_folder() / "bundles")
+        self._sessions.append(folder)
+        return folder
+
+    @staticmethod
+    def scrubbing() -> tuple[Identity, bytes]:
+        """What would tell on this machine and its users, and the secret that placeholders are made with."""
+        from ktrial.host.folders import state_folder
+        from ktrial.host.identity import identity, salt
+
+        return identity(), salt(state_folder() / "salt")
+
+    @cached_property
     def measuring_place(self) -> MeasuringPlace:
         """Where runs work, one measurement at a time."""
         from ktrial.host.folders import state_folder
@@ -186,18 +208,14 @@ class App:
 
     @cached_property
     def store(self) -> Store:
-        """Everything that was measured here or brought here."""
+        """What was measured here or brought here: in what --store or KTRIAL_STORE says, else the user's file."""
         from ktrial.host.folders import state_folder
-
-        return self.store_at(str(state_folder() / "results.db"))
-
-    def store_at(self, url: str) -> Store:
-        """The store in a file, or in a PostgreSQL database."""
         from ktrial.store.database import Database
         from ktrial.store.runs import Store
 
-        store = Store(Database.open(url))
+        store = Store(Database.open(self._store or str(state_folder() / "results.db")))
         self._sessions.append(store)
+        store.mark_interrupted()
         return store
 
     @cached_property

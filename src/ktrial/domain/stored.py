@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from ktrial.domain.benchmark import Direction, Unit
+from ktrial.domain.run import variation
 
 #: `running` has a writer that is alive; one whose writer is gone becomes `interrupted`.
 RunState = Literal["running", "ok", "failed", "void", "interrupted"]
@@ -68,3 +70,60 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     mean: float
     minimum: float
     maximum: float
+
+
+class StoredSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome of one benchmark over all good runs of a session. `cv` is null below two runs."""
+
+    benchmark: str
+    outcome: str
+    unit: Unit
+    direction: Direction | None
+    n: int
+    median: float
+    minimum: float
+    maximum: float
+    cv: float | None
+
+
+class SessionRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """A session with its runs, in order."""
+
+    session: StoredSession
+    runs: tuple[StoredRun, ...]
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """Results in another tool's format; `left_out` says what that format cannot hold."""
+
+    data: bytes
+    left_out: tuple[str, ...]
+
+
+def summaries(runs: Iterable[StoredRun]) -> tuple[StoredSummary, ...]:
+    """Per benchmark and outcome, as first measured; warm-ups and runs that are not good do not count."""
+    found: dict[tuple[str, str], list[StoredMeasurement]] = {}
+    for run in runs:
+        for one in run.measurements if counts(run) else ():
+            found.setdefault((run.benchmark, one.outcome), []).append(one)
+    return tuple(_summary(benchmark, kept) for (benchmark, _), kept in found.items())
+
+
+def counts(run: StoredRun) -> bool:
+    """Whether its measurements are results."""
+    return run.state == "ok" and not run.warm_up
+
+
+def _summary(benchmark: str, kept: list[StoredMeasurement]) -> StoredSummary:
+    values = [one.value for one in kept]
+    return StoredSummary(
+        benchmark=benchmark,
+        outcome=kept[0].outcome,
+        unit=kept[0].unit,
+        direction=kept[0].direction,
+        n=len(values),
+        median=statistics.median(values),
+        minimum=min(values),
+        maximum=max(values),
+        cv=variation(values),
+    )

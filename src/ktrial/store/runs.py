@@ -69,21 +69,26 @@ class Store:
         with self._writing() as connection:
             self._save(connection, run, raw)
 
-    def save_all(self, session: StoredSession, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
-        """A whole session that was measured elsewhere, or nothing of it."""
+    def save_all(
+        self,
+        session: StoredSession,
+        found: Iterable[tuple[StoredRun, Mapping[str, bytes]]],
+        places: Mapping[str, bytes] = {},
+    ) -> None:
+        """A whole session that was measured elsewhere, with the machine's states, or nothing of it."""
         with self._writing() as connection:
             self._begin(connection, session, None)
             for some in _pieces(found):
                 rows = [{"session_key": self._key(connection, run.session), **_row(run)} for run, _ in some]
                 connection.execute(sa.insert(runs), rows)
                 self._keep(connection, some)
+            for place, data in places.items():
+                self._keep_state(connection, session.session, place, data)
 
     def keep_state(self, session: str, place: str, data: bytes) -> None:
         """The tunable state of the machine at a place of a session."""
         with self._writing() as connection:
-            name = blobs.put(connection, data)
-            values = {"session_key": self._key(connection, session), "place": place, "sha256": name}
-            connection.execute(sa.insert(states).values(**values))
+            self._keep_state(connection, session, place, data)
 
     def mark_interrupted(self, session: str | None = None, number: int | None = None) -> tuple[StoredRun, ...]:
         """Runs whose writer is gone, and the one that is named, are no longer running; those that were found so."""
@@ -249,6 +254,11 @@ class Store:
             connection.execute(sa.insert(measurements), numbers)
         if kept:
             connection.execute(sa.insert(artefacts), kept)
+
+    def _keep_state(self, connection: sa.Connection, session: str, place: str, data: bytes) -> None:
+        name = blobs.put(connection, data)
+        values = {"session_key": self._key(connection, session), "place": place, "sha256": name}
+        connection.execute(sa.insert(states).values(**values))
 
     def _key(self, connection: sa.Connection, session: str) -> int:
         if session not in self._keys:

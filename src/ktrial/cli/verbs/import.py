@@ -49,8 +49,9 @@ def command(
     ktrial import --label stock before.json
     ktrial import results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
-    The format is told by the content. A file may be packed with gzip.
+    The format is told by the content. A file may be packed with gzip. A bundle's sessions come back as they were.
     """
+    from ktrial.cli.bundling import import_bundle, is_bundle
     from ktrial.cli.input_file import read_file
     from ktrial.domain.foreign import ImportOptions
     from ktrial.report.imported import imported_text
@@ -62,13 +63,19 @@ def command(
     )
     wanted = Wanted(options=options, as_format=as_format, again=again, dry_run=dry_run)
     brought = []
+    bundles = {}
     try:
         for path in files:
+            if is_bundle(path):
+                bundles[str(path)] = import_bundle(app, path, dry_run=dry_run)
+                continue
             file = ForeignFile(str(path), read_file(path, LIMIT_BYTES))
             brought.append(bring_in(file, wanted, app.importers, app.store, app.clock.unix_ms))
     finally:
-        if brought and as_json:
-            write_json({"schema": "ktrial.imported/1", "dry_run": dry_run, "files": brought})
+        if as_json and (brought or bundles):
+            write_json({"schema": "ktrial.imported/1", "dry_run": dry_run, "files": brought, "bundles": bundles})
         elif brought:
             sys.stdout.write(imported_text(brought, dry_run=dry_run, width=columns()))
+        for name, back in bundles.items():
+            app.say(f"{name}: {len(back.imported)} sessions brought back, {len(back.skipped)} were there already")
     return 0

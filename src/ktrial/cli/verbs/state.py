@@ -47,15 +47,14 @@ def save(app: App, name: str | None, output: Path | None) -> None:
 
 @command.command(short_help="Show a state in short.")
 @click.argument("which", default=_NOW, metavar=f"[{_SIDE}]")
-@click.option("--store", metavar="FILE|URL", help="Where sessions are looked for.")
 @json_option
 @click.pass_obj
-def show(app: App, which: str, store: str | None, as_json: bool) -> None:
+def show(app: App, which: str, as_json: bool) -> None:
     """Show a state in short; with --json all of it (`ktrial.state/1`)."""
     from ktrial.report.state import state_text
     from ktrial.report.terminal import columns
 
-    state = _state(app, which, store)
+    state = _state(app, which)
     if as_json:
         write_json(state)
     else:
@@ -68,7 +67,6 @@ def show(app: App, which: str, store: str | None, as_json: bool) -> None:
 @click.option("--declared", multiple=True, shell_complete=knob_names, metavar="KNOB|PATH", help="Was meant to change.")
 @click.option("--plan", "plans", multiple=True, metavar="PROFILE|FILE|KNOB=VALUE", help="Its settings were meant to.")
 @click.option("--fail-on", type=click.Choice(["undeclared"]), help="Exit with 3 when something is undeclared.")
-@click.option("--store", metavar="FILE|URL", help="Where sessions are looked for.")
 @json_option
 @click.pass_obj
 def diff(
@@ -78,7 +76,6 @@ def diff(
     declared: tuple[str, ...],
     plans: tuple[str, ...],
     fail_on: str | None,
-    store: str | None,
     as_json: bool,
 ) -> None:
     """Name each difference of two states, and whether it was declared.
@@ -90,7 +87,7 @@ def diff(
     from ktrial.report.terminal import columns
     from ktrial.services.machine_state import compare_states
 
-    states = _state(app, before, store), _state(app, after, store)
+    states = _state(app, before), _state(app, after)
     declarations, notes = _declarations(app, declared, plans)
     found = compare_states(*states, declarations)
     if as_json:
@@ -126,7 +123,7 @@ def _now(app: App) -> MachineState:
     return take_state(app.best_session(_PURPOSE), app.catalog)
 
 
-def _state(app: App, which: str, url: str | None) -> MachineState:
+def _state(app: App, which: str) -> MachineState:
     """The state that a word names."""
     from ktrial.domain.machine_state import parse_state
     from ktrial.host.states import read_limited
@@ -139,5 +136,4 @@ def _state(app: App, which: str, url: str | None) -> MachineState:
         return parse_state(read_limited(Path(which)), which)
     from ktrial.cli.stored_states import state_of_session
 
-    store = app.store if url is None else app.store_at(url)
-    return parse_state(state_of_session(store, which, app.saved_states.names()), which)
+    return parse_state(state_of_session(app.store, which, app.saved_states.names()), which)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial export-runs`: results in other tools' formats."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from ktrial.cli.measuring import check_output
+from ktrial.cli.names import session_names
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import KtrialError
+from ktrial.exporters import run_formats
+
+
+@click.command(short_help="Write results in another tool's format.")
+@click.argument("sessions", nargs=-1, required=True, shell_complete=session_names, metavar="SESSION…")
+@click.option("--format", "format_", type=click.Choice(run_formats()), required=True, help="What to write.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE, not to stdout.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.pass_obj
+def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | None, force: bool) -> int:
+    """Write sessions as JSON of hyperfine, Go's benchmark text, margine-bench-kernel/1 JSON, or tidy CSV.
+
+    What a format cannot hold is said on stderr. `ktrial bundle` leaves nothing out.
+
+    \b
+    ktrial export-runs 20261121T2 --format csv -o results.csv
+    ktrial export-runs 20261121T2 20261120T1 --format gobench -o stock.txt
+    """
+    from ktrial.domain.stored import SessionRuns
+    from ktrial.exporters import run_exporters
+
+    check_output(output, force=force)
+    chosen = [app.store.session(name) for name in sessions]
+    _, write = run_exporters()[format_]
+    made = write([SessionRuns(session=one, runs=tuple(app.store.runs(one.session))) for one in chosen])
+    if output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(made.data)
+    else:
+        _put(output, made.data)
+    for text in made.left_out:
+        app.say(f"not in {format_}: {text}")
+    return 0
+
+
+def _put(path: Path, data: bytes) -> None:
+    """The whole file or none."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.rename(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise KtrialError(f"{path} cannot be written: {error.strerror}") from None

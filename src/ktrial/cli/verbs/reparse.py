@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial reparse`: raw output read again."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.names import session_names
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+EXIT_CHANGED = 1
+
+
+@click.command(short_help="Read raw output again: does it still give what is kept?")
+@click.argument("sessions", nargs=-1, shell_complete=session_names, metavar="[SESSION…]")
+@json_option
+@click.pass_obj
+def command(app: App, sessions: tuple[str, ...], as_json: bool) -> int:
+    """Read the raw output of all runs, or of those of some sessions, with the present readers.
+
+    What they give must be what is kept; otherwise it says what changed, and ends with status 1. Nothing is written.
+    """
+    from ktrial.report.results import reparsed_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.reparse import reparse
+
+    chosen = [app.store.session(name) for name in sessions] if sessions else app.store.sessions()
+    found = list(reparse((one.session for one in chosen), app.store, app.benchmarks))
+    if as_json:
+        write_json({"schema": "ktrial.reparsed/1", "runs": found})
+    else:
+        rows = [(f"{one.session}/{one.run}", one.benchmark, one.changes, one.unread) for one in found]
+        sys.stdout.write(reparsed_text(rows, width=columns()))
+    return EXIT_CHANGED if any(one.changes for one in found) else 0

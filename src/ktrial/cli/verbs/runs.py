@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial runs`: what the store keeps."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="List what was measured or imported.")
+@click.option("--label", metavar="NAME", help="Only sessions with this label.")
+@click.option("--suite", metavar="NAME", help="Only sessions of this suite.")
+@json_option
+@click.pass_obj
+def command(app: App, label: str | None, suite: str | None, as_json: bool) -> int:
+    """List the sessions in the store, the newest first, with the number of their runs."""
+    from ktrial.report.results import sessions_text
+    from ktrial.report.terminal import columns
+
+    chosen = [
+        one
+        for one in app.store.sessions()
+        if (label is None or one.label == label) and (suite is None or one.suite == suite)
+    ]
+    if as_json:
+        write_json({"schema": "ktrial.sessions/1", "store": app.store.shown, "sessions": chosen})
+    elif chosen:
+        sys.stdout.write(sessions_text(chosen, width=columns()))
+    else:
+        app.say(f"no such session in {app.store.shown}" if label or suite else f"nothing is in {app.store.shown} yet")
+    return 0

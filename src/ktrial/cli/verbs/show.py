@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial show`: one session or one run of the store."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.cli.names import session_names
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput, UnknownName
+
+if TYPE_CHECKING:
+    from ktrial.domain.stored import StoredRun
+
+
+@click.command(short_help="Show a session, a run, or a run's raw output.")
+@click.argument("place", shell_complete=session_names, metavar="SESSION[/RUN]")
+@click.option("--raw", "name", metavar="NAME", help="Write this raw output of the run to stdout: stdout, files/….")
+@json_option
+@click.pass_obj
+def command(app: App, place: str, name: str | None, as_json: bool) -> int:
+    """Show a session with its outcomes, or one of its runs with its whole record.
+
+    The beginning of a session's name is enough where no other session's begins so.
+
+    \b
+    ktrial show 20261121T2
+    ktrial show 20261121T214239Z-1f2e3d/4 --raw stdout
+    """
+    from ktrial.domain.stored import summaries
+    from ktrial.report.results import run_text, session_text
+    from ktrial.report.terminal import columns
+
+    session_name, slash, run_number = place.rpartition("/")
+    session = app.store.session(session_name if slash else place)
+    if not slash:
+        if name is not None:
+            raise BadInput("--raw needs a run", hint=f"ktrial show {session.session}/1 --raw {name}")
+        runs = list(app.store.runs(session.session))
+        found = summaries(runs)
+        if as_json:
+            write_json({"schema": "ktrial.session/1", "session": session, "summaries": found, "runs": runs})
+        else:
+            sys.stdout.write(session_text(session, found, runs, width=columns()))
+        return 0
+    run = _find(app, session.session, run_number)
+    if name is not None:
+        _write_raw(app, run, name)
+    elif as_json:
+        write_json({"schema": "ktrial.session/1", "session": session, "runs": [run]})
+    else:
+        sys.stdout.write(run_text(run, width=columns()))
+    return 0
+
+
+def _find(app: App, session: str, number: str) -> StoredRun:
+    runs = {str(run.number): run for run in app.store.runs(session)}
+    if number not in runs:
+        listed = f"1 to {max(map(int, runs))}" if runs else "none"
+        raise UnknownName(f"run of {session}", number, (), hint=f"it has runs {listed}")
+    return runs[number]
+
+
+def _write_raw(app: App, run: StoredRun, name: str) -> None:
+    if name not in run.raw:
+        listed = ", ".join(sorted(run.raw)) or "none"
+        raise UnknownName(f"raw output of {run.session}/{run.number}", name, run.raw, hint=f"it has {listed}")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(app.store.raw(run.raw[name]))
+    sys.stdout.buffer.flush()

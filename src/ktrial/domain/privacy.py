@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes out of results what tells whose machine it was: names of hosts and users, serial numbers, MAC addresses.
+
+Each is replaced by a placeholder of letters only, which is the same wherever the same was. A name is looked for as a
+whole word and only when no number and no common word could be meant; where its place tells what it is (`/home/NAME`,
+`hostname: NAME`), always. Keys of JSON, names of benchmarks and outcomes, and numbers stay as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+Kind = Literal["host", "user", "serial", "mac"]
+
+#: Names of hosts and users that tell nothing, or that programs print for other reasons.
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        admin android arch archlinux bazzite bench bluefin build builder cachyos centos client container
+        debian default desktop false fedora gentoo guest home host kernel laptop linux localdomain localhost
+        manjaro mint nixos nobody none null opensuse performance phone pi popos raspberrypi redhat root
+        runner server steam steamdeck suse system test tester thread threads time total true ubuntu unknown
+        user users vm void work workstation
+        """,
+    )
+)
+_SHORTEST = 4
+_LETTERS = "bcdfghjklmnpqrst"
+_PLACEHOLDER = re.compile(rf"(?:host|user|serial|mac)-[{_LETTERS}]{{10}}")
+_NUMBER = re.compile(r"[-+]?(?:0x[0-9a-f]+|[\d.]+(?:e[-+]?\d+)?[a-z%]{0,3}|inf(?:inity)?|nan)", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
+#: Keys of JSON and environment variables whose value is such a name.
+_KEYS: Mapping[str, Kind] = {
+    **dict.fromkeys(("hostname", "host_name", "nodename"), "host"),
+    **dict.fromkeys(("user", "logname", "username", "user_name", "sudo_user"), "user"),
+    **dict.fromkeys(("serial", "serial_number", "serialnumber", "product_serial", "board_serial"), "serial"),
+    **dict.fromkeys(("machine_id", "machine-id", "product_uuid"), "serial"),
+}
+#: In a document: what names results, or is checked against something else.
+_KEPT_KEYS = frozenset(
+    ("schema", "session", "benchmark", "tool", "outcome", "unit", "direction", "sha256", "kernel_release", "boot_id")
+)
+_IS = r"""["']?\s{0,3}[:=]\s{0,3}["']?"""
+#: In text: what tells by its place or its form. Each group that is not one of these kinds stays.
+_PLACES = (
+    rf"""(?<![A-Za-z0-9_])(?i:host[_ ]?name|nodename){_IS}(?P<host_a>[A-Za-z0-9][A-Za-z0-9.-]{{0,252}})""",
+    r"""(?<![A-Za-z0-9_])Linux\ (?P<host_b>[A-Za-z0-9][A-Za-z0-9.-]{0,63})\ \d+\.\d+\.\S+\ \#""",
+    r"""(?<![A-Za-z0-9_])(?:USER|LOGNAME|SUDO_USER|USERNAME)=(?P<user_a>[A-Za-z_][A-Za-z0-9_.-]{0,63})""",
+    r"""(?<![A-Za-z0-9_.-])/(?:(?:var/|usr/)?home|Users)/(?P<user_b>[^/\s"':;,<>|\\\0()\[\]]{1,64})""",
+    rf"""(?<![A-Za-z0-9])(?i:serial[ _]?number|product_serial){_IS}(?P<serial_a>[A-Za-z0-9][A-Za-z0-9_.-]{{2,63}})""",
+    r"""(?<![A-Za-z0-9])(?:PART)?UUID=(?P<serial_b>[0-9A-Fa-f]{4,8}-[0-9A-Fa-f-]{4,28})""",
+    r"""(?<![0-9A-Fa-f:.-])(?P<mac_a>(?=[0-9:-]*[A-Fa-f])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?![:.-]?[0-9A-Fa-f])""",
+    r"""(?<![A-Za-z0-9])(?:en|wl|ww)x(?P<mac_b>[0-9a-f]{12})(?![0-9A-Za-z])""",
+)
+_NO_MAC = frozenset(("000000000000", "ffffffffffff"))
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Names that tell on a machine and its users, by kind."""
+
+    host: tuple[str, ...] = ()
+    user: tuple[str, ...] = ()
+    serial: tuple[str, ...] = ()
+    mac: tuple[str, ...] = ()
+
+    def items(self) -> Iterable[tuple[Kind, str]]:
+        """All of them."""
+        for kind in ("host", "user", "serial", "mac"):
+            for name in getattr(self, kind):
+                yield kind, name
+
+
+class Scrubber:
+    """Replaces what tells on somebody in the results of one session.
+
+    `learn` comes first, with all that the session holds: a name that one place gives away is then found everywhere.
+    """
+
+    def __init__(self, identity: Identity, salt: bytes, names_of_results: Iterable[str] = ()) -> None:
+        self.replaced: Counter[Kind] = Counter()
+        self._salt = salt
+        self._results = {name.lower() for name in names_of_results}
+        self._known: dict[str, Kind] = {}
+        self.left: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+        for kind, name in identity.items():
+            self._note(kind, name)
+
+    def learn(self, data: bytes | Any) -> None:
+        """Note the names that a raw output or a document gives away by their place."""
+        self._pattern = None
+        if not isinstance(data, bytes):
+            self._learn_document(data)
+            return
+        for match in _ALL_PLACES.finditer(data.decode("latin-1")):
+            kind, at = _kind(match)
+            self._note(kind, match[at])
+
+    def document(self, value: Any, key: str = "") -> Any:
+        """The same document; only its strings may differ."""
+        if isinstance(value, Mapping):
+            return {name: self.document(one, name) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.document(one, key) for one in value]
+        if not isinstance(value, str) or key in _KEPT_KEYS:
+            return value
+        kind = _KEYS.get(key.lower())
+        return self._replacement(kind, value) if kind is not None else self._text(value)
+
+    def raw(self, data: bytes, *, places_only: bool = False) -> bytes:
+        """The same bytes but for the names. In what is no text a replacement is as long as what it replaces."""
+        text = data.decode("latin-1")
+        return self._text(text, binary=b"\0" in data, places_only=places_only).encode("latin-1")
+
+    def _text(self, text: str, *, binary: bool = False, places_only: bool = False) -> str:
+        def other(match: re.Match[str]) -> str:
+            kind, at = _kind(match)
+            found = match[at]
+            if kind == "mac" and re.sub("[:-]", "", found) in _NO_MAC:
+                return match[0]
+            new = self._replacement(kind, found)
+            new = (new * (len(found) // len(new) + 1))[: len(found)] if binary else new
+            begin, end = match.start(at) - match.start(), match.end(at) - match.start()
+            return match[0][:begin] + new + match[0][end:]
+
+        text = _ALL_PLACES.sub(other, text)
+        return text if places_only else self._words().sub(other, text)
+
+    def _words(self) -> re.Pattern[str]:
+        """All known names as whole words, the longest first."""
+        if self._pattern is None:
+            parts = []
+            for kind in ("host", "user", "serial", "mac"):
+                names = sorted((name for name, one in self._known.items() if one == kind), key=lambda n: (-len(n), n))
+                if names:
+                    listed = "|".join(map(re.escape, names))
+                    parts.append(rf"(?P<{kind}_w>(?<![A-Za-z0-9_])(?:{listed})(?![A-Za-z0-9_]))")
+            self._pattern = re.compile("|".join(parts) if parts else r"(?!)", re.IGNORECASE)
+        return self._pattern
+
+    def _replacement(self, kind: Kind, found: str) -> str:
+        if not found or _PLACEHOLDER.fullmatch(found):
+            return found
+        if kind in {"host", "user"} and (found.lower() in _COMMON or _NUMBER.fullmatch(found)):
+            return found
+        self.replaced[kind] += 1
+        digest = hmac.new(self._salt, f"{kind} {found.lower()}".encode(), hashlib.sha256).digest()
+        return f"{kind}-{''.join(_LETTERS[byte & 15] for byte in digest[:10])}"
+
+    def _note(self, kind: Kind, found: str) -> None:
+        """Look for this name everywhere, if nothing else can be meant by it."""
+        name = found.lower()
+        if _PLACEHOLDER.fullmatch(name) or not name or name in self._known:
+            return
+        plain = (kind == "mac" and ":" in name) or (
+            len(name) >= _SHORTEST
+            and _NAME.fullmatch(found) is not None
+            and _NUMBER.fullmatch(name) is None
+            and name not in _COMMON
+            and name not in self._results
+        )
+        if plain:
+            self._known[name] = kind
+            self._pattern = None
+            if kind == "host" and "." in name:
+                self._note(kind, name.partition(".")[0])
+        elif name not in _COMMON:
+            self.left.add(found)
+
+    def _learn_document(self, value: Any, key: str = "") -> None:
+        if isinstance(value, Mapping):
+            for name, one in value.items():
+                self._learn_document(one, name)
+        elif isinstance(value, list | tuple):
+            for one in value:
+                self._learn_document(one, key)
+        elif isinstance(value, str):
+            kind = _KEYS.get(key.lower())
+            if kind is not None:
+                self._note(kind, value)
+            if key == "HOME" and value.rpartition("/")[2] not in {"", "root"}:
+                self._note("user", value.rpartition("/")[2])
+            for match in _ALL_PLACES.finditer(value):
+                found, at = _kind(match)
+                self._note(found, match[at])
+
+
+_ALL_PLACES = re.compile("|".join(_PLACES))
+
+
+def _kind(match: re.Match[str]) -> tuple[Kind, str]:
+    """What a match found: its kind, and the name of the group that holds it."""
+    at = match.lastgroup
+    assert at is not None, "every alternative has a group"
+    kinds: dict[str, Kind] = {"host": "host", "user": "user", "serial": "serial", "mac": "mac"}
+    return kinds[at.partition("_")[0]], at

@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bundles: sessions out of a store into one file, without what tells on somebody, and back into a store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from ktrial.domain.benchmark import Benchmark
+from ktrial.domain.bundle import BundledRun, BundledSession, Manifest, Packed, folder_of
+from ktrial.domain.errors import BadInput, Refused
+from ktrial.domain.privacy import Identity, Scrubber
+from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession
+from ktrial.services.reparse import read_again, reparse_run
+from ktrial.services.results import Results
+
+#: In the document of a session that came in a bundle: where it was first, and what was replaced.
+_CAME = "bundle"
+#: Facts of a machine in which a name of it may stand.
+_TELLING_FACTS = frozenset(("kernel.command_line", "kernel.version"))
+
+
+class Sink(Protocol):
+    """Takes the members of a bundle."""
+
+    def raw(self, data: bytes) -> str:
+        """Put raw bytes in; their digest."""
+
+    def member(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Put a file in."""
+
+
+class Writer(Sink, Protocol):
+    """Makes a bundle."""
+
+    def write(self, path: Path, sessions: Iterable[Packed]) -> Manifest:
+        """Write it."""
+
+
+class Bundle(Protocol):
+    """A bundle that was read and found in order."""
+
+    @property
+    def shown(self) -> str:
+        """Its name."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it holds."""
+
+    def session(self, name: str) -> bytes:
+        """`session.json` of a session."""
+
+    def runs(self, name: str) -> Iterator[bytes]:
+        """The lines of `runs.jsonl` of a session."""
+
+    def raw(self, digest: str) -> bytes:
+        """Raw bytes by their digest."""
+
+
+class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be taken out, the secret of the placeholders, and the adapters that must still read what is left."""
+
+    identity: Identity
+    salt: bytes
+    benchmarks: Mapping[str, Benchmark]
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """What went into a bundle. `left` are names that could not be told from other words, except by their place.
+
+    `spoiled` are runs whose raw output no longer gives their numbers without the names in it.
+    """
+
+    sessions: tuple[Packed, ...]
+    left: tuple[str, ...]
+    spoiled: tuple[str, ...]
+
+
+class Brought(msgspec.Struct, frozen=True, kw_only=True):
+    """What came out of a bundle: sessions that are new, and those that were there already, the same."""
+
+    imported: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+
+def make_bundle(
+    path: Path, sessions: Sequence[StoredSession], results: Results, writer: Writer, scrubbing: Scrubbing | None
+) -> Made:
+    """Write the sessions to a file; without `scrubbing` as they are."""
+    packed, left, spoiled = [], set(), []
+    for session in sorted(sessions, key=lambda one: one.session):
+        if session.runs.get("running"):
+            raise Refused(f"{session.session} is being measured", hint="wait for its end, or name other sessions")
+        one = _Packing(session, results, scrubbing)
+        one.put(writer)
+        packed.append(Packed(session=session.session, replaced=one.replaced))
+        left |= one.left
+        spoiled += one.spoiled
+    writer.write(path, packed)
+    return Made(sessions=tuple(packed), left=tuple(sorted(left)), spoiled=tuple(spoiled))
+
+
+def bring_back(bundle: Bundle, results: Results, scrubbing: Scrubbing | None) -> Brought:
+    """Put the sessions of a bundle into a store. Nothing is written unless every one is new or there already, the same.
+
+    `scrubbing` is what a bundle made here would be scrubbed with: a session that comes back so is the same.
+    """
+    there = {one.session: one for one in results.sessions()}
+    imported, skipped = [], []
+    for packed in bundle.manifest.sessions:
+        session = _session(bundle, packed)
+        for _ in _runs(bundle, session):
+            pass
+        if packed.session not in there:
+            imported.append(session)
+        elif _same(there[packed.session], bundle, results, scrubbing):
+            skipped.append(packed.session)
+        else:
+            raise Refused(
+                f"{bundle.shown}: session {packed.session} is in the store already, and not the same",
+                hint="nothing was imported; import it into another store:  ktrial --store FILE import …",
+            )
+    for session in imported:
+        places = {place: bundle.raw(digest) for place, digest in session.states.items()}
+        results.save_all(_stored(session), _runs(bundle, session), places)
+    return Brought(imported=tuple(one.session for one in imported), skipped=tuple(skipped))
+
+
+class _Packing:
+    """One session on its way into a bundle."""
+
+    def __init__(self, session: StoredSession, results: Results, scrubbing: Scrubbing | None) -> None:
+        self._session = session
+        self._results = results
+        self._document = dict(session.document)
+        came = self._document.pop(_CAME) if session.origin == _CAME and _CAME in self._document else None
+        self._origin = came["origin"] if came is not None else session.origin
+        self.replaced: Mapping[str, int] | None = came["replaced"] if came is not None else None
+        self._scrubbing = scrubbing if self.replaced is None else None
+        self._scrubber: Scrubber | None = None
+        self._done: dict[tuple[str, bool], tuple[str, int]] = {}
+        self.spoiled: list[str] = []
+        if self._scrubbing is not None:
+            self._scrubber = self._learned(self._scrubbing)
+
+    @property
+    def left(self) -> set[str]:
+        """Names that could not be told from other words."""
+        return self._scrubber.left if self._scrubber is not None else set()
+
+    def put(self, sink: Sink) -> None:
+        """Into the bundle."""
+        folder = folder_of(self._session.session)
+        sink.member(f"{folder}/runs.jsonl", (self._line(run, sink) for run in self._runs()))
+        states = self._results.states(self._session.session)
+        session = BundledSession(
+            session=self._session.session,
+            suite=self._session.suite,
+            label=self._clean(self._session.label),
+            origin=self._origin,
+            kernel_release=self._session.kernel_release,
+            boot_id=self._session.boot_id,
+            started_unix_ms=self._session.started_unix_ms,
+            document=self._clean(self._document),
+            states={place: self._put(digest, sink)[0] for place, digest in states.items()},
+            replaced=None,
+        )
+        if self._scrubber is not None:
+            self.replaced = dict(sorted(self._scrubber.replaced.items()))
+        sink.member(f"{folder}/session.json", [_line(msgspec.structs.replace(session, replaced=self.replaced))])
+
+    def _runs(self) -> Iterator[StoredRun]:
+        return self._results.runs(self._session.session)
+
+    def _learned(self, scrubbing: Scrubbing) -> Scrubber:
+        scrubber = Scrubber(scrubbing.identity, scrubbing.salt, self._names())
+        scrubber.learn(self._document)
+        digests = set(self._results.states(self._session.session).values())
+        for run in self._runs():
+            scrubber.learn(run.document)
+            digests |= set(run.raw.values())
+        for digest in sorted(digests):
+            scrubber.learn(self._results.raw(digest))
+        return scrubber
+
+    def _names(self) -> set[str]:
+        """Names of results and words of the machine's facts: no name of a person or a host is looked for in them."""
+        names = {self._session.suite}
+        for run in self._runs():
+            names |= {run.benchmark, str((run.document or {}).get("tool")), *(one.outcome for one in run.measurements)}
+        for name, fact in (self._document.get("machine") or {}).items():
+            if name not in _TELLING_FACTS and isinstance(fact, Mapping):
+                names |= {word for part in str(fact.get("value")).split() for word in (part, *part.split("-"))}
+        return names
+
+    def _line(self, run: StoredRun, sink: Sink) -> bytes:
+        raw = {name: self._results.raw(digest) for name, digest in run.raw.items()} if self._guarded(run) else {}
+        clean = self._clean(run.document)
+        places_only = bool(raw) and self._changed(run, clean, raw, places_only=False)
+        if places_only and self._changed(run, clean, raw, places_only=True):
+            self.spoiled.append(f"{run.session}/{run.number}")
+        put = {name: self._put(digest, sink, places_only=places_only) for name, digest in sorted(run.raw.items())}
+        if clean is not None and "raw" in clean:
+            sizes = {name: {"sha256": digest, "size_bytes": size} for name, (digest, size) in put.items()}
+            clean = {**clean, "raw": sizes}
+        return _line(
+            BundledRun(
+                number=run.number,
+                benchmark=run.benchmark,
+                state=run.state,
+                warm_up=run.warm_up,
+                started_unix_ms=run.started_unix_ms,
+                raw={name: digest for name, (digest, _) in put.items()},
+                document=clean,
+            )
+        )
+
+    def _guarded(self, run: StoredRun) -> bool:
+        """Whether the numbers of the run must come out of its raw output again."""
+        if self._scrubbing is None or run.state != "ok":
+            return False
+        return reparse_run(run, {}, self._scrubbing.benchmarks).unread is None
+
+    def _changed(self, run: StoredRun, clean: Any, raw: Mapping[str, bytes], *, places_only: bool) -> bool:
+        """Whether the run's raw output gives other numbers without the names in it."""
+        assert self._scrubbing is not None, "only a session that is scrubbed is guarded"
+        assert self._scrubber is not None, "it has a scrubber then"
+        counted = Counter(self._scrubber.replaced)
+        without = {name: self._scrubber.raw(data, places_only=places_only) for name, data in raw.items()}
+        self._scrubber.replaced = counted
+        if without == raw:
+            return False
+        after = msgspec.structs.replace(run, document=clean)
+        benchmarks = self._scrubbing.benchmarks
+        try:
+            before = read_again(run, raw, benchmarks)[1:]
+        except (KeyError, TypeError, AttributeError, ValueError):
+            return False  # no record of a measurement: nothing is read from its output
+        return before != read_again(after, without, benchmarks)[1:]
+
+    def _put(self, digest: str, sink: Sink, *, places_only: bool = False) -> tuple[str, int]:
+        """Raw bytes into the bundle, scrubbed once; their digest and size there."""
+        key = (digest, places_only)
+        if key not in self._done:
+            data = self._results.raw(digest)
+            if self._scrubber is not None:
+                data = self._scrubber.raw(data, places_only=places_only)
+            self._done[key] = (sink.raw(data), len(data))
+        return self._done[key]
+
+    def _clean(self, value: Any) -> Any:
+        return value if self._scrubber is None else self._scrubber.document(value)
+
+
+class _Digests:
+    """A sink that keeps the digests of members alone."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, str] = {}
+
+    def raw(self, data: bytes) -> str:
+        """The digest."""
+        return hashlib.sha256(data).hexdigest()
+
+    def member(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Note its digest."""
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        self.members[name] = digest.hexdigest()
+
+
+def _same(session: StoredSession, bundle: Bundle, results: Results, scrubbing: Scrubbing | None) -> bool:
+    """Whether the store's session is the bundle's: as it is, or as it would go into a bundle."""
+    folder = folder_of(session.session)
+    wanted = {name: one.sha256 for name, one in bundle.manifest.members.items() if name.startswith(f"{folder}/")}
+    for way in (None, scrubbing):
+        found = _Digests()
+        _Packing(session, results, way).put(found)
+        if found.members == wanted:
+            return True
+    return False
+
+
+def _line(value: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(value, order="sorted") + b"\n"
+
+
+def _session(bundle: Bundle, packed: Packed) -> BundledSession:
+    where = f"{bundle.shown}: {folder_of(packed.session)}/session.json"
+    try:
+        session = msgspec.json.decode(bundle.session(packed.session), type=BundledSession)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{where}: {error}") from None
+    if session.session != packed.session or session.replaced != packed.replaced:
+        raise BadInput(f"{where}: it is not the session that the manifest names")
+    for digest in session.states.values():
+        _check_there(bundle, digest, where)
+    return session
+
+
+def _runs(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun, Mapping[str, bytes]]]:
+    """The runs with their raw output, which is read when it is asked for."""
+    seen: set[int] = set()
+    for line, data in enumerate(bundle.runs(session.session), 1):
+        where = f"{bundle.shown}: {folder_of(session.session)}/runs.jsonl:{line}"
+        try:
+            run = msgspec.json.decode(data, type=BundledRun)
+            told = () if run.document is None else run.document.get("measurements", ())
+            measurements = tuple(msgspec.convert(one, StoredMeasurement) for one in told)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
+            raise BadInput(f"{where}: {error}") from None
+        if run.number in seen or run.state == "running":
+            raise BadInput(f"{where}: run {run.number} stands there twice, or still runs")
+        seen.add(run.number)
+        for digest in run.raw.values():
+            _check_there(bundle, digest, where)
+        _check_raw(run, where)
+        stored = StoredRun(
+            session=session.session,
+            number=run.number,
+            benchmark=run.benchmark,
+            state=run.state,
+            warm_up=run.warm_up,
+            started_unix_ms=run.started_unix_ms,
+            measurements=measurements,
+            raw=run.raw,
+            document=run.document,
+        )
+        yield stored, _Raw(bundle, run.raw)
+
+
+def _check_there(bundle: Bundle, digest: str, where: str) -> None:
+    if f"raw/{digest}" not in bundle.manifest.members:
+        raise BadInput(f"{where}: its raw output {digest[:12]}… is not in the bundle")
+
+
+def _check_raw(run: BundledRun, where: str) -> None:
+    """What the record says of the raw output must be what there is."""
+    told = (run.document or {}).get("raw")
+    if told is None:
+        return
+    if not isinstance(told, Mapping) or not all(isinstance(one, Mapping) for one in told.values()):
+        raise BadInput(f"{where}: raw is no table")
+    if {name: one.get("sha256") for name, one in told.items()} != dict(run.raw):
+        raise BadInput(f"{where}: its record tells of other raw output than there is")
+
+
+class _Raw(Mapping[str, bytes]):
+    """Raw output of one run, read from the bundle when it is asked for."""
+
+    def __init__(self, bundle: Bundle, names: Mapping[str, str]) -> None:
+        self._bundle = bundle
+        self._names = names
+
+    def __getitem__(self, name: str) -> bytes:
+        return self._bundle.raw(self._names[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _stored(session: BundledSession) -> StoredSession:
+    return StoredSession(
+        session=session.session,
+        suite=session.suite,
+        label=session.label,
+        origin=_CAME,
+        kernel_release=session.kernel_release,
+        boot_id=session.boot_id,
+        started_unix_ms=session.started_unix_ms,
+        runs={},
+        document={**session.document, _CAME: {"origin": session.origin, "replaced": session.replaced}},
+    )

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ktrial.benchmarks import all_benchmarks
+from ktrial.domain.benchmark import check_exit
+from ktrial.domain.errors import BadRun
+from ktrial.domain.privacy import Identity, Scrubber
+from tests.support import cases
+
+LETTERS = "[b-df-hj-np-t]{10}"
+
+
+def scrubber(results: tuple[str, ...] = (), **names: tuple[str, ...]) -> Scrubber:
+    return Scrubber(Identity(**names), b"salt", results)
+
+
+@pytest.mark.parametrize(
+    "text, pattern",
+    [
+        ("on hermes, as alice", "on host-X, as user-X"),
+        ("/home/alice/x /home/bob/y", "/home/user-X/x /home/user-X/y"),
+        ("/var/home/bob /Users/bob", "/var/home/user-X /Users/user-X"),
+        ("hermes.example.org up", "host-X.example.org up"),
+        ("hermesian ahermes hermes2 hermes_1", "hermesian ahermes hermes2 hermes_1"),
+        ('"hostname": "zeus", zeus', '"hostname": "host-X", zeus'),
+        ("      hostname: zeus\n", "      hostname: host-X\n"),
+        ("Linux zeus 6.18.0-1-amd64 #1 SMP", "Linux host-X 6.18.0-1-amd64 #1 SMP"),
+        ("USER=bob LOGNAME=bob", "USER=user-X LOGNAME=user-X"),
+        ("eth0 02:42:AC:11:00:0a up", "eth0 mac-X up"),
+        ("enx0242ac11000a", "enxmac-X"),
+        ("Serial Number: PF3XW1AB", "Serial Number: serial-X"),
+        ("root=UUID=1234abcd-12ab-34cd-56ef-1234567890ab rw", "root=UUID=serial-X rw"),
+    ],
+)
+def test_what_tells_is_replaced(text: str, pattern: str) -> None:
+    found = scrubber(host=("hermes",), user=("alice",)).raw(text.encode()).decode()
+    assert re.fullmatch(re.escape(pattern).replace("X", LETTERS), found), found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "10:11:12:13:14:15",  # six times, as Phoronix joins them
+        "00:00:00:00:00:00 ff:ff:ff:ff:ff:ff",
+        "ab:cd:ef:01:23:45:67:89:ab:cd",  # a fingerprint
+        "latency 1e5 0x1f 12.5 ms",
+        "on localhost as root in /root",
+        '"user": "0.123"',
+    ],
+)
+def test_what_tells_nothing_stays(text: str) -> None:
+    names = ("1e5", "12.5", "latency-is-long", "ms", "0x1f", "64", "localhost")
+    assert scrubber(host=names, user=names, serial=names).raw(text.encode()).decode() == text
+
+
+def test_numbers_of_a_document_and_its_names_stay() -> None:
+    found = scrubber(("wakeup",), host=("wakeup", "hermes"), user=("1500",))
+    document: dict[str, Any] = {
+        "benchmark": "hermes",
+        "hermes": 1.5,
+        "measurements": [{"outcome": "hermes", "value": 1500, "unit": "s", "original": "1500 hermes"}],
+        "environment": {"HOME": "/home/bob", "USER": "bob", "HOSTNAME": "zeus"},
+        "attributes": {"user": "0.25", "hostname": "zeus"},
+        "notes": ["wakeup by bob", "on zeus"],
+    }
+    found.learn(document)
+    clean = found.document(document)
+    assert clean["benchmark"] == "hermes"
+    assert clean["hermes"] == 1.5
+    assert clean["measurements"][0]["value"] == 1500
+    assert re.fullmatch(f"1500 host-{LETTERS}", clean["measurements"][0]["original"])
+    assert clean["attributes"]["user"] == "0.25"
+    assert clean["attributes"]["hostname"] == clean["environment"]["HOSTNAME"]
+    assert re.fullmatch(f"wakeup by user-{LETTERS}|wakeup by bob", clean["notes"][0])
+    assert re.fullmatch(f"on host-{LETTERS}", clean["notes"][1])
+    assert found.left >= {"wakeup", "1500"}
+    assert "bob" not in clean["environment"]["HOME"]
+
+
+def test_a_name_that_one_place_gives_away_is_found_everywhere() -> None:
+    found = scrubber()
+    found.learn(b"      hostname: olympus7\n")
+    assert b"olympus7" not in found.raw(b"started on olympus7 at once")
+    assert found.replaced["host"] == 1
+
+
+def test_the_same_is_the_same_and_nothing_is_replaced_twice() -> None:
+    one, two = scrubber(host=("hermes",)), scrubber(host=("hermes",))
+    first = one.raw(b"hermes, Hermes and /home/carol")
+    assert first == two.raw(b"hermes, Hermes and /home/carol")
+    assert first.split(b",")[0] == first.split(b" ")[1]
+    assert scrubber(host=("hermes",)).raw(first) == first
+    other = Scrubber(Identity(host=("hermes",)), b"another secret")
+    assert other.raw(b"hermes") != one.raw(b"hermes")
+
+
+def test_what_is_no_text_keeps_its_length() -> None:
+    data = b"\0\1\2hermes\0\xff on-hermes"
+    found = scrubber(host=("hermes",)).raw(data)
+    assert len(found) == len(data)
+    assert b"hermes" not in found
+
+
+@given(st.binary(max_size=400), st.sampled_from(["hermes", "a", "12", "x.y", "0:0", "é"]))
+def test_digits_are_never_changed(data: bytes, name: str) -> None:
+    """Whatever stands there: a name without digits takes none away, and no placeholder brings one."""
+    found = scrubber(host=(name,)).raw(b"hermes " + data.replace(b":", b" ").replace(b"/", b" ").replace(b"=", b" "))
+    assert re.sub(rb"\D", b"", found) == re.sub(rb"\D", b"", b" " + data)
+
+
+@pytest.mark.parametrize("case", cases.CASES, ids=cases.name)
+def test_no_number_of_a_recorded_output_changes(case: Path) -> None:
+    """Names as a real machine has them are taken out of each recorded output; what it measures stays."""
+    wanted = cases.expected(case)
+    raw = cases.raw_output(case)
+    benchmark = all_benchmarks()[wanted.benchmark]
+    parameters = {**benchmark.parameters, **wanted.parameters}
+    found = scrubber(host=("hermes7", "ubuntu"), user=("carol", "user"), serial=("0", "123456", "S4EWNX0R"))
+    for data in (raw.stdout, raw.stderr, *raw.files.values()):
+        found.learn(data)
+    clean = msgspec.structs.replace(
+        raw,
+        stdout=found.raw(raw.stdout),
+        stderr=found.raw(raw.stderr),
+        files={name: found.raw(data) for name, data in raw.files.items()},
+    )
+
+    def measured(one: Any) -> Any:
+        try:
+            check_exit(one)
+            return benchmark.parse(one, parameters).measurements
+        except BadRun:
+            return None
+
+    assert measured(clean) == measured(raw)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ktrial.benchmarks import all_benchmarks
+from ktrial.domain.benchmark import check_exit
+from ktrial.domain.errors import BadRun
+from ktrial.domain.run import Kept
+from ktrial.domain.stored import StoredRun
+from ktrial.services.reparse import Reparsed, reparse_run
+from tests.support import cases
+from tests.support.bench import FakeBenchmark
+from tests.support.stores import a_record, a_run
+
+FAKE = {"tool": FakeBenchmark(name="tool")}
+TIME = {"outcome": "time", "value": 1.5, "unit": "s", "direction": "lower", "original": "1.5 s"}
+
+
+def again(run: StoredRun, stdout: bytes = b"time 1.5") -> Reparsed:
+    return reparse_run(run, {"stdout": stdout}, FAKE)
+
+
+def test_what_is_the_same_is_no_change() -> None:
+    found = again(a_record(1, "tool", measurements=[TIME]))
+    assert (found.changes, found.unread) == ((), None)
+
+
+def test_outcomes_that_come_from_around_the_run_do_not_count() -> None:
+    around = [TIME | {"outcome": name} for name in ("load.throughput", "energy.package-0", "power.package-0")]
+    assert again(a_record(1, "tool", measurements=[TIME, *around])).changes == ()
+
+
+@pytest.mark.parametrize(
+    "fields, stdout, change",
+    [
+        ({"measurements": [TIME]}, b"time 2.5", "time: time 1.5 s (lower, from '1.5 s'), now time 2.5 s"),
+        (
+            {"measurements": [TIME, TIME | {"outcome": "old"}]},
+            b"time 1.5",
+            "old: old 1.5 s (lower, from '1.5 s'), now not",
+        ),
+        ({"measurements": [TIME]}, b"other", "now it fails: stdout:1: 'other' is not the word time"),
+        ({"measurements": [TIME], "details": {"a": 1}}, b"time 1.5", "details.a: 1, now nothing"),
+        ({"failure": "stdout:1: strange"}, b"time 1.5", "it had failed (stdout:1: strange); now it gives time 1.5 s"),
+    ],
+)
+def test_what_changed_is_said(fields: Any, stdout: bytes, change: str) -> None:
+    (said,) = again(a_record(1, "tool", **fields), stdout).changes
+    assert change in said
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"failure": "stdout:1: strange", "exit": {**a_record(1, "x").document["exit"], "status": 3}},  # type: ignore[index]
+        {"failure": "input during the run: keyboard"},
+        {"failure": "the background load ended before the benchmark"},
+        {"failure": "printed more than is captured; its output cannot be trusted to be whole"},
+        {"failure": "caches could not be dropped: no", "prepared": [{"reset": "caches", "ok": False, "result": "no"}]},
+    ],
+)
+def test_a_run_that_failed_for_another_reason_stays_failed(fields: Any) -> None:
+    assert again(a_record(1, "tool", **fields)).changes == ()
+
+
+@pytest.mark.parametrize(
+    "run, why",
+    [
+        (a_record(1, "make", measurements=[TIME | {"outcome": "wall"}]), "no benchmark is called make"),
+        (a_record(1, "tool", measurements=[TIME | {"outcome": "wall"}]), "tool was another benchmark then"),
+        (a_run(1, document=None, measurements=(), state="interrupted"), "it has no record"),
+        (a_run(1), "it was imported"),
+        (a_record(1, "frames-mangohud"), "it has no capture"),
+        (a_record(1, "tool", exit=None), "its record is not as ktrial writes it"),
+        (a_record(1, "tool", parameters=[1]), "its record is not as ktrial writes it"),
+    ],
+)
+def test_what_cannot_be_read_again_is_named(run: StoredRun, why: str) -> None:
+    found = again(run)
+    assert why in (found.unread or "")
+    assert found.changes == ()
+
+
+@pytest.mark.parametrize("case", cases.CASES, ids=cases.name)
+def test_every_recorded_output_gives_the_same_again(case: Path) -> None:
+    """A record made of a recorded output, as a measurement makes it, and its raw parts."""
+    wanted, raw = cases.expected(case), cases.raw_output(case)
+    benchmark = all_benchmarks()[wanted.benchmark]
+    parameters = {**benchmark.parameters, **wanted.parameters}
+    outcomes = {one.name: one for one in benchmark.outcomes}
+    fields: dict[str, Any]
+    try:
+        check_exit(raw)
+        parsed = benchmark.parse(raw, parameters)
+        kept = [msgspec.to_builtins(Kept.of(one, outcomes[one.outcome])) for one in parsed.measurements]
+        details = msgspec.json.decode(msgspec.json.encode(parsed.details))
+        fields = {"measurements": kept, "details": details, "notes": list(parsed.notes)}
+    except BadRun as error:
+        fields = {"failure": error.message}
+    used = {
+        "wall_ns": raw.wall_ns,
+        "user_us": raw.user_us,
+        "system_us": raw.system_us,
+        "max_rss_bytes": raw.max_rss_bytes,
+    }
+    ended = {"status": raw.exit_status, "signal": None, "failed": None, "timed_out": False, "interrupted": False}
+    run = a_record(1, benchmark.name, parameters=parameters, resources=used, exit=ended, **fields)
+    parts = {"stdout": raw.stdout, "stderr": raw.stderr, **{f"files/{name}": data for name, data in raw.files.items()}}
+    found = reparse_run(run, parts, all_benchmarks())
+    assert (found.changes, found.unread) == ((), None)
