@@ -31,8 +31,11 @@ def run() -> int:
 def leave(status: int) -> NoReturn:
     """End the process at once: `main` closed its sessions, and taking modules down one by one costs time."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
+        try:
+            if stream is not None:
+                stream.flush()
+        except BrokenPipeError:  # whoever read it has gone, and knows
+            continue
     os._exit(status)
 
 

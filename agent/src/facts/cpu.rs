@@ -16,6 +16,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("cpu.architecture", || architecture(root));
     sink.add("cpu.level", || level(&architecture(root)?, machine.cpuinfo()?));
     sink.add("cpu.threads", || Ok(online(machine)?.len()));
+    sink.add("cpu.online", || online(machine));
     sink.add("cpu.cores", || groups(machine, "thread_siblings_list", "core id"));
     sink.add("cpu.sockets", || {
         groups(machine, "physical_package_id", "physical id")

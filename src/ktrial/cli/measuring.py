@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -38,6 +38,8 @@ KEPT_VARIABLES = (
     "XDG_SESSION_TYPE",
     "DBUS_SESSION_BUS_ADDRESS",
 )
+#: Seconds for a run of an own command, unless --limit says otherwise.
+_LIMIT_S = 3600.0
 _OWN_WORDS = "ktrial.own-words"
 
 
@@ -84,7 +86,7 @@ def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) 
 
 
 def choose(
-    app: App, suite: str | None, words: tuple[str, ...] | None, metrics: tuple[str, ...], limit_s: float
+    app: App, suite: str | None, words: tuple[str, ...] | None, metrics: tuple[str, ...], limit_s: float | None
 ) -> tuple[Suite, dict[str, Benchmark]]:
     """What the words of the command line name: a suite, one benchmark, or a command of the user's."""
     from ktrial.services.suites import find_suite
@@ -95,8 +97,10 @@ def choose(
             hint="`ktrial bench --list` lists suites; any command:  ktrial bench -n 5 -- CMD",
         )
     if words is not None:
-        own = own_benchmark(words, metrics, limit_s)
+        own = own_benchmark(words, metrics, _LIMIT_S if limit_s is None else limit_s)
         return find_suite(own.name, {}, {own.name: own}), {own.name: own}
+    if limit_s is not None:
+        raise BadInput("--limit is for a command after --", hint="benchmarks have limits of their own; leave it out")
     if metrics:
         raise BadInput("--metric reads the output of a command after --", hint="put it after --, or leave --metric out")
     return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
@@ -149,9 +153,9 @@ class Progress:
 
         if isinstance(event, measure.Began):
             expected = "" if event.expected_s is None else f", about {bench.duration(event.expected_s)}"
-            self._write(f"{event.session.suite}: {event.runs} runs{expected}; kept in {event.where}\n")
+            self._write(f"{event.session.suite}: {bench.runs(event.runs)}{expected}; kept in {event.where}\n")
             if event.done:
-                self._write(f"goes on with what was interrupted: {event.done} runs are there\n")
+                self._write(f"goes on with what was interrupted: {bench.runs(event.done)} done\n")
             for hole in event.missing:
                 self._write(f"left out: {hole.benchmark}: {hole.why}\n")
             self._write(bench.circumstances(event.session, width=columns()))
@@ -169,13 +173,21 @@ class Progress:
         if self._as_json:
             import msgspec
 
-            sys.stdout.write(msgspec.json.encode(event).decode() + "\n")
-            sys.stdout.flush()
+            self._to(sys.stdout, msgspec.json.encode(event).decode() + "\n")
+
+    def _write(self, text: str) -> None:
+        self._to(sys.stderr, text)
 
     @staticmethod
-    def _write(text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
+    def _to(stream: TextIO, text: str) -> None:
+        try:
+            stream.write(text)
+            stream.flush()
+        except BrokenPipeError:
+            raise KtrialError(
+                "nobody reads on, so measuring has ended; the runs that were made are kept",
+                hint="the same command goes on with it",
+            ) from None
 
 
 def check_output(path: Path | None, *, force: bool) -> None:

@@ -43,7 +43,12 @@ def show(value: float, unit: str) -> str:
 
 def percent(ratio: float | None) -> str:
     """A coefficient of variation; a dash where there is none."""
-    return "-" if ratio is None else f"{100 * ratio:.1f} %"
+    return "-" if ratio is None else f"{100 * ratio:.1f}%"
+
+
+def runs(count: int) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{count} run" if count == 1 else f"{count} runs"
 
 
 def duration(seconds: float) -> str:
@@ -116,7 +121,7 @@ def summary_text(summaries: Sequence[Summary], *, width: int) -> str:
         rows.append(
             (
                 summary.benchmark if summary.benchmark != last else "",
-                summary.outcome + (" *" if summary.headline else ""),
+                summary.outcome + ("*" if summary.headline else ""),
                 str(summary.n),
                 *(number(value, scale) for value in (summary.median, summary.minimum, summary.maximum)),
                 scale[1] or summary.unit,

@@ -176,25 +176,34 @@ class _Rounds:
         self._took_s: dict[str, float] = {}
         self.records: list[RunRecord] = []
         self._invocations = {label: self._invocation(task) for label, task in self._tasks.items()}
-        self._plan = plan_of(order, facts, executor.agent_version)
+        self._plan = ""
         self._next_run = 1
-        self._goes_on = self._take_up()
+        self._goes_on = False
+        self._schedule: tuple[Place, ...] = places(self._invocations, order.rounds, order.seed)
+        self._session = session_of(order, facts, executor.agent_version, store.new_name())
 
     def _take_up(self) -> bool:
-        """Go on with an earlier measurement of the same plan, or begin a new one."""
+        """Go on with an earlier measurement of the same plan: the same tools in the same places too."""
+        programs = self._executor.programs([name for task in self._tasks.values() for name in task.benchmark.needs])
+        container = self._executor.container
+        tools = {"programs": programs, "versions": self._versions, "container": container and container.image_id}
+        self._plan = plan_of(self._order, self._facts, self._executor.agent_version, tools)
         earlier = None if self._order.fresh else self._store.earlier(self._plan)
         if earlier is not None:
             done = places_done(earlier.records)
             all_places = places(self._invocations, self._order.rounds, earlier.session.seed)
-            self._schedule = tuple(place for place in all_places if place not in done)
-            if self._schedule:
+            left = tuple(place for place in all_places if place not in done)
+            if left:
+                self._schedule = left
                 self._session = earlier.session
                 self._next_run = earlier.next_run
                 self.records += earlier.records
+                self._took_s |= {
+                    record.benchmark: record.resources.wall_ns / 1e9
+                    for record in earlier.records
+                    if record.resources.wall_ns is not None and not record.exit.interrupted
+                }
                 return True
-        self._schedule = places(self._invocations, self._order.rounds, self._order.seed)
-        version = self._executor.agent_version
-        self._session = session_of(self._order, self._facts, version, self._store.new_name())
         return False
 
     def begin(self, missing: Mapping[str, Availability]) -> None:
@@ -207,6 +216,7 @@ class _Rounds:
             told = task.benchmark.parse_version(self._run(asked).raw) if asked else None
             own = self._invocations[label].load is not None
             self._versions[label] = told or (self._executor.agent_version if own else None)
+        self._goes_on = self._take_up()
         expected_s, least = self._left(0)
         if self._around is not None:
             quiet = self._around.begin(None if least else expected_s)

@@ -40,8 +40,8 @@ class Place(NamedTuple):
     position: int
 
 
-def plan_of(order: Order, facts: FactBook, agent_version: str) -> str:
-    """A hash that two orders share when the second goes on with the first: the same runs in the same boot."""
+def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[str, object]) -> str:
+    """A hash that two orders share when the second goes on with the first: the same runs, tools and boot."""
     said = {
         "suite": order.suite,
         "tasks": [[task.label, task.benchmark.name, task.parameters, task.cpus] for task in order.tasks],
@@ -51,6 +51,7 @@ def plan_of(order: Order, facts: FactBook, agent_version: str) -> str:
         "load": order.load,
         "boot": facts.value("boot.id"),
         "agent": agent_version,
+        "tools": tools,
     }
     return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
 

@@ -80,12 +80,22 @@ def tasks_of(suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook,
     for entry in suite.benchmark:
         benchmark = benchmarks[entry.use]
         pinned = cpus if cpus is not None else entry.cpus
+        chosen = parse_cpus(pinned, kinds) if pinned is not None else None
+        _check_online(chosen, pinned, facts.value("cpu.online"))
         tasks.append(
             Task(
                 label=entry.label,
                 benchmark=benchmark,
                 parameters={**benchmark.parameters, **entry.parameters},
-                cpus=parse_cpus(pinned, kinds) if pinned is not None else None,
+                cpus=chosen,
             )
         )
     return tuple(tasks)
+
+
+def _check_online(chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None) -> None:
+    """Raise BadInput for a CPU that is not there: the kernel would take the others without a word."""
+    absent = sorted(set(chosen or ()) - set(online or ())) if online is not None else []
+    if absent:
+        there = ",".join(str(cpu) for cpu in (online or ())[:16])
+        raise BadInput(f"{said!r} names CPU {absent[0]}, which is not online", hint=f"online are {there}")

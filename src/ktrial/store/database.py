@@ -25,7 +25,7 @@ _PATIENCE_S = 30
 _NETWORK = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs")
 )
-_ELSEWHERE = "name another place:  --store FILE, or --store postgresql://USER@HOST/NAME"
+_ELSEWHERE = "name another place:  ktrial --store FILE …, or --store postgresql://USER@HOST/NAME"
 
 
 class Database:

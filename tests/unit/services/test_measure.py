@@ -464,3 +464,25 @@ def test_a_measurement_that_is_whole_is_not_gone_on_with() -> None:
     second.store.started = []
     _, records = second.run()
     assert len(records) == 3
+
+
+def test_another_version_of_a_tool_begins_anew() -> None:
+    """Runs of two builds in one series would be no series."""
+
+    def reply(version: bytes, log: list[str]) -> Any:
+        return lambda argv: answer(version) if "--version" in argv else answer(interrupted=len(log) == 4)
+
+    first = Bench(task("a", asks_version=True), rounds=3)
+    first.executor._reply = reply(b"1.0", first.executor.log)
+    result, _ = first.run()
+    assert result.interrupted
+    for version, done in ((b"1.0", 2), (b"2.0", 0)):
+        second = Bench(task("a", asks_version=True), rounds=3)
+        second.executor._reply = reply(version, [])
+        second.store.plans = dict(first.store.plans)
+        second.store.records = list(first.store.records)
+        second.store.started = list(first.store.started) if done else []
+        second.run()
+        began = second.events[0]
+        assert isinstance(began, Began)
+        assert began.done == done

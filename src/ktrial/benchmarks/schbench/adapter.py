@@ -49,7 +49,7 @@ def _rps(name: str, which: str) -> Outcome:
         unit="1/s",
         kind="rate",
         direction="higher",
-        low=0.01,
+        low=0.0 if name == "rps-p50" else 0.01,
         high=1e9,
         better=f"More requests a second were served, {which}.",
         worse=f"Fewer requests a second were served, {which}.",

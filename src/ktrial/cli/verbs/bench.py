@@ -44,7 +44,7 @@ EXIT_INTERRUPTED = 130
 @click.option(
     "--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX or =$.PATH: a number that CMD prints."
 )
-@click.option("--limit", default="1h", show_default=True, metavar="TIME", help="Kill a run of CMD after TIME.")
+@click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [default: 1h]")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
 @click.option("--fresh", is_flag=True, help="Begin anew, also where the same measurement was interrupted.")
 @click.option("--when-idle", is_flag=True, help="Run while nobody uses the machine; make disturbed runs again.")
@@ -62,7 +62,7 @@ def command(
     cpus: str | None,
     given: tuple[str, ...],
     metrics: tuple[str, ...],
-    limit: str,
+    limit: str | None,
     seed: int | None,
     tools: str | None,
     listing: bool,
@@ -86,7 +86,7 @@ def command(
         return list_benchmarks(app, tools, as_json)
     if tools is not None and words is not None:
         raise BadInput("--tools is for the tools of benchmarks, not for a command after --", hint="leave it out")
-    chosen, benchmarks = choose(app, suite, words, metrics, seconds(limit, "--limit"))
+    chosen, benchmarks = choose(app, suite, words, metrics, None if limit is None else seconds(limit, "--limit"))
     chosen = with_parameters(chosen, benchmarks, given)
     if not app.on_this_machine:
         raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
@@ -135,6 +135,7 @@ def _measure(
         write_result(output, result, records)
     if not as_json and result.summaries:
         sys.stdout.write(summary_text(result.summaries, width=columns()))
+        sys.stdout.flush()
     holes = [(hole.benchmark, hole.why, hole.next) for hole in result.holes]
     sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
     if result.interrupted:
