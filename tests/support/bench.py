@@ -200,6 +200,7 @@ class FakeStore:
         self.parts: list[Mapping[str, bytes]] = []
         self.started: list[int] = []
         self.plans: dict[str, Session] = {}
+        self.states: dict[str, bytes] = {}
         self._room = room
 
     def new_name(self) -> str:
@@ -215,6 +216,10 @@ class FakeStore:
 
     def begin(self, session: Session, plan: str) -> None:
         self.plans[plan] = session
+
+    def keep_state(self, session: str, place: str, state: bytes) -> None:
+        assert place not in self.states
+        self.states[place] = state
 
     def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
         assert run not in self.started

@@ -82,13 +82,14 @@ def cli(
 
 def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     """Run one command. Every error ends here, as one message and an exit status of the documented table."""
+    status = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             status = _run(argv, out, err)
             out.flush()
         except BrokenPipeError:
             _discard(out)
-            return 0
+            return status
         except OSError as error:
             _discard(out)
             parts = (error.filename, error.strerror or error)

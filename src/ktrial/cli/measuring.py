@@ -110,6 +110,7 @@ def surroundings(app: App, suite: Suite, *, when_idle: bool) -> Around:
     """What happens around the suite's runs; asks for root where a reset needs it."""
     from ktrial.services.around import Around
     from ktrial.services.idle import IdleWatch
+    from ktrial.services.machine_state import take_state
     from ktrial.services.quiet import Quieter
     from ktrial.services.resets import Resets
 
@@ -118,7 +119,8 @@ def surroundings(app: App, suite: Suite, *, when_idle: bool) -> Around:
     resets = Resets(suite.between, app.executor, root)
     quieter = Quieter(app.executor, app.clock, lock_screen=when_idle)
     idle = IdleWatch(app.executor, app.clock) if when_idle else None
-    return Around(app.looking_session, app.clock, resets, quieter, idle)
+    machine = app.looking_session
+    return Around(machine, app.clock, resets, quieter, idle, lambda: take_state(machine, app.catalog).canonical())
 
 
 def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:

@@ -34,12 +34,14 @@ class Around:
         resets: Resets | None = None,
         quieter: Quieter | None = None,
         idle: IdleWatch | None = None,
+        take_state: Callable[[], bytes] | None = None,
     ) -> None:
         self._machine = machine
         self._clock = clock
         self._resets = resets
         self._quieter = quieter
         self._idle = idle
+        self._take_state = take_state
         found = machine.list([*_TEMPERATURES, _CLOCKS])
         self._sensors = {path: self._name(path) for pattern in _TEMPERATURES for path in found[pattern]}
         self._clocks = found[_CLOCKS]
@@ -49,6 +51,10 @@ class Around:
         """The measurement begins: what is held off until its end, and what may disturb it."""
         quiet = self._quieter.begin(expected_s) if self._quieter is not None else Quiet()
         return msgspec.structs.replace(quiet, notes=(*self._notes, *quiet.notes))
+
+    def state(self) -> bytes | None:
+        """The machine's tunable state as it is now, where it is to be kept."""
+        return self._take_state() if self._take_state is not None else None
 
     def end(self) -> None:
         """The measurement is over."""

@@ -224,6 +224,7 @@ class _Rounds:
                 self._session = msgspec.structs.replace(self._session, **msgspec.structs.asdict(quiet))
         if not self._goes_on:
             self._store.begin(self._session, self._plan)
+        self._keep_state(f"begin-{self._next_run}" if self._goes_on else "begin")
         self._listen(
             Began(
                 session=self._session,
@@ -242,6 +243,13 @@ class _Rounds:
             for again in range(MOST_REPEATS, -1, -1):
                 if not self._carry_out(done, place, may_repeat=again > 0).repeated:
                     break
+        self._keep_state("end")
+
+    def _keep_state(self, place: str) -> None:
+        """The tunable state of the machine: what changed while it was measured can be told later."""
+        state = self._around.state() if self._around is not None else None
+        if state is not None:
+            self._store.keep_state(self._session.session, place, state)
 
     def _carry_out(self, done: int, place: Place, *, may_repeat: bool) -> RunRecord:
         """One run, from the waiting to its record; `done` places of the schedule lie behind it."""

@@ -114,6 +114,9 @@ class RunStore(Protocol):
     def begin(self, session: Session, plan: str) -> None:
         """A measurement begins."""
 
+    def keep_state(self, session: str, place: str, state: bytes) -> None:
+        """The tunable state of the machine at a place of a session."""
+
     def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
         """A run begins: it is known from now on, whatever becomes of its writer."""
 

@@ -61,6 +61,10 @@ class Recorder:
         )
         self._open_store().begin(stored, plan)
 
+    def keep_state(self, session: str, place: str, state: bytes) -> None:
+        """The tunable state of the machine at a place of a session."""
+        self._open_store().keep_state(session, place, state)
+
     def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
         """A run begins: it is known from now on, whatever becomes of its writer."""
         self._open_store().start(session, run, benchmark, self._unix_ms(), warm_up=warm_up)

@@ -171,3 +171,25 @@ def test_what_was_watched_is_kept_as_it_was() -> None:
     document = json.loads(watching.files["watched.json"])
     path = IDLE.format(0, 0, "time")
     assert (document["before"][path], document["after"][path], document["seconds"]) == ("1000", "2000", 1.0)
+
+
+def test_the_state_of_the_machine_is_kept_at_begin_and_end() -> None:
+    states = iter([b"first", b"second"])
+    around = Around(FakeMachine({}), FakeClock(), take_state=lambda: next(states))
+    store = FakeStore()
+    task = Task(label="a", benchmark=FakeBenchmark(name="a"), parameters={"loops": 10})
+    order = Order(suite="own", tasks=(task,), rounds=1, seed=7)
+    measure(order, FakeExecutor(), store, FakeClock(), FactBook({}), lambda event: None, around)
+    assert store.states == {"begin": b"first", "end": b"second"}
+
+
+def test_an_interrupted_measurement_has_no_state_at_its_end() -> None:
+    around = Around(FakeMachine({}), FakeClock(), take_state=lambda: b"state")
+    store = FakeStore()
+    task = Task(label="a", benchmark=FakeBenchmark(name="a"), parameters={"loops": 10})
+    order = Order(suite="own", tasks=(task,), rounds=2, seed=7, drawn=True)
+    executor = FakeExecutor(lambda argv: answer(interrupted=True))
+    measure(order, executor, store, FakeClock(), FactBook({}), lambda event: None, around)
+    assert set(store.states) == {"begin"}
+    measure(order, FakeExecutor(), store, FakeClock(), FactBook({}), lambda event: None, around)
+    assert set(store.states) == {"begin", "begin-2", "end"}
