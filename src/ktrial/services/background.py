@@ -60,6 +60,7 @@ class Background:
         self._invocation = load.invocation(cpus)
         self._executor = executor
         self._clock = clock
+        self._argv = self._invocation.argv
 
     def check(self) -> None:
         """Raise KtrialError when it cannot be started here: without it the suite would measure something else."""
@@ -67,13 +68,15 @@ class Background:
             if not self._executor.has_loads:
                 raise KtrialError("the suite's background load is the agent's own, and this agent has none")
             return
-        program = self._invocation.argv[0]
+        program, *arguments = self._invocation.argv
         programs = self._executor.programs([program, "apt-get", "dnf", "pacman", "zypper"])
-        if programs[program] is None:
+        place = programs[program]
+        if place is None:
             raise KtrialError(
                 f"the suite's background load needs {program}, which is not installed",
                 hint=self._next_step(programs),
             )
+        self._argv = (place, *arguments)
 
     def _next_step(self, programs: Mapping[str, str | None]) -> str:
         if self._executor.container is not None:
@@ -95,7 +98,7 @@ class Background:
         alive = running.alive()
         raw = running.stop()
         load = self._invocation.load
-        record = LoadRecord(argv=self._invocation.argv, agent_load=load, workers=self._workers, alive_at_end=alive)
+        record = LoadRecord(argv=self._argv, agent_load=load, workers=self._workers, alive_at_end=alive)
         if not alive:
             said = raw.failed or raw.stderr.decode("utf-8", "backslashreplace").strip().rpartition("\n")[2]
             failure = "the background load ended before the benchmark" + (f"; it said: {said}" if said else "")

@@ -205,7 +205,7 @@ def test_the_load_runs_around_each_run_and_is_an_outcome() -> None:
     ]
     assert records[0].background is not None
     assert records[0].background.workers == 2
-    assert records[0].background.argv[:3] == ("stress-ng", "--cpu", "2")
+    assert records[0].background.argv[:3] == ("/usr/bin/stress-ng", "--cpu", "2")
     assert "background/files/load.yaml" in records[0].raw
     assert [summary.outcome for summary in result.summaries] == ["time", "load.throughput"]
 
