@@ -71,7 +71,7 @@ def own(home: Path, kind: str, name: str, text: str) -> None:
 def test_any_command(home: Path) -> None:
     ran = run("bench", "-n", "3", "--label", "first", "--", "sh", "-c", "pwd; echo $LC_ALL $TZ")
     assert ran.status == 0, ran.err
-    assert ran.out.splitlines()[2].split()[:4] == ["sh", "wall", "*", "3"]
+    assert ran.out.splitlines()[2].split()[:3] == ["sh", "wall*", "3"]
     assert [line.partition(" ")[0] for line in ran.err.splitlines() if line.startswith("[")] == [
         "[1/3]",
         "[2/3]",
@@ -278,10 +278,29 @@ def test_bad_usage_is_said_before_anything_runs(home: Path, argv: tuple[str, ...
     assert records(home) == []
 
 
-def test_a_cpu_that_is_not_there_fails_the_run(home: Path) -> None:
-    ran = run("bench", "-n", "1", "--cpus", "8000", "--", "true")
-    assert ran.status == 1
-    assert "cannot run on the CPUs [8000]" in ran.err
+def test_a_cpu_that_is_not_there_is_refused(home: Path) -> None:
+    ran = run("bench", "-n", "1", "--cpus", "0-8000", "--", "true")
+    assert ran.status == 2
+    assert "names CPU" in ran.err
+    assert "which is not online" in ran.err
+    assert records(home) == []
+
+
+def test_when_nobody_reads_on_the_measurement_ends_and_is_kept(home: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "ktrial", "bench", "-n", "50", "--json", "--", "sleep", "0.1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")},
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert '"event":"began"' in child.stdout.readline()
+        child.stdout.close()
+        assert "nobody reads on" in child.stderr.read()
+    assert child.returncode == 1
+    assert 0 < len(records(home)) < 50
 
 
 def test_a_wrong_suite_file_is_named(home: Path) -> None:

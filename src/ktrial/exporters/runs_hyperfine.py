@@ -54,8 +54,10 @@ def _result(one: SessionRuns, benchmark: str, outcome: str, runs: Sequence[Store
         "min": min(times),
         "max": max(times),
         "times": times,
-        "exit_codes": [((run.document or {}).get("exit") or {}).get("status") for run in used],
     }
+    codes = [((run.document or {}).get("exit") or {}).get("status") for run in used]
+    if None not in codes:  # null would say that the command was killed
+        result["exit_codes"] = codes
     memory = [_value(run, _MEMORY) for run in used]
     if all(value is not None for value in memory):
         result["memory_usage_byte"] = [round(value) for value in memory if value is not None]
