@@ -296,7 +296,7 @@ def test_when_nobody_reads_on_the_measurement_ends_and_is_kept(home: Path) -> No
     ) as child:
         assert child.stdout is not None
         assert child.stderr is not None
-        assert '"event":"began"' in child.stdout.readline()
+        assert any('"event":"run"' in line for line in child.stdout)
         child.stdout.close()
         assert "nobody reads on" in child.stderr.read()
     assert child.returncode == 1
