@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 import tarfile
 from collections.abc import Callable
@@ -39,8 +40,6 @@ def file_sha256(path: Path) -> str:
 
 def unpack(archive: Path, into: Path) -> Path:
     """Unpack a tar archive below `into`: the folder of its files, which is its only top folder where it has one."""
-    if not hasattr(tarfile, "data_filter"):
-        raise KtrialError("this Python cannot unpack archives safely", hint="it takes 3.11.4 or newer")
     into.mkdir()
     left_bytes, left_files = TREE_BYTES, TREE_FILES
     try:
@@ -51,10 +50,10 @@ def unpack(archive: Path, into: Path) -> Path:
                 left_files -= 1
                 if left_bytes < 0 or left_files < 0:
                     raise KtrialError(f"{archive} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files")
-                tar.extract(member, into, filter="data")
-    except tarfile.FilterError as error:
-        raise KtrialError(f"{archive} cannot be trusted: {error}", hint="nothing of it was built") from None
-    except (tarfile.TarError, EOFError, ValueError) as error:
+                _unpack_member(archive, tar, member, into)
+    except OSError as error:
+        raise KtrialError(f"{archive} cannot be unpacked: {error.strerror or error}") from None
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise KtrialError(f"{archive} cannot be unpacked: {error}", hint="it must be a tar archive") from None
     entries = list(into.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink() else into
@@ -71,11 +70,51 @@ def check_size(folder: Path) -> None:
             raise KtrialError(f"{folder} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files")
 
 
-def _check_name(archive: Path, name: str) -> None:
-    if name.startswith("/") or ".." in PurePosixPath(name).parts:
-        raise KtrialError(
-            f"{archive} cannot be trusted: {name!r} leads out of it", hint="nothing of it was built or kept"
-        )
+def _unpack_member(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
+    """A folder, a file or a link within the archive; anything else is refused. Python 3.11.2 has no filter for it."""
+    target = into / member.name
+    _check_way(archive, target, into)
+    if member.isdir():
+        target.mkdir(parents=True, exist_ok=True)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    content = tar.extractfile(member) if member.isreg() else None
+    if content is not None:
+        with content, target.open("xb") as file:
+            shutil.copyfileobj(content, file, _CHUNK_BYTES)
+        target.chmod(0o755 if member.mode & 0o111 else 0o644)
+        os.utime(target, (member.mtime, member.mtime))
+    elif member.issym():
+        meant = PurePosixPath(member.name).parent / member.linkname
+        _check_name(archive, os.path.normpath(meant), member.linkname)
+        target.symlink_to(member.linkname)
+    elif member.islnk():
+        _check_name(archive, member.linkname)
+        linked = into / member.linkname
+        _check_way(archive, linked, into)
+        if linked.is_symlink() or not linked.is_file():
+            raise _distrusted(archive, f"{member.linkname!r} is no file of it")
+        target.hardlink_to(linked)
+    else:
+        raise _distrusted(archive, f"{member.name!r} is neither a file nor a folder nor a link")
+
+
+def _check_way(archive: Path, target: Path, into: Path) -> None:
+    """Nothing is written or read through a link."""
+    for parent in target.parents:
+        if parent == into:
+            return
+        if parent.is_symlink():
+            raise _distrusted(archive, f"the way to {target.name!r} goes through a link")
+
+
+def _check_name(archive: Path, name: str, link: str = "") -> None:
+    if name.startswith("/") or link.startswith("/") or ".." in PurePosixPath(name).parts:
+        raise _distrusted(archive, f"{(link or name)!r} leads out of it")
+
+
+def _distrusted(archive: Path, why: str) -> KtrialError:
+    return KtrialError(f"{archive} cannot be trusted: {why}", hint="nothing of it was built or kept")
 
 
 def _put(write: Callable[[bytes], object], data: bytes) -> None:

@@ -125,6 +125,33 @@ def test_a_link_cannot_be_written_through(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_files_folders_and_links_of_an_archive_are_unpacked(tmp_path: Path) -> None:
+    script, folder = member("a/run"), member("a/empty", tarfile.DIRTYPE)
+    script.mode, script.mtime = 0o6755, 1_000_000
+    links = [(member("a/to", tarfile.SYMTYPE, "./run"), b""), (member("a/same", tarfile.LNKTYPE, "a/run"), b"")]
+    found = unpack(archive(tmp_path / "a.tgz", (script, b"#!/bin/sh\n"), (folder, b""), *links), tmp_path / "out")
+    assert {path.name for path in found.iterdir()} == {"run", "empty", "to", "same"}
+    assert ((found / "run").stat().st_mode & 0o7777, (found / "run").stat().st_mtime) == (0o755, 1_000_000)
+    assert (found / "to").readlink() == Path("run")
+    assert (found / "same").samefile(found / "run")
+
+
+def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.tgz", (member("link", tarfile.SYMTYPE, "x"), b""), (member("link"), b"y"))
+    with pytest.raises(KtrialError, match="cannot be unpacked: File exists"):
+        unpack(path, tmp_path / "out")
+
+
+def test_a_link_of_a_link_is_refused(tmp_path: Path) -> None:
+    """`a/up` stays within, and what is below it would not."""
+    links = [(member("a/b/up", tarfile.SYMTYPE, ".."), b""), (member("x", tarfile.LNKTYPE, "a/b/up/../../out"), b"")]
+    with pytest.raises(KtrialError, match="cannot be trusted"):
+        unpack(archive(tmp_path / "a.tgz", *links), tmp_path / "unpacked")
+    through = (member("a/b/up/file"), b"x")
+    with pytest.raises(KtrialError, match="goes through a link"):
+        unpack(archive(tmp_path / "b.tgz", links[0], through), tmp_path / "again")
+
+
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = archive(tmp_path / "a.tgz", (member("zeros"), bytes(1 << 20)))
     monkeypatch.setattr(tree, "TREE_BYTES", 1 << 19)
