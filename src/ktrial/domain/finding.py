@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings: typed doubts that are carried with a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+FindingLevel = Literal["note", "suspect", "refuse"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One doubt. `kind` is a stable word for programs, `sentence` for people, `values` the figures behind it by arm.
+
+    `refuse` makes a comparison `not comparable`, `suspect` casts doubt on it, `note` is good to know.
+    """
+
+    kind: str
+    level: FindingLevel
+    sentence: str
+    values: Mapping[str, float | str] = {}
