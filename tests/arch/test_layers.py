@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "ktrial"
 WORLD = {"os", "subprocess", "time", "sqlite3", "socket", "pathlib", "random", "shutil", "threading", "datetime", "io"}
-PURE = ("domain", "formats", "benchmarks", "imports", "exporters")
+PURE = ("domain", "stats", "formats", "benchmarks", "imports", "exporters")
 #: layer -> layers of ktrial that it may import
 MAY_IMPORT = {
     "domain": {"domain"},
@@ -26,7 +26,8 @@ MAY_IMPORT = {
     "store": {"store", "domain"},
     "exporters": {"exporters", "domain"},
     "report": {"report", "domain", "catalog"},
-    "services": {"services", "domain", "catalog", "formats"},
+    "stats": {"stats", "domain"},
+    "services": {"services", "domain", "catalog", "formats", "stats"},
     "cli": {
         *("cli", "domain", "catalog", "host", "store", "imports", "services", "report", "formats", "benchmarks"),
         "exporters",
