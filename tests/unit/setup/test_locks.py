@@ -4,6 +4,8 @@
 import re
 import tomllib
 
+from packaging.version import Version
+
 from tests.unit.setup.fake_checkout import CHECKOUT
 
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
@@ -25,8 +27,7 @@ def test_the_run_lock_holds_what_the_project_depends_on() -> None:
     wanted = {re.split(r"[><=]", dependency)[0]: dependency for dependency in PROJECT["dependencies"]}
     lock = pinned("requirements.lock")
     for name, dependency in wanted.items():
-        lowest = tuple(map(int, dependency.split(">=")[1].split(".")))
-        assert tuple(map(int, lock[name].split("."))) >= lowest
+        assert Version(lock[name]) >= Version(dependency.split(">=")[1])
 
 
 def test_the_development_lock_agrees_with_the_run_lock() -> None:
