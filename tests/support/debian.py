@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ SUITE = "bookworm"
 
 # Mounts end with the namespace, and so does every process that a command leaves behind. The folder is mounted on
 # itself, so that the system in it has a root file system like any other.
-_ENTER = """
+_MOUNT = """
 set -e
 mount --bind "$0" "$0"
 mount -t proc proc "$0/proc"
@@ -23,9 +24,17 @@ mount --rbind /sys "$0/sys"
 mount --rbind /dev "$0/dev"
 mount -t tmpfs tmpfs "$0/run"
 cd "$0"
-pivot_root . .
-umount --lazy .
-exec /usr/bin/env -i "$@"
+exec "$@"
+"""
+# In one process, which needs no program of the new root: that one may have no umount.
+_ENTER = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+DETACH = 2
+if libc.pivot_root(b".", b".") or libc.umount2(b".", DETACH):
+    sys.exit(f"the root cannot be entered: {os.strerror(ctypes.get_errno())}")
+os.chdir("/")
+os.execv("/usr/bin/env", ["env", "-i", *sys.argv[1:]])
 """
 
 # How this machine reaches its package registries; copied into the root, never kept.
@@ -101,7 +110,7 @@ class DebianRoot:
         return subprocess.run(
             [
                 *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"),
-                *("sh", "-c", _ENTER, str(self.folder)),
+                *("sh", "-c", _MOUNT, str(self.folder), sys.executable, "-c", _ENTER),
                 *(f"{name}={value}" for name, value in variables.items()),
                 *("sh", "-c", 'cd "$0" && exec "$@"', directory, *command),
             ],
