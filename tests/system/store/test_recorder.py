@@ -16,7 +16,8 @@ from ktrial.domain.run import RunRecord
 from ktrial.domain.stored import StoredRun
 from ktrial.domain.suite import Task
 from ktrial.host.interrupts import Interrupts
-from ktrial.services.measure import Result, measure
+from ktrial.services.events import Result
+from ktrial.services.measure import measure
 from ktrial.services.schedule import Order
 from ktrial.store.recorder import Recorder
 from ktrial.store.runs import Store

@@ -12,7 +12,8 @@ from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import Suite, SuiteEntry, SuiteLoad, Task, orders
-from ktrial.services.measure import Began, Event, Result, RunBegan, RunEnded, measure
+from ktrial.services.events import Began, Event, Result, RunBegan, RunEnded
+from ktrial.services.measure import measure
 from ktrial.services.schedule import Order
 from ktrial.services.suites import find_suite, tasks_of, with_parameters
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
