@@ -71,7 +71,7 @@ def test_swap(total: int | None, free: int | None, used: object) -> None:
     ],
 )
 def test_zram_is_as_full_as_its_fullest_device(devices: list[tuple[int | None, int | None]], fill: object) -> None:
-    columns = {}
+    columns: dict[str, Any] = {}
     for number, (size, data) in enumerate(devices):
         columns |= {f"zram.zram{number}.disk": [size], f"zram.zram{number}.data": [data]}
     assert at(columns, dict.fromkeys(columns, BYTES))["zram_fill"] == fill
