@@ -45,9 +45,9 @@ def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     found = _typed(document.get("conditions"), Conditions)
     if found is not None:
         for name, readings in (
-            ("at the start", found.readings_before),
-            ("meanwhile", found.readings_during),
-            ("at the end", found.readings_after),
+            ("before it", found.readings_before),
+            ("during it", found.readings_during),
+            ("after it", found.readings_after),
         ):
             text = ", ".join(_readings(readings))
             if text:
