@@ -61,8 +61,9 @@ def _voids(runs: Sequence[RunRecord], group: str) -> Iterator[Finding]:
     void = [one for one in runs if one.void]
     if void:
         level: FindingLevel = "suspect" if len(void) > MOST_VOID * len(runs) else "note"
-        are = "run is" if len(void) == 1 else "runs are"
-        sentence = f"{len(void)} of {len(runs)} {are} void and counted nowhere, the last: {'; '.join(void[-1].void)}"
+        are = "is" if len(void) == 1 else "are"
+        last = "; ".join(void[-1].void)
+        sentence = f"{len(void)} of {len(runs)} runs {are} void and counted nowhere, the last: {last}"
         yield Finding(kind="void", level=level, sentence=sentence, values={group: float(len(void))})
 
 

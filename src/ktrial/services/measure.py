@@ -271,14 +271,14 @@ class _Rounds:
         runs = [record for record in self.records if record.benchmark == label and not record.is_warm_up]
         whole = [record for record in runs if not record.exit.interrupted and not record.repeated]
         void = [record for record in whole if record.void]
-        if void:
-            reasons = "; ".join(void[-1].void)
-            why = f"{len(void)} of {len(whole)} runs are void, the last: {reasons}"
-            return Hole(benchmark=label, why=why, next=_OTHERWISE if void[-1].findings else None)
-        failed = [record for record in whole if not record.ok]
+        failed = [record for record in whole if not record.ok and not record.void]
         if failed:
             reason = failed[-1].failure
             return Hole(benchmark=label, why=f"{len(failed)} of {len(whole)} runs failed, the last: {reason}")
+        if void:
+            why = f"{len(void)} of {len(whole)} runs are void, the last: {'; '.join(void[-1].void)}"
+            refused = any(one.level == "refuse" for one in void[-1].findings)
+            return Hole(benchmark=label, why=why, next=_OTHERWISE if refused else None)
         if whole and self._order.rounds > 1 and self._invocations[label].once_per_boot:
             why = f"1 of {self._order.rounds} runs: one per boot"
             return Hole(benchmark=label, why=why, next="reboot and run again with the same --label")

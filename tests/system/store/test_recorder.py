@@ -54,6 +54,16 @@ def test_a_failed_run_is_kept_with_its_reason(store: Store) -> None:
     assert store.grouped() == ()
 
 
+def test_a_run_that_stays_void_is_kept_as_void(store: Store) -> None:
+    _, (first, *_) = run(store, FakeExecutor())
+    recorder = Recorder(lambda: store, FakeClock().unix_ms)
+    void = msgspec.structs.replace(first, run=9, measurements=(), failure="void: it slept", void=("it slept",))
+    recorder.start(first.session.session, 9, "a", warm_up=False)
+    recorder.save(void, {})
+    (kept,) = (one for one in store.runs(first.session.session) if one.number == 9)
+    assert (kept.state, kept.document and kept.document["void"]) == ("void", ["it slept"])
+
+
 def test_an_interrupted_measurement_is_gone_on_with(store: Store) -> None:
     executor = FakeExecutor(lambda argv: answer(interrupted=len(executor.log) == 3))
     result, records = run(store, executor)

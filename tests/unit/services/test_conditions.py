@@ -238,6 +238,27 @@ def test_throttling_and_warnings_are_findings_and_void_nothing() -> None:
     assert [line.text for line in records[0].conditions.kernel_log.lines] == ["CPU0: something is wrong"]
 
 
+def test_findings_are_of_the_runs_that_count() -> None:
+    rows: list[dict[str, int | None]] = [
+        {"temperature.cpu": 40_000, "throttle.cpu0.core_count": count} for count in range(20)
+    ]
+    bench = Conditions(rows, rounds=4, label=None)
+    bench.executor._reply = lambda argv: answer(interrupted=len(bench.executor.log) == 4)
+    bench.sleep = FakeSleep(0.0, 0.0, 0.0, 0.0, 0.0, 50.0, 50.0)
+    task = Task(label="a", benchmark=FakeBenchmark(name="a", warm_ups=1), parameters={"loops": 1})
+    bench.order = msgspec.structs.replace(bench.order, tasks=(task,))
+    result, records = bench.run()
+    # A warm-up, a good run, one that slept, one that Ctrl-C ended.
+    assert [(record.round, bool(record.void), record.exit.interrupted) for record in records] == [
+        (0, False, False),
+        (1, False, False),
+        (2, True, False),
+        (3, False, True),
+    ]
+    assert found(result)["throttling"] == "suspect: thermally limited: runs 1/1 in this session"
+    assert found(result)["void"].startswith("suspect: 1 of 2 runs is void")
+
+
 def watch_log(bench: Conditions) -> None:
     """Each second look at the log finds the line."""
     looks: list[int] = []
