@@ -155,6 +155,20 @@ def test_the_hottest_sensor_that_disappears_leaves_the_start_unknown(root: FakeR
     assert "not known of 1 of 3 runs of stock" in told["start_temperature"]
 
 
+def test_a_setting_that_others_undo_makes_the_run_void(root: FakeRoot, rig: Rig) -> None:
+    swappiness = "/proc/sys/vm/swappiness"
+    assert root.run("apply", "-y", "vm.swappiness=10").status == 0
+
+    def between(number: int) -> None:
+        if number in {2, 3}:
+            root.write(swappiness, "60\n" if number == 2 else "10\n")
+
+    result, records = rig.run(between)
+    why = (f"{swappiness} no longer reads back as set",)
+    assert [record.void for record in records] == [(), why, (), ()]
+    assert (result.complete, result.summaries[0].n) == (1, 3)
+
+
 def store_in(folder: Path) -> Store:
     return Store(Database.open(str(folder / "results.db")))
 

@@ -163,6 +163,11 @@ class Watching:
         return self._beside.suspended_s if self._beside is not None else 0.0
 
     @property
+    def misread(self) -> tuple[str, ...]:
+        """What transactions had set at the beginning of all and no longer reads back so."""
+        return self._beside.misread if self._beside is not None else ()
+
+    @property
     def parts(self) -> dict[str, bytes]:
         """Raw parts of the run's record that are none of the tool's."""
         return self._beside.parts if self._beside is not None else {}

@@ -40,6 +40,7 @@ class ConditionWatch:
         self.clock = clock
         self.pack = pack
         self.period_s = period_s
+        self._in_force: frozenset[str] | None = None
         self._folder = folder
         self._thermometers: Thermometers | None = None
 
@@ -60,6 +61,21 @@ class ConditionWatch:
             self._thermometers = Thermometers.of(samples)
         return readings_at(samples, self.machine.facts(FACTS), self._folder, self._thermometers)
 
+    def misread(self) -> tuple[str, ...]:
+        """Paths of transactions that were in force at the first look and no longer read back as set."""
+        try:
+            told = self.machine.request("verify")["transactions"]
+        except AgentError as error:
+            if error.kind == "lost":
+                raise
+            return ()
+        now = frozenset(
+            step["path"] for transaction in told for step in transaction["steps"] if step["outcome"] == "in-force"
+        )
+        if self._in_force is None:
+            self._in_force = now
+        return tuple(sorted(self._in_force - now))
+
     def beside(self) -> RunWatch:
         """Looks on beside one run."""
         return RunWatch(self)
@@ -77,9 +93,11 @@ class RunWatch:
         self._slept_s = 0.0
         self._lost: str | None = None
         self._sampling = self._ended = False
+        self.misread: tuple[str, ...] = ()
 
     def begin(self) -> None:
         """The run is about to start."""
+        self._watch.misread()
         self._log.begin()
         self._slept_s = self._watch.clock.slept_s()
         if self._watch.period_s is None:
@@ -97,6 +115,7 @@ class RunWatch:
         self._samples = self._stop() if self._watch.period_s is not None else self._watch.once()
         self._slept_s = suspended_s(self._slept_s, self._watch.clock.slept_s())
         self._said = self._log.end()
+        self.misread = self._watch.misread()
         self._ended = True
 
     def close(self) -> None:

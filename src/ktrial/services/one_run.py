@@ -91,7 +91,9 @@ class RunMaker:
             execution, ended = self._unmade(wanted.invocation), None
         else:
             execution, ended = self._execute(wanted.invocation, watching)
-        void = why_void(start.findings, suspended_s=watching.suspended_s if watching is not None else 0.0)
+        void = refused
+        if watching is not None:
+            void = why_void(start.findings, suspended_s=watching.suspended_s, misread=watching.misread)
         return _Course(prepared, start, execution, ended, unready, void)
 
     def _record(

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ktrial.domain.benchmark import RawOutput
-from ktrial.domain.errors import BadInput
+from ktrial.domain.errors import AgentError, BadInput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.gate import parse_gates
 from ktrial.domain.run import RunRecord
@@ -49,6 +49,7 @@ class Conditions:
         self.sleep = FakeSleep()
         self.machine = FakeMachine({}, {"power.source": "mains"})
         self.machine.answers["kernel_log"] = QUIET
+        self.machine.answers["verify"] = {"transactions": []}
         self.executor = FakeExecutor()
         self.store = FakeStore()
         self.clock = FakeClock()
@@ -218,6 +219,44 @@ def test_a_suspend_makes_a_run_void() -> None:
     assert "stdout" in records[1].raw, "what it printed is kept"
     assert result.holes == ()
     assert run_ends(records[1], ()) == " VOID: the machine slept for 90 s during the run"
+
+
+def in_force(**outcomes: str) -> dict[str, Any]:
+    """The reply to `verify` for one transaction: name -> outcome."""
+    steps = [{"step": 0, "path": f"/proc/sys/vm/{name}", "outcome": outcome} for name, outcome in outcomes.items()]
+    return {"transactions": [{"transaction": 1, "steps": steps}]}
+
+
+def test_a_knob_that_no_longer_reads_back_as_set_makes_a_run_void() -> None:
+    bench = Conditions(heat(40), rounds=3)
+    bench.machine.answers["verify"] = in_force(swappiness="in-force", page_cluster="drifted")
+
+    def reply(argv: tuple[str, ...]) -> RawOutput:
+        wrong = len(bench.executor.log) == 2
+        bench.machine.answers["verify"] = in_force(
+            swappiness="drifted" if wrong else "in-force", page_cluster="in-force"
+        )
+        return answer()
+
+    bench.executor._reply = reply
+    result, records = bench.run()
+    why = ("/proc/sys/vm/swappiness no longer reads back as set",)
+    assert [record.void for record in records] == [(), why, (), ()]
+    assert "stdout" in records[1].raw
+    assert result.holes == ()
+
+
+def test_an_ordinary_user_who_may_not_ask_for_transactions_measures_all_the_same() -> None:
+    bench = Conditions(heat(40), rounds=1)
+    request: Callable[..., dict[str, Any]] = bench.machine.request
+
+    def refused(do: str, **fields: Any) -> dict[str, Any]:
+        if do == "verify":
+            raise AgentError("privilege", "the journal can be read by root alone")
+        return request(do, **fields)
+
+    bench.machine.request = refused  # type: ignore[method-assign]
+    assert bench.run()[0].complete == 1
 
 
 def test_throttling_and_warnings_are_findings_and_void_nothing() -> None:
