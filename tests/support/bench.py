@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,11 @@ import msgspec
 
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun, RawOutput
 from ktrial.domain.container import Container
-from ktrial.domain.errors import KtrialError, UnreadableOutput
+from ktrial.domain.errors import AgentError, KtrialError, UnreadableOutput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Earlier, Execution, RunRecord, Session, Watch
+from ktrial.domain.sensors import Samples, Sensor
+from tests.support.samples import document
 
 #: Parameters without which a benchmark cannot be invoked: what only the user knows.
 REQUIRED: dict[str, dict[str, Any]] = {
@@ -190,6 +192,51 @@ class FakeExecutor:
     def start(self, invocation: Invocation) -> FakeLoad:
         self.log.append("load starts")
         return FakeLoad(self.log, dies=self._load_dies, yaml=self._load_yaml, spins=invocation.load is not None)
+
+
+class FakeSampling:
+    """Each look takes the next row of `rows` (column -> whole number), and the last one again and again.
+
+    A run takes two. `lost` makes the agent go during a run. Implements `services.ports.Sampling`.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, int | None]], units: Mapping[str, Sensor], **more: Any) -> None:
+        self.rows = list(rows)
+        self.lost = False
+        self.log: list[str] = []
+        self._units = dict(units)
+        self._more = more
+
+    def once(self) -> Samples:
+        self.log.append("once")
+        return self._samples([self._next()])
+
+    def start(self, period_s: float = 1.0) -> None:
+        self.log.append(f"start {period_s:g}")
+        self._first = self._next()
+
+    def stop(self) -> Samples:
+        self.log.append("stop")
+        if self.lost:
+            raise AgentError("lost", "the agent was lost during 'sample'")
+        return self._samples([self._first, self._next()])
+
+    def _next(self) -> Mapping[str, int | None]:
+        return self.rows.pop(0) if len(self.rows) > 1 else self.rows[0]
+
+    def _samples(self, rows: Sequence[Mapping[str, int | None]]) -> Samples:
+        columns = {name: [row.get(name) for row in rows] for name in self._units}
+        return msgspec.convert(document(columns, self._units, **self._more), Samples)
+
+
+class FakeSleep:
+    """How long the machine slept, look by look; implements `services.ports.SleepClock`."""
+
+    def __init__(self, *seconds: float) -> None:
+        self._seconds = list(seconds or (0.0,))
+
+    def slept_s(self) -> float:
+        return self._seconds.pop(0) if len(self._seconds) > 1 else self._seconds[0]
 
 
 class FakeStore:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ TICKS = Sensor(unit="s", per_unit=100, kind="counter", bits=64)
 NARROW = Sensor(unit="count", per_unit=1, kind="counter", bits=32)
 
 
-def document(columns: dict[str, Sequence[int | None]], units: dict[str, Sensor], **more: Any) -> dict[str, Any]:
+def document(columns: Mapping[str, Sequence[int | None]], units: Mapping[str, Sensor], **more: Any) -> dict[str, Any]:
     count = max((len(values) for values in columns.values()), default=0)
     return {
         "times_ns": [10**9 * (place + 1) for place in range(count)],
@@ -39,5 +39,5 @@ def document(columns: dict[str, Sequence[int | None]], units: dict[str, Sensor],
     }
 
 
-def samples(columns: dict[str, Sequence[int | None]], units: dict[str, Sensor]) -> Samples:
+def samples(columns: Mapping[str, Sequence[int | None]], units: Mapping[str, Sensor]) -> Samples:
     return msgspec.convert(document(columns, units), Samples)

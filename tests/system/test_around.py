@@ -102,13 +102,10 @@ def test_swap_of_this_machine_comes_back_empty(real_root: AgentSession, tmp_path
         subprocess.run(["swapoff", area], check=True)
 
 
-def test_energy_and_heat_of_a_machine(root: FakeRoot, machine: AgentSession) -> None:
+def test_energy_of_a_machine(root: FakeRoot, machine: AgentSession) -> None:
     root.write(f"{RAPL}/name", "package-0\n")
     root.write(f"{RAPL}/energy_uj", "262143000000\n")
     root.write(f"{RAPL}/max_energy_range_uj", "262143328850\n")
-    root.write("/sys/class/thermal/thermal_zone0/temp", "48000\n")
-    root.write("/sys/class/thermal/thermal_zone0/type", "x86_pkg_temp\n")
-    root.write("/sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", "3000000\n")
 
     def reply(argv: tuple[str, ...]) -> RawOutput:
         root.write(f"{RAPL}/energy_uj", "9671150\n")
@@ -122,5 +119,3 @@ def test_energy_and_heat_of_a_machine(root: FakeRoot, machine: AgentSession) -> 
     used = {kept.outcome: kept.value for kept in record.measurements}
     assert used["energy.package-0"] == pytest.approx(10.0)
     assert used["power.package-0"] > 10.0
-    assert record.conditions is not None
-    assert [one.value for one in record.conditions.after] == [48.0, 3e9]

@@ -65,6 +65,41 @@ def test_states_of_a_session_in_the_store(root: FakeRoot, tmp_path: Path) -> Non
     assert "no state of session s1 is called 'c'" in root.run("--store", url, "state", "show", "s1:c").err
 
 
+def test_labels_stand_for_the_newest_state_under_them(root: FakeRoot, tmp_path: Path) -> None:
+    url = str(tmp_path / "results.db")
+    store = Store(Database.open(url))
+    kept = [
+        ("old", "stock", 1, {"end": "60"}),
+        ("new", "stock", 2, {"begin": "50", "begin-7": "51", "begin-12": "52"}),
+        ("bare", "stock", 3, {}),
+        ("t", "tuned", 4, {"begin": "10", "end": "11"}),
+    ]
+    for name, label, started, places in kept:
+        store.begin(a_session(name, label=label, started_unix_ms=started))
+        for place, swappiness in places.items():
+            root.write(SWAPPINESS, f"{swappiness}\n")
+            root.run("state", "save", "-o", str(tmp_path / f"{name}-{place}"))
+            store.keep_state(name, place, (tmp_path / f"{name}-{place}").read_bytes())
+    store.close()
+    ran = root.run("--store", url, "state", "diff", "stock", "tuned", "--json")
+    (one,) = ran.json["undeclared"]
+    assert (one["before"], one["after"]) == ("52", "11")
+    assert ran.json["notes"][-2:] == ["stock: session new, begin-12.", "tuned: session t, end."]
+    placed = root.run("--store", url, "state", "diff", "old", "tuned:begin", "--json").json["undeclared"]
+    assert (placed[0]["before"], placed[0]["after"]) == ("60", "10")
+    assert "did you mean tuned?" in root.run("--store", url, "state", "show", "tunde").err
+    assert "no state of session new is called 'end'" in root.run("--store", url, "state", "show", "stock:end").err
+
+
+def test_a_label_without_any_state_is_said(root: FakeRoot, tmp_path: Path) -> None:
+    url = str(tmp_path / "results.db")
+    store = Store(Database.open(url))
+    store.begin(a_session("brought", label="stock", origin="import:csv"))
+    store.close()
+    ran = root.run("--store", url, "state", "show", "stock")
+    assert (ran.status, "session brought has no state" in ran.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     "argv, said",
     [

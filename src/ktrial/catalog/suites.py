@@ -10,8 +10,9 @@ from ktrial.catalog.loader import locate, read_toml
 from ktrial.catalog.model import BUILT_IN
 from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.errors import BadInput, KtrialError, UnknownName
+from ktrial.domain.gate import parse_gates
 from ktrial.domain.own_benchmark import OwnBenchmark
-from ktrial.domain.suite import Suite, SuiteEntry, check_entry, parse_cpus
+from ktrial.domain.suite import Suite, SuiteEntry, check_entry, parse_cpus, parse_sample_period
 
 _STRESSORS = ("cpu", "matrix", "vm", "pipe", "context", "switch", "mutex", "futex")
 
@@ -65,11 +66,24 @@ def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark]) -> Non
             raise BadInput(error.message, file=str(path), line=line, column=column, hint=error.hint) from None
         labels.add(entry.label)
     _check_load(suite, path)
+    _check_conditions(suite, path)
 
 
 def _check_cpus(entry: SuiteEntry) -> None:
     if entry.cpus is not None and entry.cpus not in {"little", "big"}:
         parse_cpus(entry.cpus)
+
+
+def _check_conditions(suite: Suite, path: Path) -> None:
+    where = "$.sample_period"
+    try:
+        parse_sample_period(suite.sample_period)
+        for name, value in suite.gates.items():
+            where = f"$.gates.{name}"
+            parse_gates({name: value})
+    except KtrialError as error:
+        line, column = locate(path.read_text(encoding="utf-8"), where, "")
+        raise BadInput(error.message, file=str(path), line=line, column=column, hint=error.hint) from None
 
 
 def _check_load(suite: Suite, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import sys
 from collections.abc import Sequence
@@ -18,11 +19,14 @@ from ktrial.domain.errors import BadInput, KtrialError
 if TYPE_CHECKING:
     from ktrial.cli.wiring import App
     from ktrial.domain.benchmark import Benchmark
+    from ktrial.domain.facts import FactBook
+    from ktrial.domain.gate import GateLimits
     from ktrial.domain.own_benchmark import OwnBenchmark
     from ktrial.domain.run import RunRecord
     from ktrial.domain.suite import Suite
     from ktrial.services.around import Around
-    from ktrial.services.measure import Event, Result
+    from ktrial.services.events import Event, Result
+    from ktrial.services.schedule import Order
 
 #: Variables of the user's session that an own command keeps; everything else of its environment is pinned.
 KEPT_VARIABLES = (
@@ -41,10 +45,12 @@ KEPT_VARIABLES = (
 #: Seconds for a run of an own command, unless --limit says otherwise.
 _LIMIT_S = 3600.0
 _OWN_WORDS = "ktrial.own-words"
+#: What --settle alone means.
+SETTLE_LIMIT = "10m"
 
 
 class TakesCommand(click.Command):
-    """A command that keeps the words after `--` apart."""
+    """A command that keeps the words after `--` apart, and whose --settle may stand without a value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the words after `--` away before click sees them."""
@@ -52,6 +58,7 @@ class TakesCommand(click.Command):
             at = args.index("--")
             ctx.meta[_OWN_WORDS] = tuple(args[at + 1 :])
             args = args[:at]
+        args = [f"--settle={SETTLE_LIMIT}" if word == "--settle" else word for word in args]
         return super().parse_args(ctx, args)
 
 
@@ -106,21 +113,74 @@ def choose(
     return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
 
 
-def surroundings(app: App, suite: Suite, *, when_idle: bool) -> Around:
+def order_of(
+    app: App,
+    suite: Suite,
+    benchmarks: dict[str, Benchmark],
+    facts: FactBook,
+    *,
+    runs: int,
+    cpus: str | None,
+    seed: int | None,
+    gates: Sequence[str],
+    label: str | None,
+    fresh: bool,
+) -> Order:
+    """What is to be measured, and by which limits it is judged; `gates` (NAME=LIMIT) go before those of the suite."""
+    from ktrial.services.schedule import Order
+    from ktrial.services.suites import tasks_of
+
+    return Order(
+        suite=suite.name,
+        tasks=tasks_of(suite, benchmarks, facts, cpus),
+        rounds=runs,
+        seed=secrets.randbelow(2**32) if seed is None else seed,
+        drawn=seed is None,
+        fresh=fresh,
+        label=label,
+        load=suite.load,
+        gates=limits_of(suite, gates),
+        sample_period_s=suite.sample_period_s,
+    )
+
+
+def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
+    """The suite's limits with those of the command line in their place."""
+    from ktrial.domain.gate import parse_gates
+
+    given = {}
+    for text in gates:
+        name, equals, limit = text.partition("=")
+        if not equals:
+            raise BadInput(f"--gate {text!r} cannot be read", hint="write NAME=LIMIT: start_temperature=8C, swap=off")
+        given[name.strip()] = limit.strip()
+    return parse_gates({**suite.gates, **given})
+
+
+def surroundings(app: App, suite: Suite, order: Order, *, when_idle: bool, settle_s: float | None) -> Around:
     """What happens around the suite's runs; asks for root where a reset needs it."""
     from ktrial.services.around import Around
+    from ktrial.services.conditions import ConditionWatch
     from ktrial.services.idle import IdleWatch
     from ktrial.services.machine_state import take_state
     from ktrial.services.quiet import Quieter
     from ktrial.services.resets import Resets
+    from ktrial.services.start import StartGates
 
     purpose = suite.between.needs_root
     root = app.root_session(purpose) if purpose is not None else None
-    resets = Resets(suite.between, app.executor, root)
-    quieter = Quieter(app.executor, app.clock, lock_screen=when_idle)
-    idle = IdleWatch(app.executor, app.clock) if when_idle else None
     machine = app.looking_session
-    return Around(machine, app.clock, resets, quieter, idle, lambda: take_state(machine, app.catalog).canonical())
+    folder = str(app.measuring_place.work)
+    conditions = ConditionWatch(machine, app.sampling, app.clock, folder, app.pack_samples, order.sample_period_s)
+    return Around(
+        machine,
+        app.clock,
+        Resets(suite.between, app.executor, root),
+        Quieter(app.executor, app.clock, lock_screen=when_idle),
+        IdleWatch(app.executor, app.clock) if when_idle else None,
+        lambda: take_state(machine, app.catalog).canonical(),
+        StartGates(conditions, app.clock, order.gates, settle_s),
+    )
 
 
 def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:
@@ -151,9 +211,9 @@ class Progress:
         """Show one event."""
         from ktrial.report import bench
         from ktrial.report.terminal import columns
-        from ktrial.services import measure
+        from ktrial.services import events
 
-        if isinstance(event, measure.Began):
+        if isinstance(event, events.Began):
             expected = "" if event.expected_s is None else f", about {bench.duration(event.expected_s)}"
             self._write(f"{event.session.suite}: {bench.runs(event.runs)}{expected}; kept in {event.where}\n")
             if event.done:
@@ -161,13 +221,15 @@ class Progress:
             for hole in event.missing:
                 self._write(f"left out: {hole.benchmark}: {hole.why}\n")
             self._write(bench.circumstances(event.session, width=columns()))
-        elif isinstance(event, measure.Waiting):
+        elif isinstance(event, events.Waiting):
             self._write(f"waiting for an idle machine; in use: {event.used}\n")
-        elif isinstance(event, measure.RunBegan):
+        elif isinstance(event, events.Settles):
+            self._write(f"{event.waiting}\n")
+        elif isinstance(event, events.RunBegan):
             least = event.left_is_least
             self._write(bench.run_begins(event.run, event.runs, event.benchmark, event.left_s, least=least))
             self._open = True
-        elif isinstance(event, measure.RunEnded):
+        elif isinstance(event, events.RunEnded):
             self._write(bench.run_ends(event.record, event.so_far) + "\n")
             self._open = False
         elif self._open:

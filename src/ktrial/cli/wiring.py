@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.foreign import Importer
     from ktrial.domain.privacy import Identity
+    from ktrial.domain.sensors import Samples
     from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
     from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ktrial.host.interrupts import Interrupts
     from ktrial.host.measuring import MeasuringPlace
     from ktrial.host.privilege import RootHelper
+    from ktrial.host.sampling import Sampling
     from ktrial.host.states import SavedStates
     from ktrial.host.tools import Toolbox
     from ktrial.host.tools_workshop import Workshop
@@ -306,6 +308,25 @@ class App:
         session = AgentSession(DetachedTransport([str(find_agent()), *self._arguments("user")]))
         self._sessions.append(session)
         return session
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        """Samples the machine's sensors beside runs, by agents of the user that no Ctrl-C reaches."""
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.sampling import Sampling
+        from ktrial.host.transport import DetachedTransport
+
+        argv = [str(find_agent()), *self._arguments("user")]
+        sampling = Sampling(lambda: DetachedTransport(argv))
+        self._sessions.append(sampling)
+        return sampling
+
+    @staticmethod
+    def pack_samples(samples: Samples) -> bytes:
+        """Samples as a file."""
+        from ktrial.store.telemetry import to_parquet
+
+        return to_parquet(samples)
 
     @cached_property
     def clock(self) -> SystemClock:

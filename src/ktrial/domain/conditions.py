@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions of a run: what sensors show directly before and directly after it."""
+"""Conditions of a run: what sensors and the kernel's log showed before, during and after it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
+from ktrial.domain.gate import Reading
+from ktrial.domain.kernel_log import KernelLogDelta
+from ktrial.domain.sensors import Cost, Gone, Samples, Summary
+
 ConditionUnit = Literal["C", "Hz"]
-#: Degrees beyond which a sensor is taken for broken or not connected.
-_COLDEST_C, _HOTTEST_C = -40.0, 150.0
+TEMPERATURES = "temperature."
+_CLOCKS = "frequency."
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,35 +27,74 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     of: str
 
 
+class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run was sampled and what that cost; the fields are those of `Samples`. `columns` sums each one up."""
+
+    period_s: float
+    taken: int
+    missed: int
+    kept_of: int
+    cost: Cost
+    absent: Mapping[str, str]
+    unopened: tuple[str, ...]
+    lies: Mapping[str, int]
+    failures: Mapping[str, int]
+    gone: Mapping[str, Gone]
+    appeared: tuple[str, ...]
+    columns: Mapping[str, Summary]
+
+    @classmethod
+    def of(cls, samples: Samples, columns: Mapping[str, Summary]) -> Telemetry:
+        """What a record keeps of samples."""
+        same = (name for name in cls.__struct_fields__ if name != "columns")
+        return cls(columns=columns, **{name: getattr(samples, name) for name in same})
+
+
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """Readings on both sides of a run; what could not be read is not among them."""
+    """What was true around one run; what could not be read is not in `before` and `after`.
+
+    The readings are those of gates, by their names: `readings_before` are what decided whether it was void,
+    `readings_during` what is known after it only. `lost` says why there are no samples of a run that was sampled.
+    """
 
     before: tuple[Condition, ...]
     after: tuple[Condition, ...]
+    readings_before: Mapping[str, Reading] = {}
+    readings_during: Mapping[str, Reading] = {}
+    readings_after: Mapping[str, Reading] = {}
+    telemetry: Telemetry | None = None
+    lost: str | None = None
+    kernel_log: KernelLogDelta | None = None
 
 
-def hottest(millidegrees: Mapping[str, str | None]) -> Condition | None:
-    """The hottest of all sensors by name; None when none can be read."""
-    degrees = {name: found / 1000 for name, text in millidegrees.items() if (found := _number(text)) is not None}
-    sane = {name: value for name, value in degrees.items() if _COLDEST_C < value < _HOTTEST_C}
-    if not sane:
+def shown_at(samples: Samples, place: int) -> tuple[Condition, ...]:
+    """The hottest sensor and the mean clock of the sample at a place (0 the first, -1 the last)."""
+    return tuple(one for one in (hottest(samples, place), mean_frequency(samples, place)) if one is not None)
+
+
+def hottest(samples: Samples, place: int = -1) -> Condition | None:
+    """The hottest of all sensors; None when none could be read."""
+    degrees = _shown(samples, place, TEMPERATURES)
+    if not degrees:
         return None
-    name = max(sane, key=lambda sensor: sane[sensor])
-    return Condition(name="temperature", value=sane[name], unit="C", of=name)
+    name = max(degrees, key=lambda sensor: degrees[sensor])
+    return Condition(name="temperature", value=degrees[name], unit="C", of=name.removeprefix(TEMPERATURES))
 
 
-def mean_frequency(kilohertz: Sequence[str | None]) -> Condition | None:
-    """The mean over all policies of cpufreq; None when none can be read."""
-    found = [value * 1000.0 for text in kilohertz if (value := _number(text))]
-    if not found:
+def mean_frequency(samples: Samples, place: int = -1) -> Condition | None:
+    """The mean over all policies of cpufreq; None when none could be read."""
+    clocks = tuple(_shown(samples, place, _CLOCKS).values())
+    if not clocks:
         return None
-    return Condition(
-        name="frequency", value=math.fsum(found) / len(found), unit="Hz", of=f"mean of {len(found)} policies"
-    )
+    mean = math.fsum(clocks) / len(clocks)
+    return Condition(name="frequency", value=mean, unit="Hz", of=f"mean of {len(clocks)} policies")
 
 
-def _number(text: str | None) -> int | None:
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        return None
+def _shown(samples: Samples, place: int, source: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, sensor in samples.units.items():
+        values = samples.columns[name]
+        value = values[place] if name.startswith(source) and values else None
+        if value is not None:
+            found[name] = value / sensor.per_unit
+    return found

@@ -25,6 +25,8 @@ Level = Literal["suspect", "refuse", "could-not-tell"]
 ABSENT = "none"
 OFF = "off"
 SAME = "same"
+#: How the failure of a run begins that is void.
+VOID = "void"
 
 _LEVELS: tuple[Level, ...] = ("suspect", "refuse")
 #: Digits after which two distances are the same.
@@ -202,7 +204,13 @@ def judge_start(
 ) -> tuple[GateFinding, ...]:
     """Findings on one run before it starts, against the first one. What refuses here makes the run void."""
     at_start = {name: GateLimits() if name in _OF_THE_RUN else limits.get(name, DEFAULTS[name]) for name in GATES}
-    return judge_groups({"first run": [reference], "this run": [now]}, at_start)
+    alone = {name for name in GATES if GATES[name].rule == "above"}
+    against = {name: GateLimits() if name in alone else limit for name, limit in at_start.items()}
+    itself = {name: limit if name in alone else GateLimits() for name, limit in at_start.items()}
+    return (
+        *judge_groups({"first run": [reference], "this run": [now]}, against),
+        *judge_groups({"this run": [now]}, itself),
+    )
 
 
 def why_void(

@@ -16,6 +16,8 @@ from ktrial.domain.conditions import Conditions
 from ktrial.domain.container import Container
 from ktrial.domain.disturbance import Disturbance
 from ktrial.domain.facts import Fact
+from ktrial.domain.gate import GateFinding, GateLimits
+from ktrial.domain.settling import Settled
 from ktrial.domain.tool import Receipt
 
 #: Outcome of the background load itself: its work done per second.
@@ -186,6 +188,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     `notes` say what is not measured or not known here, and why. `held_off` is what was kept away while measuring
     (`sleep`, and `idle`, which locks the screen), `disturbances` are timers that were due within the expected time.
+    `gates` are the limits by which runs were judged, `sample_period_s` the time between two samples of a run.
     """
 
     session: str
@@ -201,13 +204,16 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     held_off: tuple[str, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
+    gates: Mapping[str, GateLimits] = {}
+    sample_period_s: float | None = None
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One execution of one benchmark, `ktrial.run/1`. `failure` says why it gave no measurement; null when it did.
 
-    A run of round 0 is a warm-up: kept, and in no summary. `conditions` are null when no sensor could be read.
-    A run that is `repeated` was disturbed by input and made again.
+    A run of round 0 is a warm-up: kept, and in no summary. `conditions` are null of a run that nobody looked at.
+    `findings` are doubts about its start against that of the first run, `settled` how it was waited for. What makes
+    it `void` is listed; it has failed then. A run that is `repeated` was void, or disturbed by input, and made again.
     """
 
     schema: Literal["ktrial.run/1"] = "ktrial.run/1"
@@ -237,6 +243,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None
     background: LoadRecord | None
     conditions: Conditions | None = None
+    findings: tuple[GateFinding, ...] = ()
+    void: tuple[str, ...] = ()
+    settled: Settled | None = None
     prepared: tuple[Prepared, ...] = ()
     repeated: bool = False
     network: Mapping[str, Any] | None = None

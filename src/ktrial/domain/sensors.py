@@ -81,7 +81,7 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(None if value is None else value / per_unit for value in self.columns[name])
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a column comes to, in its unit; None where nothing was read.
 
     Of a counter `difference` is what it grew by, and `minimum`, `maximum` and `mean` are of its growth per second.

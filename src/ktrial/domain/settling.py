@@ -45,6 +45,19 @@ class Settling(msgspec.Struct, frozen=True, kw_only=True):
         return not self.waiting
 
 
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """How a wait ended: `left` is what had not come down at the limit, `untold` what could not be waited for."""
+
+    waited_s: float
+    left: tuple[str, ...]
+    untold: tuple[str, ...]
+
+    @property
+    def reached(self) -> bool:
+        """Whether all that could be read is back at its level."""
+        return not self.left
+
+
 def settling(reference: Readings, now: Readings) -> Settling:
     """What is above its level at the first run. What is below it cannot be waited for: that is for gates to judge."""
     waiting, untold = [], []

@@ -11,7 +11,11 @@ import msgspec
 
 from ktrial.domain.benchmark import AgentLoad, Benchmark, Invocation
 from ktrial.domain.errors import BadInput
+from ktrial.domain.gate import OFF
+from ktrial.domain.units import parse_quantity
 
+#: What the agent can sample at.
+SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 0.1, 60.0
 #: Seconds that a background load runs before the benchmark begins.
 SETTLE_S = 0.5
 #: What the background load writes when it ends.
@@ -77,13 +81,20 @@ class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a suite file says."""
+    """What a suite file says. `gates` are limits by gate, as `domain.gate.parse_gates` reads them."""
 
     name: str
     summary: str
     benchmark: tuple[SuiteEntry, ...]
     load: SuiteLoad | None = None
     between: Between = Between()
+    sample_period: str = "1s"
+    gates: dict[str, Any] = {}
+
+    @property
+    def sample_period_s(self) -> float | None:
+        """Seconds between two samples beside a run; None for no samples. Raises BadInput."""
+        return parse_sample_period(self.sample_period)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +104,19 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     benchmark: Benchmark
     parameters: dict[str, Any]
     cpus: tuple[int, ...] | None = None
+
+
+def parse_sample_period(text: str) -> float | None:
+    """`1s`, `500ms`, or `off`. Raises BadInput."""
+    if text == OFF:
+        return None
+    try:
+        period_s = parse_quantity(text, "seconds")
+    except ValueError:
+        period_s = 0.0
+    if not SHORTEST_PERIOD_S <= period_s <= LONGEST_PERIOD_S:
+        raise BadInput(f"{text!r} is no time between two samples", hint=f'from 100ms to 60s, or "{OFF}"')
+    return period_s
 
 
 def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:

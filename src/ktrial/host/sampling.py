@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,47 +20,72 @@ LIMIT_S = 86_400.0
 
 
 class Sampling:
-    """Implements `services.ports.Sampling`. `connect` starts an agent; of `sources` all are read when none is named."""
+    """Implements `services.ports.Sampling`. `connect` starts an agent; of `sources` all are read when none is named.
+
+    An agent that has looked once is kept, so that none is started when a run begins.
+    """
 
     def __init__(self, connect: Connect, sources: Sequence[str] = ()) -> None:
         self._connect = connect
         self._sources = {"sources": list(sources)} if sources else {}
-        self._running: tuple[DetachedTransport, AgentSession] | None = None
+        self._agent: tuple[DetachedTransport, AgentSession] | None = None
+        self._goes_on = False
 
     def once(self) -> Samples:
         """One sample, now."""
-        transport, session = self._ask(count=1)
-        return self._finish(transport, session)
+        if self._goes_on:
+            raise RuntimeError("the sampling goes on")
+        try:
+            return read_samples(self._opened().request("sample", limit_s=LIMIT_S, count=1, **self._sources))
+        except BaseException:
+            self.close()
+            raise
 
     def start(self, period_s: float = 1.0) -> None:
-        """Begin: a sample at once, then one each period."""
-        if self._running is not None:
+        """Begin: a sample at once, then one each period. Comes back when the first has been taken."""
+        if self._goes_on:
             raise RuntimeError("the sampling goes on already")
-        self._running = self._ask(period_s=period_s)
+        began = time.monotonic()
+        self.once()
+        took_s = time.monotonic() - began
+        session = self._opened()
+        try:
+            session.send("sample", limit_s=LIMIT_S, period_s=period_s, **self._sources)
+        except BaseException:
+            self.close()
+            raise
+        self._goes_on = True
+        # Nothing tells that the first sample was taken; it takes as long as the one before it.
+        time.sleep(2 * took_s)
 
     def stop(self) -> Samples:
         """End it with a last sample. Raises AgentError when the agent was lost, and with it the samples."""
-        if self._running is None:
+        if not self._goes_on or self._agent is None:
             raise RuntimeError("the sampling was not started")
-        (transport, session), self._running = self._running, None
-        transport.hang_up()
-        return self._finish(transport, session)
-
-    def _ask(self, **fields: Any) -> tuple[DetachedTransport, AgentSession]:
-        transport = self._connect()
+        self._goes_on = False
+        transport, session = self._agent
         try:
-            session = AgentSession(transport)
-            session.send("sample", limit_s=LIMIT_S, **self._sources, **fields)
-        except BaseException:
-            transport.finish()
-            raise
-        return transport, session
-
-    def _finish(self, transport: DetachedTransport, session: AgentSession) -> Samples:
-        try:
+            transport.hang_up()
             return read_samples(session.receive("sample"))
         finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the agent that is kept."""
+        if self._agent is not None:
+            (transport, _), self._agent = self._agent, None
+            self._goes_on = False
             transport.finish()
+
+    def _opened(self) -> AgentSession:
+        if self._agent is None:
+            transport = self._connect()
+            try:
+                self._agent = transport, AgentSession(transport)
+            except BaseException:
+                transport.finish()
+                raise
+        return self._agent[1]
 
 
 def read_samples(answer: Mapping[str, Any]) -> Samples:

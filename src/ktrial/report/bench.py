@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ktrial.domain.conditions import Conditions
+from ktrial.domain.finding import Finding
 from ktrial.domain.run import RunRecord, Session, Summary
 from ktrial.domain.suite import Suite
 from ktrial.report.terminal import paragraph, table
@@ -80,6 +81,8 @@ def run_ends(record: RunRecord, so_far: Sequence[Summary]) -> str:
     """The second half: the last values, and the spread up to now."""
     if record.exit.interrupted:
         return f" {record.failure}"
+    if record.void:
+        return f" VOID: {'; '.join(record.void)}"
     if record.failure is not None:
         return f" FAILED: {record.failure}"
     wanted = [summary for summary in so_far if summary.headline or summary.outcome == "load.throughput"]
@@ -108,7 +111,7 @@ def _conditions(conditions: Conditions | None) -> str:
             if one.name == name
         ]
         shown += [" to ".join(dict.fromkeys(both)) + unit] if both else []
-    return "; " + ", ".join(shown)
+    return "; " + ", ".join(shown) if shown else ""
 
 
 def summary_text(summaries: Sequence[Summary], *, width: int) -> str:
@@ -132,6 +135,12 @@ def summary_text(summaries: Sequence[Summary], *, width: int) -> str:
         last = summary.benchmark
     headers = ("benchmark", "outcome", "n", "median", "min", "max", "unit", "CV", "better")
     return table(headers, rows, width=width) + "\n"
+
+
+def findings_text(findings: Sequence[Finding], *, width: int) -> str:
+    """A line for each doubt, the gravest first; nothing without any."""
+    ordered = sorted(findings, key=lambda one: ("refuse", "suspect", "note").index(one.level))
+    return "".join(f"{paragraph(f'{one.level}: {one.sentence}', width=width)}\n" for one in ordered)
 
 
 def holes_text(wanted: int, complete: int, holes: Sequence[tuple[str, str, str | None]], *, width: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ktrial.domain.stored import RunState, StoredRun, StoredSession, StoredSummary
 from ktrial.report.bench import duration, number, percent, scale_for, show
+from ktrial.report.conditions import told_conditions
 from ktrial.report.terminal import labelled, paragraph, table
 
 _BETTER = {"lower": "less", "higher": "more", None: "?"}
@@ -89,6 +90,7 @@ def run_text(run: StoredRun, *, width: int) -> str:
         labelled("when", f"{moment(run.started_unix_ms)} UTC", width=width),
         *(labelled(name, text, width=width) for name, text in _identity(document)),
         *(labelled("note", str(note), width=width) for note in document.get("notes") or ()),
+        *(labelled(name, text, width=width) for name, text in told_conditions(document)),
         *(labelled("raw", f"{name}, {digest[:12]}…", width=width) for name, digest in sorted(run.raw.items())),
     ]
     if run.measurements:

@@ -8,24 +8,27 @@ from collections.abc import Callable
 import msgspec
 
 from ktrial.domain.benchmark import WATCHED, Invocation, Measurement, Outcome
-from ktrial.domain.conditions import Condition, Conditions, hottest, mean_frequency
+from ktrial.domain.conditions import Conditions
 from ktrial.domain.disturbance import Quiet
 from ktrial.domain.energy import INSTANTS, PATTERNS, EnergyCounter, consumed, counters, measurements
 from ktrial.domain.errors import BadRun
 from ktrial.domain.reading import Reading
 from ktrial.domain.run import Prepared
+from ktrial.domain.settling import Settled
 from ktrial.domain.watched import Watched
+from ktrial.services.conditions import RunWatch
 from ktrial.services.idle import IdleWatch
 from ktrial.services.ports import Clock, Machine
 from ktrial.services.quiet import Quieter
 from ktrial.services.resets import Resets
-
-_TEMPERATURES = ("/sys/class/thermal/thermal_zone*/temp", "/sys/class/hwmon/hwmon*/temp*_input")
-_CLOCKS = "/sys/devices/system/cpu/cpufreq/policy*/scaling_cur_freq"
+from ktrial.services.start import Start, StartGates
 
 
 class Around:
-    """Knows which sensors and counters the machine has, and looks at them around each run."""
+    """Knows which counters the machine has, and looks at them and at the conditions around each run.
+
+    `gates` judge the start of each run by what their own watch reads, which looks on beside the run too.
+    """
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class Around:
         quieter: Quieter | None = None,
         idle: IdleWatch | None = None,
         take_state: Callable[[], bytes] | None = None,
+        gates: StartGates | None = None,
     ) -> None:
         self._machine = machine
         self._clock = clock
@@ -42,9 +46,7 @@ class Around:
         self._quieter = quieter
         self._idle = idle
         self._take_state = take_state
-        found = machine.list([*_TEMPERATURES, _CLOCKS])
-        self._sensors = {path: self._name(path) for pattern in _TEMPERATURES for path in found[pattern]}
-        self._clocks = found[_CLOCKS]
+        self.gates = gates
         self._counters, self._notes = self._energy()
 
     def begin(self, expected_s: float | None) -> Quiet:
@@ -78,16 +80,16 @@ class Around:
         """Looks around one run."""
         found = self._machine.list(invocation.watches) if invocation.watches else {}
         watched = tuple(dict.fromkeys(path for paths in found.values() for path in paths))
-        return Watching(self, watched)
+        beside = self.gates.watch.beside() if self.gates is not None else None
+        return Watching(self, watched, beside)
 
-    def conditions(self) -> tuple[Condition, ...]:
-        """What the sensors show now."""
-        shown = self.look((*self._sensors, *self._clocks))
-        both = (
-            hottest({name: shown[path] for path, name in self._sensors.items()}),
-            mean_frequency([shown[path] for path in self._clocks]),
-        )
-        return tuple(one for one in both if one is not None)
+    def settle(self, tell: Callable[[str], None]) -> Settled | None:
+        """Wait until the machine is as before the first run; `tell` hears what is waited for."""
+        return self.gates.settle(tell) if self.gates is not None else None
+
+    def judge(self, *, counts: bool) -> Start:
+        """What gates say directly before a run, which `counts` unless it is a warm-up."""
+        return self.gates.judge(counts=counts) if self.gates is not None else Start()
 
     @property
     def counters(self) -> tuple[EnergyCounter, ...]:
@@ -123,41 +125,52 @@ class Around:
             notes.append("power that is told for an instant only is not measured: nothing is read during a run")
         return tuple(usable), tuple(notes)
 
-    def _name(self, path: str) -> str:
-        """What a sensor is of, as its neighbours say."""
-        folder, _, file = path.rpartition("/")
-        place = folder.rpartition("/")[2]
-        near = (f"{folder}/type", f"{folder}/name", f"{folder}/{file.removesuffix('_input')}_label")
-        shown = self.look(near)
-        return " ".join(word for word in (place, *(shown[other] for other in near)) if word)
-
 
 class Watching:
-    """The two looks around one run; implements `domain.run.Watch`."""
+    """The two looks around one run, and what looks on between them; implements `domain.run.Watch`."""
 
-    def __init__(self, around: Around, watched: tuple[str, ...]) -> None:
+    def __init__(self, around: Around, watched: tuple[str, ...], beside: RunWatch | None) -> None:
         self._around = around
         self._watched = watched
+        self._beside = beside
         self._energy_files = tuple(path for counter in around.counters for path in counter.files)
-        self._conditions: list[tuple[Condition, ...]] = []
         self._looks: list[tuple[int, dict[str, str | None]]] = []
 
     def begin(self) -> None:
-        """Sensors first, then counters, which are nearer to the run."""
-        self._conditions.append(self._around.conditions())
+        """Conditions first, then counters, which are nearer to the run."""
+        if self._beside is not None:
+            self._beside.begin()
         self._look()
 
     def end(self) -> None:
         """The other way round."""
         self._look()
-        self._conditions.append(self._around.conditions())
+        if self._beside is not None:
+            self._beside.end()
+
+    def close(self) -> None:
+        """Whatever became of the run, nothing looks on any more."""
+        if self._beside is not None:
+            self._beside.close()
+
+    def conditions(self, start: Start) -> Conditions | None:
+        """What was true around the run; None where nobody looked."""
+        return self._beside.conditions(start.readings) if self._beside is not None else None
 
     @property
-    def conditions(self) -> Conditions | None:
-        """None when no sensor could be read, or the run was not watched to its end."""
-        if len(self._conditions) < 2 or not any(self._conditions):
-            return None
-        return Conditions(before=self._conditions[0], after=self._conditions[1])
+    def suspended_s(self) -> float:
+        """Seconds that the machine slept during the run."""
+        return self._beside.suspended_s if self._beside is not None else 0.0
+
+    @property
+    def misread(self) -> tuple[str, ...]:
+        """What transactions had set at the beginning of all and no longer reads back so."""
+        return self._beside.misread if self._beside is not None else ()
+
+    @property
+    def parts(self) -> dict[str, bytes]:
+        """Raw parts of the run's record that are none of the tool's."""
+        return self._beside.parts if self._beside is not None else {}
 
     @property
     def files(self) -> dict[str, bytes]:

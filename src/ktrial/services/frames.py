@@ -15,7 +15,8 @@ from ktrial.domain.frames import FRAME_OUTCOMES, Capture, FrameOutcome, FrameRep
 from ktrial.domain.run import Artefact, Exit, Kept, Resources, RunRecord, Session, summarise
 from ktrial.formats.mangohud import is_mangohud, read_mangohud
 from ktrial.formats.xplane import XPlaneLog, is_xplane, read_xplane
-from ktrial.services.measure import Result, session_of
+from ktrial.services.events import Result
+from ktrial.services.measure import session_of
 from ktrial.services.ports import CaptureFolder, Clock, Launcher, RunStore, WrittenLog
 from ktrial.services.schedule import Order
 

@@ -3,109 +3,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ktrial import __version__
-from ktrial.domain.benchmark import Invocation, ParsedRun, RawOutput, check_exit, check_measurements
-from ktrial.domain.errors import BadRun, KtrialError
+from ktrial.domain.benchmark import Invocation
+from ktrial.domain.doubts import session_findings
+from ktrial.domain.errors import KtrialError
 from ktrial.domain.facts import Fact, FactBook
-from ktrial.domain.run import (
-    LOAD_THROUGHPUT,
-    MACHINE_FACTS,
-    Artefact,
-    Execution,
-    Exit,
-    Kept,
-    Resources,
-    RunRecord,
-    Session,
-    Summary,
-    Watch,
-    raw_parts,
-    summarise,
-)
+from ktrial.domain.finding import Finding
+from ktrial.domain.run import MACHINE_FACTS, Execution, RunRecord, Session, summarise
 from ktrial.domain.suite import Task
 from ktrial.services.around import Around
 from ktrial.services.availability import Availability, examine
-from ktrial.services.background import Background, Ended
+from ktrial.services.background import Background
+from ktrial.services.events import Began, Hole, Listener, Result, RunBegan, RunEnded, Settles, Waiting
+from ktrial.services.one_run import RunMaker, Wanted
 from ktrial.services.ports import Clock, Executor, RunStore
 from ktrial.services.schedule import Order, Place, places, places_done, plan_of
 
-
-class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="began"):
-    """The measurement begins. `missing` benchmarks are left out. `expected_s` is null when it cannot be told yet.
-
-    `done` runs were made before it was interrupted; it goes on with the others.
-    """
-
-    session: Session
-    where: str
-    done: int
-    benchmarks: tuple[str, ...]
-    missing: tuple[Hole, ...]
-    runs: int
-    expected_s: float | None
-
-
-class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run-began"):
-    """A run begins. `left_s` is the time to the end of all, null when nothing can be told.
-
-    `left_is_least` says that the time of some runs is not known yet and not in it.
-    """
-
-    run: int
-    runs: int
-    round: int
-    benchmark: str
-    left_s: float | None
-    left_is_least: bool
-
-
-class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="waiting"):
-    """The next run waits for an idle machine; `used` is what is in use."""
-
-    used: str
-
-
-class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
-    """A run ended and is kept as `name`. `so_far` are the benchmark's summaries up to here."""
-
-    record: RunRecord
-    name: str
-    so_far: tuple[Summary, ...]
-
-
-class Hole(msgspec.Struct, frozen=True, kw_only=True):
-    """A benchmark that is missing from the results, wholly or in some runs: why, and the next step if known."""
-
-    benchmark: str
-    why: str
-    next: str | None = None
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="ended"):
-    """What was measured. `complete` of `wanted` benchmarks have all their runs; `holes` names the others."""
-
-    session: Session
-    where: str
-    wanted: int
-    complete: int
-    holes: tuple[Hole, ...]
-    interrupted: bool
-    summaries: tuple[Summary, ...]
-
-
-#: So often a run that was disturbed by input is made again.
+#: So often a run that was disturbed by input, at once, or was void, at the end, is made again.
 MOST_REPEATS = 3
-_RESETS = {
-    "sync": "files could not be written back",
-    "swap": "swap could not be reset",
-    "caches": "caches could not be dropped",
-}
-Event = Began | Waiting | RunBegan | RunEnded | Result
-Listener = Callable[[Event], None]
+_OTHERWISE = "--settle waits until the machine is as before the first run, --gate NAME=LIMIT sets another limit"
 
 
 def measure(
@@ -128,7 +49,8 @@ def measure(
     if order.load is not None:
         background = Background(order.load, facts.value("cpu.threads") or 1, executor, clock)
         background.check()
-    rounds = _Rounds(order, tasks, executor, store, clock, facts, background, listen, around)
+    maker = RunMaker(executor, clock, background, around)
+    rounds = _Rounds(order, tasks, executor, store, clock, facts, maker, listen, around)
     interrupted = False
     try:
         rounds.begin(missing)
@@ -159,7 +81,7 @@ class _Rounds:
         store: RunStore,
         clock: Clock,
         facts: FactBook,
-        background: Background | None,
+        maker: RunMaker,
         listen: Listener,
         around: Around | None,
     ) -> None:
@@ -169,7 +91,7 @@ class _Rounds:
         self._store = store
         self._clock = clock
         self._facts = facts
-        self._background = background
+        self._maker = maker
         self._listen = listen
         self._around = around
         self._versions: dict[str, str | None] = {}
@@ -179,7 +101,7 @@ class _Rounds:
         self._plan = ""
         self._next_run = 1
         self._goes_on = False
-        self._schedule: tuple[Place, ...] = places(self._invocations, order.rounds, order.seed)
+        self._schedule = list(places(self._invocations, order.rounds, order.seed))
         self._session = session_of(order, facts, executor.agent_version, store.new_name())
 
     def _take_up(self) -> bool:
@@ -192,12 +114,14 @@ class _Rounds:
         if earlier is not None:
             done = places_done(earlier.records)
             all_places = places(self._invocations, self._order.rounds, earlier.session.seed)
-            left = tuple(place for place in all_places if place not in done)
+            left = [place for place in all_places if place not in done]
             if left:
                 self._schedule = left
                 self._session = earlier.session
                 self._next_run = earlier.next_run
                 self.records += earlier.records
+                if self._around is not None and self._around.gates is not None:
+                    self._around.gates.take_up(earlier.records)
                 self._took_s |= {
                     record.benchmark: record.resources.wall_ns / 1e9
                     for record in earlier.records
@@ -238,11 +162,13 @@ class _Rounds:
         )
 
     def carry_out(self) -> None:
-        """The warm-ups, then all rounds."""
+        """The warm-ups, then all rounds; a run that is void is made again after them, up to a limit."""
+        void = Counter[Place]()
         for done, place in enumerate(self._schedule):
-            for again in range(MOST_REPEATS, -1, -1):
-                if not self._carry_out(done, place, may_repeat=again > 0).repeated:
-                    break
+            record = self._carry_out(done, place, repeats=MOST_REPEATS, returns=MOST_REPEATS - void[place])
+            if record.void and record.repeated:
+                void[place] += 1
+                self._schedule.append(place)
         self._keep_state("end")
 
     def _keep_state(self, place: str) -> None:
@@ -251,10 +177,16 @@ class _Rounds:
         if state is not None:
             self._store.keep_state(self._session.session, place, state)
 
-    def _carry_out(self, done: int, place: Place, *, may_repeat: bool) -> RunRecord:
-        """One run, from the waiting to its record; `done` places of the schedule lie behind it."""
+    def _carry_out(self, done: int, place: Place, *, repeats: int, returns: int) -> RunRecord:
+        """One run, from the waiting to its record; `done` places of the schedule lie behind it.
+
+        It may be made again at once for so many `repeats`, and at the end for so many `returns`.
+        """
+        settled = None
         if self._around is not None:
             self._around.wait(lambda used: self._listen(Waiting(used=used)))
+            if place.round:
+                settled = self._around.settle(lambda waiting: self._listen(Settles(waiting=waiting)))
         number, self._next_run = self._next_run, self._next_run + 1
         left_s, least = self._left(done)
         self._listen(
@@ -269,23 +201,39 @@ class _Rounds:
         )
         self._store.start(self._session.session, number, place.label, warm_up=place.round == 0)
         began = self._clock.monotonic_ns()
+        wanted = Wanted(
+            number,
+            place,
+            self._tasks[place.label],
+            self._invocations[place.label],
+            self._versions[place.label],
+            settled,
+        )
         try:
-            record, parts = self._one(number, place)
+            record, parts = self._maker.make(wanted, self._session)
         except BaseException:
             self._store.give_up(self._session.session, number)
             raise
-        self._took_s[place.label] = (self._clock.monotonic_ns() - began) / 1e9
+        if not record.void:
+            self._took_s[place.label] = (self._clock.monotonic_ns() - began) / 1e9
         used, interrupted = self._disturbed(began, record)
-        if used is not None:
+        if record.void:
+            record = msgspec.structs.replace(record, repeated=returns > 0)
+        elif used is not None:
             failure = record.failure or f"input during the run: {used}"
-            record = msgspec.structs.replace(record, failure=failure, measurements=(), repeated=may_repeat)
+            record = msgspec.structs.replace(record, failure=failure, measurements=(), repeated=repeats > 0)
+        self._keep(record, parts, interrupted=interrupted)
+        if record.repeated and not record.void:
+            return self._carry_out(done, place, repeats=repeats - 1, returns=returns)
+        return record
+
+    def _keep(self, record: RunRecord, parts: Mapping[str, bytes], *, interrupted: bool) -> None:
         name = self._store.save(record, parts)
         self.records.append(record)
-        own = [earlier for earlier in self.records if earlier.benchmark == place.label]
+        own = [earlier for earlier in self.records if earlier.benchmark == record.benchmark]
         self._listen(RunEnded(record=record, name=name, so_far=summarise(own, self._headlines())))
         if interrupted:
             raise KeyboardInterrupt
-        return record
 
     def _disturbed(self, began_ns: int, record: RunRecord) -> tuple[str | None, bool]:
         """What was used during the run, and whether Ctrl-C was pressed: the run itself is kept all the same."""
@@ -310,15 +258,27 @@ class _Rounds:
             holes=tuple(holes),
             interrupted=interrupted,
             summaries=summarise(self.records, self._headlines()),
+            findings=self._findings(),
         )
+
+    def _findings(self) -> tuple[Finding, ...]:
+        """What was true meanwhile and leaves a doubt."""
+        if self._around is None or self._around.gates is None:
+            return ()
+        return session_findings(self.records, self._order.gates, self._session.label or "this session")
 
     def _hole(self, label: str) -> Hole | None:
         runs = [record for record in self.records if record.benchmark == label and not record.is_warm_up]
         whole = [record for record in runs if not record.exit.interrupted and not record.repeated]
-        failed = [record for record in whole if not record.ok]
+        void = [record for record in whole if record.void]
+        failed = [record for record in whole if not record.ok and not record.void]
         if failed:
             reason = failed[-1].failure
             return Hole(benchmark=label, why=f"{len(failed)} of {len(whole)} runs failed, the last: {reason}")
+        if void:
+            why = f"{len(void)} of {len(whole)} runs are void, the last: {'; '.join(void[-1].void)}"
+            refused = any(one.level == "refuse" for one in void[-1].findings)
+            return Hole(benchmark=label, why=why, next=_OTHERWISE if refused else None)
         if whole and self._order.rounds > 1 and self._invocations[label].once_per_boot:
             why = f"1 of {self._order.rounds} runs: one per boot"
             return Hole(benchmark=label, why=why, next="reboot and run again with the same --label")
@@ -345,88 +305,12 @@ class _Rounds:
             known += [one_s] if one_s is not None else []
         return (sum(known) if known else None), len(known) < len(labels)
 
-    def _one(self, number: int, place: Place) -> tuple[RunRecord, dict[str, bytes]]:
-        task, invocation = self._tasks[place.label], self._invocations[place.label]
-        watching = self._around.watch(invocation) if self._around is not None else None
-        prepared = self._around.prepare() if self._around is not None else ()
-        unready = next((f"{_RESETS[one.reset]}: {one.result}" for one in prepared if not one.ok), None)
-        execution, ended = self._execute(invocation, watching) if unready is None else (self._unmade(invocation), None)
-        raw = execution.raw
-        if watching is not None:
-            raw = msgspec.structs.replace(raw, files={**raw.files, **watching.files})
-        parsed, failure = _parse(task, raw) if unready is None else (ParsedRun(measurements=()), unready)
-        outcomes = {outcome.name: outcome for outcome in task.benchmark.outcomes}
-        kept = [Kept.of(one, outcomes[one.outcome]) for one in parsed.measurements]
-        parts = raw_parts(raw) | dict(execution.step_raw)
-        if ended is not None:
-            parts |= {f"background/{name}": data for name, data in raw_parts(ended.raw).items()}
-            failure = failure or ended.failure
-            kept += [Kept.of(ended.throughput, LOAD_THROUGHPUT)] if ended.throughput is not None else []
-        used, notes = watching.energy() if watching is not None else ((), ())
-        kept += [Kept.of(measurement, outcome) for measurement, outcome in used]
-        record = RunRecord(
-            session=self._session,
-            run=number,
-            benchmark=task.label,
-            tool=task.benchmark.name,
-            tool_version=_version(execution, parsed.tool_version or self._versions[task.label]),
-            built=execution.built,
-            container=execution.container,
-            argv=execution.argv,
-            steps=execution.steps,
-            agent_load=invocation.load,
-            environment=execution.environment,
-            directory=execution.directory,
-            parameters=task.parameters,
-            cpus=invocation.cpus,
-            round=place.round,
-            position=place.position,
-            started_monotonic_ns=execution.started_monotonic_ns,
-            started_unix_ms=execution.started_unix_ms,
-            measurements=tuple(kept) if failure is None else (),
-            details=parsed.details,
-            notes=(*parsed.notes, *notes),
-            exit=Exit.of(raw),
-            resources=Resources(
-                wall_ns=raw.wall_ns, user_us=raw.user_us, system_us=raw.system_us, max_rss_bytes=raw.max_rss_bytes
-            ),
-            failure=failure,
-            background=ended.record if ended is not None else None,
-            conditions=watching.conditions if watching is not None else None,
-            prepared=prepared,
-            network=raw.network,
-            raw={name: Artefact.of(data) for name, data in parts.items()},
-        )
-        return record, parts
-
-    def _unmade(self, invocation: Invocation) -> Execution:
-        """A run that was not even begun."""
-        return Execution(
-            argv=invocation.argv,
-            environment={},
-            directory="",
-            started_monotonic_ns=self._clock.monotonic_ns(),
-            started_unix_ms=self._clock.unix_ms(),
-            raw=RawOutput(failed="what comes before it failed"),
-        )
-
     def _run(self, invocation: Invocation) -> Execution:
         """A short question to a tool."""
         execution = self._executor.run(invocation)
         if execution.raw.interrupted:
             raise KeyboardInterrupt
         return execution
-
-    def _execute(self, invocation: Invocation, watch: Watch | None) -> tuple[Execution, Ended | None]:
-        if self._background is None:
-            return self._executor.run(invocation, watch), None
-        running = self._background.start()
-        try:
-            execution = self._executor.run(invocation, watch)
-        except BaseException:
-            running.stop()
-            raise
-        return execution, self._background.finish(running, execution)
 
 
 def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> Session:
@@ -442,26 +326,13 @@ def session_of(order: Order, facts: FactBook, agent_version: str, name: str) -> 
         machine={name: facts.get(name, Fact(unknown="the agent told nothing")) for name in MACHINE_FACTS},
         ktrial_version=__version__,
         agent_version=agent_version,
+        gates=order.gates,
+        sample_period_s=order.sample_period_s,
     )
 
 
 def _needs_root(task: Task) -> bool:
     return task.benchmark.root_reason is not None
-
-
-def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:
-    """The measurements, or none and why."""
-    try:
-        check_exit(raw)
-        parsed = task.benchmark.parse(raw, task.parameters)
-        check_measurements(task.benchmark.outcomes, parsed)
-    except BadRun as error:
-        return ParsedRun(measurements=()), error.message
-    return parsed, None
-
-
-def _version(execution: Execution, told: str | None) -> str | None:
-    return execution.built.version(told) if execution.built is not None else told
 
 
 def _holes(missing: Mapping[str, Availability]) -> tuple[Hole, ...]:

@@ -11,6 +11,7 @@ import msgspec
 from ktrial.domain.benchmark import Benchmark, ParsedRun, RawOutput, check_exit, check_measurements
 from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.frames import FRAME_OUTCOMES
+from ktrial.domain.gate import VOID
 from ktrial.domain.run import LOAD_THROUGHPUT, Kept
 from ktrial.domain.stored import StoredRun
 from ktrial.services.frames import read_frames
@@ -18,8 +19,8 @@ from ktrial.services.results import Results
 
 #: How the failure of a run begins whose output was cut when it was captured: no later reading makes that good.
 _CUT = "printed more than is captured"
-#: How the failure of a run begins that was disturbed, or whose background load failed.
-_AROUND_IT = ("input during the run", "the background load")
+#: How the failure of a run begins that was disturbed, is void, or whose background load failed.
+_AROUND_IT = ("input during the run", "the background load", f"{VOID}: ")
 #: Outcomes that are measured around the run, not read from its output.
 _AROUND = (LOAD_THROUGHPUT.name, "energy.", "power.")
 

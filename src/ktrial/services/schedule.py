@@ -11,6 +11,7 @@ import msgspec
 
 from ktrial.domain.benchmark import Invocation
 from ktrial.domain.facts import FactBook
+from ktrial.domain.gate import GateLimits
 from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import SuiteLoad, Task, orders
 
@@ -19,7 +20,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure: every task once in each of the rounds.
 
     With `drawn` the seed is a fresh one, and an earlier measurement's may be used instead; with `fresh` none is gone on
-    with.
+    with. `gates` judge the runs; those that are left out have their defaults. `sample_period_s` is the time between two
+    samples beside each run; None for no samples.
     """
 
     suite: str
@@ -30,6 +32,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
     label: str | None = None
     load: SuiteLoad | None = None
+    gates: Mapping[str, GateLimits] = {}
+    sample_period_s: float | None = None
 
 
 class Place(NamedTuple):
@@ -49,6 +53,8 @@ def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[st
         "seed": None if order.drawn else order.seed,
         "label": order.label,
         "load": order.load,
+        "gates": order.gates,
+        "sample_period_s": order.sample_period_s,
         "boot": facts.value("boot.id"),
         "agent": agent_version,
         "tools": tools,

@@ -5,28 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from ktrial.domain.gate import Readings
-from ktrial.domain.settling import settling
+from ktrial.domain.settling import Settled, settling
 from ktrial.domain.units import show_seconds
 from ktrial.services.ports import Clock
 
 #: Seconds between two looks: each wakes the machine that is to come to rest.
 LOOK_EACH_S = 5.0
-
-
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """How a wait ended: `left` is what had not come down at the limit, `untold` what could not be waited for."""
-
-    waited_s: float
-    left: tuple[str, ...]
-    untold: tuple[str, ...]
-
-    @property
-    def reached(self) -> bool:
-        """Whether all that could be read is back at its level."""
-        return not self.left
 
 
 class Settle:

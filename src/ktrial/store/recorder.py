@@ -104,7 +104,7 @@ def _record(run: StoredRun, session: Session) -> RunRecord | None:
 def _state(record: RunRecord) -> RunState:
     if record.exit.interrupted:
         return "interrupted"
-    if record.repeated:
+    if record.void or record.repeated:
         return "void"
     return "ok" if record.ok else "failed"
 

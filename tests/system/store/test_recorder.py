@@ -16,7 +16,8 @@ from ktrial.domain.run import RunRecord
 from ktrial.domain.stored import StoredRun
 from ktrial.domain.suite import Task
 from ktrial.host.interrupts import Interrupts
-from ktrial.services.measure import Result, measure
+from ktrial.services.events import Result
+from ktrial.services.measure import measure
 from ktrial.services.schedule import Order
 from ktrial.store.recorder import Recorder
 from ktrial.store.runs import Store
@@ -51,6 +52,16 @@ def test_a_failed_run_is_kept_with_its_reason(store: Store) -> None:
     assert found[0].document is not None
     assert found[0].document["failure"] == "ended with status 3; it said: broken"
     assert store.grouped() == ()
+
+
+def test_a_run_that_stays_void_is_kept_as_void(store: Store) -> None:
+    _, (first, *_) = run(store, FakeExecutor())
+    recorder = Recorder(lambda: store, FakeClock().unix_ms)
+    void = msgspec.structs.replace(first, run=9, measurements=(), failure="void: it slept", void=("it slept",))
+    recorder.start(first.session.session, 9, "a", warm_up=False)
+    recorder.save(void, {})
+    (kept,) = (one for one in store.runs(first.session.session) if one.number == 9)
+    assert (kept.state, kept.document and kept.document["void"]) == ("void", ["it slept"])
 
 
 def test_an_interrupted_measurement_is_gone_on_with(store: Store) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 from functools import partial
@@ -29,7 +31,9 @@ def test_lies_are_marked_and_what_is_absent_has_no_column(tmp_path: Path) -> Non
     for number, shown in enumerate(("0", "255000", "-1000", "151000", "61500")):
         root.write(f"{ZONE}{number}/type", "acpitz\n")
         root.write(f"{ZONE}{number}/temp", f"{shown}\n")
-    samples = Sampling(on(tmp_path), ["temperature", "frequency"]).once()
+    sampling = Sampling(on(tmp_path), ["temperature", "frequency"])
+    samples = sampling.once()
+    sampling.close()
     names = [f"temperature.acpitz.thermal_zone{number}" for number in range(5)]
     assert list(samples.columns) == names
     assert [samples.values(name) for name in names] == [(None,), (None,), (None,), (None,), (61.5,)]
@@ -94,9 +98,56 @@ def test_one_can_be_started_again_but_not_twice() -> None:
         sampling.start()
         with pytest.raises(RuntimeError, match="already"):
             sampling.start()
+        with pytest.raises(RuntimeError, match="goes on"):
+            sampling.once()
         assert sampling.stop().columns
     with pytest.raises(RuntimeError, match="not started"):
         sampling.stop()
+
+
+def test_the_agent_that_looked_once_is_the_one_that_samples() -> None:
+    started: list[DetachedTransport] = []
+
+    def connect() -> DetachedTransport:
+        started.append(on("/")())
+        return started[-1]
+
+    sampling = Sampling(connect, ["uptime"])
+    looked = sampling.once().times_ns[-1]
+    sampling.start()
+    assert sampling.stop().times_ns[0] > looked
+    assert len(started) == 1
+    sampling.once()
+    sampling.close()
+    assert len(started) == 2
+    assert all(one.answered() for one in started), "every agent has ended"
+
+
+def test_when_it_comes_back_the_first_sample_was_taken() -> None:
+    sampling, before = Sampling(on("/")), []
+    for _ in range(5):
+        sampling.start()
+        begun_ns = time.monotonic_ns()
+        before.append(sampling.stop().times_ns[0] < begun_ns)
+    # A machine that is busy otherwise may hold the agent up.
+    assert any(before)
+
+
+def test_samples_of_an_agent_that_was_killed_are_lost_and_the_next_ones_are_not() -> None:
+    pids: list[int] = []
+
+    def connect() -> DetachedTransport:
+        transport = on("/")()
+        pids.append(transport._process.pid)
+        return transport
+
+    sampling = Sampling(connect, ["uptime"])
+    sampling.start()
+    os.kill(pids[0], signal.SIGKILL)
+    with pytest.raises(AgentError, match="lost"):
+        sampling.stop()
+    assert sampling.once().columns
+    sampling.close()
 
 
 def test_a_source_that_is_unknown_is_refused() -> None:

@@ -10,9 +10,11 @@ import pytest
 
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.facts import Fact, FactBook
+from ktrial.domain.gate import GateLimits
 from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import Suite, SuiteEntry, SuiteLoad, Task, orders
-from ktrial.services.measure import Began, Event, Result, RunBegan, RunEnded, measure
+from ktrial.services.events import Began, Event, Result, RunBegan, RunEnded
+from ktrial.services.measure import measure
 from ktrial.services.schedule import Order
 from ktrial.services.suites import find_suite, tasks_of, with_parameters
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
@@ -440,7 +442,11 @@ def test_an_interrupted_measurement_is_gone_on_with() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"rounds": 2}, {"label": "tuned"}, {"fresh": True}, {"seed": 8}, {"suite": "other"}]
+    "changed",
+    [
+        *({"rounds": 2}, {"label": "tuned"}, {"fresh": True}, {"seed": 8}, {"suite": "other"}),
+        *({"gates": {"swap": GateLimits()}}, {"sample_period_s": 2.0}),
+    ],
 )
 def test_another_plan_begins_anew(changed: dict[str, Any]) -> None:
     first = Bench(rounds=3)

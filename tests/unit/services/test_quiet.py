@@ -17,8 +17,9 @@ from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import Task
 from ktrial.report.bench import circumstances
 from ktrial.services.around import Around
+from ktrial.services.events import Event, Result, RunBegan, Waiting
 from ktrial.services.idle import IdleWatch
-from ktrial.services.measure import MOST_REPEATS, Event, Result, RunBegan, Waiting, measure
+from ktrial.services.measure import MOST_REPEATS, measure
 from ktrial.services.quiet import Quieter
 from ktrial.services.schedule import Order
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeLoad, FakeStore, answer

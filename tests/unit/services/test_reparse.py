@@ -59,6 +59,7 @@ def test_what_changed_is_said(fields: Any, stdout: bytes, change: str) -> None:
     [
         {"failure": "stdout:1: strange", "exit": {**a_record(1, "x").document["exit"], "status": 3}},  # type: ignore[index]
         {"failure": "input during the run: keyboard"},
+        {"failure": "void: the machine slept for 90 s during the run", "void": ["the machine slept"]},
         {"failure": "the background load ended before the benchmark"},
         {"failure": "printed more than is captured; its output cannot be trusted to be whole"},
         {"failure": "caches could not be dropped: no", "prepared": [{"reset": "caches", "ok": False, "result": "no"}]},

@@ -11,7 +11,8 @@ from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import Between, Task
 from ktrial.services.around import Around
-from ktrial.services.measure import Result, measure
+from ktrial.services.events import Result
+from ktrial.services.measure import measure
 from ktrial.services.resets import Resets
 from ktrial.services.schedule import Order
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer

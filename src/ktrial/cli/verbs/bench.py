@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,9 @@ from ktrial.cli.measuring import (
     TakesCommand,
     check_output,
     choose,
+    limits_of,
     list_benchmarks,
+    order_of,
     own_words,
     surroundings,
     write_result,
@@ -26,8 +27,10 @@ from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, Refused
 
 if TYPE_CHECKING:
-    from ktrial.domain.benchmark import Benchmark
-    from ktrial.domain.suite import Suite
+    from collections.abc import Sequence
+
+    from ktrial.domain.run import RunRecord
+    from ktrial.services.events import Result
 
 EXIT_PARTIAL = 1
 EXIT_INTERRUPTED = 130
@@ -48,6 +51,8 @@ EXIT_INTERRUPTED = 130
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
 @click.option("--fresh", is_flag=True, help="Begin anew, also where the same measurement was interrupted.")
 @click.option("--when-idle", is_flag=True, help="Run while nobody uses the machine; make disturbed runs again.")
+@click.option("--settle", metavar="[=LIMIT]", help="Wait until it is as cool and idle as before the first run.  [10m]")
+@click.option("--gate", "gates", multiple=True, metavar="NAME=LIMIT", help="Judge runs by it: start_temperature=8C.")
 @click.option("--tools", metavar="container[=IMAGE]", help="Take the tools from a container's image.")
 @click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and what can run here.")
 @json_option
@@ -67,6 +72,8 @@ def command(
     tools: str | None,
     listing: bool,
     when_idle: bool,
+    settle: str | None,
+    gates: tuple[str, ...],
     fresh: bool,
     as_json: bool,
 ) -> int:
@@ -78,6 +85,7 @@ def command(
     ktrial bench -n 20 -- make -j4
     ktrial bench --metric 'p99_ms:lower=p99: ([0-9.]+)' -- ./my-test
     """
+    from ktrial.services.measure import measure
     from ktrial.services.suites import with_parameters
 
     app: App = ctx.obj
@@ -91,51 +99,31 @@ def command(
     if not app.on_this_machine:
         raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
     check_output(output, force=force)
-    return _measure(app, chosen, benchmarks, runs, label, output, cpus, seed, tools, when_idle, fresh, as_json)
-
-
-def _measure(
-    app: App,
-    suite: Suite,
-    benchmarks: dict[str, Benchmark],
-    runs: int,
-    label: str | None,
-    output: Path | None,
-    cpus: str | None,
-    seed: int | None,
-    tools: str | None,
-    when_idle: bool,
-    fresh: bool,
-    as_json: bool,
-) -> int:
-    from ktrial.report.bench import holes_text, summary_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.measure import measure
-    from ktrial.services.schedule import Order
-    from ktrial.services.suites import tasks_of
-
+    limits_of(chosen, gates)
+    settle_s = None if settle is None else seconds(settle, "--settle")
     app.lock_runs()
     executor = app.executor_in(tools)
     facts = executor.facts()
-    order = Order(
-        suite=suite.name,
-        tasks=tasks_of(suite, benchmarks, facts, cpus),
-        rounds=runs,
-        seed=secrets.randbelow(2**32) if seed is None else seed,
-        drawn=seed is None,
-        fresh=fresh,
-        label=label,
-        load=suite.load,
+    order = order_of(
+        app, chosen, benchmarks, facts, runs=runs, cpus=cpus, seed=seed, gates=gates, label=label, fresh=fresh
     )
-    around = surroundings(app, suite, when_idle=when_idle)
+    around = surroundings(app, chosen, order, when_idle=when_idle, settle_s=settle_s)
     listen = Progress(as_json=as_json)
     with app.interrupts:
         result, records = measure(order, executor, app.run_store, app.clock, facts, listen, around)
+    return _finish(app, result, records, output, as_json=as_json)
+
+
+def _finish(app: App, result: Result, records: Sequence[RunRecord], output: Path | None, *, as_json: bool) -> int:
+    from ktrial.report.bench import findings_text, holes_text, summary_text
+    from ktrial.report.terminal import columns
+
     if output is not None:
         write_result(output, result, records)
     if not as_json and result.summaries:
         sys.stdout.write(summary_text(result.summaries, width=columns()))
         sys.stdout.flush()
+    sys.stderr.write(findings_text(result.findings, width=columns()))
     holes = [(hole.benchmark, hole.why, hole.next) for hole in result.holes]
     sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
     if result.interrupted:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NOW = "now"
 _PURPOSE = "reading the state of this machine"
-_SIDE = "NAME|FILE|SESSION[:PLACE]|now"
+_SIDE = "NAME|FILE|SESSION[:PLACE]|LABEL[:PLACE]|now"
 
 
 @click.group(short_help="Save, show and compare the tunable state.")
@@ -54,7 +54,7 @@ def show(app: App, which: str, as_json: bool) -> None:
     from ktrial.report.state import state_text
     from ktrial.report.terminal import columns
 
-    state = _state(app, which)
+    state, _ = _state(app, which)
     if as_json:
         write_json(state)
     else:
@@ -80,15 +80,18 @@ def diff(
 ) -> None:
     """Name each difference of two states, and whether it was declared.
 
-    A state is a saved NAME, a FILE, `now`, or a session of the store (SESSION:PLACE where it has several).
+    A state is a saved NAME, a FILE, `now`, a session of the store (SESSION:PLACE where it has several), or a label: the
+    newest state that was kept under it.
     Declared are the knobs of --declared and --plan, and those that a transaction in force has changed.
     """
     from ktrial.report.state import difference_json, difference_text
     from ktrial.report.terminal import columns
     from ktrial.services.machine_state import compare_states
 
-    states = _state(app, before), _state(app, after)
+    (first, first_place), (second, second_place) = _state(app, before), _state(app, after)
+    states = first, second
     declarations, notes = _declarations(app, declared, plans)
+    notes += [f"{name}: {place}." for name, place in ((before, first_place), (after, second_place)) if place]
     found = compare_states(*states, declarations)
     if as_json:
         digests = states[0].sha256, states[1].sha256
@@ -123,17 +126,18 @@ def _now(app: App) -> MachineState:
     return take_state(app.best_session(_PURPOSE), app.catalog)
 
 
-def _state(app: App, which: str) -> MachineState:
-    """The state that a word names."""
+def _state(app: App, which: str) -> tuple[MachineState, str | None]:
+    """The state that a word names, and where in the store it was found."""
     from ktrial.domain.machine_state import parse_state
     from ktrial.host.states import read_limited
 
     if which == _NOW:
-        return _now(app)
+        return _now(app), None
     if app.saved_states.has(which):
-        return parse_state(*app.saved_states.read(which))
+        return parse_state(*app.saved_states.read(which)), None
     if "/" in which or Path(which).is_file():
-        return parse_state(read_limited(Path(which)), which)
-    from ktrial.cli.stored_states import state_of_session
+        return parse_state(read_limited(Path(which)), which), None
+    from ktrial.cli.stored_states import stored_state
 
-    return parse_state(state_of_session(app.store, which, app.saved_states.names()), which)
+    data, place = stored_state(app.store, which, app.saved_states.names())
+    return parse_state(data, which), place

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The start of each run against that of the first one: waits until both are alike, and judges what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from ktrial.domain.gate import DEFAULTS, GateFinding, GateLimits, Readings, judge_start
+from ktrial.domain.run import RunRecord
+from ktrial.domain.settling import TEMPERATURE, Settled
+from ktrial.services.conditions import ConditionWatch
+from ktrial.services.ports import Clock
+from ktrial.services.settle import Settle
+
+#: Without --settle a machine that is too hot for its gate is waited for so long.
+COOL_S = 60.0
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run began: what was read directly before it, and what gates say of that."""
+
+    readings: Readings = {}
+    findings: tuple[GateFinding, ...] = ()
+
+
+class StartGates:
+    """Remembers how the first run of a session began. `settle_s` limits the wait before each other run."""
+
+    def __init__(
+        self,
+        watch: ConditionWatch,
+        clock: Clock,
+        limits: Mapping[str, GateLimits] = DEFAULTS,
+        settle_s: float | None = None,
+    ) -> None:
+        self.watch = watch
+        self._limits = limits
+        self._settle = Settle(clock)
+        self._settle_s = settle_s
+        self._reference: Readings | None = None
+
+    def take_up(self, earlier: Iterable[RunRecord]) -> None:
+        """Go on with a session: its first run stays the first."""
+        for record in earlier:
+            if not record.is_warm_up and record.conditions is not None and record.conditions.readings_before:
+                self._reference = record.conditions.readings_before
+                return
+
+    def settle(self, tell: Callable[[str], None]) -> Settled | None:
+        """Wait for the level of the first run: of all that can settle, or else of what a gate refuses to be hotter."""
+        if self._reference is None:
+            return None
+        if self._settle_s is not None:
+            return self._settle.wait(self._reference, self.watch.look, self._settle_s, tell)
+        found = judge_start(self._reference, self.watch.look(), self._limits)
+        if not any(one.level == "refuse" and one.gate == "start_temperature" for one in found):
+            return None
+        heat = {TEMPERATURE: self._reference.get(TEMPERATURE)}
+        waited = self._settle.wait(heat, self.watch.look, COOL_S, tell)
+        return msgspec.structs.replace(waited, untold=())
+
+    def judge(self, *, counts: bool) -> Start:
+        """Directly before a run. The first that `counts` is what others are compared with; warm-ups are not judged."""
+        now = self.watch.look()
+        if not counts:
+            return Start(readings=now)
+        if self._reference is None:
+            self._reference = now
+        return Start(readings=now, findings=judge_start(self._reference, now, self._limits))
