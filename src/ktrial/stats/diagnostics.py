@@ -107,7 +107,7 @@ def two_modes(groups: Mapping[str, Array]) -> dict[str, float]:
 
 
 def _best_split(ordered: Array) -> int | None:
-    """Where two groups differ most; None where even cut hard they are no further apart than one mode is."""
+    """Where two groups differ most; None where they cannot be two modes even if no run were in doubt."""
     n = len(ordered)
     cuts = np.arange(2, n - 1)
     centred = ordered - ordered.mean()
@@ -115,8 +115,13 @@ def _best_split(ordered: Array) -> int | None:
     left, right = sums / cuts, -sums / (n - cuts)
     within = squares - cuts * left**2 + float(centred @ centred) - squares - (n - cuts) * right**2
     best = int(np.argmin(within))
-    spread = math.sqrt(max(float(within[best]), 0.0) / n)
-    return int(cuts[best]) if float(right[best] - left[best]) > MODE_GAP * spread else None
+    spread = max(math.sqrt(max(float(within[best]), 0.0) / n), 1e-3 * float(centred.std()))
+    if float(right[best] - left[best]) <= MODE_GAP * spread:
+        return None
+    # What two modes gain when each run belongs to one for certain; the mixture gains little more where they are apart.
+    share = float(cuts[best]) / n
+    sure = n * (share * math.log(share) + (1 - share) * math.log(1 - share)) - n * math.log(spread / centred.std())
+    return int(cuts[best]) if 2 * sure - 2 * math.log(n) > 0 else None
 
 
 def _two_normals(ordered: Array, split: int) -> float | None:
