@@ -35,8 +35,7 @@ def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
     if (obstacle := _obstacle(case)) is not None:
         return "inconclusive", obstacle, findings
     if is_equivalent(case):
-        real = ", real but below the margin" if case.effect.excludes_zero else ""
-        return "equivalent", f"the interval lies within the margin{real}", findings
+        return "equivalent", _within(case), findings
     if (doubt := _doubt(case)) is not None:
         return "inconclusive", doubt, findings
     return "better" if case.effect.estimate > 0 else "worse", "the interval excludes no effect", findings
@@ -49,6 +48,13 @@ def _obstacle(case: Case) -> str | None:
     if case.direction is None:
         return "which way is better is not known"
     return None if case.judged else "exploratory: only the outcomes that were named beforehand are judged"
+
+
+def _within(case: Case) -> str:
+    sentence = "the interval lies within the margin"
+    if cause := _confounded(case):
+        return f"{sentence} ({cause})"
+    return f"{sentence}: real, but below it" if case.effect.excludes_zero else sentence
 
 
 def _doubt(case: Case) -> str | None:

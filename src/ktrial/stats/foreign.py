@@ -219,7 +219,8 @@ def _answer(read: Read, contrasts: Sequence[Contrast], alpha: float, swing: floa
         sentence = f"says the same as {read.repeats} in other words and is not counted a second time"
         findings.append(Finding(kind="same-as", level="note", sentence=sentence, values={"outcome": read.repeats}))
     anova, pairwise, left_out = analyse(read.runs, question.control, read.scale, alpha, detailed)
-    silent = [arm for arm in question.arms if arm not in read.runs and arm != question.control]
+    compared = set(read.compared)
+    silent = [arm for arm in question.arms if arm not in compared and arm != question.control]
     return Answer(
         name=question.name,
         contrasts=(*contrasts, *(_silent(read, arm) for arm in silent)),
@@ -230,16 +231,17 @@ def _answer(read: Read, contrasts: Sequence[Contrast], alpha: float, swing: floa
 
 
 def _silent(read: Read, arm: str) -> Contrast:
-    control = read.runs.get(read.question.control)
+    counts = {name: len(runs.scores) for name, runs in read.runs.items()}
+    control = read.question.control
     return Contrast(
         arm=arm,
-        control=read.question.control,
+        control=control,
         verdict="inconclusive",
-        why="the arm has no value",
+        why="the arm has no value" if control in counts else "the control has no value",
         effect=None,
         worth=None,
-        n_arm=0,
-        n_control=0 if control is None else len(control.scores),
+        n_arm=counts.get(arm, 0),
+        n_control=counts.get(control, 0),
         blocks=None,
         test=None,
         sentence="",

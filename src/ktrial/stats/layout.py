@@ -20,6 +20,7 @@ from ktrial.stats.arrays import Array
 Order = Literal["interleaved", "sequence", "unknown"]
 Scale = Literal["log", "difference"]
 Name = str | None
+LARGEST = 1e60
 #: Which block each run of either arm is of, and the blocks that hold both.
 Blocks = tuple[tuple[Name, ...], tuple[Name, ...], list[Name]]
 
@@ -55,15 +56,20 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return self.unit == "block"
 
 
+def is_usable(value: float) -> bool:
+    """Whether it is a number that anybody can have measured; fourth powers of it stay below infinity."""
+    return -LARGEST < value < LARGEST
+
+
 def scale_of(question: Question) -> Scale:
     """Ratios where all values are above zero, else differences."""
-    finite = (run.value for runs in question.arms.values() for run in runs if math.isfinite(run.value))
-    return "log" if all(value > 0 for value in finite) else "difference"
+    usable = (run.value for runs in question.arms.values() for run in runs if is_usable(run.value))
+    return "log" if all(value > 0 for value in usable) else "difference"
 
 
 def read_runs(observations: Sequence[Observation], scale: Scale, direction: Direction | None) -> Runs:
     """The runs whose value is a number. Without a direction, more counts as above zero."""
-    kept = [run for run in observations if math.isfinite(run.value)]
+    kept = [run for run in observations if is_usable(run.value)]
     values = np.array([run.value for run in kept], dtype=np.float64)
     scores = np.log(values) if scale == "log" else values
     return Runs(

@@ -63,7 +63,7 @@ def test_all_relabellings_are_tried_where_they_are_few(sizes: tuple[int, int]) -
     assert found is not None
     for row in range(len(control)):
         theirs = stats.permutation_test(
-            (arm[row], control[row]), lambda a, b: np.mean(a) - np.mean(b), n_resamples=np.inf
+            (arm[row], control[row]), lambda a, b: np.mean(a) - np.mean(b), n_resamples=100_000
         )
         assert found[1][row] == pytest.approx(theirs.pvalue, abs=1e-12)
 
