@@ -56,7 +56,7 @@ def test_equal_values_are_no_difference() -> None:
         assert np.isnan(unpaired.welch(same, same)[1]).all()
 
 
-@pytest.mark.parametrize("sizes", [(3, 3), (4, 6), (7, 7)])
+@pytest.mark.parametrize("sizes", [(3, 3), (4, 6), (6, 6)])
 def test_all_relabellings_are_tried_where_they_are_few(sizes: tuple[int, int]) -> None:
     control, arm = two(*sizes, count=6)
     found = unpaired.permutation(control, arm)
