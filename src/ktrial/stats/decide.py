@@ -59,12 +59,15 @@ def _within(case: Case) -> str:
 
 def _doubt(case: Case) -> str | None:
     """Why these data do not tell better from worse."""
+    if case.effect.low == case.effect.high == 0:
+        return "nothing varies: a difference below the tool's step would not be seen"
     if not case.effect.excludes_zero:
         return "the interval holds both no effect and one beyond the margin"
     if cause := _confounded(case):
         return f"difference seen, cause not identified ({cause})"
     if case.p_adjusted > case.alpha:
-        return f"of {case.family} comparisons one like this is expected by chance (adjusted p = {case.p_adjusted:.2g})"
+        among = "" if case.family == 1 else f" among {case.family} comparisons"
+        return f"a difference like this may be chance{among} (adjusted p = {case.p_adjusted:.2g})"
     return None
 
 

@@ -68,9 +68,13 @@ def judge_foreign(questions: Sequence[Question], *, alpha: float = 0.05, swing: 
     """
     repeated = duplicates(questions)
     declared = any(question.role == "primary" for question in questions)
-    reads = [_read(question, declared, repeated.get(question.name)) for question in questions]
+    families = {question.name: question.role if declared else "all" for question in questions}
+    reads = [
+        _read(question, families[repeated.get(question.name, question.name)], repeated.get(question.name))
+        for question in questions
+    ]
     asked = _ask(reads, alpha)
-    adjusted = _adjust(reads, asked)
+    adjusted = _adjust(asked)
     detailed = len(asked) <= DETAILED_CONTRASTS
     contrasts: dict[str, list[Contrast]] = {read.question.name: [] for read in reads}
     series = {read.question.name: read_series(read.runs) for read in reads}
@@ -80,14 +84,14 @@ def judge_foreign(questions: Sequence[Question], *, alpha: float = 0.05, swing: 
     return tuple(_answer(read, contrasts[read.question.name], alpha, swing, detailed) for read in reads)
 
 
-def _read(question: Question, declared: bool, repeats: str | None) -> Read:
+def _read(question: Question, family: str, repeats: str | None) -> Read:
     scale = scale_of(question)
     runs = {arm: read_runs(values, scale, question.direction) for arm, values in question.arms.items()}
     return Read(
         question=question,
         scale=scale,
         runs={arm: of_arm for arm, of_arm in runs.items() if len(of_arm.scores)},
-        family=question.role if declared else "all",
+        family=family,
         repeats=repeats,
     )
 
@@ -102,11 +106,12 @@ def _ask(reads: Sequence[Read], alpha: float) -> list[Asked]:
     ]
 
 
-def _adjust(reads: Sequence[Read], asked: Sequence[Asked]) -> dict[tuple[str, str], Adjusted]:
+def _adjust(asked: Sequence[Asked]) -> dict[tuple[str, str], Adjusted]:
     """Each distinct outcome counts once; one that repeats another has what that one has."""
     families: dict[str, list[Asked]] = {}
+    counted = {(one.read.question.name, one.arm) for one in asked}
     for one in asked:
-        if one.read.repeats is None:
+        if (one.read.repeats, one.arm) not in counted:
             families.setdefault(one.read.family, []).append(one)
     found: dict[tuple[str, str], Adjusted] = {}
     for name, members in families.items():
@@ -116,9 +121,9 @@ def _adjust(reads: Sequence[Read], asked: Sequence[Asked]) -> dict[tuple[str, st
         for one, of_p, of_floor in zip(members, p, floors, strict=True):
             key = one.read.question.name, one.arm
             found[key] = Adjusted(p=min(1.0, of_p), floor=min(1.0, of_floor), family=len(members))
-    for read in reads:
-        for arm in read.compared if read.repeats is not None else ():
-            found[read.question.name, arm] = found[str(read.repeats), arm]
+    for one in asked:
+        key = one.read.question.name, one.arm
+        found[key] = found[str(one.read.repeats), one.arm] if key not in found else found[key]
     return found
 
 

@@ -127,6 +127,17 @@ def test_a_primary_outcome_is_a_family_of_its_own() -> None:
     assert "exploratory" in second.contrasts[0].why
 
 
+def test_what_repeats_the_primary_outcome_is_judged_as_it_is() -> None:
+    values = {"a": times(4), "b": times(4, 0.5, seed=2)}
+    rate = asked("abababab", {arm: 1 / held for arm, held in values.items()}, "rate", direction="higher")
+    time = asked("abababab", values, role="primary")
+    assert [answer.contrasts[0].verdict for answer in judge_foreign([rate, time])] == ["better", "better"]
+    mirrored = msgspec.structs.replace(rate, control="b")
+    both = judge_foreign([mirrored, time])
+    assert [answer.contrasts[0].arm for answer in both] == ["a", "b"]
+    assert "2 comparisons" in both[0].contrasts[0].why
+
+
 def test_holm_is_over_arms_and_outcomes() -> None:
     names = "abcd"
     order = "".join(names[(i + j) % 4] for i in range(8) for j in range(4))
@@ -388,7 +399,7 @@ def test_bad_input_is_answered_with_a_finding(values: dict[str, list[float]], ex
     for question in (asked(order, values), without_order(asked(order, values))):
         (answer,) = judge_foreign([question])
         assert expected in kinds(answer)
-        assert all(contrast.verdict == "inconclusive" for contrast in answer.contrasts)
+        assert all(contrast.verdict == "inconclusive" and contrast.why for contrast in answer.contrasts)
         assert {contrast.arm for contrast in answer.contrasts} <= set(values) - {"a"}
 
 
