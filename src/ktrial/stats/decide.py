@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict on one contrast of other people's data, from its effect, its adjusted p and its layout."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ktrial.domain.benchmark import Direction
+from ktrial.domain.comparison import Check
+from ktrial.domain.finding import Finding
+from ktrial.domain.verdict import Effect, Verdict, WorthIt
+from ktrial.stats.layout import Order
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a verdict depends on; `margin` and `resolution` are on the scale of the effect."""
+
+    effect: Effect
+    p_adjusted: float
+    floor: float
+    floor_adjusted: float
+    family: int
+    margin: float
+    resolution: float
+    alpha: float
+    direction: Direction | None
+    judged: bool
+    order: Order
+    confounded_by: str | None
+
+
+def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
+    """The verdict, why in a few words, and the doubts that the layout leaves."""
+    findings = tuple(layout_doubts(case))
+    if (obstacle := _obstacle(case)) is not None:
+        return "inconclusive", obstacle, findings
+    if is_equivalent(case):
+        return "equivalent", _within(case), findings
+    if (doubt := _doubt(case)) is not None:
+        return "inconclusive", doubt, findings
+    return "better" if case.effect.estimate > 0 else "worse", "the interval excludes no effect", findings
+
+
+def _obstacle(case: Case) -> str | None:
+    """Why nothing can be said whatever the data."""
+    if case.floor_adjusted > case.alpha:
+        return _too_small(case)
+    if case.direction is None:
+        return "which way is better is not known"
+    return None if case.judged else "exploratory: only the outcomes that were named beforehand are judged"
+
+
+def _within(case: Case) -> str:
+    sentence = "the interval lies within the margin"
+    if cause := _confounded(case):
+        return f"{sentence} ({cause})"
+    return f"{sentence}: real, but below it" if case.effect.excludes_zero else sentence
+
+
+def _doubt(case: Case) -> str | None:
+    """Why these data do not tell better from worse."""
+    if case.effect.low == case.effect.high == 0:
+        return "nothing varies: a difference below the tool's step would not be seen"
+    if not case.effect.excludes_zero:
+        return "the interval holds both no effect and one beyond the margin"
+    if cause := _confounded(case):
+        return f"difference seen, cause not identified ({cause})"
+    if case.p_adjusted > case.alpha:
+        among = "" if case.family == 1 else f" among {case.family} comparisons"
+        return f"a difference like this may be chance{among} (adjusted p = {case.p_adjusted:.2g})"
+    return None
+
+
+def is_equivalent(case: Case) -> bool:
+    """Whether the interval, widened by the step of the tool, is inside the margin; one without width tells nothing."""
+    low, high = case.effect.low, case.effect.high
+    if low is None or high is None or (low == high and not case.resolution):
+        return False
+    return -case.margin < low - case.resolution and high + case.resolution < case.margin
+
+
+def worth(effect: Effect, margin: float) -> WorthIt:
+    """Whether a difference that is real also matters."""
+    near = min(abs(effect.low or 0.0), abs(effect.high or 0.0)) if effect.excludes_zero else 0.0
+    if near >= margin:
+        return "yes"
+    return "likely" if abs(effect.estimate) >= margin else "unclear"
+
+
+def _too_small(case: Case) -> str:
+    sentence = f"the smallest p that this layout can reach is {case.floor:.2g}"
+    if case.floor <= case.alpha:
+        return f"{sentence}, and {case.floor_adjusted:.2g} after correction for {case.family} comparisons"
+    return f"{sentence}, above {case.alpha:g}"
+
+
+def _confounded(case: Case) -> str | None:
+    if case.confounded_by is not None:
+        return f"{case.confounded_by} and arm are confounded"
+    if case.order == "sequence":
+        return "time and arm are confounded"
+    return "in which order the arms were measured is not known" if case.order == "unknown" else None
+
+
+_WHY = {
+    "sequence": "the arms were measured one after the other: whatever changed meanwhile is counted to the arm",
+    "unknown": "the order of the runs is not known: whether the arms were interleaved cannot be told",
+    "boot": "an arm has a single boot of its own: what differs between boots is counted to the arm",
+    "machine": "an arm has a single machine of its own: what differs between machines is counted to the arm",
+    "block": "the arms share no block: what differs between blocks is counted to the arm",
+}
+_KIND = {
+    "sequence": "time-and-arm-confounded",
+    "unknown": "order-unknown",
+    "boot": "boot-and-arm-confounded",
+    "machine": "machine-and-arm-confounded",
+    "block": "block-and-arm-confounded",
+}
+
+
+def layout_doubts(case: Case) -> list[Finding]:
+    """What keeps the layout from telling the arm from something else."""
+    found = []
+    for what in (case.confounded_by, None if case.order == "interleaved" else case.order):
+        if what is not None:
+            seen = "difference seen, cause not identified: " if case.effect.excludes_zero else ""
+            if seen and what == "sequence":
+                seen = "difference seen, cause not identified (time and arm are confounded): "
+            found.append(Finding(kind=_KIND[what], level="suspect", sentence=seen + _WHY[what]))
+    return found
+
+
+def order_check(order: Order) -> Check:
+    """Whether time and arm were kept apart."""
+    sentence = {
+        "interleaved": "the arms were measured in turns",
+        "sequence": _WHY["sequence"],
+        "unknown": _WHY["unknown"],
+    }
+    holds = {"interleaved": True, "sequence": False, "unknown": None}[order]
+    return Check(name="interleaved", holds=holds, value=None, sentence=sentence[order])
