@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 import click
 
@@ -147,6 +148,14 @@ class Progress:
         self._as_json = as_json
         self._open = False
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the line of a run that was begun, so that an error's message has its own."""
+        if self._open:
+            self._write(" not kept\n")
+
     def __call__(self, event: Event) -> None:
         """Show one event."""
         from ktrial.report import bench
@@ -172,6 +181,7 @@ class Progress:
             self._open = False
         elif self._open:
             self._write(" interrupted\n")
+            self._open = False
         if self._as_json:
             import msgspec
 
@@ -190,6 +200,10 @@ class Progress:
                 "nobody reads on, so measuring has ended; the runs that were made are kept",
                 hint="the same command goes on with it",
             ) from None
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            # The terminal has gone: its SIGHUP ends the measurement in order, unless somebody wants it to go on.
 
 
 def check_output(path: Path | None, *, force: bool) -> None:

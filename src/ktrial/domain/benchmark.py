@@ -72,7 +72,7 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     """What one execution left behind.
 
     Of an agent's own load `stdout` is the JSON of the reply's `ok`. `exit_status` is None when the program was ended by
-    a signal or could not be started (then `failed` says why). `interrupted` says that Ctrl-C ended it. The resource
+    a signal or could not be started (then `failed` says why). `interrupted` says that the user ended it. The resource
     fields are of that run alone and None when they do not apply. `cut` says that the program printed more than was
     captured. `network` is what the agent read back of a network of the run's own.
     """
@@ -232,7 +232,7 @@ def check_exit(raw: RawOutput) -> None:
     """Raise BadRun, with what it said, unless the run ended by itself with status 0."""
     if raw.interrupted:
         began = "before it began" if raw.wall_ns is None else f"after {raw.wall_ns / 1e9:.1f} s"
-        raise BadRun(f"interrupted by Ctrl-C {began}")
+        raise BadRun(f"interrupted {began}")
     if raw.failed is not None:
         raise BadRun(f"could not be started: {raw.failed}")
     if raw.timed_out:

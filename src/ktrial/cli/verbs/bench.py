@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ktrial.cli import interruption
 from ktrial.cli.measuring import (
     Progress,
     TakesCommand,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ktrial.domain.suite import Suite
 
 EXIT_PARTIAL = 1
-EXIT_INTERRUPTED = 130
 
 
 @click.command(cls=TakesCommand, short_help="Measure: a suite, one benchmark, or any command.")
@@ -129,7 +129,7 @@ def _measure(
     )
     around = surroundings(app, suite, when_idle=when_idle)
     listen = Progress(as_json=as_json)
-    with app.interrupts:
+    with app.interrupts, listen:
         result, records = measure(order, executor, app.run_store, app.clock, facts, listen, around)
     if output is not None:
         write_result(output, result, records)
@@ -140,6 +140,6 @@ def _measure(
     sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
     if result.interrupted:
         kept = "1 run is" if len(records) == 1 else f"{len(records)} runs are"
-        app.say(f"interrupted; {kept} kept in {result.where}")
-        return EXIT_INTERRUPTED
+        app.say(f"{interruption.words(app.interrupts.number)}; {kept} kept in {result.where}")
+        return interruption.status(app.interrupts.number)
     return EXIT_PARTIAL if holes else 0
