@@ -28,8 +28,8 @@ QUOTED_BYTES = 500
 SERVER_ADDRESS = "198.51.100.1"
 #: Lines that do not say what went wrong: how each make above the failing one ends, and rulers.
 _NOT_TELLING = re.compile(r"make(\[\d+\])?: \*\*\* (\[.*\] Error \d+|Waiting for unfinished jobs.*)|\W*")
-#: Words of lines that say it best, the best first: an ENOSPC, an error of a compiler.
-_WORST = ("No space left on device", ": error: ")
+#: Words of lines that say it best, the best first: an ENOSPC, an error of a linker, of a compiler, of make itself.
+_WORST = ("No space left on device", "undefined reference to", ": fatal error: ", ": error: ", ": *** ")
 #: Where distributions keep versions of a server side by side: looked into before those, the highest version first.
 VERSIONED_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 #: Stands for the run's private directory in argv, environment and parameters of loads. Records keep the word: these
