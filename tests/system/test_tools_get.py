@@ -149,7 +149,7 @@ def test_what_cannot_be_got(home: Path, words: tuple[str, ...], status: int, mes
         ("schbench:\n\ttrue\n", "left no program schbench"),
         ("schbench:\n\tln -s /bin/true schbench\n", "left no program schbench"),
         (
-            "schbench:\n\t@echo 'a.c:1:1: error: no such type' >&2; for i in 1 2 3 4 5 6; do echo $$i >&2; done; false\n",
+            "schbench:\n\t@echo 'a.c:1:1: error: no such type' >&2; for i in 1 2 3 4 5; do echo $$i >&2; done; false\n",
             "it said: a.c:1:1: error: no such type\n",
         ),
         ("schbench:\n\techo '#include <absent.h>' | $(CC) -xc -\n", "fatal error: absent.h: No such file"),
@@ -230,8 +230,24 @@ def test_two_builds_at_a_time_are_refused_and_an_interrupted_one_ends(
     assert listed() == []
 
 
-def test_listing_touches_no_network(root: FakeRoot) -> None:
+def test_a_broken_receipt_is_listed_as_such(home: Path, source: Path) -> None:  # noqa: F811
+    assert run("tools", "get", "schbench", "--from", str(source)).status == 0
+    (receipt,) = (home / ".local/share/ktrial").glob("**/tool.json")
+    listed_whole = run("tools", "list").out
+    assert "UNVERIFIED" in next(line for line in listed_whole.splitlines() if line.startswith("schbench"))
+    receipt.write_text("{")
+    ran = run("tools", "list")
+    assert ran.status == 0, ran.err
+    assert "BROKEN" in next(line for line in ran.out.splitlines() if line.startswith("schbench"))
+    assert "tool.json cannot be read" in " ".join(ran.out.split())
+    assert list(json.loads(run("tools", "list", "--json").out)["broken"]) == ["schbench"]
+
+
+def test_listing_touches_no_network(root: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     ran: Ran = root.run("tools", "list")
     assert ran.status == 0
-    assert [line.split()[0] for line in ran.out.splitlines()[2:]] == ["schbench", "synthmark"]
+    rows = [line.split() for line in ran.out.splitlines()[2:4]]
+    assert [(row[0], "UNVERIFIED" in row) for row in rows] == [("schbench", True), ("synthmark", True)]
+    assert "UNVERIFIED: nothing says" in ran.out
     assert os.environ["HOME"] not in ran.out

@@ -18,7 +18,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Within its `with` block SIGINT, SIGTERM and SIGHUP are only noted; `wait` and `check` raise the KeyboardInterrupt.
+    """In its `with` block SIGINT, SIGTERM and SIGHUP are only noted; `wait` and `check` raise the KeyboardInterrupt.
 
     Outside, in other threads, and for those that the caller ignores, nothing is changed. The KeyboardInterrupt holds
     the signal's number, and so does `number` from then on.
