@@ -174,7 +174,7 @@ class Progress:
             self._write(f"waiting for an idle machine; in use: {event.used}\n")
         elif isinstance(event, measure.RunBegan):
             least = event.left_is_least
-            self._write(bench.run_begins(event.run, event.runs, event.benchmark, event.left_s, least=least))
+            self._write(bench.run_begins(event.place, event.runs, event.benchmark, event.left_s, least=least))
             self._open = True
         elif isinstance(event, measure.RunEnded):
             self._write(bench.run_ends(event.record, event.so_far) + "\n")

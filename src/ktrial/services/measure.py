@@ -50,12 +50,14 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="b
 
 
 class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run-began"):
-    """A run begins. `left_s` is the time to the end of all, null when nothing can be told.
+    """A run begins: the one at `place` of `runs`, whatever was interrupted or is made again before it.
 
+    `left_s` is the time to the end of all, null when nothing can be told.
     `left_is_least` says that the time of some runs is not known yet and not in it.
     """
 
     run: int
+    place: int
     runs: int
     round: int
     benchmark: str
@@ -180,6 +182,7 @@ class _Rounds:
         self._next_run = 1
         self._goes_on = False
         self._schedule: tuple[Place, ...] = places(self._invocations, order.rounds, order.seed)
+        self._runs = len(self._schedule)
         self._session = session_of(order, facts, executor.agent_version, store.new_name())
 
     def _take_up(self) -> bool:
@@ -260,7 +263,8 @@ class _Rounds:
         self._listen(
             RunBegan(
                 run=number,
-                runs=number - 1 + len(self._schedule) - done,
+                place=self._runs - len(self._schedule) + done + 1,
+                runs=self._runs,
                 round=place.round,
                 benchmark=place.label,
                 left_s=left_s,

@@ -15,7 +15,7 @@ from ktrial.domain.facts import FactBook
 
 BENCHMARK = all_benchmarks()["perf-pipe-cross-cpu"]
 #: Runs a program, or "moves" a process after a while.
-TASKSET = "#!/bin/sh\ncase $1 in -c) shift 2; exec \"$@\" ;; -pc) sleep 0.1; exit {status} ;; esac\n"
+TASKSET = '#!/bin/sh\ncase $1 in -c) shift 2; exec "$@" ;; -pc) sleep 0.1; exit {status} ;; esac\n'
 
 
 def moved(folder: Path, perf: str, *, status: int = 0) -> tuple[int, str | None]:

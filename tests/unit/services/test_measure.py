@@ -432,6 +432,14 @@ def test_an_interrupted_measurement_is_gone_on_with() -> None:
     began = second.events[0]
     assert isinstance(began, Began)
     assert (began.done, began.runs) == (4, 5)
+    begun = [event for event in second.events if isinstance(event, RunBegan)]
+    assert [(event.run, event.place, event.runs) for event in begun] == [
+        (6, 5, 9),
+        (7, 6, 9),
+        (8, 7, 9),
+        (9, 8, 9),
+        (10, 9, 9),
+    ]
     assert (result.complete, result.interrupted) == (3, False)
     assert [record.run for record in records] == list(range(1, 11))
     expected = [label for labels in orders(["a", "b", "c"], 3, 7) for label in labels]
