@@ -14,6 +14,7 @@ from ktrial.domain.benchmark import (
     Outcome,
     Parameters,
     ParsedRun,
+    Probe,
     RawOutput,
 )
 from ktrial.domain.errors import BadInput, BadRun, UnknownName
@@ -70,6 +71,11 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def user_reason(self) -> str | None:
         """Root may run it too."""
+        return None
+
+    @property
+    def probe(self) -> Probe | None:
+        """The agent's capabilities tell."""
         return None
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:

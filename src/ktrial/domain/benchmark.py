@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -180,6 +180,17 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     expected_s: float | None = None
 
 
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """A short question whether a benchmark can work here at all, where its programs alone do not tell.
+
+    `why_not` reads the answer: the reason, or None. `next` is what would change that.
+    """
+
+    invocation: Invocation
+    why_not: Callable[[RawOutput], str | None]
+    next: str
+
+
 class Benchmark(Protocol):
     """A tool with a parser. Adapters are found as BENCHMARK or BENCHMARKS of `ktrial.benchmarks.<tool>.adapter`."""
 
@@ -206,6 +217,10 @@ class Benchmark(Protocol):
     @property
     def user_reason(self) -> str | None:
         """Why it cannot run as root; None when it can."""
+
+    @property
+    def probe(self) -> Probe | None:
+        """What tells whether it can work here; None when its programs do."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
