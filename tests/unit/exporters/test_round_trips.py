@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.domain.foreign import ForeignResults, ImportOptions
-from ktrial.domain.stored import SessionRuns, StoredMeasurement
+from ktrial.domain.stored import SessionRuns, StoredMeasurement, StoredRun
 from ktrial.exporters import run_exporters
 from ktrial.imports.registry import all_importers
 from tests.support.stores import a_run, a_session
@@ -78,7 +78,7 @@ MARGINE = {
 @given(figures=st.lists(TIMES, min_size=5, max_size=5))
 def test_the_medians_of_a_margine_session_come_back(figures: list[list[float]]) -> None:
     """And what was brought in goes out again as it was."""
-    runs = []
+    runs: list[StoredRun] = []
     for (tool, outcome), values in zip(MARGINE, figures, strict=True):
         for value in values:
             told = StoredMeasurement(outcome=outcome, value=value, unit="s", direction="lower", original=f"{value} s")
