@@ -10,10 +10,11 @@ import pytest
 
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.facts import Fact, FactBook
+from ktrial.domain.own_benchmark import OwnBenchmark
 from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import Suite, SuiteEntry, SuiteLoad, Task, orders
 from ktrial.services.measure import Began, Event, Result, RunBegan, RunEnded, measure
-from ktrial.services.schedule import Order
+from ktrial.services.schedule import Order, plan_of
 from ktrial.services.suites import find_suite, tasks_of, with_parameters
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 
@@ -494,3 +495,18 @@ def test_another_version_of_a_tool_begins_anew() -> None:
         began = second.events[0]
         assert isinstance(began, Began)
         assert began.done == done
+
+
+@pytest.mark.parametrize(
+    "changed", [{"argv": ("make", "-j8")}, {"directory": "/other"}, {"environment": {"CC": "clang"}}]
+)
+def test_another_command_of_the_same_name_is_another_plan(changed: dict[str, Any]) -> None:
+    """Runs of `make -j4` and `make -j8` in one series would be no series."""
+
+    def plan(own: OwnBenchmark) -> str:
+        order = Order(suite="make", tasks=(Task(label="make", benchmark=own, parameters={}),), rounds=3, seed=7)
+        return plan_of(order, FACTS, "0.1.0", {})
+
+    own = OwnBenchmark(name="make", what="make -j4", argv=("make", "-j4"), directory="/here")
+    assert plan(own) == plan(msgspec.structs.replace(own))
+    assert plan(own) != plan(msgspec.structs.replace(own, **changed))
