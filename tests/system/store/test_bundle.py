@@ -300,8 +300,9 @@ def test_a_bundle_that_is_not_in_order_is_refused(
     bad = tmp_path / "bad"
     bad.write_bytes(rebuilt(packed(store, tmp_path), change))
     other = Store(Database.open(str(tmp_path / "b.db")))
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=said) as refused:
         unpacked(bad, other, tmp_path)
+    assert refused.value.hint
     assert other.sessions() == ()
     assert not (tmp_path / "evil").exists()
     store.close()
