@@ -6,6 +6,9 @@ Run in a checkout that is set up:  .venv/bin/python -m perf.loads [ROUNDS]
 A round runs each load and each tool once, in random order. Noise is the width of the middle half of the values over
 their median. The step is the smallest difference between two values that differ, over their median: what the number
 can tell apart at best. The goal: our noise is at most twice the tool's, or lies below 5 %.
+
+On a busy machine the goals are not judged. cyclictest leaves out the moments that a late wake-up has passed, our timer
+counts each: while others hold the CPUs the tool's median stays where it was, and ours tells of the waiting.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from __future__ import annotations
 import random
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 from tests.support.references import REFERENCES, ours, theirs, user_session
 
@@ -23,6 +28,9 @@ ROUNDS = 20
 #: The middle half of 20 values is itself known to a factor of 1.5 or so.
 MOST_TIMES = 2.0
 LITTLE_NOISE = 0.05
+#: The part of the CPUs that others may use while nothing of ours runs.
+MOST_BUSY = 0.1
+LOOK_S = 0.2
 
 
 def noise(values: Sequence[float]) -> float:
@@ -38,8 +46,22 @@ def step(values: Sequence[float]) -> float | None:
     return min(steps) / statistics.median(values) if steps else None
 
 
-def measure(rounds: int) -> dict[str, tuple[list[float], list[float]]]:
-    """Our values and the tool's for each reference that is installed here."""
+def used_by_others() -> float:
+    """The part of all CPUs' time that is not idle, while we wait."""
+    before = _ticks()
+    time.sleep(LOOK_S)
+    spent = [late - early for early, late in zip(before, _ticks(), strict=True)]
+    return 1 - (spent[3] + spent[4]) / max(1, sum(spent))
+
+
+def _ticks() -> list[int]:
+    """User, nice, system, idle, iowait, irq, softirq, steal."""
+    first, _, _ = Path("/proc/stat").read_text(encoding="ascii").partition("\n")
+    return [int(word) for word in first.split()[1:9]]
+
+
+def measure(rounds: int) -> tuple[dict[str, tuple[list[float], list[float]]], float]:
+    """Our values and the tool's for each reference that is installed here, and how busy others were meanwhile."""
     order = random.Random(7)
     session = user_session()
     found: dict[str, tuple[list[float], list[float]]] = {}
@@ -51,12 +73,14 @@ def measure(rounds: int) -> dict[str, tuple[list[float], list[float]]]:
         found[name] = ([], [])
         actions.append((found[name][0], partial(ours, reference, session)))
         actions.append((found[name][1], partial(theirs, reference, session)))
+    busy = []
     for _ in range(rounds):
+        busy.append(used_by_others())
         order.shuffle(actions)
         for values, action in actions:
             values.append(action())
     session.close()
-    return found
+    return found, statistics.median(busy)
 
 
 def row(who: str, values: Sequence[float], verdict: str = "") -> None:
@@ -69,19 +93,23 @@ def row(who: str, values: Sequence[float], verdict: str = "") -> None:
 
 
 def main() -> int:
-    """Measure and print; 1 when a goal was missed."""
+    """Measure and print; 1 when a goal was missed or could not be judged."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     met = True
-    for name, (own, others) in measure(rounds).items():
+    found, busy = measure(rounds)
+    if busy > MOST_BUSY:
+        print(f"others used {busy:.0%} of the CPUs: no goal is judged; run it again when the machine is calm")
+    for name, (own, others) in found.items():
         reference = REFERENCES[name]
         allowed = max(MOST_TIMES * noise(others), LITTLE_NOISE)
         good = noise(own) <= allowed
         met = met and good
         apart = statistics.median(own) / statistics.median(others)
         print(f"{name}: {apart:.2f} times {reference.argv[0]}'s ({rounds} rounds in random order)")
-        row("ours", own, f"noise at most {allowed:.1%}: {'met' if good else 'MISSED'}")
+        verdict = "not judged" if busy > MOST_BUSY else "met" if good else "MISSED"
+        row("ours", own, f"noise at most {allowed:.1%}: {verdict}")
         row(reference.argv[0], others)
-    return 0 if met else 1
+    return 0 if met and busy <= MOST_BUSY else 1
 
 
 if __name__ == "__main__":

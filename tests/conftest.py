@@ -13,8 +13,10 @@ from hypothesis import settings
 settings.register_profile("same", derandomize=True, database=None)
 settings.register_profile("new", database=None)
 settings.load_profile(os.environ.get("KTRIAL_FUZZ", "same"))
-# Started in the background of a script, ./check inherits an ignored SIGINT, and so would all that the tests interrupt.
+# Started in the background of a script or by nohup, ./check inherits an ignored SIGINT or SIGHUP, and so would all that
+# the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture

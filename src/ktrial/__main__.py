@@ -3,7 +3,9 @@
 
 import gc
 import os
+import signal
 import sys
+from types import FrameType
 from typing import NoReturn
 
 
@@ -19,13 +21,21 @@ def run() -> int:
         return 1
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
+            signal.signal(number, _interrupt)
     try:
         from ktrial.cli.main import main
 
         return main(sys.argv[1:], sys.stdout, sys.stderr)
-    except KeyboardInterrupt:  # before anything was begun
+    except KeyboardInterrupt as stop:  # before anything was begun
         sys.stderr.write("ktrial: interrupted\n")
-        return 130
+        return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+    """What asks the process to end ends it as Ctrl-C does: in order, with a word, and with its children."""
+    raise KeyboardInterrupt(number)
 
 
 def leave(status: int) -> NoReturn:
@@ -34,7 +44,7 @@ def leave(status: int) -> NoReturn:
         try:
             if stream is not None:
                 stream.flush()
-        except BrokenPipeError:  # whoever read it has gone, and knows
+        except OSError:  # whoever read it has gone, and knows
             continue
     os._exit(status)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun, RawOutput
+from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun, Probe, RawOutput
 from ktrial.domain.container import Container
 from ktrial.domain.errors import AgentError, KtrialError, UnreadableOutput
 from ktrial.domain.facts import FactBook
@@ -76,6 +76,7 @@ class FakeBenchmark:
     packages: Mapping[str, str] = field(default_factory=lambda: {"apt": "tools", "dnf": "tools-extra"})
     root_reason: str | None = None
     user_reason: str | None = None
+    probe: Probe | None = None
     outcomes: tuple[Outcome, ...] = (outcome(),)
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"loops": 10})
     expected_s: float | None = None

@@ -18,7 +18,9 @@ import pytest
 
 from ktrial.cli.main import main
 from tests.support.kept import raw, records, work
+from tests.support.terminal import KTRIAL, Terminal
 from tests.support.tree import FakeRoot, Ran
+from tests.system.store.test_database import mounted
 
 SUITE = """name = "short"
 summary = "Short."
@@ -203,9 +205,19 @@ def test_the_agents_own_load_in_the_background(home: Path) -> None:
     assert record["background"]["agent_load"]["name"] == "spin"
 
 
-@pytest.mark.parametrize("load", [False, True])
-def test_an_interruption_keeps_the_runs_and_leaves_no_process(home: Path, load: bool) -> None:
-    mark = f"88{os.getpid()}{int(load)}"
+@pytest.mark.parametrize(
+    "load, number, status, word",
+    [
+        (False, signal.SIGINT, 130, "interrupted; 2 runs"),
+        (True, signal.SIGINT, 130, "interrupted; 2 runs"),
+        (True, signal.SIGTERM, 143, "interrupted by SIGTERM; 2 runs"),
+        (False, signal.SIGHUP, 129, "interrupted by SIGHUP; 2 runs"),
+    ],
+)
+def test_an_interruption_keeps_the_runs_and_leaves_no_process(
+    home: Path, load: bool, number: signal.Signals, status: int, word: str
+) -> None:
+    mark = f"88{os.getpid()}{int(load)}{int(number)}"
     leave = f"setsid sleep {mark} >/dev/null 2>&1 & exec sleep {mark}"
     script = f"echo begun; [ -e {home}/first ] && {{ {leave}; }}; : > {home}/first"
     own(home, "benchmarks", "hello", f"name = 'hello'\nwhat = 'x'\nargv = ['sh', '-c', '{script}']\n")
@@ -222,18 +234,47 @@ def test_an_interruption_keeps_the_runs_and_leaves_no_process(home: Path, load: 
     for _ in eventually("the second run"):
         if processes(mark):
             break
-    os.killpg(head.pid, signal.SIGINT)
+    os.killpg(head.pid, number)
     out, err = head.communicate(timeout=30)
-    assert head.returncode == 130, err
+    assert head.returncode == status, err
     assert "interrupted after 1 of 9 runs" in err
+    assert err.splitlines()[-1].startswith(f"ktrial: {word} are kept in "), err
     assert "hello" in out
     first, second = records(home)
     assert (first["failure"], second["exit"]["interrupted"]) == (None, True)
-    assert re.fullmatch(r"interrupted by Ctrl-C after \d+\.\d s", second["failure"])
+    assert re.fullmatch(r"interrupted after \d+\.\d s", second["failure"])
     assert second["argv"][0].endswith("/sh")
     assert raw(home, second["raw"]["stdout"]) == b"begun\n"
     assert processes(mark) == []
     assert list(work(home).iterdir()) == []
+
+
+def test_a_closed_window_keeps_the_runs_and_leaves_no_process(home: Path) -> None:
+    mark = f"77{os.getpid()}"
+    script = f"[ -e {home}/first ] && exec sleep {mark}; : > {home}/first"
+    terminal = Terminal([*KTRIAL, "bench", "-n", "9", "-o", f"{home}/result.json", "--", "sh", "-c", script])
+    try:
+        for _ in eventually("the second run"):
+            if processes(mark):
+                break
+        terminal.close()
+        assert terminal.end() == 129
+    finally:
+        terminal.kill()
+    assert [record["failure"] is None for record in records(home)] == [True, False]
+    assert json.loads((home / "result.json").read_text())["interrupted"]
+    assert processes(mark) == []
+
+
+def test_an_error_has_a_line_of_its_own(home: Path) -> None:
+    """Not the line of the run that it ends."""
+    with mounted(home / "small", "size=2m") as folder:
+        ran = run("--store", f"{folder}/results.db", "bench", "-n", "40", "--", "head", "-c", "400000", "/dev/urandom")
+    assert ran.status == 1
+    last, message, _ = ran.err.splitlines()[-3:]
+    assert re.fullmatch(r"\[ ?\d+/40\] head.*: not kept", last), ran.err
+    assert message.startswith("ktrial: ")
+    assert "full" in message
 
 
 def test_a_killed_head_leaves_no_process(home: Path) -> None:

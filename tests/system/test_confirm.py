@@ -94,10 +94,19 @@ def test_ctrl_c_before_the_apply_writes_nothing(root: FakeRoot, open_terminal: O
 
 
 def test_a_closed_window_puts_back(root: FakeRoot, open_terminal: Open) -> None:
-    terminal = asked(root, open_terminal("--yes", "--confirm", "3s"))
+    terminal = asked(root, open_terminal("--yes", "--confirm", LONG))
     terminal.close()
-    assert terminal.end() == -signal.SIGHUP
-    assert eventually(lambda: root.read(KNOB) == "60\n")
+    assert terminal.end() == 129
+    assert root.read(KNOB) == "60\n"
+
+
+def test_sigterm_at_the_question_puts_back_at_once(root: FakeRoot, open_terminal: Open) -> None:
+    terminal = asked(root, open_terminal("--yes", "--confirm", LONG))
+    terminal.process.terminate()
+    assert terminal.end() == 143
+    assert "1 of 1 as before" in terminal.said
+    assert "ktrial: interrupted by SIGTERM" in terminal.said
+    assert root.read(KNOB) == "60\n"
 
 
 @pytest.mark.parametrize("whom", ["head", "agent", "both"])

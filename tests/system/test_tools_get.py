@@ -148,6 +148,13 @@ def test_what_cannot_be_got(home: Path, words: tuple[str, ...], status: int, mes
         ("schbench:\n\tfalse\n", "make schbench: make ended with status 2; it said"),
         ("schbench:\n\ttrue\n", "left no program schbench"),
         ("schbench:\n\tln -s /bin/true schbench\n", "left no program schbench"),
+        (
+            "schbench:\n\t@echo 'a.c:1:1: error: no such type' >&2; for i in 1 2 3 4 5; do echo $$i >&2; done; false\n",
+            "it said: a.c:1:1: error: no such type\n",
+        ),
+        ("schbench:\n\techo '#include <absent.h>' | $(CC) -xc -\n", "fatal error: absent.h: No such file"),
+        ("schbench:\n\techo 'void f(); int main() {f();}' | $(CC) -xc -\n", "undefined reference to `f'"),
+        ("schbench: absent.o\n", "No rule to make target 'absent.o'"),
     ],
 )
 def test_a_build_that_fails_installs_nothing(home: Path, source: Path, makefile: str, message: str) -> None:  # noqa: F811
@@ -199,7 +206,13 @@ def test_the_pinned_commit_is_verified_by_its_id(tmp_path: Path, source: Path) -
         get_tool(recipe, str(source), None, workshop, toolbox, lambda: 1)
 
 
-def test_two_builds_at_a_time_are_refused_and_an_interrupted_one_ends(home: Path, source: Path) -> None:  # noqa: F811
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_two_builds_at_a_time_are_refused_and_an_interrupted_one_ends(
+    home: Path,  # noqa: F811
+    source: Path,
+    number: signal.Signals,
+    status: int,
+) -> None:
     (source / "Makefile").write_text("schbench:\n\ttouch here; sleep 63\n")
     argv = [sys.executable, "-m", "ktrial", "tools", "get", "schbench", "--from", str(source)]
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
@@ -210,15 +223,31 @@ def test_two_builds_at_a_time_are_refused_and_an_interrupted_one_ends(home: Path
         time.sleep(0.05)
     second = run("tools", "get", "schbench", "--from", str(source))
     assert (second.status, "another `ktrial tools get` runs" in second.err) == (1, True)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
+    process.send_signal(number)
+    assert process.wait(30) == status
     assert subprocess.run(["pgrep", "-fx", "sleep 63"], capture_output=True, check=False).returncode == 1
     assert work(home) == ["build.log", "lock"]
     assert listed() == []
 
 
-def test_listing_touches_no_network(root: FakeRoot) -> None:
+def test_a_broken_receipt_is_listed_as_such(home: Path, source: Path) -> None:  # noqa: F811
+    assert run("tools", "get", "schbench", "--from", str(source)).status == 0
+    (receipt,) = (home / ".local/share/ktrial").glob("**/tool.json")
+    listed_whole = run("tools", "list").out
+    assert "UNVERIFIED" in next(line for line in listed_whole.splitlines() if line.startswith("schbench"))
+    receipt.write_text("{")
+    ran = run("tools", "list")
+    assert ran.status == 0, ran.err
+    assert "BROKEN" in next(line for line in ran.out.splitlines() if line.startswith("schbench"))
+    assert "tool.json cannot be read" in " ".join(ran.out.split())
+    assert list(json.loads(run("tools", "list", "--json").out)["broken"]) == ["schbench"]
+
+
+def test_listing_touches_no_network(root: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     ran: Ran = root.run("tools", "list")
     assert ran.status == 0
-    assert [line.split()[0] for line in ran.out.splitlines()[2:]] == ["schbench", "synthmark"]
+    rows = [line.split() for line in ran.out.splitlines()[2:4]]
+    assert [(row[0], "UNVERIFIED" in row) for row in rows] == [("schbench", True), ("synthmark", True)]
+    assert "UNVERIFIED: nothing says" in ran.out
     assert os.environ["HOME"] not in ran.out

@@ -14,6 +14,7 @@ from ktrial.domain.benchmark import (
     Outcome,
     Parameters,
     ParsedRun,
+    Probe,
     RawOutput,
 )
 from ktrial.domain.errors import BadInput, BadRun, UnknownName
@@ -27,6 +28,8 @@ _MOST_S = 3600.0
 _SECOND_NS = 1_000_000_000
 
 Reader = Callable[[LoadReply], tuple[Measurement | None, ...]]
+#: Seconds of a run with these parameters on this machine; None where they cannot be told.
+Expected = Callable[[Parameters, FactBook], float | None]
 
 
 class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +39,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     `reader` makes the measurements of a reply; None stands for one that the reply has too few values for.
     `spare_s` beyond its own duration it is ended: time for preparations, and a machine that is busy.
     A load that goes on `until_told` is ended by its time limit, which then is the parameter `duration_s`.
+    `expected` is for a load that may take longer than its duration.
     """
 
     name: str
@@ -47,6 +51,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Parameters = {}
     until_told: bool = False
     spare_s: float = 120.0
+    expected: Expected | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -68,6 +73,11 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         """Root may run it too."""
         return None
 
+    @property
+    def probe(self) -> Probe | None:
+        """The agent's capabilities tell."""
+        return None
+
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
         """How to run it once; the agent checks the values."""
         complete = self._complete(parameters)
@@ -78,10 +88,11 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
             limit_s = _WORK_LIMIT_S
         else:
             limit_s = duration_s if self.until_told else min(duration_s + self.spare_s, _MOST_S)
+        longer_s = self.expected(complete, facts) if self.expected is not None else None
         return Invocation(
             load=AgentLoad(name=self.load, parameters=self._for_agent(complete)),
             limit_s=limit_s,
-            expected_s=duration_s,
+            expected_s=duration_s if longer_s is None else max(duration_s or 0.0, longer_s),
         )
 
     def version_invocation(self) -> Invocation | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput, quoted
+from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, Probe, RawOutput, quoted
 from ktrial.domain.errors import BadInput, BadRun, UnknownName
 from ktrial.domain.facts import FactBook
 from ktrial.formats.tool_output import Quantity
@@ -46,6 +46,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     reader: Callable[[RawOutput, Parameters], ParsedRun]
     root_reason: str | None = None
     user_reason: str | None = None
+    probe: Probe | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +19,6 @@ import click
 from ktrial import __version__
 from ktrial.cli import verbs
 from ktrial.domain.errors import KtrialError, UnknownName
-
-EXIT_INTERRUPTED = 130
 
 
 class LazyVerbs(click.Group):
@@ -92,6 +92,8 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
             return status
         except OSError as error:
             _discard(out)
+            if error.errno == errno.EIO and error.filename is None:  # the terminal has gone
+                return _interrupted(KeyboardInterrupt(signal.SIGHUP), err)
             parts = (error.filename, error.strerror or error)
             report(KtrialError(": ".join(str(part) for part in parts if part)), err)
             return KtrialError.exit_status
@@ -109,14 +111,24 @@ def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
         return 2
     except click.exceptions.Exit as stop:
         return int(stop.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        print("ktrial: interrupted", file=err)
-        return EXIT_INTERRUPTED
+    except (click.Abort, KeyboardInterrupt) as stop:
+        return _interrupted(stop, err)
     except SystemExit:
         if sys.stdout is out:
             raise
         raise BrokenPipeError from None  # click replaced the stream and ended the process on its own
     return result if isinstance(result, int) else 0
+
+
+def _interrupted(stop: BaseException, err: TextIO) -> int:
+    """Say what ended the command, and its exit status; click hides the KeyboardInterrupt behind an Abort."""
+    from ktrial.cli import interruption
+
+    told = stop.__cause__ if isinstance(stop, click.Abort) else stop
+    number = told.args[0] if told is not None and told.args else signal.SIGINT
+    with contextlib.suppress(OSError):  # a terminal that has gone hears nothing
+        print(f"ktrial: {interruption.words(number)}", file=err)
+    return interruption.status(number)
 
 
 def _discard(out: TextIO) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -10,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 import click
 
@@ -207,6 +208,14 @@ class Progress:
         self._as_json = as_json
         self._open = False
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the line of a run that was begun, so that an error's message has its own."""
+        if self._open:
+            self._write(" not kept\n")
+
     def __call__(self, event: Event) -> None:
         """Show one event."""
         from ktrial.report import bench
@@ -227,13 +236,14 @@ class Progress:
             self._write(f"{event.waiting}\n")
         elif isinstance(event, events.RunBegan):
             least = event.left_is_least
-            self._write(bench.run_begins(event.run, event.runs, event.benchmark, event.left_s, least=least))
+            self._write(bench.run_begins(event.place, event.runs, event.benchmark, event.left_s, least=least))
             self._open = True
         elif isinstance(event, events.RunEnded):
             self._write(bench.run_ends(event.record, event.so_far) + "\n")
             self._open = False
         elif self._open:
             self._write(" interrupted\n")
+            self._open = False
         if self._as_json:
             import msgspec
 
@@ -252,6 +262,10 @@ class Progress:
                 "nobody reads on, so measuring has ended; the runs that were made are kept",
                 hint="the same command goes on with it",
             ) from None
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            # The terminal has gone: its SIGHUP ends the measurement in order, unless somebody wants it to go on.
 
 
 def check_output(path: Path | None, *, force: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `apply` asks once the settings are in force, and what Ctrl-C means while the agent writes."""
+"""What `apply` asks once the settings are in force, and what Ctrl-C and its like mean while the agent writes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _TURN_S = 0.2
 
 
 class Presses:
-    """How often Ctrl-C was pressed."""
+    """How often Ctrl-C was pressed, or another signal asked for the end; `number` is the last one's."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.number: int = signal.SIGINT
 
 
 @contextlib.contextmanager
@@ -35,15 +36,21 @@ def held_back() -> Iterator[Presses]:
 
     def note(number: int, frame: FrameType | None) -> None:
         presses.count += 1
+        presses.number = number
         if presses.count > 1:
-            raise KeyboardInterrupt
-        sys.stderr.write("\nktrial: waiting for the agent to finish\n")
+            raise KeyboardInterrupt(number)
+        with contextlib.suppress(OSError):  # the terminal may be what has gone
+            sys.stderr.write("\nktrial: waiting for the agent to finish\n")
 
-    before = signal.signal(signal.SIGINT, note)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: was for number, was in before.items() if number == signal.SIGINT or was != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, note)
     try:
         yield presses
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, was in before.items():
+            signal.signal(number, was)
 
 
 def must_agree(question: str) -> None:
@@ -64,9 +71,10 @@ def ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:
     try:
         keep = _answer(limit_s)
     except KeyboardInterrupt:
-        sys.stderr.write("\n")
+        with contextlib.suppress(OSError):
+            sys.stderr.write("\n")
         put_back(root, transaction)
-        raise Interrupted("interrupted") from None
+        raise
     if keep:
         root.request("confirm", transaction=transaction)
         sys.stderr.write("Kept. `ktrial revert` undoes them.\n")

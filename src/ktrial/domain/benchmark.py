@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -28,8 +28,8 @@ QUOTED_BYTES = 500
 SERVER_ADDRESS = "198.51.100.1"
 #: Lines that do not say what went wrong: how each make above the failing one ends, and rulers.
 _NOT_TELLING = re.compile(r"make(\[\d+\])?: \*\*\* (\[.*\] Error \d+|Waiting for unfinished jobs.*)|\W*")
-#: Words of lines that say it best, the best first: an ENOSPC, an error of a compiler.
-_WORST = ("No space left on device", ": error: ")
+#: Words of lines that say it best, the best first: an ENOSPC, an error of a linker, of a compiler, of make itself.
+_WORST = ("No space left on device", "undefined reference to", ": fatal error: ", ": error: ", ": *** ")
 #: Where distributions keep versions of a server side by side: looked into before those, the highest version first.
 VERSIONED_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 #: Stands for the run's private directory in argv, environment and parameters of loads. Records keep the word: these
@@ -72,7 +72,7 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     """What one execution left behind.
 
     Of an agent's own load `stdout` is the JSON of the reply's `ok`. `exit_status` is None when the program was ended by
-    a signal or could not be started (then `failed` says why). `interrupted` says that Ctrl-C ended it. The resource
+    a signal or could not be started (then `failed` says why). `interrupted` says that the user ended it. The resource
     fields are of that run alone and None when they do not apply. `cut` says that the program printed more than was
     captured. `network` is what the agent read back of a network of the run's own.
     """
@@ -180,6 +180,17 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     expected_s: float | None = None
 
 
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """A short question whether a benchmark can work here at all, where its programs alone do not tell.
+
+    `why_not` reads the answer: the reason, or None. `next` is what would change that.
+    """
+
+    invocation: Invocation
+    why_not: Callable[[RawOutput], str | None]
+    next: str
+
+
 class Benchmark(Protocol):
     """A tool with a parser. Adapters are found as BENCHMARK or BENCHMARKS of `ktrial.benchmarks.<tool>.adapter`."""
 
@@ -208,6 +219,10 @@ class Benchmark(Protocol):
         """Why it cannot run as root; None when it can."""
 
     @property
+    def probe(self) -> Probe | None:
+        """What tells whether it can work here; None when its programs do."""
+
+    @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """Everything that `parse` may return."""
 
@@ -232,7 +247,7 @@ def check_exit(raw: RawOutput) -> None:
     """Raise BadRun, with what it said, unless the run ended by itself with status 0."""
     if raw.interrupted:
         began = "before it began" if raw.wall_ns is None else f"after {raw.wall_ns / 1e9:.1f} s"
-        raise BadRun(f"interrupted by Ctrl-C {began}")
+        raise BadRun(f"interrupted {began}")
     if raw.failed is not None:
         raise BadRun(f"could not be started: {raw.failed}")
     if raw.timed_out:

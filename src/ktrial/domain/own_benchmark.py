@@ -10,7 +10,17 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import Direction, Invocation, Measurement, Outcome, OutcomeKind, ParsedRun, RawOutput, Unit
+from ktrial.domain.benchmark import (
+    Direction,
+    Invocation,
+    Measurement,
+    Outcome,
+    OutcomeKind,
+    ParsedRun,
+    Probe,
+    RawOutput,
+    Unit,
+)
 from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.facts import FactBook
 from ktrial.domain.json_path import is_path, parse_path, select
@@ -184,6 +194,11 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     @property
     def user_reason(self) -> str | None:
         """Root may run it too."""
+        return None
+
+    @property
+    def probe(self) -> Probe | None:
+        """Not known how to ask."""
         return None
 
     @property

@@ -115,7 +115,7 @@ def raw_parts(raw: RawOutput) -> dict[str, bytes]:
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """How the program ended: a status, a signal, or not started at all.
 
-    `timed_out` when it was killed at its limit, `interrupted` when by Ctrl-C.
+    `timed_out` when it was killed at its limit, `interrupted` when by Ctrl-C or another signal to ktrial.
     """
 
     status: int | None = None

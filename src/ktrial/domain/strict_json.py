@@ -12,6 +12,8 @@ from typing import Any
 
 #: How many characters before and after a fault are quoted.
 _AROUND = 20
+#: What a word or a number that was cut leaves at the end.
+_CUT = re.compile(r"[a-z]{1,4}|[-.eE+]{1,2}")
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")
 _CONSTANT = re.compile(r"(?<=[\s\[:,])-?(?:NaN|Infinity)(?=[\s,\]}])")
 
@@ -41,6 +43,25 @@ def decode(text: str, repeated: Container[str] = ()) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise NotStrictJson(None, str(error), "JSON that can be read") from None
+
+
+def fault(text: str) -> str | None:
+    """Where a text that begins as JSON stops being it, in words; None where it is whole or no JSON was meant."""
+    if text.lstrip()[:1] not in {"{", "["}:
+        return None
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        end = len(text.rstrip())
+        if error.msg.startswith("Extra data"):
+            return None
+        if error.pos >= end or error.msg.startswith("Unterminated string") or _CUT.fullmatch(text[error.pos : end]):
+            line, column = text.count("\n", 0, end) + 1, end - text.rfind("\n", 0, end) - 1
+            return f"its JSON breaks off after line {line}, column {column}"
+        return f"its JSON is broken at line {error.lineno}, column {error.colno} ({error.msg})"
+    except (ValueError, RecursionError):
+        return None
+    return None
 
 
 def _table(repeated: Container[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -283,7 +283,7 @@ class AgentExecutor:
     def _make_directory(self, *, in_memory: bool) -> Path:
         work = own_tmpfs() if in_memory else self._work
         try:
-            work.mkdir(exist_ok=True, mode=0o700)
+            work.mkdir(parents=True, exist_ok=True, mode=0o700)
             return Path(tempfile.mkdtemp(prefix="run-", dir=work))
         except OSError as error:
             raise KtrialError(

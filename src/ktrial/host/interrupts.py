@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C as something that is noticed in waits made for it, and never breaks into what is being written."""
+"""Ctrl-C and its like as something noticed in waits made for it, that never breaks into what is being written."""
 
 from __future__ import annotations
 
@@ -9,39 +9,48 @@ import signal
 import threading
 from collections.abc import Sequence
 from types import FrameType
-from typing import Self
+from typing import Any, Self
 
-#: So many presses break in wherever it is: the way out of a wait that nobody made for it.
+#: So many of them break in wherever it is: the way out of a wait that nobody made for it.
 _PATIENCE = 3
+#: Who wants the head to end: Ctrl-C, a supervisor or `kill`, a terminal that has gone.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Within its `with` block SIGINT is only noted; `wait` and `check` raise the KeyboardInterrupt.
+    """In its `with` block SIGINT, SIGTERM and SIGHUP are only noted; `wait` and `check` raise the KeyboardInterrupt.
 
-    Outside, in other threads, and where the caller ignores or handles SIGINT, nothing is changed.
+    Outside, in other threads, and for those that the caller ignores, nothing is changed. The KeyboardInterrupt holds
+    the signal's number, and so does `number` from then on.
     """
 
     def __init__(self) -> None:
         self._pipe: tuple[int, int] | None = None
-        self._pressed = 0
+        self._before: dict[signal.Signals, Any] = {}
+        self._noted = 0
+        self.number: int = signal.SIGINT
 
     def __enter__(self) -> Self:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        if threading.current_thread() is threading.main_thread():
             self._pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            self._pressed = 0
-            signal.signal(signal.SIGINT, self._note)
+            self._noted = 0
+            self._before = {one: signal.getsignal(one) for one in _SIGNALS}
+            self._before = {one: was for one, was in self._before.items() if was not in {None, signal.SIG_IGN}}
+            for one in self._before:
+                signal.signal(one, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
+        for one, was in self._before.items():
+            signal.signal(one, was)
+        self._before = {}
         if self._pipe is not None:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
             pipe, self._pipe = self._pipe, None
             for descriptor in pipe:
                 os.close(descriptor)
 
     def wait(self, descriptors: Sequence[int], limit_s: float | None = None) -> bool:
-        """Wait until one of them can be read, or `limit_s` is over (then False); an answer goes before a Ctrl-C."""
+        """Wait until one of them can be read, or `limit_s` is over (then False); an answer goes before a signal."""
         own = [self._pipe[0]] if self._pipe is not None else []
         ready, _, _ = select.select([*descriptors, *own], [], [], limit_s)
         if set(ready) & set(descriptors):
@@ -50,18 +59,20 @@ class Interrupts:
         return False
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt when Ctrl-C was pressed since the last time."""
+        """Raise KeyboardInterrupt when one of the signals came since the last time."""
         if self._pipe is None:
             return
         try:
-            os.read(self._pipe[0], 64)
+            noted = os.read(self._pipe[0], 64)
         except BlockingIOError:
             return
-        raise KeyboardInterrupt
+        self.number = noted[0]
+        raise KeyboardInterrupt(self.number)
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
-        self._pressed += 1
-        if self._pressed >= _PATIENCE:
-            raise KeyboardInterrupt
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._noted += 1
+        if self._noted >= _PATIENCE:
+            self.number = number
+            raise KeyboardInterrupt(number)
         if self._pipe is not None:
-            os.write(self._pipe[1], b"!")
+            os.write(self._pipe[1], bytes((number,)))

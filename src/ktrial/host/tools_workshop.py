@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ktrial.domain.benchmark import PROGRAM_FOLDERS
+from ktrial.domain.benchmark import PROGRAM_FOLDERS, RawOutput, quoted
 from ktrial.domain.errors import BadInput, Busy, KtrialError
 from ktrial.domain.tool import Recipe, Source
 from ktrial.host.tools_download import ARCHIVE_BYTES, download
@@ -26,7 +26,6 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2")
 _NETWORK = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY", "SSL_CERT_FILE")
 #: git reads no configuration but this, runs nothing for a repository and checks every object that it takes.
 _GIT = ("git", "-c", "protocol.version=2", "-c", "fetch.fsckObjects=true", "-c", "core.hooksPath=/dev/null")
-_QUOTED_LINES = 5
 
 
 class Workshop:
@@ -182,9 +181,10 @@ class Workshop:
         home.mkdir(exist_ok=True)
         environment = {**ENVIRONMENT, "HOME": str(home), "TMPDIR": str(home), **(more or {})}
         output = self._folder / "output"
-        with self._log.open("ab") as log, output.open("wb") as out:
+        with self._log.open("a+b") as log, output.open("wb") as out:
             log.write(f"$ {' '.join(argv)}\n".encode())
             log.flush()
+            begin = log.tell()
             process = subprocess.Popen(
                 [program, *argv[1:]],
                 cwd=directory or home,
@@ -195,16 +195,14 @@ class Workshop:
                 start_new_session=True,
             )
             status = _wait(process, argv)
-            log.write(output.read_bytes())
+            printed = output.read_bytes()
+            log.seek(begin)
+            said = RawOutput(stdout=printed, stderr=log.read(), exit_status=status)
+            log.write(printed)
         if status != 0:
-            told = f"{what or ' '.join(argv)}: {argv[0]} ended with status {status}{self._last_lines()}"
+            told = f"{what or ' '.join(argv)}: {argv[0]} ended with status {status}{quoted(said)}"
             raise KtrialError(told, hint=f"all that was said is in {self._log}")
-        return output.read_bytes().decode("utf-8", "replace")
-
-    def _last_lines(self) -> str:
-        lines = [line for line in self._log.read_bytes().decode("utf-8", "replace").splitlines() if line.strip()]
-        said = [line for line in lines[-_QUOTED_LINES:] if not line.startswith("$ ")]
-        return "; it said: " + " | ".join(said) if said else ""
+        return printed.decode("utf-8", "replace")
 
     def _clear(self, *more: Path) -> None:
         """Take away what a build made; its log stays until the next one."""

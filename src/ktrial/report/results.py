@@ -150,7 +150,7 @@ def _end(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     how = [f"status {ended['status']}"] if ended.get("status") is not None else []
     how += [f"signal {ended['signal']}"] if ended.get("signal") is not None else []
     how += ["killed at its limit"] if ended.get("timed_out") else []
-    how += ["interrupted by Ctrl-C"] if ended.get("interrupted") else []
+    how += ["interrupted"] if ended.get("interrupted") else []
     how += [f"not started: {ended['failed']}"] if ended.get("failed") else []
     if used.get("wall_ns") is not None:
         seconds = used["wall_ns"] / 1e9

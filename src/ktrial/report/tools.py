@@ -15,14 +15,37 @@ _VERIFIED = {
 }
 
 
-def list_text(recipes: Mapping[str, Recipe], receipts: Mapping[str, Receipt], *, width: int) -> str:
-    """All tools, what is there of each, and where from."""
+_CHECKED = {"commit": "commit", "sha256": "SHA-256", "no": "UNVERIFIED"}
+_BROKEN = "BROKEN"
+_FOOTNOTES = {
+    "UNVERIFIED": "nothing says what the source should hold. Where nothing is built: its files were never fetched and "
+    "written down for this recipe, and its commit alone is pinned.",
+    _BROKEN: "what was built cannot be told; `ktrial tools get NAME` builds it anew.",
+}
+
+
+def list_text(
+    recipes: Mapping[str, Recipe], receipts: Mapping[str, Receipt], broken: Mapping[str, str], *, width: int
+) -> str:
+    """All tools, what is there of each, where from, and how far its source is known; `broken` says why of a receipt."""
     rows = []
-    for name, recipe in recipes.items():
-        receipt = receipts.get(name)
-        here = receipt.version() if receipt is not None else "not built"
-        rows.append((name, here, receipt.source.place if receipt is not None else recipe.upstream, recipe.licence))
-    return table(("tool", "here", "from", "licence"), rows, width=width) + "\n"
+    for name in dict.fromkeys((*recipes, *receipts, *broken)):
+        recipe, receipt = recipes.get(name), receipts.get(name)
+        place = receipt.source.place if receipt is not None else recipe.upstream if recipe is not None else "-"
+        licence = receipt.licence if receipt is not None else recipe.licence if recipe is not None else "-"
+        here = receipt.version() if receipt is not None else _BROKEN if name in broken else "not built"
+        rows.append((name, here, _checked(recipe, receipt), place, licence))
+    shown = {word for row in rows for word in row}
+    notes = [f"{word}: {text}" for word, text in _FOOTNOTES.items() if word in shown]
+    told = "".join(paragraph(line, width=width) + "\n" for line in (*notes, *broken.values()))
+    return table(("tool", "here", "checked by", "from", "licence"), rows, width=width) + "\n" + told
+
+
+def _checked(recipe: Recipe | None, receipt: Receipt | None) -> str:
+    """How far the content of a source is known: of the build, or of what the recipe would build."""
+    if receipt is not None:
+        return _CHECKED[receipt.source.verified]
+    return "commit" if recipe is not None and recipe.tree_sha256 is not None else "UNVERIFIED"
 
 
 def built_text(receipt: Receipt, folder: str, *, width: int) -> str:

@@ -9,7 +9,8 @@ from typing import Literal
 import msgspec
 
 from ktrial.catalog.tools import recipe_for
-from ktrial.domain.benchmark import Benchmark
+from ktrial.domain.benchmark import Benchmark, Probe
+from ktrial.domain.errors import KtrialError
 from ktrial.services.ports import Executor
 
 PackageTool = Literal["apt", "dnf", "pacman", "zypper"]
@@ -45,7 +46,7 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examine(benchmarks: Iterable[Benchmark], executor: Executor) -> tuple[Availability, ...]:
-    """Look for each benchmark's programs, in order."""
+    """Look for each benchmark's programs, in order, and ask those that are there where asking is needed."""
     benchmarks = list(benchmarks)
     wanted = [name for benchmark in benchmarks for name in benchmark.needs]
     programs = executor.programs([*wanted, *PACKAGE_PROGRAMS])
@@ -61,6 +62,17 @@ def package_tool(programs: Mapping[str, str | None]) -> PackageTool | None:
 def install_command(packages: Mapping[str, str], tool: PackageTool | None) -> str | None:
     """The command that installs, for this package tool; None when there is none or no package is known."""
     return f"{_TOOLS[tool][1]} {packages[tool]}" if tool is not None and tool in packages else None
+
+
+def _answer(probe: Probe, executor: Executor) -> str | None:
+    """Why it cannot work; None also where nobody could be asked: its runs will tell."""
+    try:
+        raw = executor.run(probe.invocation).raw
+    except KtrialError:
+        return None
+    if raw.interrupted:
+        raise KeyboardInterrupt
+    return probe.why_not(raw)
 
 
 def _examine(
@@ -93,4 +105,7 @@ def _examine(
     elif not benchmark.needs and not executor.has_loads:
         why = "this agent has no loads of its own"
         step = "run ./ktrial once more to build the agent anew"
+    elif benchmark.probe is not None:
+        why = _answer(benchmark.probe, executor)
+        step = benchmark.probe.next if why is not None else None
     return Availability(benchmark=benchmark.name, what=benchmark.what, why=why, next=step)

@@ -21,6 +21,7 @@ from ktrial.domain.foreign import (
     ImportOptions,
 )
 from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession
+from ktrial.domain.strict_json import fault
 from ktrial.formats.compressed import unpacked
 from ktrial.services.ports import ImportStore
 
@@ -129,6 +130,12 @@ def _chosen(data: bytes, name: str, as_format: str | None, importers: Mapping[st
             f"it could be {' or '.join(one.name for one in found)}",
             file=name,
             hint=f"--format {found[0].name} says which",
+        )
+    if broken := fault(data.decode("utf-8-sig", "replace")):
+        raise BadInput(
+            f"{broken}, so its format cannot be told",
+            file=name,
+            hint="was it copied whole, and the tool ended by itself? write or fetch it again",
         )
     kind = "a binary file" if b"\0" in head else "no format that ktrial knows"
     raise BadInput(f"{kind}; formats: {formats}", file=name, hint="--format FORMAT reads it as one of them")

@@ -16,6 +16,7 @@ from ktrial.domain.bundle import BundledRun, BundledSession, Manifest, Packed, f
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.privacy import Identity, Scrubber
 from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession
+from ktrial.services import packed_raw
 from ktrial.services.reparse import read_again, reparse_run
 from ktrial.services.results import Results
 
@@ -186,8 +187,21 @@ class _Packing:
             scrubber.learn(run.document)
             digests |= set(run.raw.values())
         for digest in sorted(digests):
-            scrubber.learn(self._results.raw(digest))
+            try:
+                for layer in packed_raw.layers(self._results.raw(digest)):
+                    scrubber.learn(layer)
+            except BadInput as error:
+                raise self._closed(digest, error) from None
         return scrubber
+
+    def _closed(self, digest: str, error: BadInput) -> Refused:
+        """Nobody knows whose names stand in what cannot be opened."""
+        places = (f"run {run.number}, {name}" for run in self._runs() for name in run.raw if run.raw[name] == digest)
+        where = next(places, "")
+        return Refused(
+            f"{self._session.session}: the raw output of {where or 'its states'} may hold names: {error.message}",
+            hint="--keep-identity packs it as it is, with all names; or name other sessions",
+        )
 
     def _names(self) -> set[str]:
         """Names of results and words of the machine's facts: no name of a person or a host is looked for in them."""
@@ -232,7 +246,9 @@ class _Packing:
         assert self._scrubbing is not None, "only a session that is scrubbed is guarded"
         assert self._scrubber is not None, "it has a scrubber then"
         counted = Counter(self._scrubber.replaced)
-        without = {name: self._scrubber.raw(data, places_only=places_only) for name, data in raw.items()}
+        without = {
+            name: packed_raw.scrubbed(data, self._scrubber, places_only=places_only) for name, data in raw.items()
+        }
         self._scrubber.replaced = counted
         if without == raw:
             return False
@@ -250,7 +266,7 @@ class _Packing:
         if key not in self._done:
             data = self._results.raw(digest)
             if self._scrubber is not None:
-                data = self._scrubber.raw(data, places_only=places_only)
+                data = packed_raw.scrubbed(data, self._scrubber, places_only=places_only)
             self._done[key] = (sink.raw(data), len(data))
         return self._done[key]
 

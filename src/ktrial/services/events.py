@@ -27,12 +27,14 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="b
 
 
 class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run-began"):
-    """A run begins. `left_s` is the time to the end of all, null when nothing can be told.
+    """A run begins: the one at `place` of `runs`, whatever was interrupted or is made again before it.
 
+    `left_s` is the time to the end of all, null when nothing can be told.
     `left_is_least` says that the time of some runs is not known yet and not in it.
     """
 
     run: int
+    place: int
     runs: int
     round: int
     benchmark: str

@@ -102,6 +102,7 @@ class _Rounds:
         self._next_run = 1
         self._goes_on = False
         self._schedule = list(places(self._invocations, order.rounds, order.seed))
+        self._behind = 0
         self._session = session_of(order, facts, executor.agent_version, store.new_name())
 
     def _take_up(self) -> bool:
@@ -117,6 +118,7 @@ class _Rounds:
             left = [place for place in all_places if place not in done]
             if left:
                 self._schedule = left
+                self._behind = len(all_places) - len(left)
                 self._session = earlier.session
                 self._next_run = earlier.next_run
                 self.records += earlier.records
@@ -192,7 +194,8 @@ class _Rounds:
         self._listen(
             RunBegan(
                 run=number,
-                runs=number - 1 + len(self._schedule) - done,
+                place=self._behind + done + 1,
+                runs=self._behind + len(self._schedule),
                 round=place.round,
                 benchmark=place.label,
                 left_s=left_s,

@@ -12,6 +12,7 @@ import msgspec
 from ktrial.domain.benchmark import Invocation
 from ktrial.domain.facts import FactBook
 from ktrial.domain.gate import GateLimits
+from ktrial.domain.own_benchmark import OwnBenchmark
 from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import SuiteLoad, Task, orders
 
@@ -49,6 +50,7 @@ def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[st
     said = {
         "suite": order.suite,
         "tasks": [[task.label, task.benchmark.name, task.parameters, task.cpus] for task in order.tasks],
+        "own": [task.benchmark for task in order.tasks if isinstance(task.benchmark, OwnBenchmark)],
         "rounds": order.rounds,
         "seed": None if order.drawn else order.seed,
         "label": order.label,

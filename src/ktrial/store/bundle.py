@@ -50,6 +50,8 @@ _KINDS = {
     tarfile.FIFOTYPE: "a pipe",
     tarfile.DIRTYPE: "a folder",
 }
+#: What to do about a bundle that is not in order.
+_ANEW = "nothing was imported; get it once more from where you have it, or have it made anew"
 
 
 class BundleFolder:
@@ -68,9 +70,12 @@ class BundleFolder:
         try:
             file = path.open("rb")
         except OSError as error:
-            raise BadInput(f"{path}: {error.strerror}") from None
-        with file:
-            return _unpack(file, str(path), self._private())
+            raise BadInput(f"{path}: {error.strerror}", hint="is the path right?") from None
+        try:
+            with file:
+                return _unpack(file, str(path), self._private())
+        except BadInput as error:
+            raise BadInput(error.message, hint=error.hint or _ANEW) from None
 
     def close(self) -> None:
         """Take everything away again."""

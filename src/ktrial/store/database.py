@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import errno
 import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from ktrial.domain.mounts import MOUNTS, file_system
 
 #: The version of the schema that this ktrial writes: the newest file in `migrations/versions`.
 HEAD = "0001"
+#: The table that tells the version.
+_VERSIONS = "alembic_version"
 #: Seconds to wait for another process that writes.
 _PATIENCE_S = 30
 #: File systems on which locks of several machines are not to be relied upon.
@@ -114,7 +117,7 @@ class Database:
 
     def _version(self) -> str | None:
         with self.engine.connect() as connection:
-            if not sa.inspect(connection).has_table("alembic_version"):
+            if not sa.inspect(connection).has_table(_VERSIONS):
                 return None
             return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
 
@@ -142,6 +145,12 @@ def _check_place(path: Path) -> None:
         mounts = Path(MOUNTS).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise KtrialError(f"{path} cannot be opened: {error.strerror}", hint=_ELSEWHERE) from None
+    if not os.access(folder, os.W_OK):
+        read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
+        why = "its file system is mounted read-only" if read_only else "this user may not write in its folder"
+        raise KtrialError(
+            f"{path} cannot be opened: {why}, and a store that is only read is locked too", hint=_ELSEWHERE
+        )
     kind = file_system(str(folder.resolve()), mounts)
     if kind in _NETWORK:
         raise KtrialError(
@@ -152,6 +161,8 @@ def _check_place(path: Path) -> None:
         raise BadInput(f"--store {path} is a folder", hint=f"name a file: {path}/results.db")
     if path.exists() and path.stat().st_size and not _is_sqlite(path):
         raise BadInput(f"--store {path} is no store: another kind of file", hint=_ELSEWHERE)
+    if path.exists() and _is_of_others(path):
+        raise BadInput(f"--store {path} is no store: a database of another program", hint=_ELSEWHERE)
 
 
 def _is_sqlite(path: Path) -> bool:
@@ -161,6 +172,16 @@ def _is_sqlite(path: Path) -> bool:
     except OSError as error:
         reason = os.strerror(error.errno or errno.EIO)
         raise KtrialError(f"{path} cannot be read: {reason}", hint=_ELSEWHERE) from None
+
+
+def _is_of_others(path: Path) -> bool:
+    """Whether a database has tables and none of ours; looked at without changing a byte of it."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.Error:
+        return False  # what is wrong with it is said when it is opened
+    return bool(names) and _VERSIONS not in names
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
@@ -179,6 +200,8 @@ def _hint(said: str) -> str:
         return "what was recorded before is kept; free some space"
     if "readonly" in said or "read-only" in said or "unable to open" in said:
         return _ELSEWHERE
+    if "runs.session_key, runs.number" in said or "duplicate key" in said:
+        return "another ktrial goes on with the same session: wait for it, or measure with --fresh"
     if "database is locked" in said:
         return "another ktrial writes to it; wait for it to end"
     if "password" in said or "authentication" in said:

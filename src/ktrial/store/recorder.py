@@ -30,7 +30,7 @@ class Recorder:
         return f"{self._open_store().shown}, session {session}"
 
     def earlier(self, plan: str) -> Earlier | None:
-        """What an earlier measurement of the same plan left; None when there is none."""
+        """What an earlier measurement of the same plan left; None when there is none, or somebody still measures it."""
         store = self._open_store()
         store.mark_interrupted()
         name = store.newest_of(plan)
@@ -39,6 +39,8 @@ class Recorder:
         stored = store.session(name)
         session = msgspec.convert(stored.document, Session)
         runs = list(store.runs(name))
+        if any(run.state == "running" for run in runs):
+            return None
         records = [_record(one, session) for one in runs]
         return Earlier(
             session=session,

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
 import io
 import json
+import lzma
+import re
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
@@ -21,6 +25,7 @@ from ktrial.benchmarks import all_benchmarks
 from ktrial.domain.errors import BadInput, KtrialError, Refused
 from ktrial.domain.privacy import Identity
 from ktrial.services.bundles import Scrubbing, bring_back, make_bundle
+from ktrial.services.packed_raw import layers
 from ktrial.services.reparse import reparse_run
 from ktrial.store import bundle as bundle_module
 from ktrial.store.bundle import BundleFolder
@@ -120,6 +125,37 @@ def test_nobody_is_named_in_a_bundle(store: Store, tmp_path: Path) -> None:
     kept = text_of(packed(store, tmp_path, "kept", None))
     assert b"by alice" in kept
     assert b'"replaced":null' in kept
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+def test_nobody_is_named_in_what_is_packed(store: Store, tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """A name that only the inside gives away is found elsewhere too."""
+    store.begin(a_session())
+    inside = pack(b"Linux penelope 6.1.0 #1 at hermes, in /home/alice/x\n" * 20)
+    store.save(a_run(1), {"file": inside, "deep": pack(gzip.compress(inside)), "stdout": b"penelope\n"})
+    store.save(a_run(2), {"file": pack(b"nobody is named")})
+    other = Store(Database.open(str(tmp_path / "other.db")))
+    unpacked(packed(store, tmp_path), other, tmp_path)
+    first, second = other.runs("s1")
+    found = {name: list(layers(other.raw(digest)))[-1] for name, digest in first.raw.items()}
+    assert found["file"] == found["deep"]
+    for data in found.values():
+        assert not re.search(rb"hermes|alice|penelope", data)
+    assert found["file"].count(found["stdout"].strip()) == 20
+    assert other.raw(second.raw["file"]) == pack(b"nobody is named") or pack is gzip.compress
+    other.close()
+
+
+def test_what_cannot_be_looked_into_is_packed_only_with_all_names(store: Store, tmp_path: Path) -> None:
+    store.begin(a_session())
+    store.save(a_run(1), {"stdout": b"", "file": gzip.compress(b"hermes" * 1000)[:-9]})
+    with pytest.raises(
+        Refused, match="run 1, file may hold names: it is packed with gzip and its end is missing"
+    ) as no:
+        packed(store, tmp_path)
+    assert "--keep-identity" in (no.value.hint or "")
+    assert not (tmp_path / "out.tar.zst").exists()
+    packed(store, tmp_path, scrubbing=None)
 
 
 def test_records_name_the_scrubbed_bytes(store: Store, tmp_path: Path) -> None:
@@ -264,8 +300,9 @@ def test_a_bundle_that_is_not_in_order_is_refused(
     bad = tmp_path / "bad"
     bad.write_bytes(rebuilt(packed(store, tmp_path), change))
     other = Store(Database.open(str(tmp_path / "b.db")))
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=said) as refused:
         unpacked(bad, other, tmp_path)
+    assert refused.value.hint
     assert other.sessions() == ()
     assert not (tmp_path / "evil").exists()
     store.close()

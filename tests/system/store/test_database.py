@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +54,7 @@ def test_a_full_disk_keeps_what_was_recorded(tmp_path: Path) -> None:
 def test_a_read_only_file_system_is_said(tmp_path: Path) -> None:
     with (
         mounted(tmp_path / "fixed", "size=1m,ro") as folder,
-        pytest.raises(KtrialError, match="cannot be opened") as refused,
+        pytest.raises(KtrialError, match="cannot be opened: its file system is mounted read-only") as refused,
     ):
         Database.open(str(folder / "results.db"))
     assert "--store" in (refused.value.hint or "")
@@ -87,6 +89,17 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is a folder"):
         Database.open(str(tmp_path))
     assert (tmp_path / "picture.png").read_bytes() == b"\x89PNG and more"
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "places.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE bookmarks (url)")
+    before = path.read_bytes()
+    with pytest.raises(BadInput, match="a database of another program"):
+        Database.open(str(path))
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["places.sqlite"]
 
 
 def test_a_damaged_file_is_said(tmp_path: Path) -> None:

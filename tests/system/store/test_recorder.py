@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,14 +78,25 @@ def test_an_interrupted_measurement_is_gone_on_with(store: Store) -> None:
     assert len(store.sessions()) == 2
 
 
-def test_a_run_whose_writer_was_killed_is_made_again(store: Store) -> None:
+def test_a_run_whose_writer_was_killed_is_made_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     executor = FakeExecutor(lambda argv: answer(interrupted=len(executor.log) == 3))
     _, records = run(store, executor)
-    store.start(records[0].session.session, 4, "a", 5)
+    with monkeypatch.context() as dead:
+        dead.setattr(store, "_writer", f"{socket.gethostname()} another-boot 1 1")
+        store.start(records[0].session.session, 4, "a", 5)
     result, _ = run(store, FakeExecutor())
     assert result.complete == 2
     states = [one.state for one in store.runs(records[0].session.session)]
-    assert states == ["ok", "ok", "interrupted", "running", "ok", "ok"]
+    assert states == ["ok", "ok", "interrupted", "interrupted", "ok", "ok"]
+
+
+def test_what_another_process_still_measures_is_not_gone_on_with(store: Store) -> None:
+    executor = FakeExecutor(lambda argv: answer(interrupted=len(executor.log) == 3))
+    _, records = run(store, executor)
+    store.start(records[0].session.session, 4, "a", 5)  # this process lives
+    _, others = run(store, FakeExecutor())
+    assert others[0].session.session != records[0].session.session
+    assert [one.state for one in store.runs(records[0].session.session)][-1] == "running"
 
 
 def test_a_press_while_a_record_is_written_loses_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

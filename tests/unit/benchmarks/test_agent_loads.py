@@ -10,7 +10,7 @@ from ktrial.benchmarks import all_benchmarks
 from ktrial.benchmarks.own_load import LoadBenchmark
 from ktrial.domain.benchmark import ParsedRun, RawOutput, check_measurements
 from ktrial.domain.errors import BadInput, BadRun, UnknownName, UnreadableOutput
-from ktrial.domain.facts import FactBook
+from ktrial.domain.facts import Fact, FactBook
 
 BENCHMARKS = {name: found for name, found in all_benchmarks().items() if isinstance(found, LoadBenchmark)}
 QUANTILES = {"count": 2000, "mean_ns": 6000, "p50_ns": 5000, "p90_ns": 8000, "p99_ns": 9000, "p99_9_ns": 10000}
@@ -214,6 +214,24 @@ def test_parameters() -> None:
         benchmark.invocation({"kind": "futex"}, FactBook({}))
     with pytest.raises(BadInput):
         benchmark.invocation({"duration_s": "long"}, FactBook({}))
+
+
+@pytest.mark.parametrize(
+    "available_bytes, parameters, expected_s",
+    [
+        (2 << 30, {}, 60),  # bursts of a quarter of a GiB keep up with their rhythm
+        (17 << 30, {}, 4 * (1 << 30) * 60 / 1e9),  # 60 bursts of 4 GiB at a GB a second
+        (17 << 30, {"burst_bytes": 10**9, "bursts_per_s": 3, "duration_s": 20}, 60),
+        (17 << 30, {"burst_bytes": 10**6}, 60),
+        (None, {}, 60),
+    ],
+)
+def test_pressure_takes_as_long_as_its_bursts(
+    available_bytes: int | None, parameters: dict[str, Any], expected_s: float
+) -> None:
+    facts = {} if available_bytes is None else {"memory.available": Fact(value=available_bytes)}
+    invocation = BENCHMARKS["agent-pressure"].invocation(parameters, FactBook(facts))
+    assert invocation.expected_s == pytest.approx(expected_s)
 
 
 def test_a_load_without_end_is_ended_by_its_limit() -> None:

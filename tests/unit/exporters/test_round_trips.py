@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+import json
+import statistics
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.domain.foreign import ForeignResults, ImportOptions
-from ktrial.domain.stored import SessionRuns, StoredMeasurement
+from ktrial.domain.stored import SessionRuns, StoredMeasurement, StoredRun
 from ktrial.exporters import run_exporters
 from ktrial.imports.registry import all_importers
 from tests.support.stores import a_run, a_session
 
 TIMES = st.lists(st.floats(min_value=1e-6, max_value=1e6), min_size=2, max_size=6)
-#: Exporter -> importer of the same format.
+#: Exporter -> importer of the same format; that of margine holds medians, below.
 PAIRS = {"csv": "ktrial-csv", "hyperfine": "hyperfine", "gobench": "go-bench"}
 
 
@@ -59,3 +62,50 @@ def test_groups_and_directions_come_back(format_: str) -> None:
         ("tuned", "wakeup", 3.0),
     ]
     assert {run.measurements[0].direction for run in found.runs} == {"lower"}
+
+
+#: Outcomes of the margine suite as the exporter knows them -> outcome of the importer.
+MARGINE = {
+    ("schbench", "wakeup-p50"): "schbench-p50",
+    ("schbench", "wakeup-p99"): "schbench-p99",
+    ("perf-messaging", "time"): "sched-messaging-total",
+    ("perf-pipe-cross-cpu", "time"): "sched-pipe-time",
+    ("sysbench-threads", "latency-p95"): "sysbench-latency-p95",
+}
+
+
+@settings(max_examples=30)
+@given(figures=st.lists(TIMES, min_size=5, max_size=5))
+def test_the_medians_of_a_margine_session_come_back(figures: list[list[float]]) -> None:
+    """And what was brought in goes out again as it was."""
+    runs: list[StoredRun] = []
+    for (tool, outcome), values in zip(MARGINE, figures, strict=True):
+        for value in values:
+            told = StoredMeasurement(outcome=outcome, value=value, unit="s", direction="lower", original=f"{value} s")
+            runs.append(a_run(len(runs) + 1, benchmark=tool, measurements=(told,)))
+    export, importer = run_exporters()["margine"][1], all_importers()["margine"]
+    data = export([SessionRuns(session=a_session(label="stock"), runs=tuple(runs))]).data
+    assert importer.sniff(data, "run.json")
+    (run,) = importer.read(data, "run.json", ImportOptions()).runs
+    found = {one.outcome: one.value for one in run.measurements}
+    medians = {name: statistics.median(values) for name, values in zip(MARGINE.values(), figures, strict=True)}
+    assert {name: found[name] for name in medians} == pytest.approx(medians, rel=1e-12)
+    rates = [1 / value for value in figures[list(MARGINE.values()).index("sched-pipe-time")]]
+    assert found["sched-pipe-rate"] == pytest.approx(statistics.median(rates), rel=1e-12)
+    assert {one.unit for one in run.measurements} == {"s", "1/s"}
+    assert (run.group, run.attributes["kernel"]) == ("stock", "6.18")
+
+    stored = tuple(
+        StoredMeasurement(
+            outcome=one.outcome, value=one.value, unit=one.unit, direction=one.direction, original=one.original
+        )
+        for one in run.measurements
+    )
+    session = a_session(label="stock", origin="import:margine")
+    again = export([SessionRuns(session=session, runs=(a_run(1, measurements=stored),))]).data
+    before, after = json.loads(data), json.loads(again)
+    assert {key: value for key, value in after.items() if isinstance(value, str)} == {
+        key: value for key, value in before.items() if isinstance(value, str)
+    }
+    numbers = {key: value for key, value in before.items() if not isinstance(value, str)}
+    assert {key: after[key] for key in numbers} == pytest.approx(numbers, rel=1e-12)

@@ -16,11 +16,8 @@ from ktrial.domain.errors import KtrialError
 from ktrial.domain.run import Exit
 from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
 
-#: Signals have their default effect, whatever started the tests (nohup ignores SIGHUP).
 RUN = """
-import signal, sys
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import sys
 from ktrial.host.attached import AttachedLauncher
 ended = AttachedLauncher.run(sys.argv[1:], {"PATH": "/usr/bin:/bin", "GAME": "yes"}, quiet=False)
 print(ended.status, ended.signal, flush=True)

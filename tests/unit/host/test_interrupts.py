@@ -26,6 +26,27 @@ def test_a_press_is_noted_and_raised_once_where_it_is_asked_for() -> None:
         press()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_whatever_asks_for_the_end_is_told_by_its_number(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), number)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            interrupts.check()
+    assert (caught.value.args, interrupts.number) == ((number,), number)
+    assert signal.getsignal(number) is before
+
+
+def test_under_nohup_a_hangup_is_nothing() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            os.kill(os.getpid(), signal.SIGHUP)
+            interrupts.check()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_it_ends_a_sleep() -> None:
     with Interrupts() as interrupts:
         press()

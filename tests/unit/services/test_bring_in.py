@@ -202,3 +202,33 @@ def test_the_importers_are_those_of_the_folder() -> None:
     files = {path.stem for path in folder.glob("[a-z]*.py")} - {"registry"}
     assert len(IMPORTERS) == len(files)
     assert all(importer.what.endswith(".") for importer in IMPORTERS.values())
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        (b'{"a": [1, 2', "breaks off after line 1, column 11"),
+        (b'{\n "a": "no end', "breaks off after line 2, column 13"),
+        (b'{"a": tru', "breaks off after line 1, column 9"),
+        (b'{"a": 1.', "breaks off after line 1, column 8"),
+        (b'{"a": 1,\n', "breaks off after line 1, column 8"),
+        (b"[", "breaks off after line 1, column 1"),
+        (b'{"a": 1,\n "b" 2}', "broken at line 2, column 6"),
+        (b'{"a": 1}\n{"b": 2}', "no format that ktrial knows"),
+        (b'{"a": 1}', "no format that ktrial knows"),
+        (b"{not json at all", "broken at line 1, column 2"),
+    ],
+)
+def test_json_that_breaks_off_is_told_as_such(data: bytes, words: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_results(ForeignFile("cut.json", data), PLAIN, IMPORTERS)
+    assert words in caught.value.message
+    assert "cut.json" in str(caught.value.message)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.9])
+def test_a_file_of_a_tool_that_was_cut(share: float) -> None:
+    """Whether or not enough is left to tell the format."""
+    cut = GOOD[: int(len(GOOD) * share)]
+    with pytest.raises(BadInput, match=r"breaks off after line|whole JSON"):
+        read_results(ForeignFile("cut.json", cut), PLAIN, IMPORTERS)

@@ -11,11 +11,12 @@ import pytest
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.gate import GateLimits
+from ktrial.domain.own_benchmark import OwnBenchmark
 from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import Suite, SuiteEntry, SuiteLoad, Task, orders
 from ktrial.services.events import Began, Event, Result, RunBegan, RunEnded
 from ktrial.services.measure import measure
-from ktrial.services.schedule import Order
+from ktrial.services.schedule import Order, plan_of
 from ktrial.services.suites import find_suite, tasks_of, with_parameters
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 
@@ -257,7 +258,7 @@ def test_an_interruption_keeps_what_was_measured(load: bool) -> None:
     result, records = bench.run()
     assert result.interrupted
     assert len(records) == len(bench.store.records) == 3
-    assert (records[2].failure, records[2].exit.interrupted) == ("interrupted by Ctrl-C after 3.2 s", True)
+    assert (records[2].failure, records[2].exit.interrupted) == ("interrupted after 3.2 s", True)
     assert records[2].measurements == ()
     assert result.holes[0].why == "interrupted after 2 of 4 runs"
     assert result.summaries[0].n == 2
@@ -434,6 +435,14 @@ def test_an_interrupted_measurement_is_gone_on_with() -> None:
     began = second.events[0]
     assert isinstance(began, Began)
     assert (began.done, began.runs) == (4, 5)
+    begun = [event for event in second.events if isinstance(event, RunBegan)]
+    assert [(event.run, event.place, event.runs) for event in begun] == [
+        (6, 5, 9),
+        (7, 6, 9),
+        (8, 7, 9),
+        (9, 8, 9),
+        (10, 9, 9),
+    ]
     assert (result.complete, result.interrupted) == (3, False)
     assert [record.run for record in records] == list(range(1, 11))
     expected = [label for labels in orders(["a", "b", "c"], 3, 7) for label in labels]
@@ -492,3 +501,18 @@ def test_another_version_of_a_tool_begins_anew() -> None:
         began = second.events[0]
         assert isinstance(began, Began)
         assert began.done == done
+
+
+@pytest.mark.parametrize(
+    "changed", [{"argv": ("make", "-j8")}, {"directory": "/other"}, {"environment": {"CC": "clang"}}]
+)
+def test_another_command_of_the_same_name_is_another_plan(changed: dict[str, Any]) -> None:
+    """Runs of `make -j4` and `make -j8` in one series would be no series."""
+
+    def plan(own: OwnBenchmark) -> str:
+        order = Order(suite="make", tasks=(Task(label="make", benchmark=own, parameters={}),), rounds=3, seed=7)
+        return plan_of(order, FACTS, "0.1.0", {})
+
+    own = OwnBenchmark(name="make", what="make -j4", argv=("make", "-j4"), directory="/here")
+    assert plan(own) == plan(msgspec.structs.replace(own))
+    assert plan(own) != plan(msgspec.structs.replace(own, **changed))

@@ -193,7 +193,11 @@ def test_a_run_disturbed_by_input_is_kept_and_made_again() -> None:
     ]
     assert records[0].failure == "input during the run: session 2 (wayland) of alice"
     assert records[0].measurements == ()
-    assert [(event.run, event.runs) for event in events if isinstance(event, RunBegan)] == [(1, 2), (2, 3), (3, 3)]
+    assert [(event.run, event.place, event.runs) for event in events if isinstance(event, RunBegan)] == [
+        (1, 1, 2),
+        (2, 1, 2),
+        (3, 2, 2),
+    ]
     assert (result.complete, result.summaries[0].n) == (1, 2)
 
 

@@ -7,18 +7,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ktrial.domain.benchmark import Invocation
+from ktrial.benchmarks import all_benchmarks
+from ktrial.domain.benchmark import Invocation, Probe, RawOutput
 from ktrial.domain.container import Container
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution, Watch
 from ktrial.domain.suite import Task
 from ktrial.domain.tool import Receipt, Recipe, Source
-from ktrial.services.availability import IN_CONTAINER, examine
+from ktrial.services.availability import IN_CONTAINER, Availability, examine
 from ktrial.services.measure import measure
 from ktrial.services.schedule import Order
 from ktrial.services.tools import get_tool
-from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore
+from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 from tests.unit.domain.test_tool import RECEIPT, RECIPE
 
 CONTAINER = Container(runtime="podman", runtime_version="podman 5", image="x", image_id="sha256:" + "a" * 64, argv=())
@@ -125,3 +126,61 @@ def test_build_and_container_are_in_the_record() -> None:
     )
     assert store.records[0].tool_version == RECEIPT.version()
     assert (store.records[0].built, store.records[0].container) == (RECEIPT, CONTAINER)
+
+
+def probed(reply: RawOutput) -> Availability:
+    """What a benchmark with a probe is called when the answer is `reply`."""
+    asked = Invocation(argv=("tool", "--can-you"), limit_s=1)
+    probe = Probe(invocation=asked, why_not=lambda raw: raw.stdout.decode() or None, next="another kernel")
+    (found,) = examine([FakeBenchmark(name="a", probe=probe)], FakeExecutor(lambda argv: reply))
+    return found
+
+
+def test_a_benchmark_that_cannot_work_says_why() -> None:
+    found = probed(answer(b"this kernel does nothing"))
+    assert (found.ready, found.why, found.next) == (False, "this kernel does nothing", "another kernel")
+    assert probed(answer(b"")).ready
+    with pytest.raises(KeyboardInterrupt):
+        probed(answer(b"", interrupted=True))
+
+
+YAML = b"""---
+system-info:
+      stress-ng-version: 0.15.06
+metrics:
+    - stressor: af-alg
+      bogo-ops: %d
+      bogo-ops-per-second-usr-sys-time: 0.000000
+      bogo-ops-per-second-real-time: 0.000000
+      wall-clock-time: 1.000214
+      user-time: 0.000000
+      system-time: 0.000000
+...
+"""
+
+
+@pytest.mark.parametrize(
+    "name, raw, words",
+    [
+        ("stress-ng-af-alg", answer(b"", files={"out.yaml": YAML % 0}), "not one operation"),
+        ("stress-ng-af-alg", answer(b"", exit_status=3, stderr=b"not implemented"), "not implemented"),
+        ("stress-ng-af-alg", answer(b"", files={"out.yaml": YAML % 7}), None),
+        (
+            "boot-time",
+            answer(b"", exit_status=1, stderr=b"System has not been booted with systemd as init system (PID 1).\nx\n"),
+            "has not been booted with systemd as init system (PID 1).",
+        ),
+        (
+            "boot-time",
+            answer(b"", exit_status=1, stderr=b"Bootup is not yet finished (FinishTimestampMonotonic=0).\n"),
+            "Bootup is not yet finished",
+        ),
+        ("boot-time", answer(b"Startup finished in 2.5s (kernel) + 8s (userspace) = 10.5s"), None),
+    ],
+)
+def test_what_the_kernel_or_the_boot_does_not_offer(name: str, raw: RawOutput, words: str | None) -> None:
+    probe = all_benchmarks()[name].probe
+    assert probe is not None
+    why = probe.why_not(raw)
+    assert (words or "") in (why or "")
+    assert (why is None) == (words is None)

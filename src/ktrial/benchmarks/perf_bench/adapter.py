@@ -16,15 +16,27 @@ from ktrial.formats.perf_bench import (
 
 _LIMIT_S = 600.0
 _PINNED = "pinned"
+#: In that file, where the run ended before its second task could be moved.
+_OVER = b"over"
 #: perf cannot place the two ends of its pipe itself: the shell moves the child to another CPU as soon as it is there,
-#: and says so in a file when that was done. The few milliseconds until then are part of the measure.
+#: and says so in a file when that was done. The few milliseconds until then are part of the measure. A process that has
+#: ended stays as a zombie, which can still be asked and moved.
 _CROSS = """\
 PATH=/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin
+runs() { read -r _ _ state _ < "/proc/$1/stat" && [ "$state" != Z ]; } 2> /dev/null
 taskset -c "$1" perf bench sched pipe -l "$3" &
 parent=$!
 child=
-while [ -z "$child" ] && kill -0 "$parent"; do read -r child rest < "/proc/$parent/task/$parent/children"; done
-taskset -pc "$2" "$child" >&2 && echo "$1 $2" > pinned
+while [ -z "$child" ] && runs "$parent"; do
+    { read -r child _ < "/proc/$parent/task/$parent/children"; } 2> /dev/null
+done
+moved=no
+[ -z "$child" ] || ! taskset -pc "$2" "$child" >&2 || moved=yes
+if [ -z "$child" ] || ! runs "$child"; then
+    echo over > pinned
+elif [ "$moved" = yes ]; then
+    echo "$1 $2" > pinned
+fi
 wait "$parent"
 """
 _PACKAGES = {"apt": "linux-perf", "dnf": "perf", "pacman": "perf", "zypper": "perf"}
@@ -81,6 +93,8 @@ def _read_pipe(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 def _read_cross(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if _PINNED not in raw.files:
         raise BadRun("the second task could not be moved to the other CPU", hint="are both CPUs online and allowed?")
+    if collected(raw, _PINNED).strip() == _OVER:
+        raise BadRun("the run was over before its second task could be moved to the other CPU: give it more loops")
     wanted = f"{whole(parameters, 'cpu', 0, 65535)} {whole(parameters, 'other_cpu', 0, 65535)}"
     agree({"CPUs": wanted}, {"CPUs": collected(raw, _PINNED).decode("ascii", "replace").strip()})
     return _read_pipe(raw, parameters)

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ktrial.benchmarks.tool import Program, ToolBenchmark, collected, measured, whole
-from ktrial.domain.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.benchmarks.tool import VERSION_LIMIT_S, Program, ToolBenchmark, collected, measured, whole
+from ktrial.domain.benchmark import Invocation, Outcome, Parameters, ParsedRun, Probe, RawOutput, check_exit
 from ktrial.domain.errors import BadRun
 from ktrial.formats.stress_ng import Stressor, read_stress_ng
 
@@ -66,6 +66,29 @@ def _check_workers(entry: Stressor, seconds: int) -> None:
         raise BadRun(f"stress-ng worked for {entry.wall.original} of {seconds} s: were its instances killed?")
 
 
+def _does_nothing(stressor: str, raw: RawOutput) -> str | None:
+    """Why a stressor cannot work here: it says that all went well, without one operation."""
+    try:
+        check_exit(raw)
+        run = read_stress_ng(collected(raw, _FILE), _FILE)
+    except BadRun as error:
+        return error.message
+    done = sum(entry.bogo_ops for entry in run.stressors)
+    return None if done else f"this kernel lets stress-ng's {stressor} do nothing: not one operation in a second"
+
+
+#: Stressors that a kernel may leave without anything to do, and what would change that.
+_PROBED = {"af-alg": "a kernel with CONFIG_CRYPTO_USER_API_HASH or its like (module algif_hash)"}
+
+
+def _probe(stressor: str) -> Probe | None:
+    if stressor not in _PROBED:
+        return None
+    argv = ("stress-ng", f"--{stressor}", "1", f"--{stressor}-ops", "1", "--timeout", "1", "--metrics", "--yaml", _FILE)
+    asked = Invocation(argv=argv, limit_s=VERSION_LIMIT_S, files=(_FILE,))
+    return Probe(invocation=asked, why_not=lambda raw: _does_nothing(stressor, raw), next=_PROBED[stressor])
+
+
 def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:
     rate = Outcome(
         name="rate",
@@ -107,6 +130,7 @@ def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:
         parameters={"instances": 0, "seconds": 10},
         command=command,
         reader=lambda raw, parameters: _read(stressor, raw, parameters),
+        probe=_probe(stressor),
     )
 
 

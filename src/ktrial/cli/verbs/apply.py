@@ -19,7 +19,7 @@ from ktrial.cli.options import (
     yes_option,
 )
 from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, Interrupted, Refused
+from ktrial.domain.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from ktrial.domain.plan import Plan
@@ -101,7 +101,7 @@ def _carry_out(root: AgentSession, plan: Plan, lease: dict[str, Any], *, keep_go
         answer = apply_plan(root, plan, lease, keep_going=keep_going)
     if presses.count and answer["state"] == "applied":
         put_back(root, int(answer["transaction"]))
-        raise Interrupted("interrupted")
+        raise KeyboardInterrupt(presses.number)
     if as_json:
         write_json({"schema": "ktrial.applied/1", **answer})
     else:

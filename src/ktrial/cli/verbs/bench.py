@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ktrial.cli import interruption
 from ktrial.cli.measuring import (
     Progress,
     TakesCommand,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ktrial.services.events import Result
 
 EXIT_PARTIAL = 1
-EXIT_INTERRUPTED = 130
 
 
 @click.command(cls=TakesCommand, short_help="Measure: a suite, one benchmark, or any command.")
@@ -109,7 +109,7 @@ def command(
     )
     around = surroundings(app, chosen, order, when_idle=when_idle, settle_s=settle_s)
     listen = Progress(as_json=as_json)
-    with app.interrupts:
+    with app.interrupts, listen:
         result, records = measure(order, executor, app.run_store, app.clock, facts, listen, around)
     return _finish(app, result, records, output, as_json=as_json)
 
@@ -128,6 +128,6 @@ def _finish(app: App, result: Result, records: Sequence[RunRecord], output: Path
     sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
     if result.interrupted:
         kept = "1 run is" if len(records) == 1 else f"{len(records)} runs are"
-        app.say(f"interrupted; {kept} kept in {result.where}")
-        return EXIT_INTERRUPTED
+        app.say(f"{interruption.words(app.interrupts.number)}; {kept} kept in {result.where}")
+        return interruption.status(app.interrupts.number)
     return EXIT_PARTIAL if holes else 0

@@ -11,7 +11,7 @@ import click
 from ktrial.cli.names import tool_names
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
-from ktrial.domain.errors import UnknownName
+from ktrial.domain.errors import KtrialError, UnknownName
 
 
 @click.group(short_help="Build benchmark tools that no package holds.")
@@ -32,11 +32,17 @@ def list_tools(app: App, as_json: bool) -> int:
     from ktrial.report.tools import list_text
 
     recipes = load_recipes()
-    receipts = {name: app.toolbox.receipt(name) for name in app.toolbox.names()}
+    receipts, broken = {}, {}
+    for name in app.toolbox.names():
+        try:
+            receipts[name] = app.toolbox.receipt(name)
+        except KtrialError as error:
+            broken[name] = error.message
     if as_json:
-        write_json({"schema": "ktrial.tools/1", "recipes": list(recipes.values()), "built": list(receipts.values())})
+        built = {"recipes": list(recipes.values()), "built": list(receipts.values()), "broken": broken}
+        write_json({"schema": "ktrial.tools/1", **built})
         return 0
-    sys.stdout.write(list_text(recipes, receipts, width=columns()))
+    sys.stdout.write(list_text(recipes, receipts, broken, width=columns()))
     return 0
 
 
