@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What data that nobody collected in random blocks support: every contrast of every question, judged together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from ktrial.domain.comparison import Contrast
+from ktrial.domain.finding import Finding
+from ktrial.domain.question import Answer, Question
+from ktrial.stats.decide import Case, decide, worth
+from ktrial.stats.duplicates import duplicates
+from ktrial.stats.layout import Layout, Runs, Scale, lay_out, read_runs, scale_of
+from ktrial.stats.measured import Measured, measure
+from ktrial.stats.multiplicity import benjamini_hochberg, holm
+
+
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """A question as it is computed with: scores by arm, only of arms that have a value."""
+
+    question: Question
+    scale: Scale
+    runs: Mapping[str, Runs]
+    family: str
+    repeats: str | None
+
+    @property
+    def compared(self) -> list[str]:
+        """The arms that can be compared with the control."""
+        control = self.question.control
+        return [arm for arm in self.runs if arm != control] if control in self.runs else []
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One contrast with its numbers, before what was asked beside it is known."""
+
+    read: Read
+    arm: str
+    layout: Layout
+    measured: Measured
+
+
+class Adjusted(msgspec.Struct, frozen=True, kw_only=True):
+    """p and floor of one contrast after the correction for its family."""
+
+    p: float
+    floor: float
+    family: int
+
+
+def judge_foreign(questions: Sequence[Question], *, alpha: float = 0.05, swing: float = 0.25) -> tuple[Answer, ...]:
+    """An answer to each question, in their order. Their names differ.
+
+    Without a primary question all distinct ones are one family. `swing` is the (max - min) / median of an arm above
+    which there is a finding.
+    """
+    del swing
+    repeated = duplicates(questions)
+    declared = any(question.role == "primary" for question in questions)
+    reads = [_read(question, declared, repeated.get(question.name)) for question in questions]
+    asked = _ask(reads, alpha)
+    adjusted = _adjust(reads, asked)
+    contrasts: dict[str, list[Contrast]] = {}
+    for one in asked:
+        corrected = adjusted[one.read.question.name, one.arm]
+        contrasts.setdefault(one.read.question.name, []).append(_contrast(one, corrected, alpha))
+    return tuple(_answer(read, contrasts.get(read.question.name, [])) for read in reads)
+
+
+def _read(question: Question, declared: bool, repeats: str | None) -> Read:
+    scale = scale_of(question)
+    runs = {arm: read_runs(values, scale, question.direction) for arm, values in question.arms.items()}
+    return Read(
+        question=question,
+        scale=scale,
+        runs={arm: of_arm for arm, of_arm in runs.items() if len(of_arm.scores)},
+        family=question.role if declared else "all",
+        repeats=repeats,
+    )
+
+
+def _ask(reads: Sequence[Read], alpha: float) -> list[Asked]:
+    pairs = [(read, arm) for read in reads for arm in read.compared]
+    layouts = [lay_out(read.runs[read.question.control], read.runs[arm]) for read, arm in pairs]
+    measured = measure(layouts, [read.scale for read, _ in pairs], alpha)
+    return [
+        Asked(read=read, arm=arm, layout=layout, measured=numbers)
+        for (read, arm), layout, numbers in zip(pairs, layouts, measured, strict=True)
+    ]
+
+
+def _adjust(reads: Sequence[Read], asked: Sequence[Asked]) -> dict[tuple[str, str], Adjusted]:
+    """Each distinct outcome counts once; one that repeats another has what that one has."""
+    families: dict[str, list[Asked]] = {}
+    for one in asked:
+        if one.read.repeats is None:
+            families.setdefault(one.read.family, []).append(one)
+    found: dict[tuple[str, str], Adjusted] = {}
+    for name, members in families.items():
+        correct = benjamini_hochberg if name == "exploratory" else holm
+        p = correct([one.measured.test.p for one in members]).tolist()
+        floors = correct([one.measured.test.floor for one in members]).tolist()
+        for one, of_p, of_floor in zip(members, p, floors, strict=True):
+            key = one.read.question.name, one.arm
+            found[key] = Adjusted(p=min(1.0, of_p), floor=min(1.0, of_floor), family=len(members))
+    for read in reads:
+        for arm in read.compared if read.repeats is not None else ():
+            found[read.question.name, arm] = found[str(read.repeats), arm]
+    return found
+
+
+def _contrast(one: Asked, adjusted: Adjusted, alpha: float) -> Contrast:
+    question, effect, layout = one.read.question, one.measured.effect, one.layout
+    margin, resolution = _margins(one)
+    case = Case(
+        effect=effect,
+        p_adjusted=adjusted.p,
+        floor=one.measured.test.floor,
+        floor_adjusted=adjusted.floor,
+        family=adjusted.family,
+        margin=margin,
+        resolution=resolution,
+        alpha=alpha,
+        direction=question.direction,
+        role=question.role,
+        judged=one.read.family != "exploratory",
+        order=layout.order,
+        confounded_by=layout.confounded_by,
+    )
+    verdict, why, findings = decide(case)
+    test = msgspec.structs.replace(one.measured.test, p_adjusted=adjusted.p, floor_adjusted=adjusted.floor)
+    return Contrast(
+        arm=one.arm,
+        control=question.control,
+        verdict=verdict,
+        why=why,
+        effect=effect,
+        worth=worth(effect, margin) if verdict in {"better", "worse"} else None,
+        n_arm=len(one.read.runs[one.arm].scores),
+        n_control=len(one.read.runs[question.control].scores),
+        blocks=len(layout.control) if layout.blocked else None,
+        test=test,
+        cross_checks=one.measured.cross_checks,
+        sentence="",
+        findings=(*findings, *layout.findings),
+    )
+
+
+def _margins(one: Asked) -> tuple[float, float]:
+    """Margin and step of the tool on the scale of the effect: where that is a difference, of the control's median."""
+    question = one.read.question
+    control = one.read.runs[question.control].scores
+    resolution = question.resolution or 0.0
+    middle = float(np.median(control))
+    if one.read.scale == "difference":
+        return question.margin * abs(middle), resolution
+    return math.log1p(question.margin), math.log1p(
+        resolution / math.exp(-middle if question.direction == "lower" else middle)
+    )
+
+
+def _answer(read: Read, contrasts: Sequence[Contrast]) -> Answer:
+    findings: list[Finding] = []
+    if read.repeats is not None:
+        sentence = f"says the same as {read.repeats} in other words and is not counted a second time"
+        findings.append(Finding(kind="same-as", level="note", sentence=sentence))
+    return Answer(name=read.question.name, contrasts=tuple(contrasts), anova=(), pairwise=(), findings=tuple(findings))

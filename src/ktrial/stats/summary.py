@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one arm's values are like, without judging them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """Of finite values only. `spread` is (maximum - minimum) / median; null where the median is zero, as is `cv`."""
+
+    n: int
+    mean: float
+    median: float
+    sd: float | None
+    cv: float | None
+    minimum: float
+    maximum: float
+    spread: float | None
+
+
+def summarise(values: Iterable[float]) -> Summary | None:
+    """None where no value is a number."""
+    finite = np.array([value for value in values if math.isfinite(value)], dtype=np.float64)
+    if not len(finite):
+        return None
+    mean, median = float(finite.mean()), float(np.median(finite))
+    sd = float(finite.std(ddof=1)) if len(finite) > 1 else None
+    minimum, maximum = float(finite.min()), float(finite.max())
+    return Summary(
+        n=len(finite),
+        mean=mean,
+        median=median,
+        sd=sd,
+        cv=sd / abs(mean) if sd is not None and mean else None,
+        minimum=minimum,
+        maximum=maximum,
+        spread=(maximum - minimum) / abs(median) if median else None,
+    )
