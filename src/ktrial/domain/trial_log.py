@@ -56,7 +56,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     several machines' trial.
     """
 
-    schema: Literal["ktrial.trial-log/1"] = SCHEMA
+    schema: Literal["ktrial.trial-log/1"] = "ktrial.trial-log/1"
     name: str
     arms: tuple[TrialArm, ...]
     control: str

@@ -8,7 +8,7 @@ Nothing else is assumed of the noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -178,37 +178,58 @@ def _fast_reach(rule: Rule) -> float | None:
     return factor * max(abs(value) for value in profile)
 
 
-def _looked_at(differences: Array, rule: Rule) -> Decision:
-    low, high = -math.inf, math.inf
-    seen = False
-    for blocks, index in looks(rule.cap, rule.row).items():
-        if blocks > len(differences):
-            break
-        means = walsh(differences[:blocks])
-        low, high = _intersected(low, high, float(means[index]), float(means[-1 - index]))
-        seen = True
-        verdict = call(low, high, rule.margin)
-        if verdict is not None:
-            return Decision(verdict, "boundary", blocks, median_of_sorted(means), low, high)
-        if blocks == rule.cap:
-            return Decision("inconclusive", "cap", blocks, median_of_sorted(means), low, high)
-        if blocks >= _FUTILE_FROM and chance_of_verdict(means, blocks, rule) < _FUTILE_CHANCE:
-            return Decision("inconclusive", "futility", blocks, median_of_sorted(means), low, high)
-    estimate = hodges_lehmann(differences) if len(differences) else math.nan
-    if not seen:
-        return Decision(None, "open", len(differences), estimate, None, None)
-    return Decision(None, "open", len(differences), estimate, low, high)
+class Seen(NamedTuple):
+    """One look: the intersected interval of all so far, and the sorted Walsh averages of the blocks up to it."""
+
+    blocks: int
+    low: float
+    high: float
+    means: Array
 
 
-def interval_at(differences: Array, cap: int, row: int) -> tuple[float, float] | None:
-    """The intersected interval of all looks so far, whatever was decided at them; None before the first."""
+def intervals(differences: Array, cap: int, row: int) -> Iterator[Seen]:
+    """All looks so far, whatever is decided at them."""
     low, high = -math.inf, math.inf
     for blocks, index in looks(cap, row).items():
         if blocks > len(differences):
-            break
+            return
         means = walsh(differences[:blocks])
         low, high = _intersected(low, high, float(means[index]), float(means[-1 - index]))
-    return None if math.isinf(low) else (low, high)
+        yield Seen(blocks, low, high, means)
+
+
+def _looked_at(differences: Array, rule: Rule) -> Decision:
+    last = None
+    for last in intervals(differences, rule.cap, rule.row):
+        verdict = call(last.low, last.high, rule.margin)
+        why: Why = "boundary"
+        if verdict is None and last.blocks == rule.cap:
+            verdict, why = "inconclusive", "cap"
+        elif verdict is None and _is_futile(last, rule):
+            verdict, why = "inconclusive", "futility"
+        if verdict is not None:
+            return Decision(verdict, why, last.blocks, median_of_sorted(last.means), last.low, last.high)
+    estimate = hodges_lehmann(differences) if len(differences) else math.nan
+    low, high = (None, None) if last is None else (last.low, last.high)
+    return Decision(None, "open", len(differences), estimate, low, high)
+
+
+def _is_futile(seen: Seen, rule: Rule) -> bool:
+    return seen.blocks >= _FUTILE_FROM and chance_of_verdict(seen.means, seen.blocks, rule) < _FUTILE_CHANCE
+
+
+def interval_at(differences: Array, cap: int, row: int) -> tuple[float, float] | None:
+    """The intersected interval of all looks so far; None before the first."""
+    ends = [(seen.low, seen.high) for seen in intervals(differences, cap, row)]
+    return ends[-1] if ends else None
+
+
+def first_exclusion(differences: Array, cap: int, row: int) -> Verdict | None:
+    """Better or worse at the first look whose interval excludes zero."""
+    for seen in intervals(differences, cap, row):
+        if seen.low > 0 or seen.high < 0:
+            return "better" if seen.low > 0 else "worse"
+    return None
 
 
 def _intersected(low: float, high: float, newest_low: float, newest_high: float) -> tuple[float, float]:

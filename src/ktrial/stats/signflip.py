@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 
-import msgspec
 import numpy as np
 
+from ktrial.domain.judgement import Counter
 from ktrial.stats.sequential import Array
 
 #: All sign patterns are tried up to here; above, so many random ones.
 EXACT_BLOCKS = 13
 FLIPS = 10_000
-#: A counter is not decided below this many blocks.
-FEWEST_BLOCKS = 20
+#: The drawn flips are always the same, so that a verdict can be recomputed.
+_FLIP_SEED = 20
 #: No event in n blocks: with this over n the rate is bounded at 95 %.
 _NO_EVENT = 3.0
 _HALVINGS = 60
@@ -28,42 +28,22 @@ _HALVINGS = 60
 _SAME = 1e-9
 
 
-class CounterResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts per unit of work in paired blocks. `ratio` is the arm's rate over the control's; 0 where it has no event.
-
-    `ratio` is null where the control has no event, `low` and `high` where the data give no bound on that side.
-    `bound` is an upper bound of events per block, where neither arm had one.
-    """
-
-    p: float
-    blocks: int
-    control_total: float
-    arm_total: float
-    control_zero_share: float
-    arm_zero_share: float
-    ratio: float | None
-    low: float | None
-    high: float | None
-    bound: float | None
-
-
-def sign_flip_p(differences: Array, seed: int = 0) -> float:
+def sign_flip_p(differences: Array) -> float:
     """Two-sided p of the sum of differences; zeros stay in. Exact up to 13 blocks, else with 10,000 drawn flips."""
     if not len(differences):
         return 1.0
-    return _p_of(differences, _signs(len(differences), seed))
+    return _p_of(differences, _signs(len(differences)))
 
 
-def count_result(control: Array, arm: Array, alpha: float = 0.05, seed: int = 0) -> CounterResult:
+def count_result(control: Array, arm: Array, alpha: float = 0.05) -> Counter:
     """The whole answer of a counter, with the interval of the ratio at 1 - alpha."""
     blocks = len(control)
-    signs = _signs(blocks, seed)
+    signs = _signs(blocks)
     control_total, arm_total = float(control.sum()), float(arm.sum())
     silent = control_total == 0 and arm_total == 0
     low, high = (None, None) if silent else _ratio_interval(control, arm, alpha, signs)
-    return CounterResult(
+    return Counter(
         p=_p_of(control - arm, signs),
-        blocks=blocks,
         control_total=control_total,
         arm_total=arm_total,
         control_zero_share=float((control == 0).mean()),
@@ -75,9 +55,9 @@ def count_result(control: Array, arm: Array, alpha: float = 0.05, seed: int = 0)
     )
 
 
-def difference_interval(differences: Array, alpha: float = 0.05, seed: int = 0) -> tuple[float, float] | None:
+def difference_interval(differences: Array, alpha: float = 0.05) -> tuple[float, float] | None:
     """The shifts that the sign-flip test does not reject; None where so few blocks reject nothing."""
-    signs = _signs(len(differences), seed)
+    signs = _signs(len(differences))
     middle, reach = float(differences.mean()), float(np.abs(differences - differences.mean()).max()) + 1e-300
     # Beyond all differences every one has the same sign: the smallest p there is.
     far = middle - 2 * len(differences) * reach, middle + 2 * len(differences) * reach
@@ -133,10 +113,10 @@ def _p_of(differences: Array, signs: Array) -> float:
     return hits / len(signs) if exact else (1 + hits) / (1 + len(signs))
 
 
-@cache
-def _signs(blocks: int, seed: int) -> Array:
+@lru_cache(maxsize=8)
+def _signs(blocks: int) -> Array:
     if blocks <= EXACT_BLOCKS:
         patterns = np.arange(2**blocks)[:, None] >> np.arange(blocks)
         return np.where(patterns & 1, 1.0, -1.0)
-    generator = np.random.Generator(np.random.PCG64(seed))
+    generator = np.random.Generator(np.random.PCG64(_FLIP_SEED))
     return generator.choice(np.array((-1.0, 1.0)), (FLIPS, blocks))
