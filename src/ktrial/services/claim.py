@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
@@ -98,7 +99,8 @@ def claims_on_tukey(tables: Sequence[TukeyTable]) -> Iterator[ClaimResult]:
 def _outcome(wanted: str, outcomes: Sequence[OutcomeComparison]) -> OutcomeComparison:
     """The one outcome that all words of a claim fit; its duplicates answer for it."""
     every = [(name, one) for one in outcomes if one.contrasts for name in (one.name, *one.same_as)]
-    exact = [one for name, one in every if wanted in (name, name.partition(".")[2])]
+    plain = _plain(wanted)
+    exact = [one for name, one in every if plain in (_plain(name), _plain(one.outcome))]
     if len(exact) == 1:
         return exact[0]
     words = wanted.lower().split()
@@ -112,6 +114,11 @@ def _outcome(wanted: str, outcomes: Sequence[OutcomeComparison]) -> OutcomeCompa
         several = ", ".join(one.name for one in fitting)
         raise BadInput(f"the claim's {wanted!r} fits several outcomes", hint=f"write one of: {several}")
     raise UnknownName("outcome", wanted, names, hint=f"there are {', '.join(names) or 'none'}")
+
+
+def _plain(name: str) -> str:
+    """`loop-time` and `loop time` are one name."""
+    return " ".join(re.findall(r"[a-z0-9]+", name.lower()))
 
 
 def _fits(word: str, name: str, unit: str) -> bool:
