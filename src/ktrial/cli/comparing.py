@@ -112,22 +112,17 @@ def compared(
     app: App, arms: Sequence[Arm], control: str | None, asked: Asked, declared: Iterable[str], swing: float
 ) -> Comparison:
     """The comparison of these arms."""
-    from functools import partial
-
     import msgspec
 
-    from ktrial.services.compare import About, compare
+    from ktrial.services.compare import About, compare, foreign_judge
     from ktrial.services.compare_sources import pick_control
     from ktrial.services.compare_states import split_declared, state_changes
-    from ktrial.stats.foreign import judge_foreign
 
     first, others = pick_control(arms, control)
     given = tuple(declared)
     keys, declarations = split_declared(given, app.catalog) if given else ((), ())
     about = About(outcomes=_outcomes(app, arms), state_changes=state_changes(first, others, declarations))
-    return compare(
-        first, others, msgspec.structs.replace(asked, declared=keys), about, partial(judge_foreign, swing=swing)
-    )
+    return compare(first, others, msgspec.structs.replace(asked, declared=keys), about, foreign_judge(swing))
 
 
 def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:

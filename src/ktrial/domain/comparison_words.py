@@ -58,7 +58,7 @@ def answer_of(
     parts = [_of_arm(arm, control, [pair for pair in contrasts if pair[1].arm == arm]) for arm in arms]
     parts = [part for part in parts if part]
     decided = any(contrast.verdict in ("better", "worse", "equivalent") for _, contrast in contrasts)
-    holds = ("The runs are " if UNKNOWN in scope else "This holds ") + scope if decided else ""
+    holds = ("How far it holds cannot be told: " if UNKNOWN in scope else "This holds ") + scope if decided else ""
     spite = f" It was compared although {refused[0].sentence} (accepted: {accepted})." if refused and accepted else ""
     return " ".join(parts) + (f" {holds}." if holds else "") + spite
 

@@ -18,9 +18,7 @@ def scope_of(arms: Sequence[Arm]) -> str:
     boots = [{run.boot for run in arm.good} for arm in arms]
     where = _machines(machines)
     if any(None in some or not some for some in boots):
-        return (
-            f"{where}; from how many boots is {UNKNOWN}" if where else f"from how many boots and machines is {UNKNOWN}"
-        )
+        return f"{where}, boots {UNKNOWN}" if where else f"boots and machines {UNKNOWN}"
     together = set.union(*boots) if boots else set()
     return f"{_boots(boots, together)}{f', {where}' if where else ''}"
 

@@ -97,16 +97,14 @@ def claims_on_tukey(tables: Sequence[TukeyTable]) -> Iterator[ClaimResult]:
 
 
 def _outcome(wanted: str, outcomes: Sequence[OutcomeComparison]) -> OutcomeComparison:
-    """The one outcome that all words of a claim fit; its duplicates answer for it."""
-    every = [(name, one) for one in outcomes if one.contrasts for name in (one.name, *one.same_as)]
+    """The one outcome that all words of a claim fit."""
+    every = [one for one in outcomes if one.contrasts]
     plain = _plain(wanted)
-    exact = [one for name, one in every if plain in (_plain(name), _plain(one.outcome))]
+    exact = [one for one in every if plain in (_plain(one.name), _plain(one.outcome))]
     if len(exact) == 1:
         return exact[0]
     words = wanted.lower().split()
-    fitting = list(
-        {one.name: one for name, one in every if all(_fits(word, name, one.unit) for word in words)}.values()
-    )
+    fitting = [one for one in every if all(_fits(word, one.name, one.unit) for word in words)]
     if len(fitting) == 1:
         return fitting[0]
     names = [one.name for one in outcomes]

@@ -35,7 +35,8 @@ _NAMED_CHANGES = 3
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What the user wants. `margin` is relative; `declared` are keys that were meant to differ.
 
-    `excluded` are runs with the reason why each is left out.
+    `excluded` are runs with the reason why each is left out. `keep_repeats` also shows outcomes that say the same as
+    another one.
     """
 
     margin: float | None = None
@@ -43,6 +44,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     accepted: str | None = None
     declared: tuple[str, ...] = ()
     excluded: Mapping[str, str] = {}
+    keep_repeats: bool = False
     reproduce: tuple[str, ...] = ()
     versions: Mapping[str, str] = {}
 
@@ -75,6 +77,15 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
         """The outcome as its benchmark declares it."""
         tool = series.tool or series.benchmark
         return self.about.outcomes.get((tool, series.outcome))
+
+
+def foreign_judge(swing: float) -> Judge:
+    """The judge of data that nobody collected in random blocks; `swing` is the spread from which on it doubts."""
+    from functools import partial
+
+    from ktrial.stats.foreign import judge_foreign
+
+    return partial(judge_foreign, swing=swing)
 
 
 def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
@@ -123,7 +134,9 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
     ordered = sorted(series.values(), key=lambda one: one.name != case.primary)
     questions = [_question(one, case) for one in ordered if _can_be_asked(one, case)]
     answers = {answer.name: answer for answer in judge(questions)} if questions else {}
-    outcomes = _once([_outcome(one, case, answers.get(one.name)) for one in ordered], questions)
+    outcomes = tuple(_outcome(one, case, answers.get(one.name)) for one in ordered)
+    if not asked.keep_repeats:
+        outcomes = _once(outcomes, questions)
     findings = (*findings_of(found), *coverage_findings(series.values(), everything))
     names = [arm.name for arm in arms]
     scope = scope_of(everything)

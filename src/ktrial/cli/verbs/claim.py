@@ -68,7 +68,7 @@ def command(
         raise BadInput("the data that the claim is about are not named", hint="ktrial claim CLAIM CONTROL ARM")
     found = None
     if texts:
-        asked = Asked(margin=share(margin, "--margin"), accepted=accepted)
+        asked = Asked(margin=share(margin, "--margin"), accepted=accepted, keep_repeats=True)
         found = compared(app, gathered(app, words, options), control, asked, declared, swing=0.25)
     results = _results(file, found)
     if as_json:
