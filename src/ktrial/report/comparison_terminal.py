@@ -27,6 +27,7 @@ def comparison_text(found: Comparison, *, width: int) -> str:
         _verdicts(found.outcomes, notes, width),
         notes.text(width),
         _figures(found.outcomes, width),
+        *(_pairs(outcome, width) for outcome in found.outcomes if len(outcome.arms) > 2),
         _states(found.state_changes, width),
         _exclusions(found, width),
         _findings(found, width),
@@ -142,6 +143,33 @@ def _figures(outcomes: Sequence[OutcomeComparison], width: int) -> str:
             )
     headers = ("outcome (unit, better)", "arm", "n", "mean", "median", "sd", "CV", "min", "max")
     return table(headers, rows, width=width) if rows else ""
+
+
+def _pairs(outcome: OutcomeComparison, width: int) -> str:
+    """Analyses of variance, and all pairs of arms."""
+    lines = []
+    for anova in outcome.anova:
+        residual = next((row.df for row in anova.rows if row.f is None), None)
+        told = [
+            f"{row.source} F({row.df:g}, {residual:g}) = {row.f:.4g}, p {_p(row.p)}"
+            for row in anova.rows
+            if row.f is not None and row.p is not None and residual is not None
+        ]
+        note = f" ({anova.note})" if anova.note else ""
+        lines.append(paragraph(f"{_name(outcome)}, {anova.name}: {'; '.join(told) or '-'}{note}", width=width))
+    for pairwise in outcome.pairwise:
+        rows = []
+        for pair in pairwise.pairs:
+            change, interval = effect_text(pair.effect, outcome.unit, outcome.direction)
+            figures = (f"{pair.statistic:.4g}", _p(pair.p_adjusted), "yes" if pair.differs else "not shown")
+            rows.append((f"{pair.second} to {pair.first}", change, interval, *figures))
+        lines.append(paragraph(f"{_name(outcome)}, all pairs by {pairwise.method}:", width=width))
+        lines.append(table(("pair", "change", "interval", pairwise.statistic, "p", "differs"), rows, width=width))
+    return "\n".join(lines)
+
+
+def _p(value: float) -> str:
+    return "<1e-6" if value < 1e-6 else f"{value:.2g}"
 
 
 def _states(changes: Sequence[StateChange], width: int) -> str:

@@ -187,6 +187,8 @@ def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeCompa
     worded = tuple(
         msgspec.structs.replace(contrast, sentence=contrast_sentence(contrast, outcome)) for contrast in contrasts
     )
+    if any(contrast.verdict == "not comparable" for contrast in worded):
+        outcome = msgspec.structs.replace(outcome, anova=(), pairwise=())
     return msgspec.structs.replace(outcome, contrasts=worded)
 
 
