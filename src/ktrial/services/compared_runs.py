@@ -83,6 +83,7 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
         )
         made = _foreign(name, foreign, clocks)
         return msgspec.structs.replace(made, measurements=run.measurements, void=run.state == "void")
+    readings = readings_of(document)
     return ComparedRun(
         name=name,
         benchmark=run.benchmark,
@@ -92,8 +93,8 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
         clocks=_clocks(session, run),
         tool=document.get("tool"),
         boot=session.boot_id,
-        known={**_of_session(session), **_of_run(document)},
-        readings=readings_of(document),
+        known={**_of_session(session), **_of_run(document), **_read(readings)},
+        readings=readings,
     )
 
 
@@ -110,12 +111,25 @@ def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
 
 
 def readings_of(document: Mapping[str, Any]) -> dict[str, Reading]:
-    """Conditions at the start of a run by the gates' names, as far as its record tells them."""
-    found: dict[str, Reading] = dict(document.get("readings") or {})
-    for one in (document.get("conditions") or {}).get("before") or ():
+    """Conditions before and during a run by the gates' names, as far as its record tells them.
+
+    Records of before there were such readings tell the temperature alone.
+    """
+    conditions = document.get("conditions") or {}
+    found: dict[str, Reading] = {
+        **(conditions.get("readings_before") or {}),
+        **(conditions.get("readings_during") or {}),
+    }
+    for one in conditions.get("before") or ():
         if one.get("name") == "temperature":
             found.setdefault("temperature_c", one["value"])
     return found
+
+
+def _read(readings: Mapping[str, Reading]) -> dict[str, str]:
+    """What each run reads anew and is compared by a key."""
+    named = (("governor", readings.get("governor")), ("power", readings.get("power_source")))
+    return {key: str(value) for key, value in named if value is not None}
 
 
 def _failure(run: StoredRun) -> str | None:

@@ -176,6 +176,17 @@ def test_temperatures_of_records() -> None:
     assert readings_of({"conditions": None}) == {}
 
 
+def test_readings_of_a_run_count_before_the_facts_of_its_session() -> None:
+    before = {"temperature_c": 51.0, "governor": "powersave", "power_source": "none", "swap_used_bytes": None}
+    conditions = {"before": [], "readings_before": before, "readings_during": {"steal_share": 0.01}}
+    session = a_session(document={"machine": {"cpufreq.governor": {"value": "performance"}}})
+    run = from_store(session, a_record(1, "perf", conditions=conditions))
+    assert run is not None
+    assert (run.known["governor"], run.known["power"]) == ("powersave", "none")
+    assert run.readings["steal_share"] == 0.01
+    assert run.temperature_c == 51.0
+
+
 def test_the_control_is_the_first_or_the_one_that_is_named() -> None:
     arms = [an_arm(name, [1.0]) for name in ("a", "b", "c")]
     assert [one.name for one in (pick_control(arms, None)[0], *pick_control(arms, "b")[1])] == ["a", "a", "c"]
