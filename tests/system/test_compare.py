@@ -12,6 +12,10 @@ import pytest
 
 from ktrial.cli.main import main
 from ktrial.domain.comparison import Comparison
+from ktrial.domain.machine_state import MachineState, StateValue
+from ktrial.store.database import Database
+from ktrial.store.runs import Store
+from tests.support.stores import a_run, a_session
 from tests.support.tree import FakeRoot, Ran
 
 RESULTS = Path(__file__).resolve().parents[2] / "examples" / "results"
@@ -71,6 +75,37 @@ def test_real_runs_of_two_labels(root: FakeRoot, monkeypatch: pytest.MonkeyPatch
     assert claim.json["results"][0]["status"] in ("supported", "not supported by these data")
     power = run("power", "long", "--json")
     assert power.json["outcomes"][0]["pairs"] == 2
+
+
+def test_what_else_differed_between_labels(place: Path) -> None:
+    """The state that `bench` keeps tells of a knob that somebody turned in between."""
+    store = Store(Database.open(str(place / "results.db")))
+    for number, (label, swappiness) in enumerate((("stock", "60"), ("tuned", "10"))):
+        path = "/proc/sys/vm/swappiness"
+        files = {path: StateValue(text=swappiness)}
+        state = MachineState(facts={}, knobs={"vm.swappiness": path}, files=files)
+        store.begin(a_session(f"s{number}", label=label))
+        store.save(a_run(1, session=f"s{number}"), {})
+        store.keep_state(f"s{number}", "begin", state.canonical())
+    store.close()
+    compare = ("--store", str(place / "results.db"), "compare", "stock", "tuned")
+    shown = run(*compare)
+    assert shown.status == 0, shown.err
+    assert "tunable state of tuned differs in what nobody declared: vm.swappiness 60" in " ".join(shown.out.split())
+    found = comparison(*compare, "--declared", "vm.swappiness")
+    (change,) = [one for one in found.state_changes if one.name == "vm.swappiness"]
+    assert (change.control_value, change.arm_value, change.declared) == ("60", "10", "--declared")
+    assert not [one for one in found.findings if one.kind == "undeclared-state"]
+
+
+def test_spread_is_doubted_from_where_the_user_says(place: Path) -> None:
+    (place / "wide.csv").write_text("k,v\n" + "".join(f"a,{9 + n % 3}\nb,{9 + n % 2}\n" for n in range(8)))
+    argv = ("compare", "wide.csv", "--by", "k", "--value", "v", "--direction", "lower")
+    kinds = [
+        {one.kind for outcome in found.outcomes for one in (*outcome.findings, *outcome.contrasts[0].findings)}
+        for found in (comparison(*argv, "--spread", "5%"), comparison(*argv, "--spread", "90%"))
+    ]
+    assert kinds[0] - kinds[1] == {"swing"}
 
 
 def test_blocks_of_a_table(place: Path) -> None:
