@@ -81,7 +81,7 @@ def source_of(word: str, labels: object = ()) -> Source:
     if found is not None and not Path(word).exists():
         return Source(word=word, name=found[1], target=found[2], files=_files(found[2]))
     files = _files(word)
-    if files and "/" not in word and word in labels:  # type: ignore[operator]
+    if files and "/" not in word and "." not in word and word in labels:  # type: ignore[operator]
         raise BadInput(f"{word!r} is a label and a file", hint=f"write ./{word} for the file, or rename the file")
     return Source(word=word, name=None, target=word, files=files)
 
@@ -160,7 +160,7 @@ def reproducible() -> tuple[str, ...]:
     context = click.get_current_context()
     words = ["ktrial"]
     store = context.find_root().params.get("store")
-    words += ["--store", store] if store else []
+    words += ["--store", store] if store and "://" not in store else []  # a URL may hold a password
     words.append(context.info_name or "")
     for parameter in context.command.params:
         value = context.params.get(str(parameter.name))

@@ -59,7 +59,11 @@ def answer_of(
     parts = [part for part in parts if part]
     decided = any(contrast.verdict in ("better", "worse", "equivalent") for _, contrast in contrasts)
     holds = ("How far it holds cannot be told: " if UNKNOWN in scope else "This holds ") + scope if decided else ""
-    spite = f" It was compared although {refused[0].sentence} (accepted: {accepted})." if refused and accepted else ""
+    spite = (
+        f" It was compared in spite of this: {refused[0].sentence} (accepted: {accepted})."
+        if refused and accepted
+        else ""
+    )
     return " ".join(parts) + (f" {holds}." if holds else "") + spite
 
 

@@ -43,9 +43,9 @@ def percent_change(log_ratio: float) -> float:
     return 100 * math.expm1(min(log_ratio, _LARGEST))
 
 
-def percent_text(log_ratio: float) -> str:
-    """`-35 %`, `+54 %`: the change in percent of the old value."""
-    size = _percent_size(log_ratio)
+def percent_text(log_ratio: float, *, fine: bool = False) -> str:
+    """`-35 %`, `+54 %`: the change in percent of the old value; `fine` with four digits."""
+    size = _percent_size(log_ratio, fine=fine)
     if size is None:
         return "0 %"
     return f"{'-' if log_ratio < 0 else '+'}{size} %"
@@ -81,7 +81,8 @@ def times_words(log_ratio: float, unit: Unit) -> str:
 def range_words(low: float, high: float) -> str:
     """`30 % to 39 % less`, `2 % less to 4 % more`: an interval of log ratios."""
     ends = sorted((low, high), key=abs) if low * high >= 0 else sorted((low, high))
-    sides = [("less" if end < 0 else "more", _percent_size(end) or "0") for end in ends]
+    is_fine = low != high and _percent_size(low) == _percent_size(high)
+    sides = [("less" if end < 0 else "more", _percent_size(end, fine=is_fine) or "0") for end in ends]
     if sides[0][1] == "0":
         sides[0] = (sides[1][0], "0")
     if sides[1][1] == "0":
@@ -93,7 +94,8 @@ def range_words(low: float, high: float) -> str:
 
 def range_text(low: float, high: float) -> str:
     """`-39 % to -30 %`: an interval of log ratios, signed, from low to high."""
-    return f"{percent_text(min(low, high))} to {percent_text(max(low, high))}"
+    is_fine = low != high and _percent_size(low) == _percent_size(high)
+    return " to ".join(percent_text(end, fine=is_fine) for end in sorted((low, high)))
 
 
 def effect_text(effect: Effect | None, unit: Unit, direction: Direction | None) -> tuple[str, str]:
@@ -140,7 +142,7 @@ def _ends(effect: Effect, direction: Direction | None) -> tuple[float | None, fl
     return ends[0], ends[1]
 
 
-def _percent_size(log_ratio: float) -> str | None:
+def _percent_size(log_ratio: float, *, fine: bool = False) -> str | None:
     """The size of the change in percent; None where none would be seen in it. What is less never becomes 100 %."""
     if math.isnan(log_ratio):
         raise ValueError("no number is no effect")
@@ -153,6 +155,8 @@ def _percent_size(log_ratio: float) -> str | None:
         text = f"{math.floor(size * 10**digits) / 10**digits:.{digits}f}"
     elif size >= 1e6:
         return f"{size:.3g}"
+    elif fine and size >= 1:
+        return f"{size:.4g}"
     elif size >= 10:
         return f"{size:.0f}" if log_ratio > 0 or size < 90 else f"{size:.1f}".removesuffix(".0")
     elif size >= 1:

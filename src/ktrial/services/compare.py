@@ -25,6 +25,7 @@ from ktrial.domain.errors import UnknownName
 from ktrial.domain.finding import Finding
 from ktrial.domain.question import Answer, Question
 from ktrial.domain.replication import scope_of
+from ktrial.domain.verdict import Verdict
 
 Judge = Callable[[Sequence[Question]], Sequence[Answer]]
 #: So many failures in one arm against none in the other are no chance.
@@ -166,7 +167,7 @@ def _question(series: Series, case: _Case) -> Question:
 
 def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeComparison:
     declared = case.declared(series)
-    told = answer.contrasts if answer is not None else tuple(_mixed(series, case))
+    told = (*(answer.contrasts if answer is not None else _mixed(series, case)), *_never(series, case))
     outcome = OutcomeComparison(
         benchmark=series.benchmark,
         outcome=series.outcome,
@@ -209,23 +210,35 @@ def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) 
 
 def _mixed(series: Series, case: _Case) -> Iterator[Contrast]:
     """Contrasts of values that are not of one kind; none of what only one side has."""
-    if series.mixed is None or case.control.name not in series.runs:
-        return
-    for arm in case.arms:
-        if arm.name in series.runs:
-            yield Contrast(
-                arm=arm.name,
-                control=case.control.name,
-                verdict="not comparable",
-                why=series.mixed,
-                effect=None,
-                worth=None,
-                n_arm=len(series.runs[arm.name]),
-                n_control=len(series.runs[case.control.name]),
-                blocks=None,
-                test=None,
-                sentence="",
-            )
+    if series.mixed is not None and case.control.name in series.runs:
+        for arm in case.arms:
+            if arm.name in series.runs:
+                yield _bare(series, case, arm.name, "not comparable", series.mixed)
+
+
+def _never(series: Series, case: _Case) -> Iterator[Contrast]:
+    """Contrasts of arms in which the benchmark failed each time, and never did in the control."""
+    for doubt in case.doubts:
+        fails = doubt.finding.kind == "fails-in-one-arm" and doubt.benchmark == series.benchmark
+        if fails and doubt.arm not in series.runs and case.control.name in series.runs:
+            yield _bare(series, case, doubt.arm, "inconclusive", doubt.finding.sentence)
+
+
+def _bare(series: Series, case: _Case, arm: str, verdict: Verdict, why: str) -> Contrast:
+    """One without an effect."""
+    return Contrast(
+        arm=arm,
+        control=case.control.name,
+        verdict=verdict,
+        why=why,
+        effect=None,
+        worth=None,
+        n_arm=len(series.runs.get(arm, ())),
+        n_control=len(series.runs[case.control.name]),
+        blocks=None,
+        test=None,
+        sentence="",
+    )
 
 
 def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
@@ -243,6 +256,7 @@ def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
             cross_checks=(),
             adjusted=None,
             adjusted_for=None,
+            findings=(),
         )
     failed = next((finding for finding in concerned if finding.kind == "fails-in-one-arm"), None)
     return contrast if failed is None else _with_failures(contrast, failed)

@@ -17,6 +17,7 @@ from ktrial.domain.effect_words import (
     interval_phrase,
     percent_change,
     percent_text,
+    range_text,
     range_words,
     times_words,
     value_log_ratio,
@@ -79,6 +80,13 @@ def test_an_interval_that_begins_at_nothing() -> None:
     assert range_words(0.0, math.log(1.05)) == "0 % to 5 % more"
     assert range_words(math.log(0.95), 0.0) == "0 % to 5 % less"
     assert range_words(math.log(0.9), math.log(0.8)) == "10 % to 20 % less"
+
+
+def test_ends_that_look_alike_get_more_digits() -> None:
+    low, high = math.log(1.9987), math.log(2.0014)
+    assert range_text(low, high) == "+99.87 % to +100.1 %"
+    assert range_words(low, high) == "99.87 % to 100.1 % more"
+    assert range_text(low, low) == "+100 % to +100 %"
 
 
 def test_no_number_is_no_effect() -> None:

@@ -110,6 +110,14 @@ def test_an_arm_that_fails_cannot_be_the_better_one(control: int, arm: int, said
     assert any(one.kind == "fails-in-one-arm" for one in contrast.findings) == (control != arm)
 
 
+@pytest.mark.parametrize("failures, verdict", [(5, "inconclusive"), (6, "worse")])
+def test_an_arm_that_always_fails_is_not_passed_over(failures: int, verdict: str) -> None:
+    found = compared(an_arm("stock", STOCK), [broken("tuned", [], failures)])
+    (contrast,) = found.outcomes[0].contrasts
+    assert (contrast.verdict, contrast.n_arm, contrast.effect) == (verdict, 0, None)
+    assert f"wakeup failed {failures} times in tuned and never in stock" in found.answer
+
+
 def test_mixed_units_are_not_comparable() -> None:
     other = Arm(name="tuned", sources=(), runs=(a_run("t/1", measured(3.0, unit="score"), boot="b1"),))
     (outcome,) = compared(an_arm("stock", STOCK), [other]).outcomes
