@@ -8,11 +8,13 @@ Run in a checkout that is set up:  .venv/bin/python -m perf.compare_files [BENCH
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +41,14 @@ def write(path: Path, base_ns: float, generator: random.Random) -> None:
     path.write_text("".join(lines))
 
 
+def cpu_s(action: Callable[[], None]) -> float:
+    """The CPU time of a process: what it takes where nothing else runs."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    action()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def main() -> int:
     """Measure and print; 1 when a goal was missed."""
     python = str(ROOT / ".venv/bin/python")
@@ -56,9 +66,12 @@ def main() -> int:
             peer = "benchstat"
             actions[peer] = partial(run, benchstat, str(old), str(new))
         times_s = measure(actions, ROUNDS)
+        busy_s = statistics.median(cpu_s(compare) for _ in range(5))
     report(times_s, peer, {})
     median_s = statistics.median(times_s["ktrial compare"])
-    print(f"ktrial compare: {median_s:.2f} s, goal {GOAL_S:g} s: {'met' if median_s <= GOAL_S else 'MISSED'}")
+    print(
+        f"ktrial compare: {busy_s:.2f} s of CPU time, {median_s:.2f} s, goal {GOAL_S:g} s: {'met' if median_s <= GOAL_S else 'MISSED'}"
+    )
     return 0 if median_s <= GOAL_S else 1
 
 
