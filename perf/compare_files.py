@@ -69,9 +69,8 @@ def main() -> int:
         busy_s = statistics.median(cpu_s(compare) for _ in range(5))
     report(times_s, peer, {})
     median_s = statistics.median(times_s["ktrial compare"])
-    print(
-        f"ktrial compare: {busy_s:.2f} s of CPU time, {median_s:.2f} s, goal {GOAL_S:g} s: {'met' if median_s <= GOAL_S else 'MISSED'}"
-    )
+    verdict = "met" if median_s <= GOAL_S else "MISSED"
+    print(f"ktrial compare: {busy_s:.2f} s of CPU time, {median_s:.2f} s, goal {GOAL_S:g} s: {verdict}")
     return 0 if median_s <= GOAL_S else 1
 
 

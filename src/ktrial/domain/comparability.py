@@ -101,14 +101,15 @@ def _differs(key: Key, control: Arm, arm: Arm, benchmark: str | None, meant: fro
         return None
     if key.name == "command" and all(side == (name,) for name, side in values.items()):
         return None  # the arms are these commands
-    told = "; ".join(f"{_short(' and '.join(side))} in {name}" for name, side in values.items())
+    shown = _apart({name: " and ".join(side) for name, side in values.items()})
+    told = "; ".join(f"{text} in {name}" for name, text in shown.items())
     where = "" if benchmark is None else f" ({benchmark})"
     is_meant = key.name in meant
     return Finding(
         kind=f"other-{key.name}",
         level="note" if is_meant else key.level,
         sentence=f"{key.what}{where} differs{', as declared' if is_meant else ''}: {told}",
-        values={name: _short(" and ".join(side)) for name, side in values.items()},
+        values=shown,
     )
 
 
@@ -184,6 +185,19 @@ def findings_of(found: Iterable[Doubt]) -> tuple[Finding, ...]:
 
 def _benchmarks(arm: Arm) -> list[str]:
     return list(dict.fromkeys(run.benchmark for run in arm.runs))
+
+
+def _apart(texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts; of long ones what is not in all of them."""
+    if max(map(len, texts.values())) <= _SHOWN:
+        return dict(texts)
+    gap = ", " if all(", " in text for text in texts.values()) else " "
+    words = {name: text.split(gap) for name, text in texts.items()}
+    common = set.intersection(*map(set, words.values()))
+    return {
+        name: _short(gap.join(word for word in some if word not in common) or "nothing more")
+        for name, some in words.items()
+    }
 
 
 def _short(text: str) -> str:

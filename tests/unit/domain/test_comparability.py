@@ -44,6 +44,17 @@ def test_what_makes_numbers_incomparable_refuses(key: str) -> None:
     assert KEYS[key].level == "refuse"
 
 
+def test_of_long_texts_the_difference_is_shown() -> None:
+    same = [f"name{number} value{number}" for number in range(20)]
+    arms = [
+        an_arm(name, VALUES, **known(settings=", ".join([*same, *more]), command=f"/usr/bin/tool {'-x ' * 40}{name}"))
+        for name, more in (("a", ["thp.enabled always"]), ("b", ["thp.enabled never", "cpu.smt on"]))
+    ]
+    told = found(*arms)
+    assert told["other-settings"].values == {"a": "thp.enabled always", "b": "thp.enabled never, cpu.smt on"}
+    assert told["other-command"].values == {"a": "a", "b": "b"}
+
+
 def test_what_one_arm_does_not_tell_is_not_taken_for_a_difference() -> None:
     one = found(an_arm("a", VALUES, **known(kernel="6.18")), an_arm("b", VALUES))
     assert "other-kernel" not in one

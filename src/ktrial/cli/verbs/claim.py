@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ktrial.cli.comparing import compared, gathered, share, table_options
+from ktrial.cli.names import result_names
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, GuardTripped
@@ -24,7 +25,7 @@ _LIMIT_BYTES = 1 << 20
 
 @click.command(short_help="Check claims against data, and published tables against themselves.")
 @click.argument("claim", metavar="CLAIM|FILE.toml")
-@click.argument("words", nargs=-1, metavar="[LABEL|SESSION|[NAME=]FILE…]")
+@click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--control", metavar="NAME", help="The arm compared against; the first one unless it is said.")
 @click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
 @click.option("--declared", multiple=True, metavar="KNOB|CONDITION", help="Was meant to differ, as kernel or a knob.")

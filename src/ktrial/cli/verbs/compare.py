@@ -9,13 +9,14 @@ from typing import Any
 import click
 
 from ktrial.cli.comparing import compared, gathered, share, table_options
+from ktrial.cli.names import result_names
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, GuardTripped
 
 
 @click.command(short_help="Compare configurations, and say what the data support.")
-@click.argument("words", nargs=-1, required=True, metavar="LABEL|SESSION|[NAME=]FILE…")
+@click.argument("words", nargs=-1, required=True, shell_complete=result_names, metavar="LABEL|SESSION|[NAME=]FILE…")
 @click.option("--control", metavar="NAME", help="The arm compared against; the first one unless it is said.")
 @click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
 @click.option("--primary", metavar="OUTCOME", help="The outcome that was named beforehand.")

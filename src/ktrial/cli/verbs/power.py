@@ -9,13 +9,14 @@ from typing import Any
 import click
 
 from ktrial.cli.comparing import gathered, share, table_options
+from ktrial.cli.names import result_names
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 
 
 @click.command(short_help="Say how many blocks a trial needs to see an effect.")
-@click.argument("words", nargs=-1, metavar="[LABEL|SESSION|[NAME=]FILE…]")
+@click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--detect", default="5%", metavar="5%", help="The effect that is worth finding.")
 @click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
 @click.option("--budget", default=20, type=click.IntRange(7, 60), metavar="20", help="Blocks one is ready to spend.")
