@@ -22,33 +22,40 @@ PAIRED_ARMS = 30
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Drift and dependence over the runs of all arms; the mean place of each arm where the order is known."""
+    """Drift and dependence over the runs of all arms; the mean place of each arm by block where the order is known."""
 
     drift: diagnostics.Drift | None
     dependence: Check | None
-    places: Mapping[str, float]
+    places: Mapping[str, Mapping[str | None, float]]
+
+
+_UNKNOWN = Series(drift=None, dependence=None, places={})
 
 
 def read_series(runs: Mapping[str, Runs]) -> Series:
-    """Only where the place of every run is known."""
-    if any(None in of_arm.places for of_arm in runs.values()) or not runs:
-        return Series(drift=None, dependence=None, places={})
+    """Only where the place of every run is known. With blocks within them: what differs between hosts is no drift."""
+    everything = [place for of_arm in runs.values() for place in of_arm.places]
+    if None in everything or not everything or len(set(everything)) < len(everything):
+        return _UNKNOWN
+    blocks = {name for of_arm in runs.values() for name in of_arm.blocks}
+    blocked = None not in blocks and len(blocks) > 1
     ordered: list[tuple[Array, Array]] = []
-    mean_places: dict[str, float] = {}
+    mean_places: dict[str, dict[str | None, float]] = {}
     for arm, of_arm in runs.items():
-        places = np.array(of_arm.places, dtype=np.float64)
-        mean_places[arm] = float(places.mean())
-        order = np.argsort(places, kind="stable")
-        if len(np.unique(places)) == len(places):
-            ordered.append((places[order], of_arm.scores[order]))
-    everything = np.concatenate([places for places, _ in ordered]) if ordered else np.empty(0)
-    if len(ordered) < len(runs) or len(np.unique(everything)) < len(everything):
-        return Series(drift=None, dependence=None, places={})
+        cells: dict[str | None, list[tuple[float, float]]] = {}
+        for block, place, score in zip(of_arm.blocks, of_arm.places, of_arm.scores.tolist(), strict=True):
+            cells.setdefault(block if blocked else None, []).append((float(place or 0), score))
+        mean_places[arm] = {block: sum(place for place, _ in held) / len(held) for block, held in cells.items()}
+        for held in cells.values():
+            if len(held) > 2:
+                places, scores = np.array(sorted(held)).T
+                ordered.append((places, scores))
+    if not ordered:
+        return _UNKNOWN
     residuals = np.concatenate([scores - np.median(scores) for _, scores in ordered])
+    order = np.argsort(np.concatenate([places for places, _ in ordered]))
     return Series(
-        drift=diagnostics.drift(ordered),
-        dependence=diagnostics.autocorrelation(residuals[np.argsort(everything)]),
-        places=mean_places,
+        drift=diagnostics.drift(ordered), dependence=diagnostics.autocorrelation(residuals[order]), places=mean_places
     )
 
 
@@ -56,7 +63,11 @@ def drift_check(series: Series, arm: str, control: str, estimate: float) -> Chec
     """How much of an effect the drift alone would make, from how far apart in the order the two arms lie."""
     if series.drift is None:
         return None
-    made = series.drift.slope * (series.places[arm] - series.places[control])
+    of_arm, of_control = series.places[arm], series.places[control]
+    shared = [block for block in of_arm if block in of_control]
+    if not shared:
+        return None
+    made = series.drift.slope * sum(of_arm[block] - of_control[block] for block in shared) / len(shared)
     if series.drift.p >= 0.05:
         sentence = f"no drift over the runs was seen (Theil-Sen, p = {series.drift.p:.2g})"
         return Check(name="no drift", holds=True, value=made, sentence=sentence)

@@ -17,6 +17,8 @@ from scipy import optimize, special
 
 from ktrial.stats.arrays import Array
 
+#: What 1 - P can tell from nothing; a smaller p is given as this.
+SMALLEST = 1e-15
 _STEP = 0.2
 _NODES: Array = np.arange(-8.6, 8.6 + _STEP / 2, _STEP)
 _DENSITY: Array = np.exp(-(_NODES**2) / 2) * (_STEP / math.sqrt(2 * math.pi))
@@ -47,7 +49,7 @@ def range_sf(q: Sequence[float], arms: int, freedom: float) -> Array:
         shifted = special.ndtr(_NODES[np.newaxis, :] - value * deviations[:, np.newaxis])
         inside = (_BELOW - shifted) ** (arms - 1) @ _DENSITY
         found[index] = 1 - arms * float(inside @ weights)
-    return np.clip(found, 0.0, 1.0)
+    return np.clip(found, SMALLEST, 1.0)
 
 
 def dunnett_sf(t: Sequence[float], n_control: int, n_arms: Sequence[int], freedom: float) -> Array:
@@ -62,7 +64,7 @@ def dunnett_sf(t: Sequence[float], n_control: int, n_arms: Sequence[int], freedo
             reach = abs(value) * deviations[:, np.newaxis] / math.sqrt(1 - share)
             inside *= (special.ndtr(centre + reach) - special.ndtr(centre - reach)) ** count
         found[index] = 1 - float(inside @ _DENSITY @ weights)
-    return np.clip(found, 0.0, 1.0)
+    return np.clip(found, SMALLEST, 1.0)
 
 
 @functools.lru_cache(maxsize=512)
