@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ GROWING = (
 )
 
 
+@cache
 def recorded(*files: str) -> dict[str, Array]:
     """Log scores of every series that has no zeros, around its median; the maximum of a run is never an outcome."""
     found: dict[str, list[float]] = {}
