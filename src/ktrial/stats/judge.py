@@ -320,7 +320,7 @@ def _placebo_findings(judged: Sequence[Judged]) -> list[Finding]:
         Finding(
             kind="placebo",
             level="suspect",
-            sentence=f"the placebo {one.arm} is {one.verdict} than {one.against} in {one.outcome}, though nothing differs",
+            sentence=f"the placebo {one.arm} is {one.verdict} than {one.against} in {one.outcome}: nothing differs",
         )
         for one in judged
         if one.placebo and one.verdict in {"better", "worse"}

@@ -175,7 +175,7 @@ def _fast_reach(rule: Rule) -> float | None:
     if max(profile) == min(profile):
         return None
     factor = _FAST_FACTOR if rule.comparisons == 1 else _FAST_FACTOR_SEVERAL
-    return factor * max(abs(value) for value in profile)
+    return factor * float(max(abs(value) for value in profile))
 
 
 class Seen(NamedTuple):
