@@ -81,7 +81,7 @@ def times_words(log_ratio: float, unit: Unit) -> str:
 def range_words(low: float, high: float) -> str:
     """`30 % to 39 % less`, `2 % less to 4 % more`: an interval of log ratios."""
     ends = sorted((low, high), key=abs) if low * high >= 0 else sorted((low, high))
-    is_fine = low != high and _percent_size(low) == _percent_size(high)
+    is_fine = _look_alike(low, high)
     sides = [("less" if end < 0 else "more", _percent_size(end, fine=is_fine) or "0") for end in ends]
     if sides[0][1] == "0":
         sides[0] = (sides[1][0], "0")
@@ -94,7 +94,7 @@ def range_words(low: float, high: float) -> str:
 
 def range_text(low: float, high: float) -> str:
     """`-39 % to -30 %`: an interval of log ratios, signed, from low to high."""
-    is_fine = low != high and _percent_size(low) == _percent_size(high)
+    is_fine = _look_alike(low, high)
     return " to ".join(percent_text(end, fine=is_fine) for end in sorted((low, high)))
 
 
@@ -140,6 +140,11 @@ def _ends(effect: Effect, direction: Direction | None) -> tuple[float | None, fl
         return None, None
     ends = sorted(value_log_ratio(end, direction) for end in (effect.low, effect.high))
     return ends[0], ends[1]
+
+
+def _look_alike(low: float, high: float) -> bool:
+    """Whether two ends are not the same and would be shown as if they were."""
+    return low != high and percent_text(low) == percent_text(high)
 
 
 def _percent_size(log_ratio: float, *, fine: bool = False) -> str | None:

@@ -75,8 +75,7 @@ def _arms(arms: Sequence[ArmSource], control: str, width: int) -> str:
 
 
 def _sources(names: Sequence[str]) -> str:
-    shown = [name.rsplit("/", 1)[-1] for name in names[:3]]
-    return ", ".join([*shown, f"{len(names) - 3} more"] if len(names) > 3 else shown)
+    return _some([name.rsplit("/", 1)[-1] for name in names])
 
 
 def _verdicts(outcomes: Sequence[OutcomeComparison], notes: _Notes, width: int) -> str:
@@ -94,7 +93,7 @@ def _verdicts(outcomes: Sequence[OutcomeComparison], notes: _Notes, width: int) 
         for contrast in outcome.contrasts:
             reasons.setdefault(contrast.why, []).append(f"{outcome.name} {contrast.arm}")
     lines += [
-        paragraph(f"{'all' if len(names) == len(rows) > 1 else ', '.join(names)}: {why}", width=width, indent="  ")
+        paragraph(f"{'all' if len(names) == len(rows) > 1 else _some(names)}: {why}", width=width, indent="  ")
         for why, names in reasons.items()
     ]
     lines += [
@@ -103,6 +102,10 @@ def _verdicts(outcomes: Sequence[OutcomeComparison], notes: _Notes, width: int) 
         if one.same_as
     ]
     return "\n".join(lines)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join([*names[:3], f"{len(names) - 3} more"] if len(names) > 3 else names)
 
 
 def _name(outcome: OutcomeComparison) -> str:

@@ -87,6 +87,7 @@ def test_ends_that_look_alike_get_more_digits() -> None:
     assert range_text(low, high) == "+99.87 % to +100.1 %"
     assert range_words(low, high) == "99.87 % to 100.1 % more"
     assert range_text(low, low) == "+100 % to +100 %"
+    assert range_text(math.log(0.97977), math.log(1.02011)) == "-2 % to +2 %"
 
 
 def test_no_number_is_no_effect() -> None:
