@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every ```console block of the documentation is run, in order, on the example machine, and must print what it shows.
 
-A line of three dots stands for any lines. `examples` is the folder of the checkout. Commands run through the real agent on a folder that stands for `/`.
+A line of three dots stands for any lines. `examples` is the folder of the checkout. Commands run through the real
+agent on a folder that stands for `/`.
 """
 
 from __future__ import annotations
