@@ -51,6 +51,15 @@ def session_names(ctx: click.Context, param: click.Parameter, incomplete: str) -
     return _starting(incomplete, lambda app: (one.session for one in app.store.sessions()), ctx)
 
 
+def result_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Labels and sessions of the store."""
+    return _starting(incomplete, _labels_and_sessions, ctx)
+
+
+def _labels_and_sessions(app: App) -> set[str]:
+    return {name for one in app.store.sessions() for name in (one.label, one.session) if name}
+
+
 def _starting(incomplete: str, names: Callable[[App], Iterable[str]], ctx: click.Context) -> list[str]:
     """Those that go on from what was typed; none where the catalog cannot be read: completion says nothing."""
     from ktrial.cli.wiring import App

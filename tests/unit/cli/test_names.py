@@ -7,6 +7,9 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from ktrial.cli.main import cli
+from ktrial.store.database import Database
+from ktrial.store.runs import Store
+from tests.support.stores import a_session
 
 
 def completed(*words: str) -> list[str]:
@@ -41,3 +44,13 @@ def test_an_unreadable_catalog_completes_nothing(tmp_path: Path) -> None:
     (tmp_path / "profiles").mkdir()
     (tmp_path / "profiles" / "mine.toml").write_text("name = [")
     assert completed("--catalog", str(tmp_path), "plan", "vm.sw") == []
+
+
+def test_labels_and_sessions_of_the_store_are_completed(tmp_path: Path) -> None:
+    file = str(tmp_path / "results.db")
+    store = Store(Database.open(file))
+    for name, label in (("s1", "stock"), ("s2", "stock"), ("s3", "tuned"), ("s4", None)):
+        store.begin(a_session(name, label=label))
+    store.close()
+    assert completed("--store", file, "compare", "st") == ["stock"]
+    assert completed("--store", file, "claim", "p50 -5%", "s") == ["s1", "s2", "s3", "s4", "stock"]

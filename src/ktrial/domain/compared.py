@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs as a comparison sees them, wherever they come from: numbers, order, and what else is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ktrial.domain.comparison import ArmSource
+from ktrial.domain.gate import Reading
+from ktrial.domain.stored import StoredMeasurement
+
+#: The clock that may step: good for an order only where no better one is shared.
+WALL = "wall"
+
+
+class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run that was made to count. `name` is how `ktrial show` calls it, or its file and number.
+
+    `clocks` gives its moment by the clock that told it: only runs of one clock have an order. `known` is what is known
+    of its tool and machine, by the keys of `comparability`; `other` is what a foreign file says besides.
+    """
+
+    name: str
+    benchmark: str
+    measurements: tuple[StoredMeasurement, ...]
+    failure: str | None = None
+    void: bool = False
+    clocks: Mapping[str, float] = {}
+    tool: str | None = None
+    block: str | None = None
+    boot: str | None = None
+    machine: str | None = None
+    known: Mapping[str, str] = {}
+    other: Mapping[str, str] = {}
+    readings: Mapping[str, Reading] = {}
+
+    @property
+    def counts(self) -> bool:
+        """Whether its measurements are results."""
+        return self.failure is None and not self.void
+
+    @property
+    def temperature_c(self) -> float | None:
+        """At its start."""
+        found = self.readings.get("temperature_c")
+        return float(found) if isinstance(found, int | float) else None
+
+
+class Arm(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs of one arm. `states` are documents of its machine's tunable state, the newest first."""
+
+    name: str
+    sources: tuple[str, ...]
+    runs: tuple[ComparedRun, ...]
+    states: tuple[bytes, ...] = ()
+
+    @property
+    def good(self) -> tuple[ComparedRun, ...]:
+        """Runs whose measurements are results."""
+        return tuple(run for run in self.runs if run.counts)
+
+    def values_of(self, key: str, benchmark: str | None = None) -> tuple[str, ...]:
+        """What is known of its runs under a key, each once."""
+        runs = (run for run in self.runs if benchmark is None or run.benchmark == benchmark)
+        return tuple(sorted({run.known[key] for run in runs if key in run.known}))
+
+
+def source_of(arm: Arm) -> ArmSource:
+    """Where an arm comes from; a number of boots or machines is null when it is not known of every run."""
+    boots = {run.boot for run in arm.runs}
+    machines = {run.machine for run in arm.runs}
+    names = sorted({key for run in arm.runs for key in run.known})
+    return ArmSource(
+        arm=arm.name,
+        sources=arm.sources,
+        runs=len(arm.good),
+        failed=sum(run.failure is not None for run in arm.runs),
+        void=sum(run.void for run in arm.runs),
+        boots=None if None in boots or not boots else len(boots),
+        machines=None if None in machines or not machines else len(machines),
+        known={key: " and ".join(values) for key in names if (values := arm.values_of(key)) and len(values) <= 3},
+    )
+
+
+def places(arms: Sequence[Arm]) -> dict[str, int]:
+    """Run -> its place in the order of all runs, from 1; nothing where no clock has seen them all."""
+    runs = [run for arm in arms for run in arm.runs]
+    shared = set.intersection(*(set(run.clocks) for run in runs)) if runs else set()
+    if not shared:
+        return {}
+    clock = min(shared, key=lambda name: (name == WALL, name))
+    ordered = sorted(runs, key=lambda run: run.clocks[clock])
+    return {run.name: place for place, run in enumerate(ordered, 1)}

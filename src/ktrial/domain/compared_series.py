@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One outcome over all arms of a comparison: its values, what is asked of them, and what is known of it."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ktrial.domain.benchmark import Direction, Outcome, Unit
+from ktrial.domain.compared import Arm, ComparedRun
+from ktrial.domain.comparison import ArmValues, Point, Role
+from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.domain.finding import Finding
+from ktrial.domain.question import Observation, Question
+from ktrial.domain.run import variation
+
+#: Relative margins of outcomes that nobody gave one; tails spread more, so more of them does not matter.
+MARGIN = 0.02
+_TAIL_MARGINS = ((re.compile(r"p99|99th"), 0.10), (re.compile(r"p9[5-8]|9[5-8]th"), 0.05))
+
+
+class Series(msgspec.Struct, kw_only=True):
+    """One outcome of one benchmark. `runs` holds by arm its runs and their values, as they were met."""
+
+    benchmark: str
+    outcome: str
+    tool: str | None = None
+    units: dict[str, set[Unit]] = msgspec.field(default_factory=dict)
+    directions: dict[str, set[Direction]] = msgspec.field(default_factory=dict)
+    runs: dict[str, list[tuple[ComparedRun, float]]] = msgspec.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """`benchmark.outcome`."""
+        return f"{self.benchmark}.{self.outcome}"
+
+    @property
+    def unit(self) -> Unit:
+        """The unit, of a mixed series that of its first value."""
+        return sorted(next(iter(self.units.values())))[0]
+
+    @property
+    def direction(self) -> Direction | None:
+        """Which way is better, if anybody said so and all who did agree."""
+        told = {one for some in self.directions.values() for one in some}
+        return told.pop() if len(told) == 1 else None
+
+    @property
+    def mixed(self) -> str | None:
+        """In words, why its values are not of one kind; None when they are."""
+        for what, sides in (("units", self.units), ("directions", self.directions)):
+            if len({one for some in sides.values() for one in some}) > 1:
+                told = ", ".join(f"{' and '.join(sorted(some))} in {arm}" for arm, some in sides.items())
+                return f"{what} are mixed: {told}"
+        return None
+
+
+def series_of(arms: Sequence[Arm]) -> dict[str, Series]:
+    """All outcomes by `benchmark.outcome`, in the order in which they are met."""
+    found: dict[str, Series] = {}
+    for arm in arms:
+        for run in arm.good:
+            for one in run.measurements:
+                if not math.isfinite(one.value):
+                    raise BadInput(f"{run.name}: {one.outcome} is {one.value}, which is no finite number")
+                name = f"{run.benchmark}.{one.outcome}"
+                series = found.get(name) or Series(benchmark=run.benchmark, outcome=one.outcome, tool=run.tool)
+                found[name] = series
+                series.units.setdefault(arm.name, set()).add(one.unit)
+                if one.direction is not None:
+                    series.directions.setdefault(arm.name, set()).add(one.direction)
+                series.runs.setdefault(arm.name, []).append((run, one.value))
+    return found
+
+
+def find_series(wanted: str, found: Iterable[Series]) -> Series:
+    """The outcome that a user names, as `benchmark.outcome` or as `outcome` where only one benchmark has it."""
+    every = list(found)
+    exact = [one for one in every if one.name == wanted] or [one for one in every if one.outcome == wanted]
+    if len(exact) == 1:
+        return exact[0]
+    names = [one.name for one in every]
+    if exact:
+        several = ", ".join(one.name for one in exact)
+        raise BadInput(f"{wanted!r} is an outcome of several benchmarks", hint=f"write one of: {several}")
+    raise UnknownName("outcome", wanted, names, hint=f"there are {', '.join(names)}")
+
+
+def margin_of(series: Series, asked: float | None) -> float:
+    """The user's margin, else 2 %, 5 % of p95 and 10 % of p99."""
+    if asked is not None:
+        return asked
+    return next((margin for pattern, margin in _TAIL_MARGINS if pattern.search(series.outcome)), MARGIN)
+
+
+def question_of(
+    series: Series, control: str, role: Role, margin: float, about: Outcome | None, order: Mapping[str, int]
+) -> Question:
+    """What is asked of it."""
+    arms = {
+        arm: tuple(
+            Observation(
+                value=value,
+                place=order.get(run.name),
+                block=run.block,
+                boot=run.boot,
+                machine=run.machine,
+                covariate=run.temperature_c,
+            )
+            for run, value in found
+        )
+        for arm, found in series.runs.items()
+    }
+    return Question(
+        name=series.name,
+        direction=series.direction,
+        arms=arms,
+        control=control,
+        margin=margin,
+        role=role,
+        resolution=None if about is None else about.resolution,
+    )
+
+
+def arm_values(series: Series, order: Mapping[str, int]) -> tuple[ArmValues, ...]:
+    """Each arm's figures, in the order of the arms; none where they would be of several kinds."""
+    if series.mixed is not None:
+        return ()
+    return tuple(_values(arm, found, order) for arm, found in series.runs.items())
+
+
+def _values(arm: str, found: Sequence[tuple[ComparedRun, float]], order: Mapping[str, int]) -> ArmValues:
+    values = [value for _, value in found]
+    return ArmValues(
+        arm=arm,
+        n=len(values),
+        mean=math.fsum(values) / len(values),
+        median=statistics.median(values),
+        sd=statistics.stdev(values) if len(values) > 1 else None,
+        cv=variation(values),
+        minimum=min(values),
+        maximum=max(values),
+        points=tuple(
+            Point(
+                value=value,
+                run=run.name,
+                place=order.get(run.name),
+                block=run.block,
+                temperature_c=run.temperature_c,
+            )
+            for run, value in found
+        ),
+    )
+
+
+def coverage_findings(found: Iterable[Series], arms: Sequence[Arm]) -> tuple[Finding, ...]:
+    """Outcomes that not every arm has, and those whose values are not of one kind."""
+    told = []
+    names = [arm.name for arm in arms]
+    for series in found:
+        missing = [name for name in names if name not in series.runs]
+        if missing:
+            told.append(
+                Finding(
+                    kind="outcome-missing",
+                    level="note",
+                    sentence=f"{series.name} was measured in {', '.join(series.runs)} and not in {', '.join(missing)}",
+                    values={name: float(len(series.runs.get(name, ()))) for name in names},
+                )
+            )
+        if series.mixed is not None:
+            told.append(Finding(kind="mixed-units", level="suspect", sentence=f"{series.name}: {series.mixed}"))
+    return tuple(told)

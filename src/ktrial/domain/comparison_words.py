@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sentences of a comparison: of each contrast, and the one that a careful person would sign."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ktrial.domain.comparison import Contrast, OutcomeComparison
+from ktrial.domain.effect_words import effect_phrase, interval_phrase
+from ktrial.domain.finding import Finding
+from ktrial.domain.replication import UNKNOWN
+from ktrial.domain.verdict import Verdict
+
+_ORDER: tuple[Verdict, ...] = ("better", "worse", "equivalent", "inconclusive", "not comparable")
+_WORTH = {
+    "yes": "it matters",
+    "likely": "it is likely to matter",
+    "unclear": "whether it matters is not clear",
+}
+#: Outcomes up to this number are named in the answer.
+_NAMED = 3
+
+
+def contrast_sentence(contrast: Contrast, outcome: OutcomeComparison) -> str:
+    """What one contrast says, with its figures: never more than its verdict."""
+    subject = f"{outcome.name}: {contrast.arm} against {contrast.control}"
+    if contrast.verdict == "not comparable" or contrast.effect is None:
+        return f"{subject}: {contrast.verdict}, {contrast.why}."
+    figures = effect_phrase(contrast.effect, outcome.unit, outcome.direction)
+    interval = interval_phrase(contrast.effect, outcome.unit, outcome.direction)
+    shown = f"{figures}, {interval}" if interval else figures
+    if contrast.verdict in ("better", "worse"):
+        worth = f"; {_WORTH[contrast.worth]}" if contrast.worth is not None else ""
+        return f"{subject}: {shown}: {contrast.verdict}{worth}."
+    if contrast.verdict == "equivalent":
+        real = ", a real difference, but below it" if contrast.effect.excludes_zero else ""
+        return f"{subject}: {shown}: within the margin of {100 * outcome.margin:g} %{real}."
+    return f"{subject}: {shown}: inconclusive, {contrast.why}."
+
+
+def answer_of(
+    control: str,
+    arms: Sequence[str],
+    outcomes: Sequence[OutcomeComparison],
+    findings: Sequence[Finding],
+    scope: str,
+    accepted: str | None,
+) -> str:
+    """The whole comparison in a sentence or two."""
+    refused = [one for one in findings if one.level == "refuse"]
+    contrasts = [(outcome, contrast) for outcome in outcomes for contrast in outcome.contrasts]
+    if not contrasts:
+        return f"There is nothing to compare: no outcome of {control} is in {_listed(arms, 'or')}."
+    if refused and accepted is None and all(contrast.verdict == "not comparable" for _, contrast in contrasts):
+        more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
+        return f"{_listed([control, *arms])} cannot be compared: {refused[0].sentence}{more}."
+    parts = [_of_arm(arm, control, [pair for pair in contrasts if pair[1].arm == arm]) for arm in arms]
+    parts = [part for part in parts if part]
+    decided = any(contrast.verdict in ("better", "worse", "equivalent") for _, contrast in contrasts)
+    holds = ("How far it holds cannot be told: " if UNKNOWN in scope else "This holds ") + scope if decided else ""
+    spite = (
+        f" It was compared in spite of this: {refused[0].sentence} (accepted: {accepted})."
+        if refused and accepted
+        else ""
+    )
+    return " ".join(parts) + (f" {holds}." if holds else "") + spite
+
+
+def _of_arm(arm: str, control: str, found: Sequence[tuple[OutcomeComparison, Contrast]]) -> str:
+    if not found:
+        return ""
+    primary = [pair for pair in found if pair[0].role == "primary"]
+    if primary or len(found) == 1:
+        outcome, contrast = (primary or found)[0]
+        others = [pair for pair in found if pair is not (primary or found)[0]]
+        rest = f" Of the other outcomes, {_counted(others)}." if others else ""
+        return _said(outcome, contrast) + rest
+    reasons = {contrast.why for _, contrast in found}
+    verdicts = {contrast.verdict for _, contrast in found}
+    if len(verdicts) == len(reasons) == 1 and verdicts <= {"inconclusive", "not comparable"}:
+        return f"{arm} against {control}: all {len(found)} outcomes are {verdicts.pop()}: {reasons.pop()}."
+    return f"{arm} against {control}: of {len(found)} outcomes, {_counted(found)}."
+
+
+def _said(outcome: OutcomeComparison, contrast: Contrast) -> str:
+    if contrast.verdict != "inconclusive" or contrast.effect is None:
+        return contrast_sentence(contrast, outcome)
+    figures = effect_phrase(contrast.effect, outcome.unit, outcome.direction)
+    interval = interval_phrase(contrast.effect, outcome.unit, outcome.direction)
+    seen = f"{figures}, {interval}" if interval else figures
+    return (
+        f"{outcome.name}: these data do not decide between {contrast.arm} and {contrast.control}: {contrast.why} "
+        f"(seen: {seen})."
+    )
+
+
+def _counted(found: Sequence[tuple[OutcomeComparison, Contrast]]) -> str:
+    """`2 are better (a, b), 1 is worse (c), 3 are inconclusive`."""
+    counts = Counter(contrast.verdict for _, contrast in found)
+    parts = []
+    for verdict in _ORDER:
+        count = counts[verdict]
+        if not count:
+            continue
+        names = [outcome.name for outcome, contrast in found if contrast.verdict == verdict]
+        named = f" ({', '.join(names)})" if count <= _NAMED and verdict in ("better", "worse") else ""
+        parts.append(f"{count} {'is' if count == 1 else 'are'} {verdict}{named}")
+    return _listed(parts)
+
+
+def _listed(words: Sequence[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"

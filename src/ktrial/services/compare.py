@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares arms: what may be compared, the question of each outcome, the answers in words, and what depends on what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from ktrial.domain.benchmark import Outcome
+from ktrial.domain.comparability import Doubt, doubts, failures, findings_of
+from ktrial.domain.compared import Arm, places, source_of
+from ktrial.domain.compared_series import (
+    Series,
+    arm_values,
+    coverage_findings,
+    find_series,
+    margin_of,
+    question_of,
+    series_of,
+)
+from ktrial.domain.comparison import Comparison, Contrast, Exclusion, OutcomeComparison, Role, StateChange
+from ktrial.domain.comparison_words import answer_of, contrast_sentence
+from ktrial.domain.errors import UnknownName
+from ktrial.domain.finding import Finding
+from ktrial.domain.question import Answer, Question
+from ktrial.domain.replication import scope_of
+from ktrial.domain.verdict import Verdict
+
+Judge = Callable[[Sequence[Question]], Sequence[Answer]]
+#: So many failures in one arm against none in the other are no chance.
+MANY_FAILURES = 6
+_NAMED_CHANGES = 3
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user wants. `margin` is relative; `declared` are keys that were meant to differ.
+
+    `excluded` are runs with the reason why each is left out. `keep_repeats` also shows outcomes that say the same as
+    another one.
+    """
+
+    margin: float | None = None
+    primary: str | None = None
+    accepted: str | None = None
+    declared: tuple[str, ...] = ()
+    excluded: Mapping[str, str] = {}
+    keep_repeats: bool = False
+    reproduce: tuple[str, ...] = ()
+    versions: Mapping[str, str] = {}
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What else is known: outcomes as benchmarks (tools) declare them, and how the arms' tunable states differ."""
+
+    outcomes: Mapping[tuple[str, str], Outcome] = {}
+    state_changes: tuple[StateChange, ...] = ()
+
+
+class _Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One comparison while it is made."""
+
+    control: Arm
+    arms: Sequence[Arm]
+    asked: Asked
+    about: About
+    primary: str | None
+    order: Mapping[str, int]
+    doubts: Sequence[Doubt]
+
+    def role(self, series: Series) -> Role:
+        """Without a primary all are explored alike."""
+        if self.primary is None:
+            return "exploratory"
+        return "primary" if series.name == self.primary else "secondary"
+
+    def declared(self, series: Series) -> Outcome | None:
+        """The outcome as its benchmark declares it."""
+        tool = series.tool or series.benchmark
+        return self.about.outcomes.get((tool, series.outcome))
+
+
+def foreign_judge(swing: float) -> Judge:
+    """The judge of data that nobody collected in random blocks; `swing` is the spread from which on it doubts."""
+    from functools import partial
+
+    from ktrial.stats.foreign import judge_foreign
+
+    return partial(judge_foreign, swing=swing)
+
+
+def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
+    """The whole comparison; with exclusions also the one without them, and which verdicts depend on them."""
+    if not asked.excluded:
+        return _compare(control, arms, asked, about, judge)
+    _check_excluded((control, *arms), asked.excluded)
+    whole = _compare(control, arms, asked, about, judge)
+    kept = _compare(_kept(control, asked), [_kept(arm, asked) for arm in arms], asked, about, judge)
+    changed = tuple(_changed(kept, whole))
+    reasons = dict.fromkeys(asked.excluded.values())
+    runs = {reason: tuple(run for run, why in asked.excluded.items() if why == reason) for reason in reasons}
+    told = f"verdicts that depend on it: {', '.join(changed)}" if changed else "no verdict depends on it"
+    finding = Finding(
+        kind="excluded-afterwards",
+        level="suspect",
+        sentence=f"runs left out after they had been seen: {len(asked.excluded)}; {told}",
+    )
+    return msgspec.structs.replace(
+        kept,
+        exclusions=tuple(
+            Exclusion(what=", ".join(runs[why]), reason=why, runs=runs[why], changed=changed) for why in runs
+        ),
+        without=whole,
+        findings=(*kept.findings, finding),
+    )
+
+
+def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
+    everything = (control, *arms)
+    series = series_of(everything)
+    found = (
+        *doubts(control, arms, asked.declared),
+        *_state_doubts(about.state_changes),
+        *(doubt for arm in arms for doubt in failures(control, arm)),
+    )
+    case = _Case(
+        control=control,
+        arms=arms,
+        asked=asked,
+        about=about,
+        primary=None if asked.primary is None else find_series(asked.primary, series.values()).name,
+        order=places(everything),
+        doubts=found,
+    )
+    ordered = sorted(series.values(), key=lambda one: one.name != case.primary)
+    questions = [_question(one, case) for one in ordered if _can_be_asked(one, case)]
+    answers = {answer.name: answer for answer in judge(questions)} if questions else {}
+    outcomes = tuple(_outcome(one, case, answers.get(one.name)) for one in ordered)
+    if not asked.keep_repeats:
+        outcomes = _once(outcomes, questions)
+    findings = (*findings_of(found), *coverage_findings(series.values(), everything))
+    names = [arm.name for arm in arms]
+    scope = scope_of(everything)
+    return Comparison(
+        title=f"{' and '.join(names) if len(names) < 3 else f'{len(names)} arms'} against {control.name}",
+        answer=answer_of(control.name, names, outcomes, findings, scope, asked.accepted),
+        scope=scope,
+        control=control.name,
+        arms=tuple(source_of(arm) for arm in everything),
+        outcomes=outcomes,
+        findings=findings,
+        state_changes=about.state_changes,
+        accepted=asked.accepted,
+        reproduce=asked.reproduce,
+        versions=asked.versions,
+    )
+
+
+def _can_be_asked(series: Series, case: _Case) -> bool:
+    return series.mixed is None and case.control.name in series.runs and len(series.runs) > 1
+
+
+def _question(series: Series, case: _Case) -> Question:
+    margin = margin_of(series, case.asked.margin)
+    return question_of(series, case.control.name, case.role(series), margin, case.declared(series), case.order)
+
+
+def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeComparison:
+    declared = case.declared(series)
+    told = (*(answer.contrasts if answer is not None else _mixed(series, case)), *_never(series, case))
+    outcome = OutcomeComparison(
+        benchmark=series.benchmark,
+        outcome=series.outcome,
+        unit=series.unit,
+        direction=series.direction,
+        role=case.role(series),
+        margin=margin_of(series, case.asked.margin),
+        arms=arm_values(series, case.order),
+        contrasts=(),
+        anova=() if answer is None else answer.anova,
+        pairwise=() if answer is None else answer.pairwise,
+        better="" if declared is None else declared.better,
+        worse="" if declared is None else declared.worse,
+        blind_spots="" if declared is None else declared.blind_spots,
+        findings=() if answer is None else answer.findings,
+    )
+    contrasts = (_doubted(contrast, series.benchmark, case) for contrast in told)
+    worded = tuple(
+        msgspec.structs.replace(contrast, sentence=contrast_sentence(contrast, outcome)) for contrast in contrasts
+    )
+    if any(contrast.verdict == "not comparable" for contrast in worded):
+        outcome = msgspec.structs.replace(outcome, anova=(), pairwise=())
+    return msgspec.structs.replace(outcome, contrasts=worded)
+
+
+def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) -> tuple[OutcomeComparison, ...]:
+    """Without outcomes that say the same as another one; that one names them."""
+    from ktrial.stats.duplicates import duplicates
+
+    repeats = duplicates(questions) if len(questions) > 1 else {}
+    same: dict[str, list[str]] = {}
+    for name, first in repeats.items():
+        same.setdefault(first, []).append(name)
+    return tuple(
+        msgspec.structs.replace(one, same_as=tuple(same.get(one.name, ())))
+        for one in outcomes
+        if one.name not in repeats
+    )
+
+
+def _mixed(series: Series, case: _Case) -> Iterator[Contrast]:
+    """Contrasts of values that are not of one kind; none of what only one side has."""
+    if series.mixed is not None and case.control.name in series.runs:
+        for arm in case.arms:
+            if arm.name in series.runs:
+                yield _bare(series, case, arm.name, "not comparable", series.mixed)
+
+
+def _never(series: Series, case: _Case) -> Iterator[Contrast]:
+    """Contrasts of arms in which the benchmark failed each time, and never did in the control."""
+    for doubt in case.doubts:
+        fails = doubt.finding.kind == "fails-in-one-arm" and doubt.benchmark == series.benchmark
+        if fails and doubt.arm not in series.runs and case.control.name in series.runs:
+            yield _bare(series, case, doubt.arm, "inconclusive", doubt.finding.sentence)
+
+
+def _bare(series: Series, case: _Case, arm: str, verdict: Verdict, why: str) -> Contrast:
+    """One without an effect."""
+    return Contrast(
+        arm=arm,
+        control=case.control.name,
+        verdict=verdict,
+        why=why,
+        effect=None,
+        worth=None,
+        n_arm=len(series.runs.get(arm, ())),
+        n_control=len(series.runs[case.control.name]),
+        blocks=None,
+        test=None,
+        sentence="",
+    )
+
+
+def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
+    """The verdict, after what was found on the conditions: refused, or changed by failures in one arm."""
+    concerned = [doubt.finding for doubt in case.doubts if doubt.concerns(contrast.arm, benchmark)]
+    refused = [finding for finding in concerned if finding.level == "refuse"]
+    if refused and case.asked.accepted is None:
+        return msgspec.structs.replace(
+            contrast,
+            verdict="not comparable",
+            why=refused[0].sentence,
+            effect=None,
+            worth=None,
+            test=None,
+            cross_checks=(),
+            adjusted=None,
+            adjusted_for=None,
+            findings=(),
+        )
+    failed = next((finding for finding in concerned if finding.kind == "fails-in-one-arm"), None)
+    return contrast if failed is None else _with_failures(contrast, failed)
+
+
+def _with_failures(contrast: Contrast, failed: Finding) -> Contrast:
+    """An arm that fails where the other never does cannot be the better one; often enough, it is the worse one."""
+    mine, theirs = (float(failed.values[name]) for name in (contrast.arm, contrast.control))
+    findings = (*contrast.findings, failed)
+    if max(mine, theirs) >= MANY_FAILURES:
+        verdict = "worse" if mine else "better"
+        return msgspec.structs.replace(contrast, verdict=verdict, worth="yes", why=failed.sentence, findings=findings)
+    if contrast.verdict == ("better" if mine else "worse"):
+        return msgspec.structs.replace(
+            contrast, verdict="inconclusive", worth=None, why=failed.sentence, findings=findings
+        )
+    return msgspec.structs.replace(contrast, findings=findings)
+
+
+def _state_doubts(changes: Iterable[StateChange]) -> Iterator[Doubt]:
+    """Differences of the tunable state that nobody declared."""
+    undeclared: dict[str, list[StateChange]] = {}
+    for change in changes:
+        if change.declared is None:
+            undeclared.setdefault(change.arm, []).append(change)
+    for arm, found in undeclared.items():
+        named = ", ".join(
+            f"{one.name} {_side(one.control_value)} -> {_side(one.arm_value)}" for one in found[:_NAMED_CHANGES]
+        )
+        more = f" and {len(found) - _NAMED_CHANGES} more" if len(found) > _NAMED_CHANGES else ""
+        sentence = f"tunable state of {arm} differs in what nobody declared: {named}{more}"
+        finding = Finding(kind="undeclared-state", level="suspect", sentence=sentence, values={arm: float(len(found))})
+        yield Doubt(arm=arm, finding=finding)
+
+
+def _side(text: str | None) -> str:
+    if text is None:
+        return "(absent)"
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 30 else f"{flat[:29]}…"
+
+
+def _check_excluded(arms: Sequence[Arm], excluded: Mapping[str, str]) -> None:
+    names = [run.name for arm in arms for run in arm.runs]
+    for name in excluded:
+        if name not in names:
+            raise UnknownName("run of this comparison", name, names, hint=f"its runs are called like {names[0]}")
+
+
+def _kept(arm: Arm, asked: Asked) -> Arm:
+    return msgspec.structs.replace(arm, runs=tuple(run for run in arm.runs if run.name not in asked.excluded))
+
+
+def _changed(kept: Comparison, whole: Comparison) -> Iterator[str]:
+    """Outcomes of which a verdict is another one without the exclusions."""
+    before = {(one.name, contrast.arm): contrast.verdict for one in whole.outcomes for contrast in one.contrasts}
+    after = {(one.name, contrast.arm): contrast.verdict for one in kept.outcomes for contrast in one.contrasts}
+    for name in dict.fromkeys(name for name, _ in (*before, *after)):
+        keys = [key for key in {*before, *after} if key[0] == name]
+        if any(before.get(key) != after.get(key) for key in keys):
+            yield name

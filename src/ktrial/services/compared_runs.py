@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of the store and of foreign files, as a comparison sees them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ktrial.domain.benchmark import DIRECTORY
+from ktrial.domain.compared import WALL, ComparedRun
+from ktrial.domain.foreign import ForeignRun
+from ktrial.domain.gate import Reading
+from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession
+
+#: Facts of a session's machine by the key that they are compared under.
+_FACTS = {
+    "cpu": "cpu.model",
+    "threads": "cpu.threads",
+    "virtualisation": "virtualisation.kind",
+    "governor": "cpufreq.governor",
+    "power": "power.source",
+    "kernel": "kernel.release",
+}
+#: Facts that are told together, as `name value`.
+_SETTINGS = (
+    "cpu.microcode",
+    "cpu.smt",
+    "cpufreq.boost",
+    "cpufreq.driver",
+    "cpufreq.preference",
+    "kernel.clocksource",
+    "kernel.command_line",
+    "kernel.preemption",
+    "kernel.sched_ext_name",
+    "kernel.tick_rate",
+    "thp.enabled",
+)
+_MEMORY_STEP_BYTES = 256 * 1024**2
+#: Names that foreign files use for what ktrial compares by a key.
+_ALIASES = {
+    "argv": "command",
+    "command": "command",
+    "cpu": "cpu",
+    "cpu_model": "cpu",
+    "cpufreq_governor": "governor",
+    "cpus": "threads",
+    "governor": "governor",
+    "kernel": "kernel",
+    "kernel_release": "kernel",
+    "nproc": "threads",
+    "parameters": "parameters",
+    "power": "power",
+    "power_source": "power",
+    "runtime": "runtime",
+    "threads": "threads",
+    "tool_version": "tool",
+}
+_HOSTS = ("hostname", "host", "machine")
+_TEMPERATURES = ("temp_start_c", "start_temperature_c", "temperature_c")
+#: What tells one run from the next, and so says nothing of an arm.
+_OF_A_RUN = frozenset(("run", "round", "session", "suite", "date", "temp_end_c", "metrics_collected", "ktrial_version"))
+
+
+def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
+    """A run of the store; None for one that never was to count, or has not ended."""
+    if run.warm_up or run.state == "running":
+        return None
+    document = run.document or {}
+    name = f"{session.session}/{run.number}"
+    if session.origin.startswith("import:"):
+        clocks = {f"file {session.document.get('sha256')}": float(run.number)}
+        foreign = ForeignRun(
+            group=session.label or "",
+            benchmark=run.benchmark,
+            number=run.number,
+            measurements=(),
+            block=document.get("block"),
+            attributes=document.get("attributes") or {},
+            failure=_failure(run),
+        )
+        made = _foreign(name, foreign, clocks)
+        return msgspec.structs.replace(made, measurements=run.measurements, void=run.state == "void")
+    readings = readings_of(document)
+    return ComparedRun(
+        name=name,
+        benchmark=run.benchmark,
+        measurements=run.measurements if run.state == "ok" else (),
+        failure=_failure(run),
+        void=run.state == "void",
+        clocks=_clocks(session, run),
+        tool=document.get("tool"),
+        boot=session.boot_id,
+        known={**_of_session(session), **_of_run(document), **_read(readings)},
+        readings=readings,
+    )
+
+
+def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
+    """A run of a file that is not in the store."""
+    made = _foreign(f"{file}#{run.number}", run, {f"file {digest}": float(run.number)})
+    measured = tuple(
+        StoredMeasurement(
+            outcome=one.outcome, value=one.value, unit=one.unit, direction=one.direction, original=one.original
+        )
+        for one in run.measurements
+    )
+    return msgspec.structs.replace(made, measurements=measured)
+
+
+def readings_of(document: Mapping[str, Any]) -> dict[str, Reading]:
+    """Conditions before and during a run by the gates' names, as far as its record tells them.
+
+    Records of before there were such readings tell the temperature alone.
+    """
+    conditions = document.get("conditions") or {}
+    found: dict[str, Reading] = {
+        **(conditions.get("readings_before") or {}),
+        **(conditions.get("readings_during") or {}),
+    }
+    for one in conditions.get("before") or ():
+        if one.get("name") == "temperature":
+            found.setdefault("temperature_c", one["value"])
+    return found
+
+
+def _read(readings: Mapping[str, Reading]) -> dict[str, str]:
+    """What each run reads anew and is compared by a key."""
+    named = (("governor", readings.get("governor")), ("power", readings.get("power_source")))
+    return {key: str(value) for key, value in named if value is not None}
+
+
+def _failure(run: StoredRun) -> str | None:
+    if run.state in ("ok", "void"):
+        return None
+    if run.state == "interrupted":
+        return "interrupted"
+    return str((run.document or {}).get("failure") or "failed")
+
+
+def _clocks(session: StoredSession, run: StoredRun) -> dict[str, float]:
+    clocks = {WALL: float(run.started_unix_ms)}
+    monotonic = (run.document or {}).get("started_monotonic_ns")
+    if session.boot_id is not None and monotonic is not None:
+        clocks[f"boot {session.boot_id}"] = float(monotonic)
+    return clocks
+
+
+def _of_session(session: StoredSession) -> dict[str, str]:
+    machine = session.document.get("machine") or {}
+    facts = {name: fact.get("value") for name, fact in machine.items() if isinstance(fact, dict)}
+    known = {key: str(facts[name]) for key, name in _FACTS.items() if facts.get(name) is not None}
+    if session.kernel_release is not None:
+        known["kernel"] = session.kernel_release
+    settings = [f"{name} {facts[name]}" for name in _SETTINGS if facts.get(name) is not None]
+    if settings:
+        known["settings"] = ", ".join(settings)
+    memory = facts.get("memory.total")
+    if isinstance(memory, int):
+        known["memory"] = f"{round(memory / _MEMORY_STEP_BYTES) * _MEMORY_STEP_BYTES / 1024**3:g} GiB"
+    if facts.get("os.id") is not None:
+        known["system"] = f"{facts['os.id']} {facts.get('os.version') or ''}".strip()
+    return known
+
+
+def _of_run(document: Mapping[str, Any]) -> dict[str, str]:
+    """What ran; a run's own folder, which no other run has, stands for itself."""
+    folder = document.get("directory")
+    found = dict(_told(document))
+    return {key: text.replace(folder, DIRECTORY) if folder else text for key, text in found.items() if text}
+
+
+def _told(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "tool", str(document.get("tool_version") or "")
+    load = document.get("agent_load")
+    yield "command", f"load {load.get('name')}" if load else shlex.join(map(str, document.get("argv") or ()))
+    yield "parameters", _pairs(document.get("parameters"))
+    if (cpus := document.get("cpus")) is not None:
+        yield "cpus", ",".join(map(str, cpus))
+    if document.get("background"):
+        background = document["background"]
+        yield "load", f"{shlex.join(map(str, background.get('argv') or ()))} with {background.get('workers')} workers"
+    if document.get("container"):
+        box = document["container"]
+        yield "runtime", f"{box.get('runtime')} {box.get('runtime_version')}, image {box.get('image_id')}"
+    yield "environment", _pairs(document.get("environment"))
+
+
+def _pairs(table: Mapping[str, Any] | None) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted((table or {}).items()))
+
+
+def _foreign(name: str, run: ForeignRun, clocks: Mapping[str, float]) -> ComparedRun:
+    known: dict[str, str] = {}
+    other: dict[str, str] = {}
+    for attribute, text in run.attributes.items():
+        key = _ALIASES.get(attribute.lower())
+        if key is not None:
+            known.setdefault(key, text)
+        elif attribute.lower() not in (*_HOSTS, *_TEMPERATURES, "boot_id", *_OF_A_RUN):
+            other[attribute] = text
+    told = {attribute.lower(): text for attribute, text in run.attributes.items()}
+    return ComparedRun(
+        name=name,
+        benchmark=run.benchmark,
+        measurements=(),
+        failure=run.failure,
+        clocks=clocks,
+        tool=told.get("tool"),
+        block=run.block,
+        boot=told.get("boot_id"),
+        machine=next((told[host] for host in _HOSTS if host in told), None),
+        known=known,
+        other=other,
+        readings=_temperature(told),
+    )
+
+
+def _temperature(told: Mapping[str, str]) -> dict[str, Reading]:
+    for name in _TEMPERATURES:
+        try:
+            return {"temperature_c": float(told[name])}
+        except (KeyError, ValueError):
+            continue
+    return {}

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import statsmodels.api as sm  # type: ignore[import-untyped]
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from ktrial.stats import checks
+from ktrial.stats.sequential import Array
+
+
+@given(st.integers(0, 12), st.integers(0, 30), st.integers(0, 12), st.integers(0, 30))
+def test_fisher_is_that_of_scipy(first: int, first_rest: int, second: int, second_rest: int) -> None:
+    table = np.array([[first, first_rest], [second, second_rest]])
+    expected = stats.fisher_exact(table).pvalue
+    assert checks.fisher_p(first, first + first_rest, second, second + second_rest) == pytest.approx(expected, abs=1e-9)
+
+
+def sequence(blocks: int, spill: float, sd: float, seed: int) -> tuple[Array, list[str]]:
+    """Runs of two arms in random blocks, a part of whose effect of 5 % falls to the next run."""
+    generator = np.random.default_rng(seed)
+    states = np.concatenate([generator.permutation(2) for _ in range(blocks)])
+    earlier = np.concatenate(([0], states[:-1]))
+    scores = math.log(1.05) * ((1 - spill) * states + spill * earlier) + generator.normal(0, sd, 2 * blocks)
+    return scores, ["case" if state else "control" for state in states]
+
+
+def test_carry_over_is_the_second_term_of_least_squares() -> None:
+    scores, arms = sequence(20, 0.25, 0.02, 3)
+    states = (np.array(arms) == "case").astype(float)
+    change = np.diff(states)
+    design = np.column_stack((change[1:], change[:-1], np.ones(len(change) - 1)))
+    expected = sm.OLS(np.diff(scores)[1:], design).fit().pvalues[1]
+    assert checks.carry_over_p(scores, arms, "case", "control") == pytest.approx(expected, abs=1e-9)
+
+
+def test_carry_over_is_found_and_seldom_invented() -> None:
+    def share(spill: float) -> float:
+        found = [checks.carry_over(*sequence(40, spill, 0.01, seed), "case", "control") for seed in range(60)]
+        return sum(one is not None for one in found) / len(found)
+
+    assert share(0.25) >= 0.8
+    assert share(0.5) == 1
+    assert share(0.0) <= 0.1
+
+
+def test_too_few_runs_tell_no_carry_over() -> None:
+    scores, arms = sequence(3, 0.5, 0.01, 1)
+    assert checks.carry_over(scores, arms, "case", "control") is None
+    assert checks.carry_over(scores[:2], arms[:2], "case", "control") is None
+
+
+def mixture(gap: float, count: int, seed: int) -> Array:
+    generator = np.random.default_rng(seed)
+    return generator.normal(0, 0.02, count) + gap * (generator.random(count) < 0.4)
+
+
+def test_two_modes_are_found_with_their_places_and_shares() -> None:
+    values = np.concatenate((np.random.default_rng(1).normal(0, 0.02, 12), np.random.default_rng(2).normal(1, 0.02, 8)))
+    found = checks.two_modes(values)
+    assert found is not None
+    assert found.clear
+    assert (found.low, found.high) == pytest.approx((values[:12].mean(), values[12:].mean()), abs=1e-3)
+    assert found.low_share == pytest.approx(0.6, abs=1e-6)
+    # Far apart, each value belongs to one mode: the likelihood by hand, with the least spread that a mode may have.
+    sd = max(0.05 * values.std(), values[:12].std())
+    other = max(0.05 * values.std(), values[12:].std())
+    two = sum(stats.norm.logpdf(values[:12], values[:12].mean(), sd) + math.log(0.6))
+    two += sum(stats.norm.logpdf(values[12:], values[12:].mean(), other) + math.log(0.4))
+    one = sum(stats.norm.logpdf(values, values.mean(), values.std()))
+    assert found.gain == pytest.approx(2 * (two - one) - 3 * math.log(20), abs=0.2)
+
+
+def test_one_mode_is_seldom_two() -> None:
+    found = [checks.two_modes(mixture(0.0, 24, seed)) for seed in range(100)]
+    assert sum(one is not None and one.clear for one in found) <= 4
+    found = [checks.two_modes(mixture(0.2, 24, seed)) for seed in range(100)]
+    assert sum(one is not None and one.clear for one in found) >= 90
+
+
+def test_too_few_or_equal_values_have_no_modes() -> None:
+    assert checks.two_modes(mixture(1.0, 11, 1)) is None
+    assert checks.two_modes(np.ones(20)) is None
+    assert checks.two_modes(np.array([])) is None
+
+
+def test_the_share_of_the_slow_mode_is_told_for_each_arm() -> None:
+    generator = np.random.default_rng(1)
+    control = generator.normal(0, 0.02, 20)
+    case = np.concatenate((control[:10], control[10:] + 1.0))
+    found = checks.modes({"control": control, "case": case})
+    assert found is not None
+    assert (found.kind, found.level) == ("two-modes", "suspect")
+    assert found.values == {"control": 1.0, "case": 0.5}
+    assert "2.7" in found.sentence
+    assert checks.modes({"control": control, "case": control}) is None
+
+
+def test_noise_above_twice_the_profile_is_told() -> None:
+    profile = [0.01, -0.01, 0.02, -0.02] * 3
+    # Robust sd of the profile: 1.4826 * 0.015.
+    quiet = np.array([0.029, -0.029] * 5) + 0.5
+    loud = np.array([0.031, -0.031] * 5) + 0.5
+    assert checks.noise(quiet, profile) is None
+    found = checks.noise(loud, profile)
+    assert found is not None
+    assert found.values == {"trial": pytest.approx(1.4826 * 0.031), "profile": pytest.approx(1.4826 * 0.015)}
+    assert checks.noise(loud, None) is None
+
+
+def test_voids_above_a_fifth_refuse() -> None:
+    visits = {"control": 10, "case": 10}
+    assert checks.voids({"case": 1, "control": 1}, visits, 10, None) == []
+    found = checks.voids({"case": 2, "control": 1}, visits, 10, None)
+    assert [(one.kind, one.level) for one in found] == [("voids", "refuse")]
+    # While it may go on, only what can never be mended refuses.
+    assert checks.voids({"case": 2, "control": 1}, visits, 10, 20) == []
+    assert [one.kind for one in checks.voids({"case": 3, "control": 3}, visits, 10, 20)] == ["voids"]
+
+
+def test_voids_of_one_arm_refuse() -> None:
+    visits = {"control": 100, "case": 100}
+    # Fisher's exact p of 8 in 100 against 0 in 100 is 0.0068, of 7 against 0 0.0140.
+    found = checks.voids({"case": 8}, visits, 100, None)
+    assert [(one.kind, one.level) for one in found] == [("voids-by-arm", "refuse")]
+    assert checks.voids({"case": 7}, visits, 100, None) == []
+
+
+def test_identity_names_what_differs_unless_it_may() -> None:
+    runs = [("control", {"kernel": "6.12", "input": "a"}), ("case", {"kernel": "6.13", "input": "a"})]
+    found = checks.identity(runs, ())
+    assert [(one.kind, one.level, one.values) for one in found] == [
+        ("identity", "refuse", {"case": "6.13", "control": "6.12"})
+    ]
+    assert checks.identity(runs, ("kernel",)) == []
+    assert [one.values for one in checks.identity([*runs, ("case", {"input": "b"})], ("kernel",))] == [
+        {"case": "a, b", "control": "a"}
+    ]
+
+
+def test_heat_is_a_doubt_above_five_degrees() -> None:
+    def rows(*celsius: float) -> list[dict[str, float | str | None]]:
+        return [{"temperature_c": value} for value in celsius]
+
+    found = checks.temperature({"control": rows(40, 41, 42), "case": rows(46.5, 47, 99)})
+    assert found is not None
+    assert (found.level, found.values) == ("suspect", {"control": 41, "case": 47})
+    assert "6.0 °C hotter" in found.sentence
+    assert checks.temperature({"control": rows(40), "case": rows(45)}) is None
+    assert checks.temperature({"control": rows(40), "case": [{"temperature_c": None}]}) is None
+
+
+def test_failures_of_one_arm_only_are_told() -> None:
+    assert checks.failures("case", "control", {"case": 0, "control": 0}) is None
+    assert checks.failures("case", "control", {"case": 9, "control": 1}) is None
+    found = checks.failures("case", "control", {"case": 0, "control": 2})
+    assert found is not None
+    assert found.sentence == "2 runs of control gave no value, none of case"
+
+
+def test_a_knob_may_fail_to_hold_once() -> None:
+    assert checks.knob_voids(1) is None
+    found = checks.knob_voids(2)
+    assert found is not None
+    assert found.level == "refuse"
