@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -27,18 +28,32 @@ _FLAGS = (
 )
 
 
+def _high(descriptor: int) -> int:
+    """The same pipe under a number that the browser's own do not meet."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
+    os.close(descriptor)
+    return moved
+
+
 class Chromium:
     """One browser with one page. What the page logs and asks the network for is collected."""
 
     def __init__(self, folder: Path) -> None:
-        to_browser, self._write = os.pipe()
-        self._read, from_browser = os.pipe()
-        for descriptor in (to_browser, from_browser):
-            os.set_inheritable(descriptor, True)
         # The browser reads commands from descriptor 3 and answers on 4; a shell puts them there.
+        to_browser, self._write = (_high(one) for one in os.pipe())
+        self._read, from_browser = (_high(one) for one in os.pipe())
         script = f'exec 3<&{to_browser} 4>&{from_browser} && exec "$@"'
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", script, "sh", "/usr/bin/chromium", *_FLAGS, f"--user-data-dir={folder}", "about:blank"],
+            [
+                "/bin/bash",
+                "-c",
+                script,
+                "bash",
+                "/usr/bin/chromium",
+                *_FLAGS,
+                f"--user-data-dir={folder}",
+                "about:blank",
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -121,7 +136,7 @@ class Chromium:
     def key(self, name: str, code: int = 0) -> None:
         """Press a key."""
         for kind in ("keyDown", "keyUp"):
-            text = {"text": "\r"} if name == "Enter" and kind == "keyDown" else {}
+            text = {"text": {"Enter": "\r", " ": " "}[name]} if name in {"Enter", " "} and kind == "keyDown" else {}
             self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **text)
 
     def screenshot(self, path: Path, *, whole: bool = True) -> None:

@@ -117,7 +117,7 @@ def outcome(wanted: Wanted, arms: Sequence[str], blocks: int, seed: int) -> Outc
     place = 0
     for block in range(1, blocks + 1):
         order = list(arms)
-        draw.shuffle(order)
+        random.Random(f"{seed} {block}").shuffle(order)
         for arm in order:
             place += 1
             change = draw.gauss(wanted.better_by.get(arm, 0.0) - 0.03 * block / blocks, wanted.noise)

@@ -66,7 +66,10 @@ def html_page(comparison: Comparison) -> str:
 
 def _policy() -> str:
     style, script = (_hash(text) for text in (STYLE, SCRIPT))
-    return f"default-src 'none'; style-src '{style}'; script-src '{script}'; img-src data:; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; style-src '{style}'; script-src '{script}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def _hash(text: str) -> str:

@@ -29,9 +29,9 @@ class Column(msgspec.Struct, frozen=True):
 def column(values: Iterable[float], unit: Unit) -> Column:
     """Shows the typical value with four digits."""
     sizes = sorted(abs(value) for value in values)
-    typical = sizes[len(sizes) // 2] if sizes else 0.0
+    typical = sizes[len(sizes) // 2] or sizes[-1] if sizes else 0.0
     factor, name = scale_for(typical, unit)
     shown = typical / factor
     decimals = 0 if shown == 0 else max(0, min(9, _DIGITS - 1 - math.floor(math.log10(shown))))
-    whole = all(size / factor == int(size / factor) for size in sizes)
+    whole = bool(sizes) and all(size / factor == int(size / factor) for size in sizes)
     return Column(factor, name or unit, 0 if whole else decimals)

@@ -117,7 +117,7 @@ dl.tip { position: absolute; z-index: 4; pointer-events: none; margin: 0; backgr
   display: grid; grid-template-columns: auto 1fr; gap: 0 .7rem; font-variant-numeric: tabular-nums; }
 dl.tip[hidden] { display: none; }
 dl.tip dt { opacity: .75; } dl.tip dd { margin: 0; }
-.only-heard { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+.only-heard { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 footer { color: var(--muted); font-size: .88rem; padding-bottom: 3rem; margin-top: 2rem; }
 @media (max-width: 40rem) {
   body { font-size: 15px; }

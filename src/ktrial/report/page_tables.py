@@ -121,7 +121,7 @@ def _counts(contrast: Contrast) -> str:
 
 def arms_table(outcome: OutcomeComparison) -> Markup:
     """The values of each arm."""
-    shown = column((values.median for values in outcome.arms), outcome.unit)
+    shown = column((one for values in outcome.arms for one in (values.median, values.mean)), outcome.unit)
     rows = []
     for values in outcome.arms:
         told = (values.median, values.mean, values.sd, values.minimum, values.maximum)

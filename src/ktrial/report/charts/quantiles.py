@@ -27,7 +27,7 @@ from ktrial.report.numbers import column
 PLACE = 3
 _HEIGHT = 200
 _LABEL_ROOM = 84
-_QUANTILE = re.compile(r"(?<![a-z0-9])p(?:([0-9]{2})([0-9]{0,3})|([0-9]{2})[._]([0-9]{1,3}))(?![0-9])")
+_QUANTILE = re.compile(r"(?<![a-z0-9])p([0-9]{2})(?:[._]?([0-9]{1,3})(?![0-9]))?(?![0-9])")
 
 
 def quantile_of(name: str) -> tuple[str, float] | None:
@@ -35,8 +35,7 @@ def quantile_of(name: str) -> tuple[str, float] | None:
     found = _QUANTILE.search(name)
     if found is None:
         return None
-    digits = f"{found[1]}.{found[2] or 0}" if found[1] else f"{found[3]}.{found[4]}"
-    return f"{name[: found.start()]}p*{name[found.end() :]}", float(digits)
+    return f"{name[: found.start()]}p*{name[found.end() :]}", float(f"{found[1]}.{found[2] or 0}")
 
 
 def families(comparison: Comparison) -> dict[str, list[tuple[float, OutcomeComparison]]]:

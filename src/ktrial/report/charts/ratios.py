@@ -15,6 +15,8 @@ from ktrial.report.order import short_names
 PLACE = 2
 _MOST_BARS = 40
 _BAR = 14
+#: The logarithm of the largest ratio that is a number.
+_LARGEST = 700.0
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
@@ -41,7 +43,15 @@ def _table(rows: list[Row]) -> Table:
     told = []
     for row in rows:
         estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
-        told.append((row.outcome.name, row.contrast.arm, f"{math.exp(row.effect.estimate):.4g}", estimate, interval))
+        told.append(
+            (
+                row.outcome.name,
+                row.contrast.arm,
+                f"{math.exp(min(row.effect.estimate, _LARGEST)):.4g}",
+                estimate,
+                interval,
+            )
+        )
     headers = ("outcome", "arm", "times as good", "change", "interval")
     return Table(headers=headers, rows=tuple(told), numeric=(2, 3, 4))
 
