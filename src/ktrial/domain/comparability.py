@@ -67,7 +67,9 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
 def doubts(control: Arm, arms: Iterable[Arm], declared: Iterable[str] = ()) -> tuple[Doubt, ...]:
     """All findings on what differs, arm by arm. `declared`: keys that were meant to differ."""
     meant = frozenset(declared)
-    return tuple(doubt for arm in arms for doubt in _against(control, arm, meant))
+    others = tuple(arms)
+    found = (doubt for arm in others for doubt in _against(control, arm, meant))
+    return (*found, *_unknown((control, *others)))
 
 
 def _against(control: Arm, arm: Arm, meant: frozenset[str]) -> Iterator[Doubt]:
@@ -79,7 +81,6 @@ def _against(control: Arm, arm: Arm, meant: frozenset[str]) -> Iterator[Doubt]:
             if found is not None:
                 yield Doubt(arm=arm.name, benchmark=benchmark, finding=found)
     yield from (Doubt(arm=arm.name, finding=found) for found in (*_others(control, arm), *_gates(control, arm)))
-    yield from _unknown(control, arm)
 
 
 def _same_data(control: Arm, arm: Arm) -> Iterator[Doubt]:
@@ -144,13 +145,13 @@ def _gates(control: Arm, arm: Arm) -> Iterator[Finding]:
         yield Finding(kind=found.gate, level=level, sentence=found.sentence, values=found.values)
 
 
-def _unknown(control: Arm, arm: Arm) -> Iterator[Doubt]:
-    missing = [KEYS[name].what for name in _EXPECTED if not all(one.values_of(name) for one in (control, arm))]
-    if not any(run.temperature_c is not None for one in (control, arm) for run in one.runs):
+def _unknown(arms: Sequence[Arm]) -> Iterator[Doubt]:
+    missing = [KEYS[name].what for name in _EXPECTED if not all(one.values_of(name) for one in arms)]
+    if not any(run.temperature_c is not None for one in arms for run in one.runs):
         missing.append("temperature at the start")
     if missing:
-        sentence = f"not known of both {control.name} and {arm.name}, so not compared: {', '.join(missing)}"
-        yield Doubt(arm=arm.name, finding=Finding(kind="not-known", level="note", sentence=sentence))
+        sentence = f"not known of every arm, so not compared: {', '.join(missing)}"
+        yield Doubt(arm=arms[-1].name, finding=Finding(kind="not-known", level="note", sentence=sentence))
 
 
 def failures(control: Arm, arm: Arm) -> tuple[Doubt, ...]:

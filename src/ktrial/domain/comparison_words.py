@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ktrial.domain.comparison import Contrast, OutcomeComparison
 from ktrial.domain.effect_words import effect_phrase, interval_phrase
 from ktrial.domain.finding import Finding
+from ktrial.domain.replication import UNKNOWN
 from ktrial.domain.verdict import Verdict
 
 _ORDER: tuple[Verdict, ...] = ("better", "worse", "equivalent", "inconclusive", "not comparable")
@@ -57,10 +58,9 @@ def answer_of(
     parts = [_of_arm(arm, control, [pair for pair in contrasts if pair[1].arm == arm]) for arm in arms]
     parts = [part for part in parts if part]
     decided = any(contrast.verdict in ("better", "worse", "equivalent") for _, contrast in contrasts)
-    holds = f" This holds {scope}." if decided and not scope.startswith("from") else ""
-    unknown = f" Unknown: {scope}." if decided and scope.startswith("from") else ""
+    holds = ("How far it holds cannot be told: " if UNKNOWN in scope else "This holds ") + scope if decided else ""
     spite = f" It was compared although {refused[0].sentence} (accepted: {accepted})." if refused and accepted else ""
-    return " ".join(parts) + holds + unknown + spite
+    return " ".join(parts) + (f" {holds}." if holds else "") + spite
 
 
 def _of_arm(arm: str, control: str, found: Sequence[tuple[OutcomeComparison, Contrast]]) -> str:
@@ -72,6 +72,10 @@ def _of_arm(arm: str, control: str, found: Sequence[tuple[OutcomeComparison, Con
         others = [pair for pair in found if pair is not (primary or found)[0]]
         rest = f" Of the other outcomes, {_counted(others)}." if others else ""
         return _said(outcome, contrast) + rest
+    reasons = {contrast.why for _, contrast in found}
+    verdicts = {contrast.verdict for _, contrast in found}
+    if len(verdicts) == len(reasons) == 1 and verdicts <= {"inconclusive", "not comparable"}:
+        return f"{arm} against {control}: all {len(found)} outcomes are {verdicts.pop()}: {reasons.pop()}."
     return f"{arm} against {control}: of {len(found)} outcomes, {_counted(found)}."
 
 

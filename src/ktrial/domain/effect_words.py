@@ -51,6 +51,13 @@ def percent_text(log_ratio: float) -> str:
     return f"{'-' if log_ratio < 0 else '+'}{size} %"
 
 
+def figure_text(log_ratio: float) -> str:
+    """`-98.9 % (0.0108 times as much)`: a change with three digits, of something whose unit is not known."""
+    percent = percent_change(log_ratio)
+    size = _percent_size(log_ratio) if percent < -99 else f"{abs(percent):.3g}"
+    return f"{'-' if percent < 0 else '+'}{size or 0} % ({_times(log_ratio)} times as much)"
+
+
 def change_words(log_ratio: float, unit: Unit) -> str:
     """`35 % less time`, `54 % higher rate`: the change in percent of the old value, with what it is a change of."""
     size = _percent_size(log_ratio)

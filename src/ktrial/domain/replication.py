@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from ktrial.domain.compared import Arm
 
+#: In a scope that cannot be told.
+UNKNOWN = "not known"
+
 
 def scope_of(arms: Sequence[Arm]) -> str:
     """`on this boot`, `on this boot pair`, `across 6 boots, across 5 machines`, or what is not known."""
@@ -15,9 +18,7 @@ def scope_of(arms: Sequence[Arm]) -> str:
     boots = [{run.boot for run in arm.good} for arm in arms]
     where = _machines(machines)
     if any(None in some or not some for some in boots):
-        return (
-            f"from how many boots is not known; {where}" if where else "from how many boots and machines is not known"
-        )
+        return f"{where}, boots {UNKNOWN}" if where else f"boots and machines {UNKNOWN}"
     together = set.union(*boots) if boots else set()
     return f"{_boots(boots, together)}{f', {where}' if where else ''}"
 
@@ -25,7 +26,7 @@ def scope_of(arms: Sequence[Arm]) -> str:
 def _machines(machines: set[str | None]) -> str:
     if None in machines or not machines:
         return ""
-    return "one machine" if len(machines) == 1 else f"across {len(machines)} machines"
+    return "on one machine" if len(machines) == 1 else f"across {len(machines)} machines"
 
 
 def _boots(boots: Sequence[set[str | None]], together: set[str | None]) -> str:

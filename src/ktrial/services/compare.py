@@ -33,13 +33,18 @@ _NAMED_CHANGES = 3
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user wants. `margin` is relative, `declared` are keys that were meant to differ, `excluded` is RUN -> why."""
+    """What the user wants. `margin` is relative; `declared` are keys that were meant to differ.
+
+    `excluded` are runs with the reason why each is left out. `keep_repeats` also shows outcomes that say the same as
+    another one.
+    """
 
     margin: float | None = None
     primary: str | None = None
     accepted: str | None = None
     declared: tuple[str, ...] = ()
     excluded: Mapping[str, str] = {}
+    keep_repeats: bool = False
     reproduce: tuple[str, ...] = ()
     versions: Mapping[str, str] = {}
 
@@ -72,6 +77,15 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
         """The outcome as its benchmark declares it."""
         tool = series.tool or series.benchmark
         return self.about.outcomes.get((tool, series.outcome))
+
+
+def foreign_judge(swing: float) -> Judge:
+    """The judge of data that nobody collected in random blocks; `swing` is the spread from which on it doubts."""
+    from functools import partial
+
+    from ktrial.stats.foreign import judge_foreign
+
+    return partial(judge_foreign, swing=swing)
 
 
 def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
@@ -117,10 +131,12 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
         order=places(everything),
         doubts=found,
     )
-    questions = [_question(one, case) for one in series.values() if _can_be_asked(one, case)]
+    ordered = sorted(series.values(), key=lambda one: one.name != case.primary)
+    questions = [_question(one, case) for one in ordered if _can_be_asked(one, case)]
     answers = {answer.name: answer for answer in judge(questions)} if questions else {}
-    shown = sorted(series.values(), key=lambda one: one.name != case.primary)
-    outcomes = tuple(_outcome(one, case, answers.get(one.name)) for one in shown)
+    outcomes = tuple(_outcome(one, case, answers.get(one.name)) for one in ordered)
+    if not asked.keep_repeats:
+        outcomes = _once(outcomes, questions)
     findings = (*findings_of(found), *coverage_findings(series.values(), everything))
     names = [arm.name for arm in arms]
     scope = scope_of(everything)
@@ -171,7 +187,24 @@ def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeCompa
     worded = tuple(
         msgspec.structs.replace(contrast, sentence=contrast_sentence(contrast, outcome)) for contrast in contrasts
     )
+    if any(contrast.verdict == "not comparable" for contrast in worded):
+        outcome = msgspec.structs.replace(outcome, anova=(), pairwise=())
     return msgspec.structs.replace(outcome, contrasts=worded)
+
+
+def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) -> tuple[OutcomeComparison, ...]:
+    """Without outcomes that say the same as another one; that one names them."""
+    from ktrial.stats.duplicates import duplicates
+
+    repeats = duplicates(questions) if len(questions) > 1 else {}
+    same: dict[str, list[str]] = {}
+    for name, first in repeats.items():
+        same.setdefault(first, []).append(name)
+    return tuple(
+        msgspec.structs.replace(one, same_as=tuple(same.get(one.name, ())))
+        for one in outcomes
+        if one.name not in repeats
+    )
 
 
 def _mixed(series: Series, case: _Case) -> Iterator[Contrast]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ktrial.domain.benchmark import DIRECTORY
 from ktrial.domain.compared import WALL, ComparedRun
 from ktrial.domain.foreign import ForeignRun
 from ktrial.domain.gate import Reading
@@ -151,8 +152,10 @@ def _of_session(session: StoredSession) -> dict[str, str]:
 
 
 def _of_run(document: Mapping[str, Any]) -> dict[str, str]:
+    """What ran; a run's own folder, which no other run has, stands for itself."""
+    folder = document.get("directory")
     found = dict(_told(document))
-    return {key: text for key, text in found.items() if text}
+    return {key: text.replace(folder, DIRECTORY) if folder else text for key, text in found.items() if text}
 
 
 def _told(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ def without_dust(values: Array) -> Array:
     """Rows rounded to 12 digits of their largest value: what differs by the rounding of a logarithm is a tie."""
     largest = np.max(np.abs(values), axis=1, keepdims=True)
     largest[largest == 0] = 1.0
-    return np.round(values / largest, 12)
+    return np.asarray(np.round(values / largest, 12))
 
 
 def find_sorted(count: Callable[[float], int], position: int, low: float, high: float) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two arms that share blocks: is the typical difference zero? Each row is one comparison, all of equally many blocks."""
+"""Two arms that share blocks: is the typical difference zero? Each row is one comparison, all with as many blocks."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def sign_flip_floor(blocks: int) -> float:
 
 def sign_flip(differences: Array) -> tuple[Array, Array]:
     """Sums of the differences and the two-sided p of their signs: all patterns up to 13 blocks, else drawn ones."""
-    patterns, complete = _flips(differences.shape[1])
+    patterns, _ = _flips(differences.shape[1])
     clean = without_dust(differences)
     p = np.empty(len(clean))
     for part in steps(len(clean), patterns.shape[1]):

@@ -6,14 +6,14 @@ from __future__ import annotations
 import msgspec
 
 from ktrial.domain.benchmark import Direction
-from ktrial.domain.comparison import Role
+from ktrial.domain.comparison import Check
 from ktrial.domain.finding import Finding
 from ktrial.domain.verdict import Effect, Verdict, WorthIt
 from ktrial.stats.layout import Order
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a verdict depends on. `margin` is on the scale of the effect. `resolution` is on that scale too."""
+    """All that a verdict depends on; `margin` and `resolution` are on the scale of the effect."""
 
     effect: Effect
     p_adjusted: float
@@ -24,7 +24,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     resolution: float
     alpha: float
     direction: Direction | None
-    role: Role
     judged: bool
     order: Order
     confounded_by: str | None
@@ -32,25 +31,35 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
     """The verdict, why in a few words, and the doubts that the layout leaves."""
-    findings = (*layout_doubts(case),)
-    if case.floor_adjusted > case.alpha:
-        return "inconclusive", _too_small(case), findings
-    if case.direction is None:
-        return "inconclusive", "which way is better is not known", findings
-    if not case.judged:
-        return "inconclusive", "exploratory: only the outcomes that were named beforehand are judged", findings
+    findings = tuple(layout_doubts(case))
+    if (obstacle := _obstacle(case)) is not None:
+        return "inconclusive", obstacle, findings
     if is_equivalent(case):
         real = ", real but below the margin" if case.effect.excludes_zero else ""
         return "equivalent", f"the interval lies within the margin{real}", findings
+    if (doubt := _doubt(case)) is not None:
+        return "inconclusive", doubt, findings
+    return "better" if case.effect.estimate > 0 else "worse", "the interval excludes no effect", findings
+
+
+def _obstacle(case: Case) -> str | None:
+    """Why nothing can be said whatever the data."""
+    if case.floor_adjusted > case.alpha:
+        return _too_small(case)
+    if case.direction is None:
+        return "which way is better is not known"
+    return None if case.judged else "exploratory: only the outcomes that were named beforehand are judged"
+
+
+def _doubt(case: Case) -> str | None:
+    """Why these data do not tell better from worse."""
     if not case.effect.excludes_zero:
-        return "inconclusive", "the interval holds both no effect and one beyond the margin", findings
-    if doubt := _confounded(case):
-        return "inconclusive", f"difference seen, cause not identified ({doubt})", findings
+        return "the interval holds both no effect and one beyond the margin"
+    if cause := _confounded(case):
+        return f"difference seen, cause not identified ({cause})"
     if case.p_adjusted > case.alpha:
-        why = f"of {case.family} comparisons one like this is expected by chance (adjusted p = {case.p_adjusted:.2g})"
-        return "inconclusive", why, findings
-    better = case.effect.estimate > 0
-    return "better" if better else "worse", "the interval excludes no effect", findings
+        return f"of {case.family} comparisons one like this is expected by chance (adjusted p = {case.p_adjusted:.2g})"
+    return None
 
 
 def is_equivalent(case: Case) -> bool:
@@ -110,3 +119,14 @@ def layout_doubts(case: Case) -> list[Finding]:
                 seen = "difference seen, cause not identified (time and arm are confounded): "
             found.append(Finding(kind=_KIND[what], level="suspect", sentence=seen + _WHY[what]))
     return found
+
+
+def order_check(order: Order) -> Check:
+    """Whether time and arm were kept apart."""
+    sentence = {
+        "interleaved": "the arms were measured in turns",
+        "sequence": _WHY["sequence"],
+        "unknown": _WHY["unknown"],
+    }
+    holds = {"interleaved": True, "sequence": False, "unknown": None}[order]
+    return Check(name="interleaved", holds=holds, value=None, sentence=sentence[order])

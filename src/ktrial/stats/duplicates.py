@@ -32,10 +32,9 @@ def _among(questions: Sequence[Question]) -> dict[str, str]:
     rows: list[Array] = []
     for question in questions:
         values = np.array([run.value for runs in question.arms.values() for run in runs], dtype=np.float64)
-        row = _comparable(values)
-        if row is not None:
+        if (comparable := _comparable(values)) is not None:
             usable.append(question)
-            rows.append(row)
+            rows.append(comparable)
     if len(rows) < 2:
         return {}
     table = np.array(rows)

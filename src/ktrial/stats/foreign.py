@@ -9,14 +9,18 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from ktrial.domain.comparison import Contrast
+from ktrial.domain.comparison import Check, Contrast, TestResult
 from ktrial.domain.finding import Finding
 from ktrial.domain.question import Answer, Question
-from ktrial.stats.decide import Case, decide, worth
+from ktrial.domain.verdict import Effect
+from ktrial.stats import covariate
+from ktrial.stats.decide import Case, decide, order_check, worth
+from ktrial.stats.diagnostics import equal_variance, normality
 from ktrial.stats.duplicates import duplicates
 from ktrial.stats.layout import Layout, Runs, Scale, lay_out, read_runs, scale_of
 from ktrial.stats.measured import Measured, measure
 from ktrial.stats.multiplicity import benjamini_hochberg, holm
+from ktrial.stats.series import Series, analyse, doubts, drift_check, read_series
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,23 +56,28 @@ class Adjusted(msgspec.Struct, frozen=True, kw_only=True):
     family: int
 
 
+#: With more contrasts than this in one call, what is only looked at one by one is left out, and said so.
+DETAILED_CONTRASTS = 600
+
+
 def judge_foreign(questions: Sequence[Question], *, alpha: float = 0.05, swing: float = 0.25) -> tuple[Answer, ...]:
     """An answer to each question, in their order. Their names differ.
 
     Without a primary question all distinct ones are one family. `swing` is the (max - min) / median of an arm above
     which there is a finding.
     """
-    del swing
     repeated = duplicates(questions)
     declared = any(question.role == "primary" for question in questions)
     reads = [_read(question, declared, repeated.get(question.name)) for question in questions]
     asked = _ask(reads, alpha)
     adjusted = _adjust(reads, asked)
-    contrasts: dict[str, list[Contrast]] = {}
+    detailed = len(asked) <= DETAILED_CONTRASTS
+    contrasts: dict[str, list[Contrast]] = {read.question.name: [] for read in reads}
+    series = {read.question.name: read_series(read.runs) for read in reads}
     for one in asked:
-        corrected = adjusted[one.read.question.name, one.arm]
-        contrasts.setdefault(one.read.question.name, []).append(_contrast(one, corrected, alpha))
-    return tuple(_answer(read, contrasts.get(read.question.name, [])) for read in reads)
+        name = one.read.question.name
+        contrasts[name].append(_contrast(one, adjusted[name, one.arm], series[name], alpha, detailed))
+    return tuple(_answer(read, contrasts[read.question.name], alpha, swing, detailed) for read in reads)
 
 
 def _read(question: Question, declared: bool, repeats: str | None) -> Read:
@@ -113,11 +122,42 @@ def _adjust(reads: Sequence[Read], asked: Sequence[Asked]) -> dict[tuple[str, st
     return found
 
 
-def _contrast(one: Asked, adjusted: Adjusted, alpha: float) -> Contrast:
+def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, detailed: bool) -> Contrast:
     question, effect, layout = one.read.question, one.measured.effect, one.layout
-    margin, resolution = _margins(one)
-    case = Case(
+    case = _case(one, adjusted, alpha)
+    verdict, why, findings = decide(case)
+    held = covariate.adjusted(layout, one.read.scale, alpha)
+    drifted = drift_check(series, one.arm, question.control, effect.estimate)
+    seen = (order_check(layout.order), drifted, series.dependence)
+    test = msgspec.structs.replace(
+        one.measured.test,
+        p_adjusted=adjusted.p,
+        floor_adjusted=adjusted.floor,
+        checks=tuple(check for check in seen if check is not None),
+    )
+    return Contrast(
+        arm=one.arm,
+        control=question.control,
+        verdict=verdict,
+        why=why,
         effect=effect,
+        worth=worth(effect, case.margin) if verdict in {"better", "worse"} else None,
+        n_arm=len(one.read.runs[one.arm].scores),
+        n_control=len(one.read.runs[question.control].scores),
+        blocks=len(layout.control) if layout.blocked else None,
+        test=test,
+        cross_checks=_cross_checks(one) if detailed else one.measured.cross_checks,
+        adjusted=held,
+        adjusted_for=None if held is None else covariate.NAME,
+        sentence="",
+        findings=(*findings, *layout.findings, *_explained(effect, held, drifted)),
+    )
+
+
+def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
+    margin, resolution = _margins(one)
+    return Case(
+        effect=one.measured.effect,
         p_adjusted=adjusted.p,
         floor=one.measured.test.floor,
         floor_adjusted=adjusted.floor,
@@ -125,47 +165,82 @@ def _contrast(one: Asked, adjusted: Adjusted, alpha: float) -> Contrast:
         margin=margin,
         resolution=resolution,
         alpha=alpha,
-        direction=question.direction,
-        role=question.role,
+        direction=one.read.question.direction,
         judged=one.read.family != "exploratory",
-        order=layout.order,
-        confounded_by=layout.confounded_by,
-    )
-    verdict, why, findings = decide(case)
-    test = msgspec.structs.replace(one.measured.test, p_adjusted=adjusted.p, floor_adjusted=adjusted.floor)
-    return Contrast(
-        arm=one.arm,
-        control=question.control,
-        verdict=verdict,
-        why=why,
-        effect=effect,
-        worth=worth(effect, margin) if verdict in {"better", "worse"} else None,
-        n_arm=len(one.read.runs[one.arm].scores),
-        n_control=len(one.read.runs[question.control].scores),
-        blocks=len(layout.control) if layout.blocked else None,
-        test=test,
-        cross_checks=one.measured.cross_checks,
-        sentence="",
-        findings=(*findings, *layout.findings),
+        order=one.layout.order,
+        confounded_by=one.layout.confounded_by,
     )
 
 
 def _margins(one: Asked) -> tuple[float, float]:
     """Margin and step of the tool on the scale of the effect: where that is a difference, of the control's median."""
     question = one.read.question
-    control = one.read.runs[question.control].scores
+    middle = float(np.median(one.read.runs[question.control].scores))
     resolution = question.resolution or 0.0
-    middle = float(np.median(control))
     if one.read.scale == "difference":
         return question.margin * abs(middle), resolution
-    return math.log1p(question.margin), math.log1p(
-        resolution / math.exp(-middle if question.direction == "lower" else middle)
+    median = math.exp(-middle if question.direction == "lower" else middle)
+    return math.log1p(question.margin), math.log1p(resolution / median)
+
+
+def _cross_checks(one: Asked) -> tuple[TestResult, ...]:
+    """The t-test with what it assumes."""
+    layout = one.layout
+    if layout.blocked:
+        seen = [normality("block differences", layout.arm - layout.control)]
+    else:
+        seen = [
+            normality(one.read.question.control, layout.control),
+            normality(one.arm, layout.arm),
+            equal_variance([layout.control, layout.arm]),
+        ]
+    checks = tuple(check for check in seen if check is not None)
+    return tuple(
+        msgspec.structs.replace(test, checks=checks) if test.statistic == "t" else test
+        for test in one.measured.cross_checks
     )
 
 
-def _answer(read: Read, contrasts: Sequence[Contrast]) -> Answer:
-    findings: list[Finding] = []
+def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> list[Finding]:
+    """What else may be the cause of the effect."""
+    found = []
+    if held is not None and effect.excludes_zero and not held.excludes_zero:
+        sentence = f"with equal {covariate.NAME} no difference is left beyond chance"
+        found.append(Finding(kind="covariate-explains", level="suspect", sentence=sentence))
+    if drifted is not None and not drifted.holds:
+        found.append(Finding(kind="drift", level="suspect", sentence=drifted.sentence))
+    return found
+
+
+def _answer(read: Read, contrasts: Sequence[Contrast], alpha: float, swing: float, detailed: bool) -> Answer:
+    question = read.question
+    findings = doubts(question, read.runs, read.scale, swing)
     if read.repeats is not None:
         sentence = f"says the same as {read.repeats} in other words and is not counted a second time"
-        findings.append(Finding(kind="same-as", level="note", sentence=sentence))
-    return Answer(name=read.question.name, contrasts=tuple(contrasts), anova=(), pairwise=(), findings=tuple(findings))
+        findings.append(Finding(kind="same-as", level="note", sentence=sentence, values={"outcome": read.repeats}))
+    anova, pairwise, left_out = analyse(read.runs, question.control, read.scale, alpha, detailed)
+    silent = [arm for arm in question.arms if arm not in read.runs and arm != question.control]
+    return Answer(
+        name=question.name,
+        contrasts=(*contrasts, *(_silent(read, arm) for arm in silent)),
+        anova=anova,
+        pairwise=pairwise,
+        findings=(*findings, *left_out),
+    )
+
+
+def _silent(read: Read, arm: str) -> Contrast:
+    control = read.runs.get(read.question.control)
+    return Contrast(
+        arm=arm,
+        control=read.question.control,
+        verdict="inconclusive",
+        why="the arm has no value",
+        effect=None,
+        worth=None,
+        n_arm=0,
+        n_control=0 if control is None else len(control.scores),
+        blocks=None,
+        test=None,
+        sentence="",
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How other people's runs lie to each other: which are units of their own, in which order, and what was not separated."""
+"""How other people's runs lie to each other: which are units, in which order, and what was not separated."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -42,7 +43,7 @@ def measure(layouts: Sequence[Layout], scales: Sequence[Scale], alpha: float) ->
         effects = _effects(found, method, scale, alpha)
         results = zip(*(_results(test) for test in tests), strict=True)
         for index, effect, (test, *others) in zip(indexes, effects, results, strict=True):
-            crossed = tuple(other for other in others if other.p == other.p)  # noqa: PLR0124 not a number: no spread
+            crossed = tuple(other for other in others if not math.isnan(other.p))
             measured[index] = Measured(effect=effect, test=test, cross_checks=crossed)
     return [measured[index] for index in range(len(layouts))]
 

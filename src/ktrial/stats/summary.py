@@ -25,12 +25,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 def summarise(values: Iterable[float]) -> Summary | None:
     """None where no value is a number."""
-    finite = np.array([value for value in values if math.isfinite(value)], dtype=np.float64)
-    if not len(finite):
+    kept = sorted(value for value in values if math.isfinite(value))
+    if not kept:
         return None
-    mean, median = float(finite.mean()), float(np.median(finite))
+    finite = np.array(kept, dtype=np.float64)
+    mean, median = float(finite.mean()), (kept[(len(kept) - 1) // 2] + kept[len(kept) // 2]) / 2
     sd = float(finite.std(ddof=1)) if len(finite) > 1 else None
-    minimum, maximum = float(finite.min()), float(finite.max())
+    minimum, maximum = float(kept[0]), float(kept[-1])
     return Summary(
         n=len(finite),
         mean=mean,

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verbs that compare share: words to arms, percentages, and the judge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ktrial.cli.names import format_names
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.domain.benchmark import Outcome
+    from ktrial.domain.compared import Arm
+    from ktrial.domain.comparison import Comparison
+    from ktrial.services.compare import Asked
+    from ktrial.services.compare_sources import Source
+
+F = TypeVar("F", bound=Callable[..., Any])
+_PERCENT = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%?\s*")
+_PATTERN = re.compile(r"[*?[]")
+_NAMED = re.compile(r"([^=/]+)=(.+)")
+
+
+def table_options(command: F) -> F:
+    """How files are read."""
+    for option in reversed(
+        (
+            click.option("--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Read files so."),
+            click.option("--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values."),
+            click.option("--by", metavar="COLUMN", help="csv: the column that names what is compared."),
+            click.option("--block", metavar="COLUMN", help="csv: the column of what runs share across arms."),
+            click.option("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark."),
+            click.option("--unit", metavar="UNIT", help="csv: the unit, where no header tells it."),
+            click.option("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def gathered(app: App, words: Sequence[str], options: dict[str, Any]) -> tuple[Arm, ...]:
+    """The arms that the words name; `options` are those of `table_options`."""
+    from ktrial.cli.input_file import read_file
+    from ktrial.domain.foreign import ImportOptions
+    from ktrial.services.bring_in import LIMIT_BYTES
+    from ktrial.services.compare_sources import Reading, gather
+
+    as_format = options.pop("as_format")
+    importing = ImportOptions(**options)
+    reading = Reading(
+        options=importing,
+        as_format=as_format,
+        importers=app.importers,
+        read=lambda path: read_file(Path(path), LIMIT_BYTES),
+    )
+    labels = _Labels(app)
+    return gather([source_of(word, labels) for word in words], lambda: app.store, reading)
+
+
+class _Labels:
+    """Labels of the store, looked up when a word could be one and a file as well."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def __contains__(self, word: str) -> bool:
+        return any(word in (one.label, one.session) for one in self._app.store.sessions())
+
+
+def source_of(word: str, labels: object = ()) -> Source:
+    """`LABEL`, `SESSION`, `FILE`, or one of them as `NAME=…`; a file name may be a pattern."""
+    from ktrial.services.compare_sources import Source
+
+    found = _NAMED.fullmatch(word)
+    if found is not None and not Path(word).exists():
+        return Source(word=word, name=found[1], target=found[2], files=_files(found[2]))
+    files = _files(word)
+    if files and "/" not in word and word in labels:  # type: ignore[operator]
+        raise BadInput(f"{word!r} is a label and a file", hint=f"write ./{word} for the file, or rename the file")
+    return Source(word=word, name=None, target=word, files=files)
+
+
+def _files(target: str) -> tuple[str, ...]:
+    """The files that a word stands for; none when it is a word of the store."""
+    path = Path(target)
+    if path.exists() or not _PATTERN.search(target):
+        return (target,) if path.exists() or target.startswith(("/", "./", "../")) else ()
+    found = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+    if not found:
+        raise BadInput(f"{target}: no file is called so", hint="is the path right?")
+    return tuple(map(str, found))
+
+
+def share(text: str | None, option: str) -> float | None:
+    """`2%` as 0.02; bounds are above 0 and up to 1000 %."""
+    if text is None:
+        return None
+    found = _PERCENT.fullmatch(text)
+    value = float(found[1]) / 100 if found is not None else 0.0
+    if not 0 < value <= 10:
+        raise BadInput(f"{option} {text}: no percentage above 0", hint=f"write for example {option} 2%")
+    return value
+
+
+def compared(
+    app: App, arms: Sequence[Arm], control: str | None, asked: Asked, declared: Iterable[str], swing: float
+) -> Comparison:
+    """The comparison of these arms."""
+    import msgspec
+
+    from ktrial.services.compare import About, compare, foreign_judge
+    from ktrial.services.compare_sources import pick_control
+    from ktrial.services.compare_states import split_declared, state_changes
+
+    first, others = pick_control(arms, control)
+    given = tuple(declared)
+    keys, declarations = split_declared(given, app.catalog) if given else ((), ())
+    about = About(outcomes=_outcomes(app, arms), state_changes=state_changes(first, others, declarations))
+    return compare(first, others, msgspec.structs.replace(asked, declared=keys), about, foreign_judge(swing))
+
+
+def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:
+    """What the benchmarks whose runs these are declare; nothing is loaded for files of other tools."""
+    tools = {run.tool for arm in arms for run in arm.runs} - {None}
+    if not tools:
+        return {}
+    return {
+        (name, outcome.name): outcome
+        for name, benchmark in app.benchmarks.items()
+        if name in tools
+        for outcome in benchmark.outcomes
+    }
+
+
+def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
+    """`RUN:REASON` as RUN -> REASON; the name of a run may hold a colon itself."""
+    names = sorted((run.name for arm in arms for run in arm.runs), key=len, reverse=True)
+    found: dict[str, str] = {}
+    for word in words:
+        name = next((name for name in names if word.startswith(f"{name}:")), word.partition(":")[0])
+        reason = word[len(name) + 1 :].strip()
+        if not reason:
+            raise BadInput(
+                f"--exclude {word}: no reason is given", hint="write RUN:REASON; both results are shown with it"
+            )
+        found[name] = reason
+    return found
+
+
+def reproducible() -> tuple[str, ...]:
+    """The present command as it can be given again."""
+    import shlex
+
+    context = click.get_current_context()
+    words = ["ktrial"]
+    store = context.find_root().params.get("store")
+    words += ["--store", store] if store else []
+    words.append(context.info_name or "")
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        if value in (None, (), False) or value == parameter.default or parameter.name == "as_json":
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            words += [str(one)] if isinstance(parameter, click.Argument) else [parameter.opts[0], str(one)]
+    return (shlex.join(words),)
+
+
+def versions() -> dict[str, str]:
+    """Of what computes."""
+    from importlib.metadata import version
+
+    from ktrial import __version__
+
+    return {"ktrial": __version__, "numpy": version("numpy"), "scipy": version("scipy")}

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial claim`: is what somebody says of results true of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ktrial.cli.comparing import compared, gathered, share, table_options
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput, GuardTripped
+
+if TYPE_CHECKING:
+    from ktrial.domain.claim import ClaimResult
+    from ktrial.domain.claim_file import ClaimFile
+    from ktrial.domain.comparison import Comparison
+
+_LIMIT_BYTES = 1 << 20
+
+
+@click.command(short_help="Check claims against data, and published tables against themselves.")
+@click.argument("claim", metavar="CLAIM|FILE.toml")
+@click.argument("words", nargs=-1, metavar="[LABEL|SESSION|[NAME=]FILE…]")
+@click.option("--control", metavar="NAME", help="The arm compared against; the first one unless it is said.")
+@click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
+@click.option("--declared", multiple=True, metavar="KNOB|CONDITION", help="Was meant to differ, as kernel or a knob.")
+@click.option("--accept", "accepted", metavar="REASON", help="Compare what is refused; the reason is printed.")
+@click.option("--fail-on", type=click.Choice(["refuted"]), help="Exit with 3 when a claim is refuted.")
+@table_options
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    /,
+    claim: str,
+    words: tuple[str, ...],
+    control: str | None,
+    margin: str | None,
+    declared: tuple[str, ...],
+    accepted: str | None,
+    fail_on: str | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Say of each claim whether it is supported, refuted, not supported by these data, or cannot be decided here.
+
+    \b
+    ktrial claim 'latency p50 -43%' stock bore
+    ktrial claim 'throughput 1.8x' stock=before.json bore=after.json
+    ktrial claim claims.toml stock bore
+
+    A file may also hold printed figures ([[change]], [[tukey]]): those need no data.
+    """
+    from ktrial.domain.claim import parse_claim
+    from ktrial.report.claims import claims_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.compare import Asked
+
+    file = _file(claim)
+    texts = [(one.says, one.arm) for one in file.claim]
+    for text, _ in texts:
+        parse_claim(text)
+    if texts and not words:
+        raise BadInput("the data that the claim is about are not named", hint="ktrial claim CLAIM CONTROL ARM")
+    found = None
+    if texts:
+        asked = Asked(margin=share(margin, "--margin"), accepted=accepted, keep_repeats=True)
+        found = compared(app, gathered(app, words, options), control, asked, declared, swing=0.25)
+    results = _results(file, found)
+    if as_json:
+        write_json({"schema": "ktrial.claims/1", "source": file.source, "about": file.about, "results": results})
+    else:
+        sys.stdout.write(claims_text(results, file.source, width=columns()))
+    refuted = [one for one in results if one.status == "refuted"]
+    if fail_on is not None and refuted:
+        raise GuardTripped(f"{len(refuted)} refuted: {refuted[0].claim}")
+    return 0
+
+
+def _file(claim: str) -> ClaimFile:
+    """The claims of a file, or the one on the command line."""
+    from ktrial.cli.input_file import read_file
+    from ktrial.domain.claim_file import ClaimFile, DataClaim, parse_claim_file
+
+    if claim.endswith(".toml"):
+        return parse_claim_file(read_file(Path(claim), _LIMIT_BYTES), claim)
+    return ClaimFile(claim=(DataClaim(says=claim),))
+
+
+def _results(file: ClaimFile, found: Comparison | None) -> list[ClaimResult]:
+    from ktrial.services.claim import claim_on_change, claim_on_data, claims_on_tukey
+
+    return [
+        *(claim_on_data(one.says, one.arm, found) for one in file.claim if found is not None),
+        *(claim_on_change(one) for one in file.change),
+        *claims_on_tukey(file.tukey),
+    ]

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial compare`: what results support, and what they do not."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ktrial.cli.comparing import compared, gathered, share, table_options
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput, GuardTripped
+
+
+@click.command(short_help="Compare configurations, and say what the data support.")
+@click.argument("words", nargs=-1, required=True, metavar="LABEL|SESSION|[NAME=]FILE…")
+@click.option("--control", metavar="NAME", help="The arm compared against; the first one unless it is said.")
+@click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
+@click.option("--primary", metavar="OUTCOME", help="The outcome that was named beforehand.")
+@click.option("--declared", multiple=True, metavar="KNOB|CONDITION", help="Was meant to differ, as kernel or a knob.")
+@click.option("--accept", "accepted", metavar="REASON", help="Compare what is refused; the reason is printed.")
+@click.option(
+    "--exclude", "excluded", multiple=True, metavar="RUN:REASON", help="Show both: without this run and with."
+)
+@click.option("--fail-on", type=click.Choice(["worse"]), help="Exit with 3 when a verdict is worse.")
+@click.option("--spread", default="25%", metavar="25%", help="Doubt arms whose (max - min) / median is above.")
+@table_options
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    /,
+    words: tuple[str, ...],
+    control: str | None,
+    margin: str | None,
+    primary: str | None,
+    declared: tuple[str, ...],
+    accepted: str | None,
+    excluded: tuple[str, ...],
+    fail_on: str | None,
+    spread: str,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Compare labels or sessions of the store, or result files of any format that `ktrial import` reads.
+
+    \b
+    ktrial compare stock tuned --declared vm.swappiness
+    ktrial compare stock=before.json tuned=after.json
+    ktrial compare results.csv --value 'time(sec)' --by march --block hostname --direction lower
+
+    Files are not kept. Several files with one NAME are one arm; a name may be a pattern: stock='run-*.json'.
+    """
+    from ktrial.cli.comparing import exclusions, reproducible, versions
+    from ktrial.report.comparison_terminal import comparison_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.compare import Asked
+
+    if accepted is not None and not accepted.strip():
+        raise BadInput("--accept needs a reason", hint="it is printed with the result")
+    swing = share(spread, "--spread")
+    assert swing is not None, "it has a default"
+    arms = gathered(app, words, options)
+    asked = Asked(
+        margin=share(margin, "--margin"),
+        primary=primary,
+        accepted=accepted,
+        excluded=exclusions(excluded, arms),
+        reproduce=reproducible(),
+        versions=versions(),
+    )
+    found = compared(app, arms, control, asked, declared, swing)
+    if as_json:
+        write_json(found)
+    else:
+        sys.stdout.write(comparison_text(found, width=columns()))
+    worse = [contrast for one in found.outcomes for contrast in one.contrasts if contrast.verdict == "worse"]
+    if fail_on is not None and worse:
+        raise GuardTripped(f"{len(worse)} verdict{'s'[: len(worse) != 1]} worse: {worse[0].sentence}")
+    return 0

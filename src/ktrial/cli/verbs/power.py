@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial power`: how many blocks an effect needs, and what the present noise lets one see."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ktrial.cli.comparing import gathered, share, table_options
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput
+
+
+@click.command(short_help="Say how many blocks a trial needs to see an effect.")
+@click.argument("words", nargs=-1, metavar="[LABEL|SESSION|[NAME=]FILE…]")
+@click.option("--detect", default="5%", metavar="5%", help="The effect that is worth finding.")
+@click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
+@click.option("--budget", default=20, type=click.IntRange(7, 60), metavar="20", help="Blocks one is ready to spend.")
+@click.option("--sd", metavar="3%", help="The spread of runs, where there are no results yet.")
+@table_options
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    /,
+    words: tuple[str, ...],
+    detect: str,
+    margin: str | None,
+    budget: int,
+    sd: str | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Plan a trial from the noise of results that are there, or from a spread.
+
+    \b
+    ktrial power stock --detect 3%
+    ktrial power --sd 3% --detect 5%
+
+    Successive runs of a label or file are taken as pairs of equal arms: 20 runs make the 10 pairs of a noise profile.
+    """
+    from ktrial.domain.power import PowerAsked
+    from ktrial.report.power import power_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.power import power_of, power_of_spread
+
+    effect, spread = share(detect, "--detect"), share(sd, "--sd")
+    assert effect is not None, "it has a default"
+    asked = PowerAsked(detect=effect, margin=share(margin, "--margin"), budget=budget)
+    if bool(words) == (spread is not None):
+        raise BadInput(
+            "the noise is told twice" if words else "the noise is not told",
+            hint="name a label, session or file of runs, or --sd 3%",
+        )
+    found = power_of(gathered(app, words, options), asked) if spread is None else (power_of_spread(spread, asked),)
+    if as_json:
+        write_json({"schema": "ktrial.power/1", "asked": asked, "outcomes": found})
+    else:
+        sys.stdout.write(power_text(found, asked, width=columns()))
+    return 0

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one benchmark does on one machine when nothing is changed: A/A blocks, measured once, used by later trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+#: A profile older than this is made anew.
+OLDEST_DAYS = 30
+_MS_PER_DAY = 86_400_000
+
+
+class ProfileKey(msgspec.Struct, frozen=True, kw_only=True):
+    """What a profile holds for. `visits` is what was done between the halves of a block: run, boot or build."""
+
+    machine: str
+    suite: str
+    tool_versions: Mapping[str, str]
+    kernel_release: str
+    governor: str | None
+    visits: str = "run"
+
+
+class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """`differences` are the scores of the second half of each A/A block less those of the first, by outcome.
+
+    `run_sd` and `visit_sd` are the spreads of scores between the runs of one visit and between visits, where known.
+    """
+
+    key: ProfileKey
+    made_unix_ms: int
+    differences: Mapping[str, tuple[float, ...]]
+    run_sd: Mapping[str, float] = {}
+    visit_sd: Mapping[str, float] = {}
+
+    def why_stale(self, key: ProfileKey, now_unix_ms: int) -> tuple[str, ...]:
+        """Why it cannot be used for a trial with this key now; empty where it can."""
+        reasons = [
+            f"{field.replace('_', ' ')} was {_told(before)}, is {_told(now)}"
+            for field in ProfileKey.__struct_fields__
+            if (before := getattr(self.key, field)) != (now := getattr(key, field))
+        ]
+        days = (now_unix_ms - self.made_unix_ms) / _MS_PER_DAY
+        if days > OLDEST_DAYS:
+            reasons.append(f"it is {days:.0f} days old (limit {OLDEST_DAYS})")
+        return tuple(reasons)
+
+
+def _told(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {version}" for name, version in sorted(value.items())) or "none"
+    return "not known" if value is None else str(value)

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A comparison as text for a terminal: the answer, the verdicts, the figures of each arm, the doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ktrial.domain.comparison import ArmSource, Comparison, Contrast, OutcomeComparison, StateChange
+from ktrial.domain.effect_words import effect_text
+from ktrial.domain.finding import Finding
+from ktrial.report.bench import number, percent, scale_for
+from ktrial.report.terminal import labelled, paragraph, table
+
+_MARKS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
+_BETTER = {"lower": "less", "higher": "more", None: "?"}
+#: State changes that are shown; --json has all.
+_SHOWN_CHANGES = 10
+_LONGEST = 40
+
+
+def comparison_text(found: Comparison, *, width: int) -> str:
+    """All of it. A number behind a verdict refers to the doubts below the table."""
+    notes = _Notes()
+    parts = [
+        paragraph(found.answer, width=width),
+        _arms(found.arms, found.control, width),
+        _verdicts(found.outcomes, notes, width),
+        notes.text(width),
+        _figures(found.outcomes, width),
+        *(_pairs(outcome, width) for outcome in found.outcomes if len(outcome.arms) > 2),
+        _states(found.state_changes, width),
+        _exclusions(found, width),
+        _findings(found, width),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+class _Notes:
+    """Findings of contrasts and outcomes, each with a number when it is first met."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._levels: dict[str, str] = {}
+
+    def marks(self, findings: Iterable[Finding]) -> str:
+        """`1,3`."""
+        numbers = []
+        for one in findings:
+            self._levels.setdefault(one.sentence, _MARKS[one.level])
+            numbers.append(self._numbers.setdefault(one.sentence, len(self._numbers) + 1))
+        return ",".join(str(place) for place in sorted(set(numbers)))
+
+    def text(self, width: int) -> str:
+        """Each with its number."""
+        return "\n".join(
+            labelled(f"  {place}", f"{self._levels[sentence]}: {sentence}", width=width, label_columns=5)
+            for sentence, place in self._numbers.items()
+        )
+
+
+def _arms(arms: Sequence[ArmSource], control: str, width: int) -> str:
+    rows = []
+    for one in arms:
+        lost = [f"{count} {word}" for count, word in ((one.failed, "failed"), (one.void, "void")) if count]
+        rows.append(
+            (
+                f"{one.arm} (control)" if one.arm == control else one.arm,
+                ", ".join([f"{one.runs} good", *lost]),
+                "?" if one.boots is None else str(one.boots),
+                one.known.get("kernel", "?"),
+                _sources(one.sources),
+            )
+        )
+    return table(("arm", "runs", "boots", "kernel", "from"), rows, width=width)
+
+
+def _sources(names: Sequence[str]) -> str:
+    shown = [name.rsplit("/", 1)[-1] for name in names[:3]]
+    return ", ".join([*shown, f"{len(names) - 3} more"] if len(names) > 3 else shown)
+
+
+def _verdicts(outcomes: Sequence[OutcomeComparison], notes: _Notes, width: int) -> str:
+    rows = []
+    for outcome in outcomes:
+        for place, contrast in enumerate(outcome.contrasts):
+            findings = (*contrast.findings, *(outcome.findings if place == 0 else ()))
+            rows.append((_name(outcome) if place == 0 else "", *_row(contrast, outcome), notes.marks(findings)))
+    if not rows:
+        return "No outcome is in the control and in another arm."
+    headers = ("outcome", "arm", "change", "interval", "verdict", "n", "doubts")
+    lines = [table(headers, rows, width=width)]
+    reasons: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        for contrast in outcome.contrasts:
+            reasons.setdefault(contrast.why, []).append(f"{outcome.name} {contrast.arm}")
+    lines += [
+        paragraph(f"{'all' if len(names) == len(rows) > 1 else ', '.join(names)}: {why}", width=width, indent="  ")
+        for why, names in reasons.items()
+    ]
+    lines += [
+        paragraph(f"{one.name} says the same as {', '.join(one.same_as)}, which is not shown", width=width, indent="  ")
+        for one in outcomes
+        if one.same_as
+    ]
+    return "\n".join(lines)
+
+
+def _name(outcome: OutcomeComparison) -> str:
+    star = "*" if outcome.role == "primary" else ""
+    return f"{outcome.benchmark} {outcome.outcome}{star}"
+
+
+def _row(contrast: Contrast, outcome: OutcomeComparison) -> tuple[str, ...]:
+    change, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
+    return (
+        contrast.arm,
+        change,
+        interval,
+        contrast.verdict,
+        f"{contrast.n_control}+{contrast.n_arm}",
+    )
+
+
+def _figures(outcomes: Sequence[OutcomeComparison], width: int) -> str:
+    rows = []
+    for outcome in outcomes:
+        largest = max((abs(arm.median) for arm in outcome.arms), default=0.0)
+        scale = scale_for(largest, outcome.unit)
+        unit = scale[1] or outcome.unit
+        for place, arm in enumerate(outcome.arms):
+            rows.append(
+                (
+                    f"{_name(outcome)} ({unit}, {_BETTER[outcome.direction]})" if place == 0 else "",
+                    arm.arm,
+                    str(arm.n),
+                    number(arm.mean, scale),
+                    number(arm.median, scale),
+                    "-" if arm.sd is None else number(arm.sd, scale),
+                    percent(arm.cv),
+                    number(arm.minimum, scale),
+                    number(arm.maximum, scale),
+                )
+            )
+    headers = ("outcome (unit, better)", "arm", "n", "mean", "median", "sd", "CV", "min", "max")
+    return table(headers, rows, width=width) if rows else ""
+
+
+def _pairs(outcome: OutcomeComparison, width: int) -> str:
+    """Analyses of variance, and all pairs of arms."""
+    lines = []
+    for anova in outcome.anova:
+        residual = next((row.df for row in anova.rows if row.f is None), None)
+        told = [
+            f"{row.source} F({row.df:g}, {residual:g}) = {row.f:.4g}, p {_p(row.p)}"
+            for row in anova.rows
+            if row.f is not None and row.p is not None and residual is not None
+        ]
+        note = f" ({anova.note})" if anova.note else ""
+        lines.append(paragraph(f"{_name(outcome)}, {anova.name}: {'; '.join(told) or '-'}{note}", width=width))
+    for pairwise in outcome.pairwise:
+        rows = []
+        for pair in pairwise.pairs:
+            change, interval = effect_text(pair.effect, outcome.unit, outcome.direction)
+            figures = (f"{pair.statistic:.4g}", _p(pair.p_adjusted), "yes" if pair.differs else "not shown")
+            rows.append((f"{pair.second} to {pair.first}", change, interval, *figures))
+        lines.append(paragraph(f"{_name(outcome)}, all pairs by {pairwise.method}:", width=width))
+        lines.append(table(("pair", "change", "interval", pairwise.statistic, "p", "differs"), rows, width=width))
+    return "\n".join(lines)
+
+
+def _p(value: float) -> str:
+    return "<1e-6" if value < 1e-6 else f"{value:.2g}"
+
+
+def _states(changes: Sequence[StateChange], width: int) -> str:
+    if not changes:
+        return ""
+    rows = [
+        (one.arm, one.name, _side(one.control_value), _side(one.arm_value), one.declared or "nobody")
+        for one in changes[:_SHOWN_CHANGES]
+    ]
+    lines = ["What else differs in the tunable state:"]
+    lines.append(table(("arm", "what", "control", "arm's", "declared by"), rows, width=width))
+    if len(changes) > _SHOWN_CHANGES:
+        lines.append(f"… {len(changes) - _SHOWN_CHANGES} more (--json has all)")
+    return "\n".join(lines)
+
+
+def _side(text: str | None) -> str:
+    if text is None:
+        return "(absent)"
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 1]}…"
+
+
+def _exclusions(found: Comparison, width: int) -> str:
+    """Both results side by side."""
+    if found.without is None:
+        return ""
+    lines = [
+        paragraph(f"Left out after it was seen: {one.what}, because {one.reason}", width=width)
+        for one in found.exclusions
+    ]
+    whole = {(one.name, each.arm): (one, each) for one in found.without.outcomes for each in one.contrasts}
+    rows = []
+    for outcome in found.outcomes:
+        for contrast in outcome.contrasts:
+            other = whole.get((outcome.name, contrast.arm))
+            sides = [(outcome, contrast), other] if other is not None else [(outcome, contrast)]
+            told = [f"{effect_text(each.effect, one.unit, one.direction)[0]} {each.verdict}" for one, each in sides]
+            rows.append((_name(outcome), contrast.arm, told[0], told[1] if len(told) > 1 else "-"))
+    lines.append(table(("outcome", "arm", "without these runs", "with all runs"), rows, width=width))
+    return "\n".join(lines)
+
+
+def _findings(found: Comparison, width: int) -> str:
+    lines = [labelled("scope", found.scope, width=width)]
+    if found.accepted is not None:
+        lines.append(labelled("accepted", found.accepted, width=width))
+    lines += [labelled(_MARKS[one.level], one.sentence, width=width) for one in found.findings]
+    return "\n".join(lines)

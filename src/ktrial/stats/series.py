@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is true of all runs of one outcome, whichever arms are compared: doubts, analyses of variance, all pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from ktrial.domain.comparison import Anova, Check, Pairwise
+from ktrial.domain.finding import Finding, FindingLevel
+from ktrial.domain.question import Question
+from ktrial.stats import diagnostics, factors, pairs
+from ktrial.stats.arrays import Array
+from ktrial.stats.layout import Runs, Scale
+from ktrial.stats.summary import summarise
+
+#: With more arms than this all pairs are no table that anybody reads.
+PAIRED_ARMS = 30
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Drift and dependence over the runs of all arms; the mean place of each arm where the order is known."""
+
+    drift: diagnostics.Drift | None
+    dependence: Check | None
+    places: Mapping[str, float]
+
+
+def read_series(runs: Mapping[str, Runs]) -> Series:
+    """Only where the place of every run is known."""
+    if any(None in of_arm.places for of_arm in runs.values()) or not runs:
+        return Series(drift=None, dependence=None, places={})
+    ordered: list[tuple[Array, Array]] = []
+    mean_places: dict[str, float] = {}
+    for arm, of_arm in runs.items():
+        places = np.array(of_arm.places, dtype=np.float64)
+        mean_places[arm] = float(places.mean())
+        order = np.argsort(places, kind="stable")
+        if len(np.unique(places)) == len(places):
+            ordered.append((places[order], of_arm.scores[order]))
+    everything = np.concatenate([places for places, _ in ordered]) if ordered else np.empty(0)
+    if len(ordered) < len(runs) or len(np.unique(everything)) < len(everything):
+        return Series(drift=None, dependence=None, places={})
+    residuals = np.concatenate([scores - np.median(scores) for _, scores in ordered])
+    return Series(
+        drift=diagnostics.drift(ordered),
+        dependence=diagnostics.autocorrelation(residuals[np.argsort(everything)]),
+        places=mean_places,
+    )
+
+
+def drift_check(series: Series, arm: str, control: str, estimate: float) -> Check | None:
+    """How much of an effect the drift alone would make, from how far apart in the order the two arms lie."""
+    if series.drift is None:
+        return None
+    made = series.drift.slope * (series.places[arm] - series.places[control])
+    if series.drift.p >= 0.05:
+        sentence = f"no drift over the runs was seen (Theil-Sen, p = {series.drift.p:.2g})"
+        return Check(name="no drift", holds=True, value=made, sentence=sentence)
+    share = abs(made / estimate) if estimate else math.inf
+    size = f"{share:.2g} times this effect" if math.isfinite(share) else "what no effect is left of"
+    sentence = f"the runs drifted (Theil-Sen, p = {series.drift.p:.2g}): that alone makes {size}"
+    return Check(name="no drift", holds=share < 0.25, value=made, sentence=sentence)
+
+
+def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: float) -> list[Finding]:
+    """Findings on the values of this outcome."""
+    found = _missing(question, runs)
+    if scale == "difference":
+        sentence = "values of zero or below: effects are differences, not ratios"
+        found.append(Finding(kind="difference-scale", level="note", sentence=sentence))
+    if question.direction is None:
+        sentence = "nobody said which way is better: a difference is no verdict; above zero means more"
+        found.append(Finding(kind="no-direction", level="note", sentence=sentence))
+    found.extend(_of_values(question, runs, swing))
+    modes = diagnostics.two_modes({arm: of_arm.scores for arm, of_arm in runs.items()})
+    if modes:
+        sentence = f"two modes in {_listed(modes)}: what differs may be how often each occurs (share of the worse mode)"
+        found.append(Finding(kind="two-modes", level="suspect", sentence=sentence, values=modes))
+    return found
+
+
+def _listed(arms: Mapping[str, float]) -> str:
+    names = list(arms)
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more arms" if len(names) > 5 else "")
+
+
+def _missing(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
+    lost = {
+        arm: float(lacking)
+        for arm, values in question.arms.items()
+        if (lacking := len(values) - (len(runs[arm].scores) if arm in runs else 0))
+    }
+    found = []
+    if lost:
+        sentence = f"{sum(lost.values()):g} values are no finite numbers and are left out"
+        found.append(Finding(kind="not-finite", level="suspect", sentence=sentence, values=lost))
+    if question.control not in runs:
+        sentence = f"the control {question.control} has no value: nothing can be compared with it"
+        found.append(Finding(kind="no-control", level="suspect", sentence=sentence))
+    if len(question.arms) < 2:
+        sentence = "there is one group only: nothing to compare"
+        found.append(Finding(kind="one-group", level="suspect", sentence=sentence))
+    return found
+
+
+def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> list[Finding]:
+    swings: dict[str, float] = {}
+    single: dict[str, float] = {}
+    equal: dict[str, float] = {}
+    steps: dict[str, float] = {}
+    for arm in runs:
+        values = np.array([run.value for run in question.arms[arm] if math.isfinite(run.value)])
+        summary = summarise(values.tolist())
+        if summary is None or summary.n == 1:
+            single[arm] = 1.0
+            continue
+        if summary.spread is not None and summary.spread > swing:
+            swings[arm] = summary.spread
+        if summary.minimum == summary.maximum:
+            equal[arm] = summary.median
+        elif diagnostics.coarse(values, question.resolution):
+            steps[arm] = float(len(np.unique(values)))
+    kinds: tuple[tuple[str, FindingLevel, dict[str, float], str], ...] = (
+        ("single-run", "suspect", single, "one run tells nothing of its spread"),
+        ("swing", "note", swings, f"(max - min) / median is above {swing:g}"),
+        ("no-spread", "suspect", equal, "all values are equal: either nothing varies or the tool cannot tell"),
+        ("quantised", "note", steps, "the steps of the tool are as large as the differences of the runs"),
+    )
+    return [
+        Finding(kind=kind, level=level, sentence=f"{_listed(arms)}: {sentence}", values=arms)
+        for kind, level, arms, sentence in kinds
+        if arms
+    ]
+
+
+def analyse(
+    runs: Mapping[str, Runs], control: str, scale: Scale, alpha: float, with_pairs: bool
+) -> tuple[tuple[Anova, ...], tuple[Pairwise, ...], tuple[Finding, ...]]:
+    """With blocks a two-way analysis and Tukey after it, else a one-way one and every usual table of pairs."""
+    names = list(runs)
+    if len(names) < 2:
+        return (), (), ()
+    model, note = _in_blocks(list(runs.values()))
+    one_way = None if model is not None else factors.one_way([of_arm.scores for of_arm in runs.values()])
+    if one_way is not None and note is not None:
+        joined = "; ".join(filter(None, [one_way.anova.note, note]))
+        one_way = msgspec.structs.replace(one_way, anova=msgspec.structs.replace(one_way.anova, note=joined))
+    analysed = model or one_way
+    if analysed is None:
+        return (), (), ()
+    if len(names) < 3:
+        return (analysed.anova,), (), ()
+    if not with_pairs or len(names) > PAIRED_ARMS:
+        sentence = "too many comparisons at once: tables of all pairs and checks of normality are left out"
+        return (analysed.anova,), (), (Finding(kind="left-out", level="note", sentence=sentence),)
+    tables = [pairs.tukey(analysed, names, scale, alpha)]
+    if model is None:
+        groups = [of_arm.scores for of_arm in runs.values()]
+        tables.append(pairs.games_howell(groups, names, scale, alpha))
+        if control in runs:
+            tables.append(pairs.dunnett(groups, names, control, scale, alpha))
+    return (analysed.anova,), tuple(table for table in tables if table is not None), ()
+
+
+def _in_blocks(runs: Sequence[Runs]) -> tuple[factors.Model | None, str | None]:
+    names = [name for of_arm in runs for name in of_arm.blocks]
+    number = {name: index for index, name in enumerate(dict.fromkeys(names))}
+    if None in number or len(number) < 2:
+        return None, None
+    arms = np.repeat(np.arange(len(runs)), [len(of_arm.scores) for of_arm in runs])
+    blocks = np.array([number[name] for name in names], dtype=np.int64)
+    model = factors.two_way(np.concatenate([of_arm.scores for of_arm in runs]), arms, blocks)
+    return (None, model) if isinstance(model, str) else (model, None)

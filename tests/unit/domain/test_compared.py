@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from ktrial.domain.compared import WALL, Arm, places, source_of
+from ktrial.domain.compared_series import (
+    arm_values,
+    coverage_findings,
+    find_series,
+    margin_of,
+    question_of,
+    series_of,
+)
+from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.domain.replication import scope_of
+from tests.support.arms import a_run, an_arm, measured
+
+
+def arm(name: str, *runs: Any) -> Arm:
+    return Arm(name=name, sources=("s",), runs=runs)
+
+
+def test_an_order_needs_one_clock_for_all() -> None:
+    one = arm("a", a_run("a/1", clocks={WALL: 30, "boot x": 2}), a_run("a/2", clocks={WALL: 10, "boot x": 3}))
+    other = arm("b", a_run("b/1", clocks={WALL: 20, "boot x": 1}))
+    assert places([one, other]) == {"b/1": 1, "a/1": 2, "a/2": 3}
+    later = arm("c", a_run("c/1", clocks={WALL: 15, "boot y": 1}))
+    assert places([one, later]) == {"a/2": 1, "c/1": 2, "a/1": 3}
+    assert places([one, arm("f", a_run("f#1", clocks={"file": 1}))]) == {}
+    assert places([]) == {}
+
+
+@pytest.mark.parametrize(
+    "boots, scope",
+    [
+        ((["x"], ["x"]), "on this boot"),
+        ((["x"], ["y"]), "on this boot pair"),
+        ((["x"], ["y"], ["z"]), "on these 3 boots, one for each arm"),
+        ((["x", "y", "z"], ["u", "v", "w"]), "across 6 boots"),
+        ((["x"], [None]), "boots and machines not known"),
+    ],
+)
+def test_scope_comes_from_what_was_re_randomised(boots: tuple[list[str | None], ...], scope: str) -> None:
+    arms = [
+        arm(f"a{place}", *(a_run(f"a{place}/{boot}", measured(1.0), boot=boot) for boot in some))
+        for place, some in enumerate(boots)
+    ]
+    assert scope_of(arms) == scope
+
+
+def test_machines_are_told_where_they_are_known() -> None:
+    one, other = (
+        arm(name, *(a_run(f"{name}/{host}", measured(1.0), machine=host) for host in ("h1", "h2", "h3")))
+        for name in ("a", "b")
+    )
+    assert scope_of([one, other]) == "across 3 machines, boots not known"
+
+
+def test_a_source_counts_what_it_holds() -> None:
+    source = source_of(
+        arm(
+            "a",
+            a_run("1", measured(1.0), boot="x"),
+            a_run("2", failure="no", boot="x"),
+            a_run("3", void=True, boot="y"),
+        )
+    )
+    assert (source.runs, source.failed, source.void, source.boots, source.machines) == (1, 1, 1, 2, None)
+
+
+def test_figures_of_an_arm() -> None:
+    """Mean, deviation and the rest of 2, 4, 4, 4, 5, 5, 7, 9 are the textbook's; its sample deviation is 2.138."""
+    series = series_of([an_arm("a", [2, 4, 4, 4, 5, 5, 7, 9])])["wakeup.p50"]
+    (found,) = arm_values(series, {"a/1": 5})
+    assert (found.n, found.mean, found.median, found.minimum, found.maximum) == (8, 5, 4.5, 2, 9)
+    assert found.sd == pytest.approx(math.sqrt(32 / 7))
+    assert found.cv == pytest.approx(math.sqrt(32 / 7) / 5)
+    assert [point.place for point in found.points] == [5, *[None] * 7]
+    (single,) = arm_values(series_of([an_arm("a", [3.0])])["wakeup.p50"], {})
+    assert (single.sd, single.cv) == (None, None)
+
+
+def test_runs_that_do_not_count_are_not_in_it() -> None:
+    one = arm("a", a_run("a/1", measured(1.0)), a_run("a/2", measured(9.0), void=True), a_run("a/3", failure="x"))
+    assert [value for _, value in series_of([one])["wakeup.p50"].runs["a"]] == [1.0]
+
+
+def test_no_number_is_refused() -> None:
+    with pytest.raises(BadInput, match="a/1: p50 is nan"):
+        series_of([an_arm("a", [math.nan])])
+
+
+def test_mixed_units_are_told() -> None:
+    arms = [an_arm("a", [1.0]), arm("b", a_run("b/1", measured(1.0, unit="score")))]
+    series = series_of(arms)["wakeup.p50"]
+    assert series.mixed == "units are mixed: s in a, score in b"
+    assert arm_values(series, {}) == ()
+    assert [one.kind for one in coverage_findings([series], arms)] == ["mixed-units"]
+    turned = series_of([an_arm("a", [1.0]), arm("b", a_run("b/1", measured(1.0, direction="higher")))])
+    assert turned["wakeup.p50"].mixed == "directions are mixed: lower in a, higher in b"
+    untold = series_of([an_arm("a", [1.0]), arm("b", a_run("b/1", measured(1.0, direction=None)))])
+    assert (untold["wakeup.p50"].mixed, untold["wakeup.p50"].direction) == (None, "lower")
+
+
+def test_an_outcome_in_one_arm_only_is_told() -> None:
+    arms = [an_arm("a", [1.0]), arm("b", a_run("b/1", measured(1.0, "p99")))]
+    told = [one.sentence for one in coverage_findings(series_of(arms).values(), arms)]
+    assert told == ["wakeup.p50 was measured in a and not in b", "wakeup.p99 was measured in b and not in a"]
+
+
+def test_outcomes_are_found_by_either_name() -> None:
+    both = arm(
+        "a", a_run("1", measured(1.0)), a_run("2", measured(1.0), benchmark="pipe"), a_run("3", measured(1, "x"))
+    )
+    series = series_of([both]).values()
+    assert find_series("pipe.p50", series).benchmark == "pipe"
+    assert find_series("x", series).name == "wakeup.x"
+    with pytest.raises(BadInput, match="several benchmarks"):
+        find_series("p50", series)
+    with pytest.raises(UnknownName, match="'p77'"):
+        find_series("p77", series)
+
+
+@pytest.mark.parametrize(
+    "outcome, margin",
+    [("time", 0.02), ("p50", 0.02), ("p95", 0.05), ("latency-99th", 0.1), ("p999", 0.1), ("n95p", 0.02)],
+)
+def test_tails_have_a_wider_margin(outcome: str, margin: float) -> None:
+    series = series_of([arm("a", a_run("1", measured(1.0, outcome)))])[f"wakeup.{outcome}"]
+    assert margin_of(series, None) == margin
+    assert margin_of(series, 0.3) == 0.3
+
+
+def test_a_question_carries_what_is_known_of_each_run() -> None:
+    run = a_run("a/1", measured(2.0), boot="x", machine="h", block="7", readings={"temperature_c": 51.5})
+    question = question_of(series_of([arm("a", run)])["wakeup.p50"], "a", "primary", 0.02, None, {"a/1": 3})
+    (seen,) = question.arms["a"]
+    assert (seen.value, seen.place, seen.block, seen.boot, seen.machine, seen.covariate) == (2, 3, "7", "x", "h", 51.5)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ktrial.domain.compared import Arm
+from ktrial.domain.comparison import Contrast, StateChange
+from ktrial.domain.errors import UnknownName
+from ktrial.domain.question import Answer, Question
+from ktrial.domain.verdict import Effect, Verdict
+from ktrial.services.compare import About, Asked, Judge, compare, foreign_judge
+from tests.support.arms import a_run, an_arm, measured
+
+STOCK, TUNED = [1.00, 1.01, 0.99], [0.65, 0.66, 0.64]
+BETTER = Effect(estimate=0.43, low=0.40, high=0.46, method="by hand")
+
+
+def judge_saying(verdict: Verdict, effect: Effect | None = BETTER, why: str = "it is so") -> Judge:
+    """Every arm has this verdict."""
+
+    def judge(questions: Sequence[Question]) -> tuple[Answer, ...]:
+        return tuple(
+            Answer(
+                name=question.name,
+                contrasts=tuple(
+                    Contrast(
+                        arm=arm,
+                        control=question.control,
+                        verdict=verdict,
+                        why=why,
+                        effect=effect,
+                        worth="yes" if verdict in ("better", "worse") else None,
+                        n_arm=len(runs),
+                        n_control=len(question.arms[question.control]),
+                        blocks=None,
+                        test=None,
+                        sentence="",
+                    )
+                    for arm, runs in question.arms.items()
+                    if arm != question.control
+                ),
+                anova=(),
+                pairwise=(),
+                findings=(),
+            )
+            for question in questions
+        )
+
+    return judge
+
+
+def compared(control: Arm, arms: Sequence[Arm], verdict: Verdict = "better", **asked: Any) -> Any:
+    return compare(control, arms, Asked(**asked), About(), judge_saying(verdict))
+
+
+def test_a_verdict_comes_with_the_sentence_that_says_it() -> None:
+    found = compared(an_arm("stock", STOCK), [an_arm("tuned", TUNED)])
+    (outcome,) = found.outcomes
+    assert outcome.contrasts[0].sentence == (
+        "wakeup.p50: tuned against stock: 35 % less time (1.54 times as fast), "
+        "95 % interval 33 % to 37 % less: better; it matters."
+    )
+    assert found.answer == f"{outcome.contrasts[0].sentence} This holds on this boot."
+    assert (found.title, found.scope, found.control) == ("tuned against stock", "on this boot", "stock")
+
+
+def test_what_is_refused_has_no_verdict_and_no_estimate() -> None:
+    arms = [an_arm(name, STOCK, known={"governor": name}) for name in ("stock", "tuned")]
+    found = compared(arms[0], arms[1:])
+    (contrast,) = found.outcomes[0].contrasts
+    assert (contrast.verdict, contrast.effect, contrast.worth) == ("not comparable", None, None)
+    assert "governor differs: stock in stock; tuned in tuned" in contrast.why
+    assert found.answer.startswith("stock and tuned cannot be compared: cpufreq governor differs")
+    accepted = compared(arms[0], arms[1:], accepted="one laptop has no other governor")
+    assert accepted.outcomes[0].contrasts[0].verdict == "better"
+    assert "accepted: one laptop has no other governor" in accepted.answer
+    assert accepted.findings[0].level == "refuse"
+
+
+def test_only_the_arm_that_differs_is_refused() -> None:
+    arms = [an_arm(name, STOCK, known={"cpu": cpu}) for name, cpu in (("a", "x"), ("b", "x"), ("c", "y"))]
+    verdicts = {one.arm: one.verdict for one in compared(arms[0], arms[1:]).outcomes[0].contrasts}
+    assert verdicts == {"b": "better", "c": "not comparable"}
+
+
+def broken(name: str, values: Sequence[float], failures: int) -> Arm:
+    runs = [a_run(f"{name}/x{number}", failure="no", boot="b1") for number in range(failures)]
+    return Arm(name=name, sources=(), runs=(*an_arm(name, values).runs, *runs))
+
+
+@pytest.mark.parametrize(
+    "control, arm, said, verdict",
+    [
+        (0, 3, "better", "inconclusive"),
+        (0, 3, "worse", "worse"),
+        (3, 0, "worse", "inconclusive"),
+        (3, 0, "better", "better"),
+        (0, 6, "equivalent", "worse"),
+        (6, 0, "inconclusive", "better"),
+        (2, 2, "better", "better"),
+    ],
+)
+def test_an_arm_that_fails_cannot_be_the_better_one(control: int, arm: int, said: Verdict, verdict: str) -> None:
+    found = compared(broken("stock", STOCK, control), [broken("tuned", TUNED, arm)], said)
+    contrast = found.outcomes[0].contrasts[0]
+    assert contrast.verdict == verdict
+    assert any(one.kind == "fails-in-one-arm" for one in contrast.findings) == (control != arm)
+
+
+def test_mixed_units_are_not_comparable() -> None:
+    other = Arm(name="tuned", sources=(), runs=(a_run("t/1", measured(3.0, unit="score"), boot="b1"),))
+    (outcome,) = compared(an_arm("stock", STOCK), [other]).outcomes
+    assert outcome.contrasts[0].verdict == "not comparable"
+    assert "units are mixed" in outcome.contrasts[0].why
+    assert outcome.arms == ()
+
+
+def test_an_outcome_that_only_one_arm_has_is_shown_and_not_judged() -> None:
+    other = Arm(name="tuned", sources=(), runs=(a_run("t/1", measured(3.0, "p99"), boot="b1"),))
+    found = compared(an_arm("stock", STOCK), [other])
+    assert [one.contrasts for one in found.outcomes] == [(), ()]
+    assert found.answer == "There is nothing to compare: no outcome of stock is in tuned."
+    assert len([one for one in found.findings if one.kind == "outcome-missing"]) == 2
+
+
+def three(name: str, values: Sequence[float]) -> Arm:
+    """A time, its reciprocal, and another quantity."""
+    runs = [
+        a_run(
+            f"{name}/{number}",
+            measured(1 / value, "rate", unit="1/s", direction="higher"),
+            measured(value),
+            measured(value * (1 + number % 2), "p99"),
+            boot="b1",
+        )
+        for number, value in enumerate(values)
+    ]
+    return Arm(name=name, sources=(), runs=tuple(runs))
+
+
+def test_the_primary_comes_first_and_speaks_in_the_answer() -> None:
+    found = compared(three("stock", STOCK), [three("tuned", TUNED)], primary="p99")
+    assert [(one.name, one.role) for one in found.outcomes] == [("wakeup.p99", "primary"), ("wakeup.rate", "secondary")]
+    assert found.answer.startswith("wakeup.p99: tuned against stock:")
+    assert "Of the other outcomes, 1 is better (wakeup.rate)." in found.answer
+    with pytest.raises(UnknownName, match="'p98'"):
+        compared(three("stock", STOCK), [three("tuned", TUNED)], primary="p98")
+
+
+def test_outcomes_that_say_the_same_are_shown_once() -> None:
+    stock, tuned = three("stock", STOCK), three("tuned", TUNED)
+    assert [(one.name, one.same_as) for one in compared(stock, [tuned]).outcomes] == [
+        ("wakeup.rate", ("wakeup.p50",)),
+        ("wakeup.p99", ()),
+    ]
+    assert len(compared(stock, [tuned], keep_repeats=True).outcomes) == 3
+
+
+def test_exclusions_show_both_results() -> None:
+    """With the outlier the real judge is not sure, without it it is; nothing of the runs left out is lost."""
+    values = [1.00, 1.01, 0.99, 1.02, 1.00, 1.01, 0.60]
+    orders = [{"clocks": {"c": float(place)}} for place in range(14)]
+    stock = Arm(
+        name="stock",
+        sources=(),
+        runs=tuple(
+            a_run(f"s/{place}", measured(value), boot="b1", **orders[2 * place]) for place, value in enumerate(values)
+        ),
+    )
+    tuned = Arm(
+        name="tuned",
+        sources=(),
+        runs=tuple(
+            a_run(f"t/{place}", measured(value * 0.65), boot="b1", **orders[2 * place + 1])
+            for place, value in enumerate([*values[:6], 1.0])
+        ),
+    )
+    asked = Asked(excluded={"s/6": "a stray task"})
+    found = compare(stock, [tuned], asked, About(), foreign_judge(0.25))
+    assert found.without is not None
+    assert [arm.runs for arm in found.arms] == [6, 7]
+    assert [arm.runs for arm in found.without.arms] == [7, 7]
+    assert found.without.exclusions == ()
+    (exclusion,) = found.exclusions
+    assert (exclusion.reason, exclusion.runs) == ("a stray task", ("s/6",))
+    verdicts = {found.outcomes[0].contrasts[0].verdict, found.without.outcomes[0].contrasts[0].verdict}
+    assert exclusion.changed == (("wakeup.p50",) if len(verdicts) > 1 else ())
+    assert found.findings[-1].kind == "excluded-afterwards"
+    with pytest.raises(UnknownName, match="run of this comparison"):
+        compare(stock, [tuned], Asked(excluded={"s/99": "x"}), About(), foreign_judge(0.25))
+
+
+def test_an_exclusion_on_which_a_verdict_depends_is_named() -> None:
+    def judge(questions: Sequence[Question]) -> Sequence[Answer]:
+        said: Verdict = "better" if len(questions[0].arms["stock"]) == 2 else "inconclusive"
+        return judge_saying(said)(questions)
+
+    asked = Asked(excluded={"stock/1": "hot"})
+    found = compare(an_arm("stock", STOCK), [an_arm("tuned", TUNED)], asked, About(), judge)
+    assert found.exclusions[0].changed == ("wakeup.p50",)
+    assert "verdicts that depend on it: wakeup.p50" in found.findings[-1].sentence
+
+
+def test_state_that_nobody_declared_is_a_doubt() -> None:
+    changes = tuple(
+        StateChange(arm="tuned", name=name, control_value="60", arm_value=None, declared=by)
+        for name, by in (("vm.swappiness", "--declared"), ("vm.page-cluster", None))
+    )
+    found = compare(
+        an_arm("stock", STOCK), [an_arm("tuned", TUNED)], Asked(), About(state_changes=changes), judge_saying("better")
+    )
+    told = [one.sentence for one in found.findings if one.kind == "undeclared-state"]
+    assert told == ["tunable state of tuned differs in what nobody declared: vm.page-cluster 60 -> (absent)"]
+    assert found.outcomes[0].contrasts[0].verdict == "better"
+
+
+def test_the_real_judge_never_says_more_than_the_layout_allows() -> None:
+    """All of stock before all of tuned, on one boot: time and arm are confounded."""
+    clocks = [{"clocks": {"c": float(place)}} for place in range(20)]
+    arms = [
+        Arm(
+            name=name,
+            sources=(),
+            runs=tuple(
+                a_run(f"{name}/{place}", measured(base + place / 1000), boot="b1", **clocks[start + place])
+                for place in range(10)
+            ),
+        )
+        for name, base, start in (("stock", 1.0, 0), ("tuned", 0.6, 10))
+    ]
+    contrast = compare(arms[0], arms[1:], Asked(), About(), foreign_judge(0.25)).outcomes[0].contrasts[0]
+    assert contrast.verdict == "inconclusive"
+    assert "time and arm are confounded" in contrast.why
+    assert contrast.effect is not None

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.domain.foreign import ImportOptions
+from ktrial.imports.registry import all_importers
+from ktrial.services.compare_sources import MOST_ARMS, Reading, Source, gather, pick_control
+from ktrial.services.compared_runs import from_store, readings_of
+from ktrial.services.results import Results
+from ktrial.store.database import Database
+from ktrial.store.runs import Store
+from tests.support.arms import an_arm
+from tests.support.stores import a_record, a_run, a_session
+
+TIME = {"outcome": "time", "value": 0.173, "unit": "s", "direction": "lower", "original": "0.173 s"}
+
+
+def hyperfine(command: str, *times: float) -> bytes:
+    one = {"command": command, "times": list(times), "exit_codes": [0] * len(times), "mean": 1, "stddev": 1}
+    return json.dumps({"results": [{**one, "median": 1, "user": 1, "system": 1, "min": 1, "max": 1}]}).encode()
+
+
+FILES = {
+    "a.json": hyperfine("make", 1.0, 1.1),
+    "b.json": hyperfine("make", 2.0, 2.1, 2.2),
+    "t.csv": b"march,host,time_s\nv2,h1,1.0\nv3,h1,2.0\nv2,h2,\nv3,h2,4.0\n",
+    "many.csv": b"k,v\n" + b"".join(b"n%d,%d\n" % (number, number + 1) for number in range(10_000)),
+}
+
+
+def reading(**options: Any) -> Reading:
+    return Reading(
+        options=ImportOptions(**options), as_format=None, importers=all_importers(), read=lambda path: FILES[path]
+    )
+
+
+def word(target: str, name: str | None = None) -> Source:
+    files = (target,) if target in FILES else ()
+    return Source(word=target if name is None else f"{name}={target}", name=name, target=target, files=files)
+
+
+def no_store() -> Results:
+    raise AssertionError("files need no store")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(Database.open(str(tmp_path / "results.db")))
+    machine = {
+        "cpu.model": {"value": "Example"},
+        "cpu.threads": {"value": 8},
+        "cpufreq.governor": {"absent": "no cpufreq"},
+        "memory.total": {"value": 33_000_000_000},
+        "os.id": {"value": "debian"},
+    }
+    for name, label in (("20261121T1", "stock"), ("20261121T2", "tuned"), ("20261121T3", "stock")):
+        store.begin(a_session(name, label=label, document={"session": name, "machine": machine}))
+        store.save(a_record(1, "perf", name, measurements=[TIME], tool_version="6.1", started_monotonic_ns=7), {})
+        store.save(a_record(2, "perf", name, failure="ended with status 1"), {})
+        store.save(a_run(3, session=name, warm_up=True), {})
+    store.keep_state("20261121T3", "begin", b"newest")
+    store.keep_state("20261121T1", "begin", b"oldest")
+    return store
+
+
+def as_results(store: Store) -> Results:
+    return cast(Results, store)
+
+
+def test_files_by_name(store: Store) -> None:
+    arms = gather([word("a.json", "stock"), word("b.json", "tuned")], no_store, reading())
+    assert [(arm.name, len(arm.good)) for arm in arms] == [("stock", 2), ("tuned", 3)]
+    assert arms[0].runs[0].name == "a.json#1"
+    assert arms[0].sources == ("a.json",)
+    assert [one.value for run in arms[1].runs for one in run.measurements] == [2.0, 2.1, 2.2]
+
+
+def test_two_files_with_one_name_are_one_arm() -> None:
+    (arm,) = gather([word("a.json", "x"), word("b.json", "x")], no_store, reading())
+    assert (len(arm.runs), arm.sources) == (5, ("a.json", "b.json"))
+
+
+def test_labels_that_collide_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"both a\.json and b\.json have the label 'make'") as error:
+        gather([word("a.json"), word("b.json")], no_store, reading())
+    assert "first=a.json second=b.json" in str(error.value.hint)
+
+
+def test_the_groups_of_a_column_are_arms() -> None:
+    arms = gather([word("t.csv")], no_store, reading(values=("time_s",), by="march", block="host", direction="lower"))
+    assert [(arm.name, len(arm.good), len(arm.runs)) for arm in arms] == [("v2", 1, 2), ("v3", 2, 2)]
+    assert [run.block for run in arms[1].runs] == ["h1", "h2"]
+    assert arms[0].runs[1].failure is not None
+
+
+def test_ten_thousand_arms_are_refused_with_their_number() -> None:
+    with pytest.raises(BadInput, match=f"10000 arms, and more than {MOST_ARMS}"):
+        gather([word("many.csv")], no_store, reading(values=("v",), by="k"))
+
+
+def test_labels_and_sessions_of_the_store(store: Store) -> None:
+    arms = gather([word("stock"), word("20261121T2")], lambda: as_results(store), reading())
+    assert [(arm.name, arm.sources) for arm in arms] == [
+        ("stock", ("20261121T1", "20261121T3")),
+        ("20261121T2", ("20261121T2",)),
+    ]
+    assert [len(arm.good) for arm in arms] == [2, 1]
+    assert [run.name for run in arms[0].runs if run.failure is not None] == ["20261121T1/2", "20261121T3/2"]
+    assert arms[0].states == (b"newest",)
+    run = arms[0].runs[0]
+    assert run.known["tool"] == "6.1"
+    assert (run.known["threads"], run.known["kernel"], run.known["system"]) == ("8", "6.18", "debian")
+    assert "governor" not in run.known
+    assert run.clocks == {"wall": 1_700_000_000_001.0, "boot boot": 7.0}
+
+
+def test_a_word_that_names_nothing_tells_the_labels(store: Store) -> None:
+    with pytest.raises(UnknownName, match="'stok'") as error:
+        gather([word("stok")], lambda: as_results(store), reading())
+    assert error.value.hint == "did you mean stock?"
+    with pytest.raises(UnknownName) as error:
+        gather([word("zzz")], lambda: as_results(store), reading())
+    assert "tuned, stock" in str(error.value.hint) or "stock, tuned" in str(error.value.hint)
+
+
+def test_a_beginning_that_several_sessions_have_is_no_session(store: Store) -> None:
+    with pytest.raises(UnknownName):
+        gather([word("20261121T")], lambda: as_results(store), reading())
+
+
+def test_the_folder_of_a_run_is_no_difference() -> None:
+    session = a_session()
+    made = [
+        from_store(
+            session,
+            a_record(
+                number,
+                "perf",
+                directory=f"/run/{number}",
+                environment={"HOME": f"/run/{number}"},
+                argv=["perf", f"/run/{number}/x"],
+            ),
+        )
+        for number in (1, 2)
+    ]
+    assert made[0] is not None
+    assert made[1] is not None
+    assert made[0].known == made[1].known
+    assert made[0].known["environment"] == "HOME={directory}"
+
+
+def test_foreign_attributes_are_what_is_compared() -> None:
+    session = a_session(origin="import:margine", document={"sha256": "d"})
+    document = {
+        "attributes": {"nproc": "12", "governor": "performance", "temp_start_c": "49.4", "disk": "x", "hostname": "h"},
+        "block": "3",
+        "failure": None,
+    }
+    run = from_store(session, a_run(4, document=document))
+    assert run is not None
+    assert run.known == {"threads": "12", "governor": "performance"}
+    assert (run.temperature_c, run.machine, run.block, run.other) == (49.4, "h", "3", {"disk": "x"})
+    assert run.clocks == {"file d": 4.0}
+    assert [one.value for one in run.measurements] == [1.5]
+
+
+def test_temperatures_of_records() -> None:
+    document = {"conditions": {"before": [{"name": "temperature", "value": 48.0, "unit": "C", "of": "cpu"}]}}
+    assert readings_of(document) == {"temperature_c": 48.0}
+    assert readings_of({"conditions": None}) == {}
+
+
+def test_the_control_is_the_first_or_the_one_that_is_named() -> None:
+    arms = [an_arm(name, [1.0]) for name in ("a", "b", "c")]
+    assert [one.name for one in (pick_control(arms, None)[0], *pick_control(arms, "b")[1])] == ["a", "a", "c"]
+    with pytest.raises(UnknownName) as error:
+        pick_control(arms, "zebra")
+    assert error.value.hint == "there are a, b, c"
+    with pytest.raises(BadInput, match="only one group, a"):
+        pick_control(arms[:1], None)
