@@ -90,7 +90,7 @@ def _header(comparison: Comparison, body: _Body, sections: list[Section]) -> Mar
         "header",
         tag("p", comparison.title, class_="title"),
         tag("h1", Markup(render(comparison.answer).replace(" %", "&nbsp;%")), class_="answer"),
-        tag("p", f"Holds for: {comparison.scope}.", class_="scope"),
+        tag("p", f"Scope: {comparison.scope}.", class_="scope"),
         tag("p", tag("span", "Compared although refused", class_="refuse"), f": {accepted}") if accepted else None,
         body.headline(),
         tag("nav", tag("ul", links), aria_label="Contents"),

@@ -118,7 +118,7 @@ def markdown(comparison: Comparison, charts: Mapping[str, Sequence[tuple[str, st
     head = [
         f"# {escaped(comparison.title)}",
         f"**{escaped(comparison.answer)}**",
-        f"Holds for: {escaped(comparison.scope)}.",
+        f"Scope: {escaped(comparison.scope)}.",
     ]
     if comparison.accepted is not None:
         head.append(f"Compared although refused: {escaped(comparison.accepted)}")

@@ -13,7 +13,7 @@ def step_summary(comparison: Comparison) -> str:
     parts = [
         f"### {escaped(comparison.title)}",
         f"**{escaped(comparison.answer)}**",
-        f"Holds for: {escaped(comparison.scope)}.",
+        f"Scope: {escaped(comparison.scope)}.",
         notice_list(comparison),
         verdict_table(comparison),
         *([f"Findings:\n\n{found}"] if found else []),

@@ -22,6 +22,8 @@ _REACH = 3.0
 #: What stands at a tick: `1.1` with a times sign, on either side.
 RATIO_LABEL = "datum.value == 0 ? 'same' : format(exp(abs(datum.value)), '.4~g') + '\N{MULTIPLICATION SIGN}'"
 _NARROW = 500
+#: Room for two ticks, one on either side.
+_TICK = 110
 #: What stands to the left and right of a wide plot.
 _BESIDE, _LETTER = 350, 7.2
 #: Characters beside a row.
@@ -118,14 +120,15 @@ def _body(rows: Sequence[Row], reach: float, style: Style) -> Spec:
         _datum(number, row, name, reach, style) for number, (row, name) in enumerate(zip(rows, names, strict=True))
     ]
     order = [value["row"] for value in values]
+    plot = style.width - 12 if narrow else _wide_plot(names, style)
     x: Spec = {
         "type": "quantitative",
         "scale": {"domain": [-reach, reach], "nice": False, "zero": False},
         "axis": {
-            "values": ticks(reach, 2 if narrow else 3),
+            "values": ticks(reach, max(1, min(4, int(plot / _TICK)))),
             "labelExpr": RATIO_LABEL,
             "title": "worse  \N{LEFTWARDS ARROW}   ratio to the control   \N{RIGHTWARDS ARROW}  better",
-            "labelOverlap": "parity",
+            "labelOverlap": False,
         },
     }
     y: Spec = {"field": "row", "type": "ordinal", "sort": order, "axis": None, "scale": {"paddingInner": 0.0}}
@@ -158,7 +161,7 @@ def _body(rows: Sequence[Row], reach: float, style: Style) -> Spec:
         *(_narrow_texts(y, colour, style) if narrow else _wide_texts(y, colour, style, names)),
     ]
     return {
-        "width": style.width - 12 if narrow else _wide_plot(names, style),
+        "width": plot,
         "height": {"step": 48 if narrow else 28},
         "data": {"values": values},
         "layer": layers,
