@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every ```console block of the documentation is run, in order, on the example machine, and must print what it shows.
 
-A line of three dots stands for any lines. Commands run through the real agent on a folder that stands for `/`.
+A line of three dots stands for any lines. `examples` is the folder of the checkout. Commands run through the real agent on a folder that stands for `/`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def test_examples_print_what_the_document_shows(name: str, tmp_path: Path, monke
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path / "home")
     machine = FakeRoot(tmp_path / "root")
     for command, expected in examples((ROOT / name).read_text(encoding="utf-8")):

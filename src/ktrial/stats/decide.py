@@ -35,8 +35,7 @@ def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
     if (obstacle := _obstacle(case)) is not None:
         return "inconclusive", obstacle, findings
     if is_equivalent(case):
-        real = ", real but below the margin" if case.effect.excludes_zero else ""
-        return "equivalent", f"the interval lies within the margin{real}", findings
+        return "equivalent", _within(case), findings
     if (doubt := _doubt(case)) is not None:
         return "inconclusive", doubt, findings
     return "better" if case.effect.estimate > 0 else "worse", "the interval excludes no effect", findings
@@ -51,14 +50,24 @@ def _obstacle(case: Case) -> str | None:
     return None if case.judged else "exploratory: only the outcomes that were named beforehand are judged"
 
 
+def _within(case: Case) -> str:
+    sentence = "the interval lies within the margin"
+    if cause := _confounded(case):
+        return f"{sentence} ({cause})"
+    return f"{sentence}: real, but below it" if case.effect.excludes_zero else sentence
+
+
 def _doubt(case: Case) -> str | None:
     """Why these data do not tell better from worse."""
+    if case.effect.low == case.effect.high == 0:
+        return "nothing varies: a difference below the tool's step would not be seen"
     if not case.effect.excludes_zero:
         return "the interval holds both no effect and one beyond the margin"
     if cause := _confounded(case):
         return f"difference seen, cause not identified ({cause})"
     if case.p_adjusted > case.alpha:
-        return f"of {case.family} comparisons one like this is expected by chance (adjusted p = {case.p_adjusted:.2g})"
+        among = "" if case.family == 1 else f" among {case.family} comparisons"
+        return f"a difference like this may be chance{among} (adjusted p = {case.p_adjusted:.2g})"
     return None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ktrial.domain.question import Question
 from ktrial.stats.arrays import Array, steps
+from ktrial.stats.layout import LARGEST
 
 #: How far two outcomes may be apart, as a share of their spread: what rounding to three digits does.
 ROUNDING = 0.005
@@ -52,7 +53,7 @@ def _among(questions: Sequence[Question]) -> dict[str, str]:
 
 def _comparable(values: Array) -> Array | None:
     """Centred logarithms; where values are not all above zero, the values as they are. None where nothing varies."""
-    if not np.all(np.isfinite(values)) or len(np.unique(values)) < 3:
+    if not np.all(np.abs(values) < LARGEST) or len(np.unique(values)) < 3:
         return None
     if np.all(values > 0):
         logs = np.log(values)

@@ -68,9 +68,13 @@ def judge_foreign(questions: Sequence[Question], *, alpha: float = 0.05, swing: 
     """
     repeated = duplicates(questions)
     declared = any(question.role == "primary" for question in questions)
-    reads = [_read(question, declared, repeated.get(question.name)) for question in questions]
+    families = {question.name: question.role if declared else "all" for question in questions}
+    reads = [
+        _read(question, families[repeated.get(question.name, question.name)], repeated.get(question.name))
+        for question in questions
+    ]
     asked = _ask(reads, alpha)
-    adjusted = _adjust(reads, asked)
+    adjusted = _adjust(asked)
     detailed = len(asked) <= DETAILED_CONTRASTS
     contrasts: dict[str, list[Contrast]] = {read.question.name: [] for read in reads}
     series = {read.question.name: read_series(read.runs) for read in reads}
@@ -80,14 +84,14 @@ def judge_foreign(questions: Sequence[Question], *, alpha: float = 0.05, swing: 
     return tuple(_answer(read, contrasts[read.question.name], alpha, swing, detailed) for read in reads)
 
 
-def _read(question: Question, declared: bool, repeats: str | None) -> Read:
+def _read(question: Question, family: str, repeats: str | None) -> Read:
     scale = scale_of(question)
     runs = {arm: read_runs(values, scale, question.direction) for arm, values in question.arms.items()}
     return Read(
         question=question,
         scale=scale,
         runs={arm: of_arm for arm, of_arm in runs.items() if len(of_arm.scores)},
-        family=question.role if declared else "all",
+        family=family,
         repeats=repeats,
     )
 
@@ -102,11 +106,12 @@ def _ask(reads: Sequence[Read], alpha: float) -> list[Asked]:
     ]
 
 
-def _adjust(reads: Sequence[Read], asked: Sequence[Asked]) -> dict[tuple[str, str], Adjusted]:
+def _adjust(asked: Sequence[Asked]) -> dict[tuple[str, str], Adjusted]:
     """Each distinct outcome counts once; one that repeats another has what that one has."""
     families: dict[str, list[Asked]] = {}
+    counted = {(one.read.question.name, one.arm) for one in asked}
     for one in asked:
-        if one.read.repeats is None:
+        if (one.read.repeats, one.arm) not in counted:
             families.setdefault(one.read.family, []).append(one)
     found: dict[tuple[str, str], Adjusted] = {}
     for name, members in families.items():
@@ -116,9 +121,9 @@ def _adjust(reads: Sequence[Read], asked: Sequence[Asked]) -> dict[tuple[str, st
         for one, of_p, of_floor in zip(members, p, floors, strict=True):
             key = one.read.question.name, one.arm
             found[key] = Adjusted(p=min(1.0, of_p), floor=min(1.0, of_floor), family=len(members))
-    for read in reads:
-        for arm in read.compared if read.repeats is not None else ():
-            found[read.question.name, arm] = found[str(read.repeats), arm]
+    for one in asked:
+        key = one.read.question.name, one.arm
+        found[key] = found[str(one.read.repeats), one.arm] if key not in found else found[key]
     return found
 
 
@@ -219,7 +224,8 @@ def _answer(read: Read, contrasts: Sequence[Contrast], alpha: float, swing: floa
         sentence = f"says the same as {read.repeats} in other words and is not counted a second time"
         findings.append(Finding(kind="same-as", level="note", sentence=sentence, values={"outcome": read.repeats}))
     anova, pairwise, left_out = analyse(read.runs, question.control, read.scale, alpha, detailed)
-    silent = [arm for arm in question.arms if arm not in read.runs and arm != question.control]
+    compared = set(read.compared)
+    silent = [arm for arm in question.arms if arm not in compared and arm != question.control]
     return Answer(
         name=question.name,
         contrasts=(*contrasts, *(_silent(read, arm) for arm in silent)),
@@ -230,16 +236,17 @@ def _answer(read: Read, contrasts: Sequence[Contrast], alpha: float, swing: floa
 
 
 def _silent(read: Read, arm: str) -> Contrast:
-    control = read.runs.get(read.question.control)
+    counts = {name: len(runs.scores) for name, runs in read.runs.items()}
+    control = read.question.control
     return Contrast(
         arm=arm,
-        control=read.question.control,
+        control=control,
         verdict="inconclusive",
-        why="the arm has no value",
+        why="the arm has no value" if control in counts else "the control has no value",
         effect=None,
         worth=None,
-        n_arm=0,
-        n_control=0 if control is None else len(control.scores),
+        n_arm=counts.get(arm, 0),
+        n_control=counts.get(control, 0),
         blocks=None,
         test=None,
         sentence="",

@@ -20,6 +20,7 @@ from ktrial.stats.arrays import Array
 Order = Literal["interleaved", "sequence", "unknown"]
 Scale = Literal["log", "difference"]
 Name = str | None
+LARGEST = 1e60
 #: Which block each run of either arm is of, and the blocks that hold both.
 Blocks = tuple[tuple[Name, ...], tuple[Name, ...], list[Name]]
 
@@ -55,15 +56,20 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return self.unit == "block"
 
 
+def is_usable(value: float) -> bool:
+    """Whether it is a number that anybody can have measured; fourth powers of it stay below infinity."""
+    return -LARGEST < value < LARGEST
+
+
 def scale_of(question: Question) -> Scale:
     """Ratios where all values are above zero, else differences."""
-    finite = (run.value for runs in question.arms.values() for run in runs if math.isfinite(run.value))
-    return "log" if all(value > 0 for value in finite) else "difference"
+    usable = (run.value for runs in question.arms.values() for run in runs if is_usable(run.value))
+    return "log" if all(value > 0 for value in usable) else "difference"
 
 
 def read_runs(observations: Sequence[Observation], scale: Scale, direction: Direction | None) -> Runs:
     """The runs whose value is a number. Without a direction, more counts as above zero."""
-    kept = [run for run in observations if math.isfinite(run.value)]
+    kept = [run for run in observations if is_usable(run.value)]
     values = np.array([run.value for run in kept], dtype=np.float64)
     scores = np.log(values) if scale == "log" else values
     return Runs(
@@ -78,6 +84,9 @@ def read_runs(observations: Sequence[Observation], scale: Scale, direction: Dire
 
 def lay_out(control: Runs, arm: Runs) -> Layout:
     """The layout of two arms that have at least one run each."""
+    if not set(control.places).isdisjoint(arm.places):
+        # Two runs at one place: the places were counted in each arm by itself.
+        control = msgspec.structs.replace(control, places=(None,) * len(control.places))
     confounded, unit = _nested(control, arm)
     declared = _shared((control.blocks, arm.blocks))
     if declared is not None and unit is not None and not _within_blocks(control, arm, unit):
@@ -224,6 +233,12 @@ _FIXED_ORDER = Finding(
     sentence="the same arm came first in every block: what the second place does is counted to the arm",
 )
 
+_STRICT_TURNS = Finding(
+    kind="fixed-order",
+    level="suspect",
+    sentence="the arms took strict turns: what a run does to the next one is counted to the arm",
+)
+
 
 def _in_order(control: tuple[float | None, ...], arm: tuple[float | None, ...]) -> list[tuple[float, int, int]] | None:
     """(place, 0 or 1 for the arm, index) of all runs in order; None where it is not known of all or two share one."""
@@ -278,7 +293,8 @@ def _by_run(control: Runs, arm: Runs, confounded: str | None) -> Layout:
         )
         return _make(control, arm, groups, _empty("visit", order, confounded, [finding]))
     singles = [[i] for i in range(len(control.scores))], [[i] for i in range(len(arm.scores))]
-    return _make(control, arm, singles, _empty("run", order, confounded, []))
+    strict = order == "interleaved" and len(visits) == len(control.scores) + len(arm.scores) >= 8
+    return _make(control, arm, singles, _empty("run", order, confounded, [_STRICT_TURNS] if strict else []))
 
 
 def _in_visits(visits: Sequence[tuple[int, list[int]]]) -> bool:

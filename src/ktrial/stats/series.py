@@ -14,7 +14,7 @@ from ktrial.domain.finding import Finding, FindingLevel
 from ktrial.domain.question import Question
 from ktrial.stats import diagnostics, factors, pairs
 from ktrial.stats.arrays import Array
-from ktrial.stats.layout import Runs, Scale
+from ktrial.stats.layout import Runs, Scale, is_usable
 from ktrial.stats.summary import summarise
 
 #: With more arms than this all pairs are no table that anybody reads.
@@ -96,7 +96,7 @@ def _missing(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
     }
     found = []
     if lost:
-        sentence = f"{sum(lost.values()):g} values are no finite numbers and are left out"
+        sentence = f"{sum(lost.values()):g} values are no numbers that anything measures and are left out"
         found.append(Finding(kind="not-finite", level="suspect", sentence=sentence, values=lost))
     if question.control not in runs:
         sentence = f"the control {question.control} has no value: nothing can be compared with it"
@@ -113,7 +113,7 @@ def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> li
     equal: dict[str, float] = {}
     steps: dict[str, float] = {}
     for arm in runs:
-        values = np.array([run.value for run in question.arms[arm] if math.isfinite(run.value)])
+        values = np.array([run.value for run in question.arms[arm] if is_usable(run.value)])
         summary = summarise(values.tolist())
         if summary is None or summary.n == 1:
             single[arm] = 1.0

@@ -29,16 +29,24 @@ def summarise(values: Iterable[float]) -> Summary | None:
     if not kept:
         return None
     finite = np.array(kept, dtype=np.float64)
-    mean, median = float(finite.mean()), (kept[(len(kept) - 1) // 2] + kept[len(kept) // 2]) / 2
-    sd = float(finite.std(ddof=1)) if len(finite) > 1 else None
     minimum, maximum = float(kept[0]), float(kept[-1])
+    # Squares of what is left are no larger than one, whatever the unit.
+    unit = max(abs(minimum), abs(maximum)) or 1.0
+    mean = float((finite / unit).mean()) * unit
+    median = kept[(len(kept) - 1) // 2] / 2 + kept[len(kept) // 2] / 2
+    sd = float((finite / unit).std(ddof=1)) * unit if len(finite) > 1 else None
     return Summary(
         n=len(finite),
         mean=mean,
         median=median,
         sd=sd,
-        cv=sd / abs(mean) if sd is not None and mean else None,
+        cv=None if sd is None else _share(sd, mean),
         minimum=minimum,
         maximum=maximum,
-        spread=(maximum - minimum) / abs(median) if median else None,
+        spread=_share(maximum - minimum, median),
     )
+
+
+def _share(size: float, middle: float) -> float | None:
+    share = size / abs(middle) if middle else math.inf
+    return share if math.isfinite(share) else None

@@ -31,7 +31,7 @@ def test_signed_rank_is_exactly_that_of_scipy(blocks: int) -> None:
 
 def test_signed_rank_of_many_blocks_is_scipys_normal_one() -> None:
     given = rows(150, 5)
-    theirs = [stats.wilcoxon(row, method="asymptotic").pvalue for row in given]
+    theirs = [stats.wilcoxon(row, method="approx").pvalue for row in given]
     assert blocked.signed_rank(given)[1] == pytest.approx(theirs, abs=1e-9)
 
 
@@ -52,13 +52,13 @@ def test_nothing_but_zeros_is_no_difference() -> None:
     assert np.isnan(blocked.paired_t(nothing)[1]).all()
 
 
-@pytest.mark.parametrize("blocks", [3, 7, 12])
+@pytest.mark.parametrize("blocks", [3, 7, 10])
 def test_sign_flips_are_all_tried_where_they_are_few(blocks: int) -> None:
     given = rows(blocks)
     sums, p = blocked.sign_flip(given)
     assert sums == pytest.approx(given.sum(axis=1))
     for row, mine in zip(given, p, strict=True):
-        theirs = stats.permutation_test((row,), np.sum, permutation_type="samples", n_resamples=np.inf)
+        theirs = stats.permutation_test((row,), np.sum, permutation_type="samples", n_resamples=2**blocks)
         assert mine == pytest.approx(theirs.pvalue, abs=1e-12)
 
 

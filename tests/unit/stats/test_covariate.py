@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from statsmodels.regression.linear_model import OLS
+from statsmodels.regression.linear_model import OLS  # type: ignore[import-untyped]
 
 from ktrial.stats.arrays import Array
 from ktrial.stats.covariate import adjusted

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.regression.linear_model import OLS
+from statsmodels.regression.linear_model import OLS  # type: ignore[import-untyped]
 
 from ktrial.stats import factors
 from ktrial.stats.arrays import Array

@@ -60,6 +60,18 @@ def test_an_unknown_or_doubtful_order_is_unknown() -> None:
         assert lay_out(read, read).order == "unknown"
 
 
+def test_places_that_were_counted_in_each_arm_by_itself_tell_no_order() -> None:
+    for block in (None, "yes"):
+        runs = [Observation(value=1.0, place=i, block=None if block is None else str(i)) for i in range(8)]
+        read = read_runs(runs, "log", "lower")
+        assert lay_out(read, read).order == "unknown"
+
+
+def test_strict_turns_are_doubted() -> None:
+    assert [finding.kind for finding in laid_out("abababab").findings] == ["fixed-order"]
+    assert laid_out("abbabaab").findings == ()
+
+
 def blocks(*names: str) -> Mapping[str, Sequence[str]]:
     return {"a": names, "b": names}
 

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ktrial.domain.comparison import Contrast, OutcomeComparison
+from ktrial.domain.comparison_words import answer_of, contrast_sentence
+from ktrial.domain.finding import Finding
+from ktrial.domain.verdict import Effect, Verdict
+
+EFFECT = Effect(estimate=-math.log(0.65), low=-math.log(0.67), high=-math.log(0.63), method="by hand")
+
+
+def contrast(arm: str = "b", verdict: Verdict = "better", **fields: Any) -> Contrast:
+    given: dict[str, Any] = {"why": "so it is", "effect": EFFECT, "worth": None, **fields}
+    return Contrast(
+        arm=arm, control="a", verdict=verdict, n_arm=9, n_control=9, blocks=None, test=None, sentence="", **given
+    )
+
+
+def outcome(name: str, *contrasts: Contrast, role: Any = "exploratory") -> OutcomeComparison:
+    return OutcomeComparison(
+        benchmark="x",
+        outcome=name,
+        unit="s",
+        direction="lower",
+        role=role,
+        margin=0.02,
+        arms=(),
+        contrasts=contrasts,
+    )
+
+
+def answer(*outcomes: OutcomeComparison, arms: tuple[str, ...] = ("b",), **fields: Any) -> str:
+    given: dict[str, Any] = {"findings": (), "scope": "on this boot", "accepted": None, **fields}
+    return answer_of("a", arms, outcomes, given["findings"], given["scope"], given["accepted"])
+
+
+@pytest.mark.parametrize(
+    "verdict, fields, ends",
+    [
+        ("better", {"worth": "yes"}, "33 % to 37 % less: better; it matters."),
+        ("better", {"worth": "likely"}, ": better; it is likely to matter."),
+        ("worse", {"worth": "unclear"}, ": worse; whether it matters is not clear."),
+        ("equivalent", {}, ": within the margin of 2 %, a real difference, but below it."),
+        ("inconclusive", {}, ": inconclusive, so it is."),
+        ("not comparable", {}, "x.p50: b against a: not comparable, so it is."),
+        ("inconclusive", {"effect": None}, "x.p50: b against a: inconclusive, so it is."),
+    ],
+)
+def test_the_sentence_of_a_verdict(verdict: Verdict, fields: dict[str, Any], ends: str) -> None:
+    one = contrast(verdict=verdict, **fields)
+    assert contrast_sentence(one, outcome("p50", one)).endswith(ends)
+
+
+def test_one_outcome_speaks_for_itself() -> None:
+    text = answer(outcome("p50", contrast(worth="yes")))
+    assert text == (
+        "x.p50: b against a: 35 % less time (1.54 times as fast), 95 % interval 33 % to 37 % less: better; it matters. "
+        "This holds on this boot."
+    )
+
+
+def test_several_outcomes_are_counted_and_both_ways_named() -> None:
+    text = answer(
+        outcome("p50", contrast()),
+        outcome("p99", contrast(verdict="worse")),
+        outcome("y", contrast(verdict="equivalent")),
+    )
+    assert text.startswith("b against a: of 3 outcomes, 1 is better (x.p50), 1 is worse (x.p99) and 1 is equivalent.")
+
+
+def test_what_does_not_decide_is_never_called_no_effect() -> None:
+    text = answer(outcome("p50", contrast(verdict="inconclusive", why="time and arm are confounded")))
+    assert text == (
+        "x.p50: these data do not decide between b and a: time and arm are confounded (seen: 35 % less time (1.54 "
+        "times as fast), 95 % interval 33 % to 37 % less)."
+    )
+    many = answer(*(outcome(name, contrast(verdict="inconclusive")) for name in ("p50", "p99")))
+    assert many == "b against a: all 2 outcomes are inconclusive: so it is."
+
+
+def test_the_primary_speaks_first() -> None:
+    text = answer(outcome("p50", contrast(), role="primary"), outcome("p99", contrast(verdict="worse")))
+    assert text.startswith("x.p50: b against a: 35 % less time")
+    assert "Of the other outcomes, 1 is worse (x.p99)." in text
+
+
+def test_a_scope_that_is_not_known_is_said() -> None:
+    assert answer(outcome("p50", contrast()), scope="boots and machines not known").endswith(
+        "How far it holds cannot be told: boots and machines not known."
+    )
+
+
+def test_refused_and_accepted() -> None:
+    doubt = Finding(kind="other-cpu", level="refuse", sentence="the CPU differs")
+    refused = outcome("p50", contrast(verdict="not comparable", effect=None))
+    assert answer(refused, findings=(doubt,)) == "a and b cannot be compared: the CPU differs."
+    assert answer(refused, findings=(doubt, doubt)).endswith("the CPU differs, and 1 more.")
+    text = answer(outcome("p50", contrast()), findings=(doubt,), accepted="twins")
+    assert text.endswith("It was compared although the CPU differs (accepted: twins).")
+
+
+def test_nothing_in_common() -> None:
+    assert answer(outcome("p50"), arms=("b", "c")) == "There is nothing to compare: no outcome of a is in b or c."
+
+
+@given(st.lists(st.sampled_from(get_args(Verdict)), min_size=1, max_size=6))
+def test_the_answer_never_says_better_without_a_verdict_that_does(verdicts: list[Verdict]) -> None:
+    text = answer(*(outcome(f"o{place}", contrast(verdict=verdict)) for place, verdict in enumerate(verdicts)))
+    for word in ("better", "worse"):
+        assert (word in text) == (word in verdicts)
