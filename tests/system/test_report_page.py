@@ -68,11 +68,10 @@ def test_marks_have_the_colours_of_their_arms_by_day_and_by_night(browser: Chrom
 
 def contrast(browser: Chromium, selector: str) -> float:
     """How text stands out from the page, as WCAG 2.1 defines it."""
-    colours = browser.value(
-        f"[getComputedStyle(document.querySelector({selector!r})).color, getComputedStyle(document.body).backgroundColor]"
-    )
+    text = browser.value(f"getComputedStyle(document.querySelector({selector!r})).color")
+    paper = browser.value("getComputedStyle(document.body).backgroundColor")
     lights = []
-    for colour in colours:
+    for colour in (text, paper):
         parts = [int(part) / 255 for part in colour.removeprefix("rgb(").rstrip(")").split(",")]
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
@@ -118,7 +117,8 @@ def test_the_pointer_shows_the_row_of_its_mark(browser: Chromium, pages: dict[st
     place = browser.value(
         "(() => { const figure = [...document.querySelectorAll('figure.marks')]"
         ".find(one => one.querySelector('h4').textContent === 'Every run');"
-        "figure.scrollIntoView({ behavior: 'instant' }); const box = figure.querySelectorAll('.m')[6].getBoundingClientRect();"
+        "figure.scrollIntoView({ behavior: 'instant' });"
+        "const box = figure.querySelectorAll('.m')[6].getBoundingClientRect();"
         "return [box.x + box.width / 2, box.y + box.height / 2] })()"
     )
     browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
@@ -155,6 +155,17 @@ def test_tables_are_sorted_by_keyboard(browser: Chromium, pages: dict[str, Path]
         numbers = [float(text.rstrip(" %")) for text in browser.value(f"{rows}.map(row => row.cells[3].textContent)")]
         assert numbers == sorted(numbers, reverse=order == "descending")
         assert len(numbers) == 5
+
+
+def test_a_count_leads_to_its_runs(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.open(pages["two"], width=DESK)
+    browser.value("document.querySelector('a[href=\"#outcome-2-runs\"]').focus()")
+    browser.key("Enter", ENTER)
+    shown = "document.getElementById('outcome-2-runs').open"
+    browser.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert browser.value(shown) is True
+    rows = "document.querySelectorAll('#outcome-2-runs tbody tr').length"
+    assert browser.value(rows) == 40
 
 
 def test_without_scripts_it_is_all_there(browser: Chromium, pages: dict[str, Path]) -> None:

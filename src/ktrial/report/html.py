@@ -28,12 +28,13 @@ from ktrial.report.page_sections import (
 from ktrial.report.page_style import STYLE
 from ktrial.report.page_tables import twin, verdict_table
 
+_HELP = "Point at a mark, or step through a chart with the arrow keys, to see its row; headings of tables sort them."
 _WIDE = 900
 _NARROW = 340
 _BESIDE = 400
 #: How many outcomes have charts, and how many points all of them together.
 _MOST_CHARTED = 12
-_ALL_POINTS = 9000
+_ALL_POINTS = 7500
 _MOST_POINTS = 1200
 _FEWEST_POINTS = 200
 
@@ -56,7 +57,7 @@ def html_page(comparison: Comparison) -> str:
         _header(comparison, body, sections),
         _arms(body.cast),
         tag("main", [_section(name, title, parts) for name, title, parts in sections]),
-        tag("footer", tag("p", f"Made by ktrial from {comparison.schema}. This file is complete; it loads nothing.")),
+        tag("footer", tag("p", f"{_HELP} Made by ktrial from {comparison.schema}; this file loads nothing.")),
         tag("div", id="said", class_="only-heard", aria_live="polite"),
         tag("script", Markup(SCRIPT)),
     )
@@ -155,13 +156,15 @@ class _Body:
             parts.append(
                 tag("h3", outcome.name, tag("span", f" · {outcome.role}", class_="role"), id=places[outcome.name])
             )
-            parts += outcome_text(outcome)
-            if place < len(charted):
-                charts = outcome_charts(self._comparison, outcome, style)
-                parts.append(tag("div", [self._figure(chart, None) for chart in charts], class_="charts"))
+            charts = outcome_charts(self._comparison, outcome, style) if place < len(charted) else ()
+            runs = f"{places[outcome.name]}-runs" if any(chart.name == "runs" for chart in charts) else None
+            parts += outcome_text(outcome, runs)
+            if charts:
+                figures = [self._figure(chart, None, runs if chart.name == "runs" else None) for chart in charts]
+                parts.append(tag("div", figures, class_="charts"))
         return parts
 
-    def _figure(self, chart: Chart, narrow: Chart | None) -> Markup:
+    def _figure(self, chart: Chart, narrow: Chart | None, anchor: str | None = None) -> Markup:
         self._figures += 1
         prefix = f"f{self._figures}"
         name = f"{prefix}-title"
@@ -174,7 +177,7 @@ class _Body:
             tag("h4", chart.title, id=name),
             plots,
             tag("figcaption", chart.caption),
-            tag("details", tag("summary", f"{chart.title} as a table"), twin(chart, self.cast)),
+            tag("details", tag("summary", f"{chart.title} as a table"), twin(chart, self.cast), id=anchor),
             class_="marks" if chart.marks else None,
         )
 

@@ -119,6 +119,13 @@ for (const figure of document.querySelectorAll('figure.marks')) {
   }
 }
 
+const reveal = () => {
+  const wanted = document.getElementById(location.hash.slice(1));
+  if (wanted && wanted.tagName === 'DETAILS') wanted.open = true;
+};
+addEventListener('hashchange', reveal);
+reveal();
+
 addEventListener('beforeprint', () => {
   for (const one of document.querySelectorAll('details.small')) one.open = true;
 });

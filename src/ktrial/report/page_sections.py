@@ -118,14 +118,14 @@ def all_findings(comparison: Comparison) -> list[Part]:
     return parts
 
 
-def outcome_text(outcome: OutcomeComparison) -> list[Part]:
-    """Everything of one outcome but its charts."""
+def outcome_text(outcome: OutcomeComparison, runs: str | None) -> list[Part]:
+    """Everything of one outcome but its charts; `runs` is where its runs stand."""
     direction = "nobody said which way is better" if outcome.direction is None else f"{outcome.direction} is better"
     parts: list[Part] = [
         tag("p", f"{direction}; differences below {100 * outcome.margin:g} % do not matter.", class_="note")
     ]
     parts += [tag("p", contrast.sentence) for contrast in outcome.contrasts if contrast.sentence]
-    parts.append(arms_table(outcome))
+    parts.append(arms_table(outcome, runs))
     if outcome.blind_spots:
         parts.append(tag("p", "What it does not tell: ", outcome.blind_spots, class_="note"))
     if outcome.same_as:

@@ -119,14 +119,15 @@ def _counts(contrast: Contrast) -> str:
     return f"{contrast.n_arm} / {contrast.n_control}"
 
 
-def arms_table(outcome: OutcomeComparison) -> Markup:
-    """The values of each arm."""
+def arms_table(outcome: OutcomeComparison, runs: str | None) -> Markup:
+    """The values of each arm; its count leads to its `runs`."""
     shown = column((one for values in outcome.arms for one in (values.median, values.mean)), outcome.unit)
     rows = []
     for values in outcome.arms:
         told = (values.median, values.mean, values.sd, values.minimum, values.maximum)
         median, mean, sd, smallest, largest = map(shown.show, told)
-        rows.append((values.arm, str(values.n), median, mean, sd, percent(values.cv), smallest, largest))
+        count = str(values.n) if runs is None else tag("a", str(values.n), href=f"#{runs}", title="its runs")
+        rows.append((values.arm, count, median, mean, sd, percent(values.cv), smallest, largest))
     headers = ("arm", "n", "median", "mean", "sd", "CV", "min", "max")
     return table(f"Values in {shown.unit}", headers, rows, numeric=tuple(range(1, 8)), stack=True)
 

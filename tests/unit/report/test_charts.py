@@ -175,7 +175,7 @@ def test_labels_keep_apart(wanted: list[float]) -> None:
     assert placed[-1] <= 200
 
 
-@pytest.mark.parametrize("values", [[0.0, 0.0], [5.0], [-3.0, 2.0], [1e-9, 1e9], [7.0, 7.0]])
+@pytest.mark.parametrize("values", [[0.0, 0.0], [5.0], [-3.0, 2.0], [1e-9, 1e9], [7.0, 7.0], [-1e308, 1e308]])
 def test_values_that_are_no_ordinary_ones(values: list[float]) -> None:
     points = [Point(value=value, run=f"r{place}") for place, value in enumerate(values)]
     zero = any(value == 0 for value in values)
