@@ -49,7 +49,7 @@ def arm_values(arm: str, points: Sequence[Point]) -> ArmValues:
         mean=mean,
         median=statistics.median(values),
         sd=sd,
-        cv=None if sd is None else sd / mean,
+        cv=None if sd is None or mean == 0 else sd / abs(mean),
         minimum=min(values),
         maximum=max(values),
         points=tuple(points),
