@@ -64,6 +64,7 @@ def test_commands_stay_what_they_are(tmp_path: Path) -> None:
     commands = (
         "ktrial compare 'a b' \"$HOME\" `id` $(id) ; touch owned",
         f"touch owned #{HOSTILE}",
+        "touch owned",
         "ktrial 'unfinished",
         "ktrial show x\ntouch owned",
     )
