@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison that `ktrial compare --json` wrote, read again; and how reports are put in place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ktrial.cli.input_file import read_file
+from ktrial.domain.errors import BadInput, KtrialError
+
+if TYPE_CHECKING:
+    from ktrial.domain.comparison import Comparison
+
+LIMIT_BYTES = 256 << 20
+_HINT = "`ktrial compare A B --json > FILE` writes one"
+
+
+def read_comparison(path: Path) -> Comparison:
+    """A file of `ktrial.comparison/1`; `-` is standard input."""
+    import msgspec
+
+    from ktrial.domain.comparison import Comparison
+
+    shown = "standard input" if str(path) == "-" else str(path)
+    data = sys.stdin.buffer.read(LIMIT_BYTES + 1) if str(path) == "-" else read_file(path, LIMIT_BYTES)
+    if len(data) > LIMIT_BYTES:
+        raise BadInput(f"more than the {LIMIT_BYTES} bytes that are read", file=shown)
+    try:
+        comparison = msgspec.json.decode(data, type=Comparison)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadInput(f"no comparison of the schema ktrial.comparison/1: {error}", file=shown, hint=_HINT) from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"no comparison: {error}", file=shown, hint=_HINT) from None
+    for outcome in comparison.outcomes:
+        empty = next((values.arm for values in outcome.arms if not values.points), None)
+        if empty is not None:
+            raise BadInput(f"{outcome.name} has no measurement in the arm {empty!r}", file=shown, hint=_HINT)
+        if outcome.margin < 0:
+            raise BadInput(f"{outcome.name} has the margin {outcome.margin:g}", file=shown, hint="0 is the smallest")
+    return comparison
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """The whole file or none."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.rename(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise KtrialError(f"{path} cannot be written: {error.strerror}", hint="choose another place") from None
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes], listing: str) -> None:
+    """All files. What an earlier publication left there and is no more made is removed, unless somebody changed it."""
+    stale = {name: digest for name, digest in _published(folder, listing).items() if name not in files}
+    try:
+        for name in sorted({str(Path(name).parent) for name in files}):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        for name, digest in stale.items():
+            old = folder / name
+            if old.is_file() and hashlib.sha256(old.read_bytes()).hexdigest() == digest:
+                old.unlink()
+    except OSError as error:
+        raise KtrialError(f"{folder} cannot be written: {error.strerror}", hint="choose another folder") from None
+    for name, data in files.items():
+        write_file(folder / name, data)
+        if data.startswith(b"#!"):
+            (folder / name).chmod(0o755)
+
+
+def _published(folder: Path, listing: str) -> dict[str, str]:
+    """Name -> digest of what was published there before, as far as it lies in the folder itself or one below."""
+    try:
+        lines = (folder / listing).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pairs = (line.partition("  ") for line in lines)
+    return {name: digest for digest, _, name in pairs if Path(name).parent in {Path("runs"), Path("charts"), Path()}}

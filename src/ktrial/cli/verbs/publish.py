@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial publish`: a comparison as files for a repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ktrial.cli.comparison_file import read_comparison, write_folder
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput
+
+
+@click.command(short_help="Write a comparison as files for a git repository.")
+@click.argument("file", type=click.Path(allow_dash=True, path_type=Path), metavar="COMPARISON.json")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", required=True, help="Where to.")
+@click.option("--force", is_flag=True, help="Write into a folder that holds something already.")
+@click.pass_obj
+def command(app: App, file: Path, output: Path, force: bool) -> int:
+    """Write README.md, charts, a JSON file for each run, exclusions and reproduce.sh into FOLDER.
+
+    The same comparison gives the same bytes. --force replaces what was published there before; files that were changed
+    since, and all others, stay.
+
+    \b
+    ktrial compare stock tuned --json > found.json
+    ktrial publish found.json -o results/tuned
+    """
+    from ktrial.report.publish import LIST, published
+
+    if output.exists() and (not output.is_dir() or (any(output.iterdir()) and not force)):
+        raise BadInput(f"-o {output}: not an empty folder", hint="name another one; --force publishes into it")
+    files = published(read_comparison(file))
+    write_folder(output, files, LIST)
+    app.say(f"{output}: {len(files)} files")
+    return 0

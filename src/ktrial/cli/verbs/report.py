@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial report`: a comparison as a page, as Markdown, as a picture, as a build server's test results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.cli.comparison_file import read_comparison, write_file
+from ktrial.cli.measuring import check_output
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput, UnknownName
+
+if TYPE_CHECKING:
+    from ktrial.domain.comparison import Comparison
+    from ktrial.report.charts.drawing import Chart
+
+_ENDINGS = (".html", ".md", ".svg", ".png", ".xml")
+_WIDE, _NARROW = 900, 400
+
+
+@click.command(short_help="Write a comparison as HTML, Markdown, SVG, PNG or JUnit XML.")
+@click.argument("file", type=click.Path(allow_dash=True, path_type=Path), metavar="COMPARISON.json")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Ends in .html, …")
+@click.option("--chart", "name", default="forest", metavar="NAME", help="The picture of .svg and .png: forest, runs, …")
+@click.option("--outcome", metavar="OUTCOME", help="The outcome that it shows; the first one unless it is said.")
+@click.option("--summary", is_flag=True, help="Of Markdown only the few lines for the summary of a build step.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.pass_obj
+def command(app: App, file: Path, output: Path, name: str, outcome: str | None, summary: bool, force: bool) -> int:
+    """Write what `ktrial compare --json` found as FILE: .html, .md, .svg, .png, or .xml for build servers.
+
+    The page is one file that works offline and loads nothing.
+
+    \b
+    ktrial compare stock tuned --json > found.json
+    ktrial report found.json -o found.html
+    ktrial report found.json -o runs.svg --chart runs --outcome fio.write_p99
+    ktrial report found.json -o "$GITHUB_STEP_SUMMARY" --summary --force
+    """
+    ending = ".md" if summary else output.suffix.lower()
+    if ending not in _ENDINGS:
+        raise BadInput(f"-o {output}: no kind of report", hint=f"end its name in one of {', '.join(_ENDINGS)}")
+    check_output(output, force=force)
+    comparison = read_comparison(file)
+    write_file(output, _made(comparison, ending, name, outcome, summary=summary))
+    app.say(f"written: {output}")
+    return 0
+
+
+def _made(comparison: Comparison, ending: str, name: str, outcome: str | None, *, summary: bool) -> bytes:
+    if ending == ".html":
+        from ktrial.report.html import html_page
+
+        return html_page(comparison).encode()
+    if ending == ".xml":
+        from ktrial.report.junit import junit_xml
+
+        return junit_xml(comparison)
+    if ending == ".md":
+        from ktrial.report.markdown import markdown
+        from ktrial.report.step_summary import step_summary
+
+        return (step_summary if summary else markdown)(comparison).encode()
+    from ktrial.report.charts.svg import png_bytes, svg_bytes
+
+    return (svg_bytes if ending == ".svg" else png_bytes)(_chart(comparison, name, outcome))
+
+
+def _chart(comparison: Comparison, name: str, outcome: str | None) -> Chart:
+    from ktrial.report.charts import comparison_charts, outcome_charts
+    from ktrial.report.charts.drawing import Style
+    from ktrial.report.order import by_weight
+
+    outcomes = {one.name: one for one in by_weight(comparison.outcomes)}
+    if outcome is not None and outcome not in outcomes:
+        raise UnknownName("outcome", outcome, outcomes, hint=f"it has {', '.join(outcomes)}")
+    charts = {chart.name: chart for chart in comparison_charts(comparison, Style(width=_WIDE))}
+    chosen = outcomes[outcome] if outcome is not None else next(iter(outcomes.values()), None)
+    if chosen is not None:
+        charts |= {chart.name: chart for chart in outcome_charts(comparison, chosen, Style(width=_NARROW))}
+    if name not in charts:
+        raise UnknownName("chart", name, charts, hint=f"these data have {', '.join(charts) or 'none'}")
+    return charts[name]

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forest plot: every effect on a ratio scale with its interval, and the margin as a band."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
+from ktrial.domain.effect_words import effect_text
+from ktrial.domain.verdict import Effect
+from ktrial.report.charts.drawing import MARKS, Chart, Spec, Style, Table, frame, label
+from ktrial.report.order import by_weight, short_names
+
+PLACE = 1
+#: How many effects one picture shows; the rest is in the verdict table.
+MOST_ROWS = 40
+#: An interval that reaches this many times as far as the farthest estimate is cut at the edge.
+_REACH = 3.0
+#: What stands at a tick: `1.1` with a times sign, on either side.
+RATIO_LABEL = "datum.value == 0 ? 'same' : format(exp(abs(datum.value)), '.4~g') + '\N{MULTIPLICATION SIGN}'"
+_NARROW = 500
+#: Room for two ticks, one on either side.
+_TICK = 110
+#: What stands to the left and right of a wide plot.
+_BESIDE, _LETTER = 350, 7.2
+#: Characters beside a row.
+_NARROW_NAME, _WIDE_NAME = 34, 30
+_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1e4, 1e8)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One effect in the picture."""
+
+    outcome: OutcomeComparison
+    contrast: Contrast
+    effect: Effect
+
+
+def rows_of(comparison: Comparison) -> tuple[list[Row], int]:
+    """The effects on the ratio scale, the weightiest outcomes first, and how many have no place on it."""
+    rows, others = [], 0
+    for outcome in by_weight(comparison.outcomes):
+        for contrast in outcome.contrasts:
+            if contrast.effect is not None and contrast.effect.scale == "log":
+                rows.append(Row(outcome, contrast, contrast.effect))
+            else:
+                others += 1
+    return rows, others
+
+
+def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
+    """The forest plot of the weightiest effects, unless there is none to draw."""
+    rows, others = rows_of(comparison)
+    if rows:
+        yield forest(comparison, rows[:MOST_ROWS], style, left_out=len(rows) - MOST_ROWS, others=others)
+
+
+def forest(comparison: Comparison, rows: Sequence[Row], style: Style, *, left_out: int = 0, others: int = 0) -> Chart:
+    """The picture of these effects."""
+    reach = _reach(rows)
+    cut = any(_ends(row, reach)[2] for row in rows)
+    notes = [
+        f"Points are estimates against {label(comparison.control)}, lines their intervals; to the right is better.",
+        "The shaded band is the margin: differences inside it do not matter.",
+        *(["An arrowhead marks an interval that goes on beyond the picture."] if cut else []),
+        *([f"{left_out} more effects are in the verdict table."] if left_out > 0 else []),
+        *([f"{others} comparisons without a ratio are in the verdict table."] if others else []),
+    ]
+    return Chart(
+        name="forest",
+        title="Effects with their intervals",
+        caption=" ".join(notes),
+        spec=frame(style, comparison.title, _body(rows, reach, style)),
+        table=_table(rows),
+        marks=True,
+    )
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    told = []
+    for row in rows:
+        estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
+        told.append((row.outcome.name, row.contrast.arm, estimate, interval, row.contrast.verdict))
+    return Table(headers=("outcome", "arm", "change", "interval", "verdict"), rows=tuple(told), numeric=(2, 3))
+
+
+def _reach(rows: Sequence[Row]) -> float:
+    """How far the axis goes to either side."""
+    farthest = max(abs(row.effect.estimate) for row in rows)
+    margins = max(math.log1p(row.outcome.margin) for row in rows)
+    core = max(farthest, 1.5 * margins, 1e-4)
+    ends = [abs(end) for row in rows for end in (row.effect.low, row.effect.high) if end is not None]
+    return 1.08 * max(core, min(max(ends, default=core), _REACH * core))
+
+
+def _ends(row: Row, reach: float) -> tuple[float, float, bool]:
+    """The interval as far as the picture goes, and whether it goes on."""
+    low = row.effect.estimate if row.effect.low is None else row.effect.low
+    high = row.effect.estimate if row.effect.high is None else row.effect.high
+    return max(low, -reach), min(high, reach), low < -reach or high > reach
+
+
+def ticks(reach: float, each_side: int) -> list[float]:
+    """Places of round ratios on either side of 1."""
+    step = next((one for one in _STEPS if math.expm1(min(reach, 600.0)) / one <= each_side + 0.95), None)
+    if step is None:
+        return [-reach, 0.0, reach]
+    found = [math.log1p(step * number) for number in range(1, each_side + 1)]
+    right = [one for one in found if one <= reach]
+    return [*(-one for one in reversed(right)), 0.0, *right]
+
+
+def _body(rows: Sequence[Row], reach: float, style: Style) -> Spec:
+    narrow = style.width < _NARROW
+    names = _names(rows, _NARROW_NAME if narrow else _WIDE_NAME)
+    values = [
+        _datum(number, row, name, reach, style) for number, (row, name) in enumerate(zip(rows, names, strict=True))
+    ]
+    order = [value["row"] for value in values]
+    plot = style.width - 12 if narrow else _wide_plot(names, style)
+    x: Spec = {
+        "type": "quantitative",
+        "scale": {"domain": [-reach, reach], "nice": False, "zero": False},
+        "axis": {
+            "values": ticks(reach, max(1, min(4, int(plot / _TICK)))),
+            "labelExpr": RATIO_LABEL,
+            "title": "worse  \N{LEFTWARDS ARROW}   ratio to the control   \N{RIGHTWARDS ARROW}  better",
+            "labelOverlap": False,
+        },
+    }
+    y: Spec = {"field": "row", "type": "ordinal", "sort": order, "axis": None, "scale": {"paddingInner": 0.0}}
+    colour: Spec = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
+    palette = style.palette
+    layers = [
+        {
+            "mark": {"type": "rect", "color": palette.band},
+            "encoding": {"x": {"field": "margin_low"} | x, "x2": {"field": "margin_high"}, "y": y},
+        },
+        {"mark": {"type": "rule", "color": palette.muted}, "encoding": {"x": {"datum": 0} | x}},
+        {
+            "mark": {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round", "yOffset": 9 if narrow else 0},
+            "encoding": {"x": {"field": "low"} | x, "x2": {"field": "high"}, "y": y, "color": colour},
+        },
+        *(_arrow(side, x, y, colour, narrow=narrow) for side in ("left", "right")),
+        {
+            "name": "values",
+            "mark": {
+                "type": "point",
+                "filled": True,
+                "opacity": 1,
+                "size": 70,
+                "stroke": palette.paper if palette.paper != "none" else "var(--paper)",
+                "strokeWidth": 1,
+                "yOffset": 9 if narrow else 0,
+            },
+            "encoding": {"x": {"field": "estimate"} | x, "y": y, "color": colour},
+        },
+        *(_narrow_texts(y, colour, style) if narrow else _wide_texts(y, colour, style, names)),
+    ]
+    return {
+        "width": plot,
+        "height": {"step": 48 if narrow else 28},
+        "data": {"values": values},
+        "layer": layers,
+    }
+
+
+def _arrow(side: str, x: Spec, y: Spec, colour: Spec, *, narrow: bool) -> Spec:
+    return {
+        "transform": [{"filter": f"datum.cut_{side}"}],
+        "mark": {
+            "type": "point",
+            "filled": True,
+            "shape": f"triangle-{side}",
+            "size": 60,
+            "opacity": 1,
+            "yOffset": 9 if narrow else 0,
+        },
+        "encoding": {"x": {"field": "low" if side == "left" else "high"} | x, "y": y, "color": colour},
+    }
+
+
+def _names(rows: Sequence[Row], limit: int) -> list[str]:
+    """What stands beside each row: the outcome, and the arm where there are several."""
+    shown = short_names(row.outcome for row in rows)
+    if len({row.contrast.arm for row in rows}) == 1:
+        return [label(shown[row.outcome.name], limit) for row in rows]
+    arms = [label(row.contrast.arm, limit // 2) for row in rows]
+    return [
+        f"{label(shown[row.outcome.name], limit - len(arm) - 3)} · {arm}" for row, arm in zip(rows, arms, strict=True)
+    ]
+
+
+def _datum(number: int, row: Row, name: str, reach: float, style: Style) -> Spec:
+    low, high, _ = _ends(row, reach)
+    estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
+    margin = min(math.log1p(row.outcome.margin), reach)
+    return {
+        "row": number,
+        "name": name,
+        "estimate": row.effect.estimate,
+        "low": low,
+        "high": high,
+        "cut_left": row.effect.low is not None and row.effect.low < -reach,
+        "cut_right": row.effect.high is not None and row.effect.high > reach,
+        "margin_low": -margin,
+        "margin_high": margin,
+        "change": estimate,
+        "interval": "" if interval == "-" else interval,
+        "verdict": f"{MARKS[row.contrast.verdict]} {row.contrast.verdict}",
+        "mark": MARKS[row.contrast.verdict],
+        "colour": style.palette.verdict(row.contrast.verdict),
+    }
+
+
+def _text(field: str, y: Spec, colour: Spec | None, **mark: float | str) -> Spec:
+    encoding: Spec = {"text": {"field": field}, "y": y} | ({"color": colour} if colour else {})
+    return {"mark": {"type": "text", "baseline": "middle"} | mark, "encoding": encoding}
+
+
+def _wide_plot(names: Sequence[str], style: Style) -> float:
+    """What room is left between the names and the figures."""
+    return max(160.0, style.width - _BESIDE - _LETTER * max(map(len, names)))
+
+
+def _wide_texts(y: Spec, colour: Spec, style: Style, names: Sequence[str]) -> list[Spec]:
+    plot = _wide_plot(names, style)
+    return [
+        _text("name", y, None, x=-10, align="right"),
+        _text("change", y, None, x=plot + 74, align="right"),
+        _text("interval", y, None, x=plot + 86, align="left", color=style.palette.muted),
+        _text("verdict", y, colour, x=plot + 224, align="left", fontWeight="bold"),
+    ]
+
+
+def _narrow_texts(y: Spec, colour: Spec, style: Style) -> list[Spec]:
+    plot = style.width - 12
+    return [
+        _text("name", y, None, x=0, align="left", dy=-9),
+        _text("change", y, None, x=plot - 18, align="right", dy=-9),
+        _text("mark", y, colour, x=plot, align="right", dy=-9, fontWeight="bold"),
+    ]

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A comparison as JUnit XML, which build servers read: a case for each outcome of each arm.
+
+`worse` is a failure. What is `inconclusive` or `not comparable` is skipped: it neither passed nor failed.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
+from ktrial.domain.effect_words import effect_text
+from ktrial.report.terminal import clean
+
+
+def junit_xml(comparison: Comparison) -> bytes:
+    """One suite."""
+    suite = ET.Element("testsuite", {"name": clean(comparison.title)})
+    verdicts = []
+    for outcome in comparison.outcomes:
+        for contrast in outcome.contrasts:
+            verdicts.append(contrast.verdict)
+            suite.append(_case(outcome, contrast))
+    skipped = verdicts.count("inconclusive") + verdicts.count("not comparable")
+    for name, count in (("tests", len(verdicts)), ("failures", verdicts.count("worse")), ("errors", 0)):
+        suite.set(name, str(count))
+    suite.set("skipped", str(skipped))
+    ET.SubElement(suite, "system-out").text = clean(comparison.answer)
+    root = ET.Element("testsuites")
+    root.append(suite)
+    ET.indent(root)
+    whole: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return whole + b"\n"
+
+
+def _case(outcome: OutcomeComparison, contrast: Contrast) -> ET.Element:
+    case = ET.Element("testcase", {"classname": clean(outcome.name), "name": clean(contrast.arm)})
+    estimate, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
+    told = f"{contrast.verdict}: {estimate} ({interval}), {contrast.why}"
+    if contrast.verdict == "worse":
+        failure = ET.SubElement(case, "failure", {"type": "worse", "message": clean(told)})
+        failure.text = clean(contrast.sentence)
+    elif contrast.verdict in {"inconclusive", "not comparable"}:
+        ET.SubElement(case, "skipped", {"message": clean(told)})
+    else:
+        ET.SubElement(case, "system-out").text = clean(told)
+    return case

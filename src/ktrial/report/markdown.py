@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A comparison as Markdown that reads well as it stands and on a code hosting site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from ktrial.domain.comparison import Comparison, OutcomeComparison
+from ktrial.domain.effect_words import effect_text
+from ktrial.report.bench import percent
+from ktrial.report.charts.drawing import MARKS
+from ktrial.report.numbers import column
+from ktrial.report.order import by_level, by_weight, short_names
+from ktrial.report.terminal import clean
+from ktrial.report.words import known_of, notices, p_text
+
+#: Characters that mean something in Markdown, in HTML within it, or to a site that shows it.
+_SPECIAL = re.compile(r"[\\`*_\[\]<>|~&#@$]|(?<=[a-zA-Z]):(?=//)|(?<=www)\.|^(?:[-+](?=\s|$)|-(?=-)|\d+[.)](?=\s|$))")
+_ENTITIES = {
+    "<": "&lt;",
+    ">": "&gt;",
+    "&": "&amp;",
+    "#": "&#35;",
+    "@": "&#64;",
+    ":": "&#58;",
+    ".": "&#46;",
+    "$": "&#36;",
+}
+
+
+def escaped(text: str) -> str:
+    """Foreign text that stays text: no markup, no link, no mention, no line of its own."""
+    return _SPECIAL.sub(lambda found: _ENTITIES.get(found[0], _backslashed(found[0])), clean(text).strip())
+
+
+def _backslashed(text: str) -> str:
+    return f"{text[:-1]}\\{text[-1]}"
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, numeric: Sequence[int] = ()) -> str:
+    """A table; cells are foreign text."""
+    lines = [
+        "| " + " | ".join(escaped(name) for name in headers) + " |",
+        "|" + "|".join(" ---: " if at in numeric else " --- " for at in range(len(headers))) + "|",
+    ]
+    lines += ["| " + " | ".join(escaped(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def code_block(lines: Sequence[str]) -> str:
+    """Lines as they are, within a fence that none of them can close."""
+    shown = [clean(line) for line in lines]
+    longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join((fence + "sh", *shown, fence))
+
+
+def verdict_table(comparison: Comparison) -> str:
+    """Every outcome in every arm, the weightiest first."""
+    names = short_names(comparison.outcomes)
+    rows = []
+    for outcome in by_weight(comparison.outcomes):
+        for contrast in outcome.contrasts:
+            estimate, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
+            n = str(contrast.n_arm)
+            if contrast.n_arm != contrast.n_control:
+                n += f" / {contrast.n_control}"
+            verdict = f"{MARKS[contrast.verdict]} {contrast.verdict}"
+            rows.append((names[outcome.name], outcome.role, contrast.arm, verdict, estimate, interval, n, contrast.why))
+    headers = ("outcome", "role", "arm", "verdict", "change", "interval", "n", "why")
+    return table(headers, rows, numeric=(4, 5, 6))
+
+
+def findings_list(comparison: Comparison) -> str:
+    """All doubts, the gravest first."""
+    every = [("", finding) for finding in comparison.findings]
+    for outcome in by_weight(comparison.outcomes):
+        every += [(outcome.name, finding) for finding in outcome.findings]
+        every += [(outcome.name, finding) for contrast in outcome.contrasts for finding in contrast.findings]
+    place = {id(finding): name for name, finding in every}
+    lines = []
+    for finding in by_level([finding for _, finding in every]):
+        where = f"{escaped(place[id(finding)])}: " if place[id(finding)] else ""
+        values = ", ".join(
+            f"{name} {value if isinstance(value, str) else f'{value:.4g}'}" for name, value in finding.values.items()
+        )
+        lines.append(
+            f"- **{finding.level}**: {where}{escaped(finding.sentence)}" + (f" ({escaped(values)})" if values else "")
+        )
+    return "\n".join(lines)
+
+
+def notice_list(comparison: Comparison) -> str:
+    """What one would notice, trade-offs first."""
+    lines = [f"- {escaped(one.arm)}, **{one.kind}**: {escaped(one.sentence)}" for one in notices(comparison)]
+    return "\n".join(lines) or "Nothing: no outcome is better or worse beyond doubt."
+
+
+def markdown(comparison: Comparison, charts: Mapping[str, Sequence[tuple[str, str]]] | None = None) -> str:
+    """The whole report. `charts` holds (title, address) of pictures by outcome, those of all outcomes under ""."""
+    pictures = charts or {}
+    sections: list[tuple[str, str]] = [
+        ("What you would notice", notice_list(comparison)),
+        ("Verdicts", f"Each arm against {escaped(comparison.control)}.\n\n{verdict_table(comparison)}"),
+        ("What was the same, and what was not", _same(comparison)),
+        *((f"{name}", _outcome(outcome, pictures.get(outcome.name, ()))) for name, outcome in _named(comparison)),
+        ("Changes of the tunable state", _state(comparison)),
+        ("Findings", findings_list(comparison)),
+        ("Left out afterwards", _exclusions(comparison)),
+        ("Runs", _runs(comparison)),
+        ("To get this again", code_block(comparison.reproduce) if comparison.reproduce else ""),
+        (
+            "Made with",
+            "\n".join(f"- {escaped(name)}: {escaped(version)}" for name, version in comparison.versions.items()),
+        ),
+    ]
+    head = [
+        f"# {escaped(comparison.title)}",
+        f"**{escaped(comparison.answer)}**",
+        f"Scope: {escaped(comparison.scope)}.",
+    ]
+    if comparison.accepted is not None:
+        head.append(f"Compared although refused: {escaped(comparison.accepted)}")
+    head += _images(pictures.get("", ()))
+    body = [f"## {escaped(title)}\n\n{text}" for title, text in sections if text]
+    return "\n\n".join([*head, *body]) + "\n"
+
+
+def _named(comparison: Comparison) -> list[tuple[str, OutcomeComparison]]:
+    return [(outcome.name, outcome) for outcome in by_weight(comparison.outcomes)]
+
+
+def _images(pictures: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"![{escaped(title)}]({address})" for title, address in pictures]
+
+
+def _same(comparison: Comparison) -> str:
+    known = known_of(comparison)
+    parts = []
+    if known.different:
+        arms = [source.arm for source in comparison.arms]
+        rows = [(name, *(dict(values).get(arm, "not known") for arm in arms)) for name, values in known.different]
+        parts.append("Found to differ:\n\n" + table(("what", *arms), rows))
+    if known.same:
+        lines = [f"- {escaped(name)}: {escaped(value)}" for name, value in known.same]
+        parts.append("The same in all arms:\n\n" + "\n".join(lines))
+    if known.partly:
+        parts.append(f"Not known of every arm, so not compared: {escaped(', '.join(known.partly))}.")
+    return "\n\n".join(parts)
+
+
+def _outcome(outcome: OutcomeComparison, pictures: Sequence[tuple[str, str]]) -> str:
+    direction = (
+        "Nobody said which way is better"
+        if outcome.direction is None
+        else f"{outcome.direction} is better".capitalize()
+    )
+    parts = [f"{direction}; differences below {100 * outcome.margin:g} % do not matter."]
+    parts += [escaped(contrast.sentence) for contrast in outcome.contrasts if contrast.sentence]
+    parts.append(_arms(outcome))
+    parts += _images(pictures)
+    parts += _tests(outcome) + _pairs(outcome)
+    if outcome.blind_spots:
+        parts.append(f"What it does not tell: {escaped(outcome.blind_spots)}")
+    if outcome.same_as:
+        parts.append(f"Says the same, and is not shown: {escaped(', '.join(outcome.same_as))}.")
+    return "\n\n".join(parts)
+
+
+def _arms(outcome: OutcomeComparison) -> str:
+    shown = column((one for values in outcome.arms for one in (values.median, values.mean)), outcome.unit)
+    rows = []
+    for values in outcome.arms:
+        told = (values.median, values.mean, values.sd, values.minimum, values.maximum)
+        median, mean, sd, smallest, largest = map(shown.show, told)
+        rows.append((values.arm, str(values.n), median, mean, sd, percent(values.cv), smallest, largest))
+    headers = (f"arm ({shown.unit})", "n", "median", "mean", "sd", "CV", "min", "max")
+    return table(headers, rows, numeric=tuple(range(1, 8)))
+
+
+def _tests(outcome: OutcomeComparison) -> list[str]:
+    rows = [
+        (
+            contrast.arm,
+            test.name,
+            f"{test.statistic} = {test.value:.4g}",
+            *map(p_text, (test.p, test.p_adjusted, test.floor if test.floor_adjusted is None else test.floor_adjusted)),
+        )
+        for contrast in outcome.contrasts
+        for test in (contrast.test, *contrast.cross_checks)
+        if test is not None
+    ]
+    headers = ("arm", "test", "statistic", "p", "adjusted p", "smallest p possible")
+    parts = [table(headers, rows, numeric=(3, 4, 5))] if rows else []
+    for one in outcome.anova:
+        lines = [
+            (
+                row.source,
+                f"{row.df:g}",
+                f"{row.sum_of_squares:.4g}",
+                "-" if row.f is None else f"{row.f:.4g}",
+                p_text(row.p),
+            )
+            for row in one.rows
+        ]
+        parts.append(
+            f"{escaped(one.name)}:\n\n"
+            + table(("source", "df", "sum of squares", "F", "p"), lines, numeric=(1, 2, 3, 4))
+        )
+    return parts
+
+
+def _pairs(outcome: OutcomeComparison) -> list[str]:
+    parts = []
+    for family in outcome.pairwise:
+        rows = []
+        for pair in family.pairs:
+            estimate, interval = effect_text(pair.effect, outcome.unit, outcome.direction)
+            differs = "yes" if pair.differs else "no"
+            statistic = f"{pair.statistic:.3g}"
+            rows.append((pair.first, pair.second, estimate, interval, statistic, p_text(pair.p_adjusted), differs))
+        headers = ("first", "second", "change", "interval", family.statistic, "adjusted p", "differs")
+        parts.append(f"All pairs, {escaped(family.method)}:\n\n" + table(headers, rows, numeric=(2, 3, 4, 5)))
+    return parts
+
+
+def _state(comparison: Comparison) -> str:
+    changes = sorted(comparison.state_changes, key=lambda change: change.declared is not None)
+    rows = [
+        (
+            change.name,
+            change.arm,
+            *("(absent)" if value is None else value for value in (change.control_value, change.arm_value)),
+            "**nobody**" if change.declared is None else change.declared,
+        )
+        for change in changes
+    ]
+    if not rows:
+        return ""
+    return table(("what", "arm", "control", "in the arm", "declared by"), rows).replace(r"\*\*nobody\*\*", "**nobody**")
+
+
+def _exclusions(comparison: Comparison) -> str:
+    if not comparison.exclusions:
+        return ""
+    lines = []
+    for one in comparison.exclusions:
+        changed = f"verdicts that depend on it: {', '.join(one.changed)}" if one.changed else "no verdict depends on it"
+        lines.append(f"- {escaped(f'{one.what}: {one.reason}; {changed}')}")
+    if comparison.without is None:
+        return "\n".join(lines)
+    told = f"With all runs: {escaped(comparison.without.answer)}"
+    return "\n\n".join(("\n".join(lines), told, verdict_table(comparison.without)))
+
+
+def _runs(comparison: Comparison) -> str:
+    rows = [
+        (
+            one.arm,
+            *(str(number) for number in (one.runs, one.failed, one.void)),
+            *("not known" if number is None else str(number) for number in (one.boots, one.machines)),
+            ", ".join(one.sources),
+        )
+        for one in comparison.arms
+    ]
+    headers = ("arm", "runs", "failed", "void", "boots", "machines", "from")
+    told = "`ktrial show RUN` shows a run, `ktrial show RUN --raw stdout` what the tool printed."
+    return f"{table(headers, rows, numeric=(1, 2, 3, 4, 5))}\n\n{told}"

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which order a report tells: what decides first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ktrial.domain.comparison import OutcomeComparison, Role
+from ktrial.domain.finding import Finding, FindingLevel
+
+_ROLES: Mapping[Role, int] = {"primary": 0, "secondary": 1, "guard": 2, "exploratory": 3}
+_LEVELS: Mapping[FindingLevel, int] = {"refuse": 0, "suspect": 1, "note": 2}
+
+
+def by_weight(outcomes: Iterable[OutcomeComparison]) -> list[OutcomeComparison]:
+    """The primary outcome first, then secondary ones, guards, and what was only looked at."""
+    return sorted(outcomes, key=lambda outcome: _ROLES[outcome.role])
+
+
+def short_names(outcomes: Iterable[OutcomeComparison]) -> Mapping[str, str]:
+    """What outcomes are called: without their benchmark where all are of the same one."""
+    found = list(outcomes)
+    one = len({outcome.benchmark for outcome in found}) == 1
+    return {outcome.name: outcome.outcome if one else outcome.name for outcome in found}
+
+
+def by_level(findings: Iterable[Finding]) -> list[Finding]:
+    """The gravest doubt first."""
+    return sorted(findings, key=lambda finding: _LEVELS[finding.level])

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A comparison in the few lines that a build server shows beside a step."""
+
+from __future__ import annotations
+
+from ktrial.domain.comparison import Comparison
+from ktrial.report.markdown import escaped, findings_list, notice_list, verdict_table
+
+
+def step_summary(comparison: Comparison) -> str:
+    """The answer, what one would notice, the verdicts, and the doubts."""
+    found = findings_list(comparison)
+    parts = [
+        f"### {escaped(comparison.title)}",
+        f"**{escaped(comparison.answer)}**",
+        f"Scope: {escaped(comparison.scope)}.",
+        notice_list(comparison),
+        verdict_table(comparison),
+        *([f"Findings:\n\n{found}"] if found else []),
+    ]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JUnit XML, read by Python's own parser."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+from ktrial.report.junit import junit_xml
+from tests.support.comparisons import hostile, two_arms
+
+
+def test_a_case_for_each_verdict() -> None:
+    suite = ET.fromstring(junit_xml(two_arms(20)))[0]
+    cases = suite.findall("testcase")
+    found = {case.get("classname"): [child.tag for child in case] for case in cases}
+    assert found == {
+        "memory-pressure.latency.p50": ["system-out"],
+        "memory-pressure.latency.p90": ["system-out"],
+        "memory-pressure.latency.p99": ["failure"],
+        "memory-pressure.load.throughput": ["system-out"],
+        "memory-pressure.energy": ["skipped"],
+    }
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["5", "1", "0", "1"]
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert (failure.get("message") or "").startswith("worse: +2")
+
+
+def test_hostile_text_stays_text() -> None:
+    data = junit_xml(hostile())
+    assert not any(byte < 32 and byte != 10 for byte in data)
+    assert b"<script" not in data
+    assert {one.tag for one in ET.fromstring(data).iter()} <= {
+        *("testsuites", "testsuite", "testcase", "failure", "skipped", "system-out")
+    }

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is published: the same bytes for the same comparison, names and commands that harm nobody."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from ktrial.domain.comparison import Comparison
+from ktrial.report.publish import LIST, published
+from tests.support.comparisons import HOSTILE, hostile, two_arms
+
+
+def without_charts(made: Comparison) -> dict[str, bytes]:
+    """What is published of the first outcome, whose pictures are few."""
+    return published(msgspec.structs.replace(made, outcomes=made.outcomes[:1]))
+
+
+def test_the_same_comparison_gives_the_same_files() -> None:
+    one, two = without_charts(two_arms(4)), without_charts(two_arms(4))
+    assert one == two
+    assert {"README.md", "comparison.json", "exclusions.json", "reproduce.sh", "charts/forest.svg", LIST} <= set(one)
+    listed = dict(line.split("  ", 1)[::-1] for line in one[LIST].decode().splitlines())
+    assert listed == {name: hashlib.sha256(data).hexdigest() for name, data in one.items() if name != LIST}
+    readme = one["README.md"].decode()
+    for address in re.findall(r"!\[[^\]]*\]\(([^)]*)\)", readme):
+        assert address in one
+    assert msgspec.json.decode(one["comparison.json"], type=Comparison).title == two_arms(4).title
+
+
+def test_a_file_for_each_run() -> None:
+    made = two_arms(4)
+    files = published(msgspec.structs.replace(made, without=None, exclusions=()))
+    runs = {name: json.loads(data) for name, data in files.items() if name.startswith("runs/")}
+    assert len(runs) == 8
+    first = made.outcomes[0].arms[0].points[0]
+    found = runs["runs/20261121T214239Z-1f2e3d-" + first.run.rpartition("/")[2] + ".json"]
+    assert found["arm"] == "stock"
+    assert found["measurements"]["memory-pressure.latency.p50"] == {"value": first.value, "unit": "s"}
+    assert len(found["measurements"]) == 5
+    assert "exclusions.json" not in files
+
+
+def test_names_of_runs_harm_nobody() -> None:
+    made = two_arms(4)
+    names = ["../../etc/passwd", "-rf", ".git", "A", "a", "a/", "x" * 500, HOSTILE]
+    arm = made.outcomes[0].arms[0]
+    points = tuple(msgspec.structs.replace(arm.points[0], run=name) for name in names)
+    outcome = msgspec.structs.replace(made.outcomes[0], arms=(msgspec.structs.replace(arm, points=points),))
+    files = published(msgspec.structs.replace(made, outcomes=(outcome,)))
+    runs = [name for name in files if name.startswith("runs/")]
+    assert len({name.lower() for name in runs}) == len(names)
+    for name in files:
+        assert re.fullmatch(r"(?:(?:runs|charts)/)?[A-Za-z0-9_][A-Za-z0-9._-]{0,120}", name), name
+
+
+def test_commands_stay_what_they_are(tmp_path: Path) -> None:
+    commands = (
+        "ktrial compare 'a b' \"$HOME\" `id` $(id) ; touch owned",
+        f"touch owned #{HOSTILE}",
+        "touch owned",
+        "ktrial 'unfinished",
+        "ktrial show x\ntouch owned",
+    )
+    made = msgspec.structs.replace(two_arms(4), reproduce=commands, title="x\ntouch owned", outcomes=())
+    script = tmp_path / "reproduce.sh"
+    script.write_bytes(published(made)["reproduce.sh"])
+    fake = tmp_path / "bin" / "ktrial"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/sh\nprintf "%s\\n" "$#" "$@"\n')
+    fake.chmod(0o755)
+    ran = subprocess.run(
+        ["/bin/sh", str(script)],
+        cwd=tmp_path,
+        env={"PATH": f"{fake.parent}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first = ["8", "compare", "a b", "$HOME", "`id`", "$(id)", ";", "touch", "owned"]
+    assert ran.stdout.splitlines() == [*first, "4", "show", "x", "touch", "owned"]
+    assert not (tmp_path / "owned").exists()
+
+
+def test_hostile_text_stays_text() -> None:
+    made = hostile()
+    files = published(msgspec.structs.replace(made, outcomes=made.outcomes[:1], without=None))
+    for name, data in files.items():
+        assert b"\x1b" not in data, name
+        if name.endswith(".svg"):
+            assert b"<script" not in data, name
