@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from ktrial.stats.judge import judge
-from perf.noise_sources import DISTURBANCES, GROWING, Array, Generator, Noise, Rows, sources, world
+from perf.noise_sources import DISTURBANCES, GROWING, Array, Generator, Noise, Rows, drawn, recorded, sources, world
 from perf.peers import PEERS, Procedure, Result, judged
 from perf.simulated_trials import (
     BETTER,
@@ -120,12 +120,16 @@ def percent(share: float | None) -> str:
 
 
 def against_peers(trials: int, generator: Generator) -> None:
-    """The table of procedures at a run-to-run sd of 3 %, with a disturbance in each trial."""
-    noise = world(sources(0.03)["recorded"], "mixed", SIZES[0.03])
+    """The table of procedures at a run-to-run sd of 3 %, with a disturbance in each trial, for each kind of noise."""
+    for source, noise in sources(0.03).items():
+        _peers_table(source, world(noise, "mixed", SIZES[0.03]), trials, generator)
+
+
+def _peers_table(source: str, noise: Noise, trials: int, generator: Generator) -> None:
     procedures = dict(PEERS)
     for cap in (12, 20, 30):
         procedures[f"**judge, cap {cap}**"] = judged(cap, lambda rng, count: profiles(noise, rng, count))
-    print("\n## Against other procedures: recorded shapes, sd 3 %, a disturbance in each trial\n")
+    print(f"\n## Against other procedures: {source} noise, sd 3 %, a disturbance in each trial\n")
     print(
         "| procedure | false claims A/A | wrong direction at +5 % | power +3 / +5 / +10 % | calibrated +5 % |", end=""
     )
@@ -175,6 +179,23 @@ def false_claims(trials: int, generator: Generator, scores: Scores) -> None:
     mean = float(np.mean(everything))
     scores.at_most("false claims A/A, mean of all cells", mean, 0.05, times=len(everything))
     scores.at_most("false claims A/A, worst cell", max(everything), 0.05)
+
+
+def each_series(trials: int, generator: Generator, scores: Scores) -> None:
+    """A/A on every recorded series alone, as it is, with every disturbance."""
+    print("\n## False claims on each recorded series as it is, cap 20, in percent\n")
+    print("| series | " + " | ".join(DISTURBANCES) + " |\n" + "| --- " * (len(DISTURBANCES) + 1) + "|")
+    for name, values in {**recorded(), **recorded("b2b.csv")}.items():
+        noise = series_noise(values)
+        shares = [simulate(world(noise, kind, SIZES[None]), generator, trials, 0.0, 20).claims for kind in DISTURBANCES]
+        for kind, share in zip(DISTURBANCES, shares, strict=True):
+            scores.at_most(f"false claims, {name}, {kind}", share, 0.05, cell=True)
+        print(f"| {name} | " + " | ".join(percent(share) for share in shares) + " |", flush=True)
+
+
+def series_noise(values: Array) -> Noise:
+    """One recorded series, drawn again in stretches."""
+    return lambda generator, trials, runs: drawn(generator, [values], trials, runs)
 
 
 def second_run_slower(trials: int, generator: Generator, scores: Scores) -> None:
@@ -304,6 +325,7 @@ def same(said: object, found: Outcomes) -> bool:
 
 PARTS: tuple[Callable[[int, Generator, Scores], None], ...] = (
     false_claims,
+    each_series,
     second_run_slower,
     coverage,
     margins,

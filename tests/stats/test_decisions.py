@@ -17,8 +17,8 @@ from ktrial.stats.collect import collect, pairs_of, visit_scores
 from ktrial.stats.judge import judge
 from ktrial.stats.sequential import first_exclusion
 from ktrial.stats.signflip import sign_flip_p
-from perf.decide import SIZES, profiles, same, simulate
-from perf.noise_sources import DISTURBANCES, GROWING, Generator, Noise, Rows, counts, sources, world
+from perf.decide import SIZES, profiles, same, series_noise, simulate
+from perf.noise_sources import DISTURBANCES, GROWING, Generator, Noise, Rows, counts, recorded, sources, world
 from perf.simulated_trials import (
     BETTER,
     EQUIVALENT,
@@ -62,6 +62,18 @@ def test_equal_arms_are_seldom_told_apart(sd: float | None) -> None:
     assert np.mean(shares) <= 0.05
     # A judge that never claims anything would pass the rest.
     assert max(shares) > 0.005
+
+
+SERIES = {**recorded(), **recorded("b2b.csv")}
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_equal_arms_are_seldom_told_apart_on_each_recorded_series(name: str) -> None:
+    trials = 300
+    for number, kind in enumerate(DISTURBANCES):
+        noise = world(series_noise(SERIES[name]), kind, SIZES[None])
+        claims = simulate(noise, generator(21, number), trials, 0.0, 20).claims
+        assert claims <= 0.05 + slack(0.05, trials, len(SERIES) * len(DISTURBANCES)), kind
 
 
 @pytest.mark.parametrize("sd", SDS)

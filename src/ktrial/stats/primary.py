@@ -14,6 +14,7 @@ from ktrial.domain.verdict import Effect, Verdict
 from ktrial.stats import evalue
 from ktrial.stats.collect import Pairs
 from ktrial.stats.sequential import (
+    FAST_BLOCKS,
     Array,
     Decision,
     Rule,
@@ -75,12 +76,12 @@ def sequential_rule(protocol: Protocol, pairs: Pairs, cap: int) -> Rule:
         row=table_row(protocol),
         comparisons=protocol.comparisons,
         profile=profile,
-        resolution=_log_resolution(rule, pairs.against),
+        resolution=_log_resolution(rule, pairs.against[:FAST_BLOCKS]),
     )
 
 
 def _log_resolution(rule: OutcomeRule, scores: Array) -> float:
-    """The step of the tool at the control's typical value, on the log scale."""
+    """The step of the tool on the log scale, at the typical value of these scores of the control."""
     if rule.resolution is None or not len(scores):
         return 0.0
     typical = math.exp(abs_score(float(np.median(scores)), rule))

@@ -48,8 +48,8 @@ def read_family(protocol: Protocol, role: Role, members: Sequence[Member], cap: 
     """All secondaries, all guards or all exploratory outcomes, each with what the others leave to it."""
     if role == "exploratory":
         return _exploratory(protocol, members, cap)
-    found = _by_holm(protocol, members, cap, shifted=False)
-    row = row_of(protocol.alpha, max(1, len(members)))
+    found = _by_holm(protocol, role, members, cap, shifted=False)
+    row = row_of(protocol.alpha, max(1, family_size(protocol, role)))
     readings = [_reading(member, seen, cap, row) for member, seen in zip(members, found, strict=True)]
     if role != "guard":
         return tuple(Answered(reading) for reading in readings)
@@ -57,10 +57,16 @@ def read_family(protocol: Protocol, role: Role, members: Sequence[Member], cap: 
     return tuple(Answered(reading, guard) for reading, guard in zip(readings, guards, strict=True))
 
 
-def _by_holm(protocol: Protocol, members: Sequence[Member], cap: int, *, shifted: bool) -> tuple[Verdict | None, ...]:
+def _by_holm(
+    protocol: Protocol, role: Role, members: Sequence[Member], cap: int, *, shifted: bool
+) -> tuple[Verdict | None, ...]:
+    # What cannot be judged still counts: its values were seen before it was left out.
+    unjudged = family_size(protocol, role) - len(members)
+
     def read(place: int, row: int) -> Verdict | None:
         member = members[place]
-        return _found(member, cap, row_of(protocol.alpha, row), log_margin(member.rule) if shifted else 0.0)
+        shift = log_margin(member.rule) if shifted else 0.0
+        return _found(member, cap, row_of(protocol.alpha, row + unjudged), shift)
 
     return holm_over_tables(len(members), read)
 
@@ -104,7 +110,7 @@ def _reading(member: Member, found: Verdict | None, cap: int, row: int) -> Readi
 
 def _guards(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Guard, ...]:
     """Each holds by its own interval; that one is broken is a claim, and shares the error with the others."""
-    broken = _by_holm(protocol, members, cap, shifted=True)
+    broken = _by_holm(protocol, "guard", members, cap, shifted=True)
     alone = row_of(protocol.alpha, 1)
     return tuple(
         "broken"

@@ -77,10 +77,10 @@ def exact_p(blocks: int, index: int) -> float:
     return float(2 * ways[: index + 1].sum() / 2.0**blocks)
 
 
-@pytest.mark.parametrize("cap", [12, 20, 30])
+@pytest.mark.parametrize("cap", [12, 30])
 def test_later_looks_are_recomputed(cap: int) -> None:
     """Spending again with other noise and another seed gives every index to ±1."""
-    trials = 150_000
+    trials = 60_000
     sums = null_sums(trials, cap, seed=99)
     alive = np.ones(trials, dtype=bool)
     used = 0.0
@@ -94,9 +94,9 @@ def test_later_looks_are_recomputed(cap: int) -> None:
 
 @pytest.mark.parametrize("comparisons", [1, 3])
 def test_all_looks_together_keep_the_error(comparisons: int) -> None:
-    trials = 100_000
-    sums = null_sums(trials, 40, seed=3)
-    for cap in (20, 40):
+    trials = 60_000
+    sums = null_sums(trials, 30, seed=3)
+    for cap in (12, 30):
         hit = np.zeros(trials, dtype=bool)
         for look, index in looks(cap, comparisons).items():
             hit |= sums[look] <= index

@@ -30,10 +30,13 @@ from ktrial.domain.trial_log import (
     encode,
 )
 from ktrial.stats.judge import judge
+from ktrial.stats.sequential import first_exclusion
 from tests.support.trials import RATE, TIME, log_of, pair_log, protocol
 
 PRIMARY = OutcomeRule(direction="lower", role="primary")
 COUNTS = OutcomeRule(direction="lower", role="primary", scale="count")
+#: Noise for which two comparisons find what three do not.
+BORDERLINE_SEED = 2
 PROFILE = {TIME: tuple(0.01 * (-1) ** place * (1 + place / 10) for place in range(10))}
 
 
@@ -106,6 +109,8 @@ def test_a_resolution_widens_the_fast_path() -> None:
     assert found.effect is not None
     assert found.effect.low is not None
     assert 0.8 - found.effect.low == pytest.approx(np.log(2), abs=0.02)
+    later = pair_log(protocol(profile=PROFILE, outcomes={TIME: rule}), [0.9, 0.8, 0.85, 0.9, *noise(9)])
+    assert only(later).effect == found.effect
 
 
 @settings(max_examples=25, deadline=None)
@@ -186,6 +191,14 @@ def test_many_voids_are_not_comparable() -> None:
     assert (said.judged[0].why, said.next.action) == ("check", "stop")
     assert "voids" in kinds(said)
     assert judge(log + voids[:1]).judged[0].verdict == "better"
+
+
+def test_voids_are_counted_against_what_was_drawn_once_a_verdict_is_there() -> None:
+    """Two of nine blocks are too many for a verdict now, though a trial that went on to its cap could mend it."""
+    voids: list[Event] = [BlockVoided(block=1, arm="case", cause="reading", reason="hot")]
+    voids.append(BlockVoided(block=2, arm="control", cause="reading", reason="hot"))
+    assert only([*pair_log(protocol(), noise(9, mean=0.1)), *voids]).verdict == "not comparable"
+    assert only([*pair_log(protocol(), noise(9, 0.2)), *voids]).verdict is None
 
 
 def test_a_knob_that_did_not_hold_twice_is_not_comparable() -> None:
@@ -378,6 +391,23 @@ def test_secondaries_are_a_family() -> None:
     effect = said.of("s.a", "case", "control").effect
     assert effect is not None
     assert effect.confidence == pytest.approx(1 - 0.05 / 3)
+
+
+def test_a_secondary_that_was_found_lets_the_others_be_read_wider() -> None:
+    """`s.b` excludes zero at 0.05/2 and not at 0.05/3: it is found once one of the three is, and only then."""
+    rules = {name: OutcomeRule(direction="higher", role="secondary") for name in ("s.a", "s.b", "s.c")}
+    fixed = protocol(outcomes=outcomes(**rules), until_all_decided=True)
+    borderline = noise(20, 0.05, BORDERLINE_SEED, 0.03)
+    assert [first_exclusion(np.array(borderline), 20, row) for row in (2, 3)] == ["better", None]
+    rest = {TIME: noise(20, 0.01, 1, 0.1), "s.b": borderline, "s.c": noise(20, 0.3, 3)}
+    alone = several(fixed, {**rest, "s.a": noise(20, 0.3, 2)})
+    assert alone.of("s.b", "case", "control").verdict == "inconclusive"
+    # One that cannot be judged is not forgotten: it still counts among the three.
+    spoiled = several(fixed, {**rest, "s.a": [float("-inf"), *noise(19, 0.01)]})
+    assert spoiled.of("s.a", "case", "control").verdict == "not comparable"
+    assert spoiled.of("s.b", "case", "control").verdict == "inconclusive"
+    helped = several(fixed, {**rest, "s.a": noise(20, 0.01, 2, 0.1)})
+    assert helped.of("s.b", "case", "control").verdict == "better"
 
 
 def test_secondaries_end_with_the_primary_unless_all_are_to_be_decided() -> None:

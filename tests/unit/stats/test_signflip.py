@@ -43,6 +43,10 @@ def test_more_blocks_are_drawn_and_always_the_same() -> None:
     assert sign_flip_p(differences) == pytest.approx(expected, abs=4 * np.sqrt(expected / 10_000))
 
 
+def test_drawn_flips_never_give_a_p_of_zero() -> None:
+    assert sign_flip_p(np.ones(60)) == pytest.approx(1 / 10_001)
+
+
 def test_the_ratio_of_rates_and_its_interval_invert_the_test() -> None:
     generator = np.random.default_rng(5)
     control = generator.poisson(40, 12).astype(float)
