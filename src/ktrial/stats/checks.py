@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from ktrial.domain.finding import Finding
 from ktrial.domain.gate import Readings
+from ktrial.stats.modes import two_modes
 from ktrial.stats.sequential import Array
 
 #: So many failures in one arm and none in the other decide the trial; fewer happen by chance with a flaky tool.
@@ -22,10 +22,6 @@ _P_VOIDS, _P_CARRY = 0.01, 0.01
 _HOTTER_C = 5.0
 _NOISIER = 2.0
 _MAD = 1.4826
-_MODES_BIC, _MODES_GAP, _MODES_RUNS = 10.0, 3.0, 12
-_EM_STEPS, _EM_STOP = 60, 1e-7
-#: Each mode holds this share of the runs at least, and is not narrower than this share of the whole spread.
-_LEAST_SHARE, _LEAST_SD = 0.02, 0.05
 
 
 def fisher_p(first: int, of_first: int, second: int, of_second: int) -> float:
@@ -170,72 +166,6 @@ def noise(differences: Array, profile: Sequence[float] | None) -> Finding | None
 def robust_sd(centred: Array) -> float:
     """1.4826 times the median size."""
     return _MAD * float(np.median(np.abs(centred)))
-
-
-class Modes(NamedTuple):
-    """Two modes of log values: what they gain over one (BIC), their centres, the sd within, the share of the lower."""
-
-    gain: float
-    low: float
-    high: float
-    sd: float
-    low_share: float
-
-    @property
-    def clear(self) -> bool:
-        """Whether there really are two."""
-        return self.gain > _MODES_BIC and self.high - self.low > _MODES_GAP * self.sd
-
-
-def two_modes(values: Array) -> Modes | None:
-    """The best mixture of two normals; None where there are too few values or no spread."""
-    count = len(values)
-    spread = float(values.std()) if count else 0.0
-    if count < _MODES_RUNS or spread <= 0:
-        return None
-    standard = (values - values.mean()) / spread
-    weights, centres, sds = _starts(standard)
-    best = -math.inf
-    parts = np.zeros((len(weights), 2, count))
-    for _ in range(_EM_STEPS):
-        z = (standard - centres[:, :, None]) / sds[:, :, None]
-        parts = weights[:, :, None] / (sds[:, :, None] * math.sqrt(2 * math.pi)) * np.exp(-0.5 * z * z) + 1e-300
-        whole = parts.sum(axis=1)
-        likelihood = float(np.log(whole).sum(axis=1).max())
-        if likelihood - best < _EM_STOP:
-            break
-        best = likelihood
-        shares = parts / whole[:, None, :]
-        mass = shares.sum(axis=2)
-        weights = np.clip(mass / count, _LEAST_SHARE, 1 - _LEAST_SHARE)
-        weights /= weights.sum(axis=1, keepdims=True)
-        centres = (shares * standard).sum(axis=2) / np.maximum(mass, 1e-12)
-        squares = (shares * (standard - centres[:, :, None]) ** 2).sum(axis=2) / np.maximum(mass, 1e-12)
-        sds = np.maximum(np.sqrt(squares), _LEAST_SD)
-    choice = int(np.log(parts.sum(axis=1)).sum(axis=1).argmax())
-    one = -0.5 * count * (math.log(2 * math.pi) + 1)
-    two = float(np.log(parts[choice].sum(axis=0)).sum())
-    gain = 2 * (two - one) - 3 * math.log(count)
-    low, high = (0, 1) if centres[choice, 0] <= centres[choice, 1] else (1, 0)
-    within = math.sqrt(float((weights[choice] * sds[choice] ** 2).sum()))
-    place = float(values.mean())
-    return Modes(
-        gain,
-        place + spread * float(centres[choice, low]),
-        place + spread * float(centres[choice, high]),
-        spread * within,
-        float(weights[choice, low]),
-    )
-
-
-def _starts(standard: Array) -> tuple[Array, Array, Array]:
-    """Weights, centres and sds to begin with: the values split at three places."""
-    centres = []
-    for share in (0.25, 0.5, 0.75):
-        cut = np.quantile(standard, share)
-        lower, upper = standard[standard <= cut], standard[standard > cut]
-        centres.append((lower.mean(), upper.mean() if len(upper) else standard.max()))
-    return np.full((3, 2), 0.5), np.array(centres, dtype=np.float64), np.full((3, 2), 0.5)
 
 
 def modes(logs_by_arm: Mapping[str, Array]) -> Finding | None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -15,10 +15,6 @@ from ktrial.stats.arrays import Array
 
 #: Of longer series so many runs, evenly spaced, tell the drift.
 DRIFT_RUNS = 400
-#: Two modes are told from one by this much, with their middles so many standard deviations apart.
-BIC_GAIN = 10.0
-MODE_GAP = 3.0
-MODE_RUNS = 10
 
 
 def normality(name: str, values: Array) -> Check | None:
@@ -93,62 +89,6 @@ def autocorrelation(residuals: Array) -> Check | None:
     seen = "are alike" if r > limit else "are not alike beyond chance"
     sentence = f"runs that follow each other {seen} (lag-1 autocorrelation {r:.2f}, limit {limit:.2f})"
     return Check(name="independent runs", holds=r <= limit, value=r, sentence=sentence)
-
-
-def two_modes(groups: Mapping[str, Array]) -> dict[str, float]:
-    """Share of runs in the lower-scored mode, of each arm whose scores have two."""
-    found = {}
-    for arm, scores in groups.items():
-        if len(scores) >= MODE_RUNS and (split := _best_split(np.sort(scores))) is not None:
-            share = _two_normals(np.sort(scores), split)
-            if share is not None:
-                found[arm] = share
-    return found
-
-
-def _best_split(ordered: Array) -> int | None:
-    """Where two groups differ most; None where they cannot be two modes even if no run were in doubt."""
-    n = len(ordered)
-    cuts = np.arange(2, n - 1)
-    centred = ordered - ordered.mean()
-    sums, squares = np.cumsum(centred)[cuts - 1], np.cumsum(centred**2)[cuts - 1]
-    left, right = sums / cuts, -sums / (n - cuts)
-    within = squares - cuts * left**2 + float(centred @ centred) - squares - (n - cuts) * right**2
-    best = int(np.argmin(within))
-    spread = max(math.sqrt(max(float(within[best]), 0.0) / n), 1e-3 * float(centred.std()))
-    if float(right[best] - left[best]) <= MODE_GAP * spread:
-        return None
-    # What two modes gain when each run belongs to one for certain; the mixture gains little more where they are apart.
-    share = float(cuts[best]) / n
-    sure = n * (share * math.log(share) + (1 - share) * math.log(1 - share)) - n * math.log(spread / centred.std())
-    return int(cuts[best]) if 2 * sure - 2 * math.log(n) > 0 else None
-
-
-def _two_normals(ordered: Array, split: int) -> float | None:
-    """Expectation-maximisation with one spread for both modes; the lower one's share where two beat one."""
-    n = len(ordered)
-    spread_of_one = max(float(ordered.std()), 1e-300)
-    floor = 1e-3 * spread_of_one
-    weight = (np.arange(n) < split).astype(np.float64)
-    share = spread = low = high = 0.0
-    logs = np.zeros(n)
-    for _ in range(200):
-        share = float(weight.mean())
-        low = float(weight @ ordered) / (share * n)
-        high = float((1 - weight) @ ordered) / ((1 - share) * n)
-        within = float(weight @ (ordered - low) ** 2 + (1 - weight) @ (ordered - high) ** 2)
-        spread = max(math.sqrt(within / n), floor)
-        of_low = math.log(share) - ((ordered - low) / spread) ** 2 / 2
-        of_high = math.log(1 - share) - ((ordered - high) / spread) ** 2 / 2
-        logs = np.logaddexp(of_low, of_high)
-        updated = np.exp(of_low - logs)
-        if np.max(np.abs(updated - weight)) < 1e-9 or not 1 / n <= updated.mean() <= 1 - 1 / n:
-            break
-        weight = updated
-    two = float(logs.sum()) - n * math.log(spread)
-    one = -n * math.log(spread_of_one) - n / 2
-    gain = 2 * (two - one) - 2 * math.log(n)
-    return share if gain > BIC_GAIN and abs(high - low) > MODE_GAP * spread else None
 
 
 def coarse(values: Array, resolution: float | None) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 from ktrial.stats.arrays import Array
 
@@ -23,4 +22,9 @@ def holm(p: Sequence[float]) -> Array:
 
 def benjamini_hochberg(p: Sequence[float]) -> Array:
     """Adjusted by Benjamini and Hochberg: the share of false claims among all claims stays below alpha."""
-    return np.asarray(stats.false_discovery_control(p), dtype=np.float64) if len(p) else np.empty(0)
+    given = np.asarray(p, dtype=np.float64)
+    order = np.argsort(given, kind="stable")[::-1]
+    stepped = np.minimum.accumulate(given[order] * len(given) / np.arange(len(given), 0, -1))
+    adjusted = np.empty_like(given)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted

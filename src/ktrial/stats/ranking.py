@@ -9,7 +9,7 @@ from itertools import combinations
 from ktrial.domain.comparison import Pair, Pairwise
 from ktrial.domain.errors import BadInput
 from ktrial.domain.verdict import Effect
-from ktrial.stats.family import holm
+from ktrial.stats.multiplicity import holm
 from ktrial.stats.sequential import ALPHA, Array, block_differences
 from ktrial.stats.signed_rank import signed_rank_p, single_look_interval, smallest_p
 

@@ -12,7 +12,8 @@ from ktrial.domain.judgement import Guard, Why
 from ktrial.domain.trial_log import OutcomeRule, Protocol
 from ktrial.domain.verdict import Verdict
 from ktrial.stats.collect import Pairs
-from ktrial.stats.family import benjamini_hochberg, holm_over_tables
+from ktrial.stats.family import holm_over_tables
+from ktrial.stats.multiplicity import benjamini_hochberg
 from ktrial.stats.primary import Reading, family_effect, log_margin, read_counter
 from ktrial.stats.sequential import ALPHA, call, first_exclusion, row_of
 from ktrial.stats.signed_rank import signed_rank_p

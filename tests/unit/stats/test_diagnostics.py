@@ -74,22 +74,6 @@ def test_autocorrelation_by_hand() -> None:
     assert diagnostics.autocorrelation(series[:5]) is None
 
 
-def test_two_modes_are_found_with_their_shares() -> None:
-    values = np.concatenate([normal(15, 1), normal(5, 2) + 12])
-    assert diagnostics.two_modes({"a": values, "b": normal(30)}) == {"a": pytest.approx(0.75, abs=0.01)}
-
-
-def test_one_mode_is_not_called_two() -> None:
-    arms = {str(seed): normal(30, seed) for seed in range(200)}
-    assert len(diagnostics.two_modes(arms)) <= 2
-    outlier = {"a": np.append(normal(20), 40.0), "b": np.full(20, 3.0), "c": normal(5)}
-    assert diagnostics.two_modes(outlier) == {}
-
-
-def test_two_values_are_two_modes() -> None:
-    assert set(diagnostics.two_modes({"a": np.repeat([1.0, 2.0], [8, 12])})) == {"a"}
-
-
 @pytest.mark.parametrize(
     "values, resolution, expected",
     [
