@@ -20,6 +20,7 @@ from scipy import stats
 from ktrial.stats.judge import judge
 from perf.noise_sources import DISTURBANCES, GROWING, Array, Generator, Noise, Rows, drawn, recorded, sources, world
 from perf.peers import PEERS, Procedure, Result, judged
+from perf.sequential_peers import SEQUENTIAL_PEERS
 from perf.simulated_trials import (
     BETTER,
     CODES,
@@ -126,7 +127,7 @@ def against_peers(trials: int, generator: Generator) -> None:
 
 
 def _peers_table(source: str, noise: Noise, trials: int, generator: Generator) -> None:
-    procedures = dict(PEERS)
+    procedures = PEERS | SEQUENTIAL_PEERS
     for cap in (12, 20, 30):
         procedures[f"**judge, cap {cap}**"] = judged(cap, lambda rng, count: profiles(noise, rng, count))
     print(f"\n## Against other procedures: {source} noise, sd 3 %, a disturbance in each trial\n")
