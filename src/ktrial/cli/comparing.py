@@ -109,9 +109,16 @@ def share(text: str | None, option: str) -> float | None:
 
 
 def compared(
-    app: App, arms: Sequence[Arm], control: str | None, asked: Asked, declared: Iterable[str], swing: float
+    app: App,
+    arms: Sequence[Arm],
+    control: str | None,
+    asked: Asked,
+    declared: Iterable[str],
+    swing: float,
+    *,
+    assumptions: bool = True,
 ) -> Comparison:
-    """The comparison of these arms."""
+    """The comparison of these arms; `assumptions` of tests need a library that is slow to load."""
     import msgspec
 
     from ktrial.services.compare import About, compare, foreign_judge
@@ -122,7 +129,8 @@ def compared(
     given = tuple(declared)
     keys, declarations = split_declared(given, app.catalog) if given else ((), ())
     about = About(outcomes=_outcomes(app, arms), state_changes=state_changes(first, others, declarations))
-    return compare(first, others, msgspec.structs.replace(asked, declared=keys), about, foreign_judge(swing))
+    judge = foreign_judge(swing, assumptions=assumptions)
+    return compare(first, others, msgspec.structs.replace(asked, declared=keys), about, judge)
 
 
 def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:

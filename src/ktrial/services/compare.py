@@ -80,13 +80,16 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
         return self.about.outcomes.get((tool, series.outcome))
 
 
-def foreign_judge(swing: float) -> Judge:
-    """The judge of data that nobody collected in random blocks; `swing` is the spread from which on it doubts."""
+def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
+    """The judge of data that nobody collected in random blocks; `swing` is the spread from which on it doubts.
+
+    Without `assumptions` it does not look at those of the tests that it shows beside its own.
+    """
     from functools import partial
 
     from ktrial.stats.foreign import judge_foreign
 
-    return partial(judge_foreign, swing=swing)
+    return partial(judge_foreign, swing=swing, assumptions=assumptions)
 
 
 def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:

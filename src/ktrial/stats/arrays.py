@@ -27,6 +27,21 @@ def without_dust(values: Array) -> Array:
     return np.asarray(np.round(values / largest, 12))
 
 
+def mean_ranks(values: Array) -> Array:
+    """Ranks within each row, from 1; equal values have the mean of the ranks that they share."""
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    last = values.shape[1] - 1
+    places = np.broadcast_to(np.arange(last + 1), values.shape)
+    steps_up = ordered[:, 1:] != ordered[:, :-1]
+    edge = np.ones((len(values), 1), dtype=bool)
+    begins = np.maximum.accumulate(np.where(np.hstack([edge, steps_up]), places, 0), axis=1)
+    ends = np.minimum.accumulate(np.where(np.hstack([steps_up, edge]), places, last)[:, ::-1], axis=1)[:, ::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, (begins + ends) / 2 + 1, axis=1)
+    return ranks
+
+
 def find_sorted(count: Callable[[float], int], position: int, low: float, high: float) -> float:
     """The value at a position of a sorted collection between two bounds; `count` tells how many are not above one."""
     for _ in range(200):

@@ -7,9 +7,9 @@ import functools
 import math
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
-from ktrial.stats.arrays import Array, find_sorted, steps, without_dust
+from ktrial.stats.arrays import Array, find_sorted, mean_ranks, steps, without_dust
 from ktrial.stats.floors import RESAMPLES, blocked_floor
 
 #: Up to this many blocks the distribution of signed ranks is exact; beyond it the normal one is closer than any data.
@@ -40,7 +40,7 @@ def signed_rank(differences: Array) -> tuple[Array, Array]:
     """Wilcoxon's sums of positive ranks and their two-sided p. Zeros keep their ranks (Pratt); exact also with ties."""
     rows, blocks = differences.shape
     clean = without_dust(differences)
-    ranks = stats.rankdata(np.abs(clean), axis=1)
+    ranks = mean_ranks(np.abs(clean))
     nonzero = clean != 0
     positive = np.sum(ranks * (clean > 0), axis=1)
     total = np.sum(ranks * nonzero, axis=1)

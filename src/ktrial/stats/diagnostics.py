@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from ktrial.domain.comparison import Check
 from ktrial.stats.arrays import Array
@@ -21,6 +21,8 @@ def normality(name: str, values: Array) -> Check | None:
     """Shapiro-Wilk; None below 3 values, where all are equal, and above 5,000."""
     if not 3 <= len(values) <= 5000 or np.ptp(values) <= 1e-12 * np.max(np.abs(values)):
         return None
+    from scipy import stats  # takes longer to import than a comparison to make
+
     p = float(stats.shapiro(values).pvalue)
     seen = "do not look normal" if p < 0.05 else "may well be normal"
     return Check(

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from ktrial.domain.comparison import Anova, AnovaRow
-from ktrial.stats.arrays import Array
+from ktrial.stats.arrays import Array, mean_ranks
 
 Labels = npt.NDArray[np.int64]
 #: With more arms and blocks than this, unequal cells are not solved.
@@ -51,7 +51,7 @@ def one_way(groups: Sequence[Array]) -> Model | None:
 
 
 def _kruskal(scores: Array, labels: Labels, sizes: Labels) -> str:
-    ranks = stats.rankdata(scores)
+    ranks = mean_ranks(scores[np.newaxis, :])[0]
     count = len(scores)
     _, ties = np.unique(ranks, return_counts=True)
     correction = 1 - float(np.sum(ties.astype(np.float64) ** 3 - ties)) / (float(count) ** 3 - count)

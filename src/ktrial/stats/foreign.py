@@ -60,11 +60,13 @@ class Adjusted(msgspec.Struct, frozen=True, kw_only=True):
 DETAILED_CONTRASTS = 600
 
 
-def judge_foreign(questions: Sequence[Question], *, alpha: float = 0.05, swing: float = 0.25) -> tuple[Answer, ...]:
+def judge_foreign(
+    questions: Sequence[Question], *, alpha: float = 0.05, swing: float = 0.25, assumptions: bool = True
+) -> tuple[Answer, ...]:
     """An answer to each question, in their order. Their names differ.
 
     Without a primary question all distinct ones are one family. `swing` is the (max - min) / median of an arm above
-    which there is a finding.
+    which there is a finding. Without `assumptions` nothing looks at those of the tests that are shown beside.
     """
     repeated = duplicates(questions)
     declared = any(question.role == "primary" for question in questions)
@@ -76,11 +78,12 @@ def judge_foreign(questions: Sequence[Question], *, alpha: float = 0.05, swing: 
     asked = _ask(reads, alpha)
     adjusted = _adjust(asked)
     detailed = len(asked) <= DETAILED_CONTRASTS
+    checked = detailed and assumptions
     contrasts: dict[str, list[Contrast]] = {read.question.name: [] for read in reads}
     series = {read.question.name: read_series(read.runs) for read in reads}
     for one in asked:
         name = one.read.question.name
-        contrasts[name].append(_contrast(one, adjusted[name, one.arm], series[name], alpha, detailed))
+        contrasts[name].append(_contrast(one, adjusted[name, one.arm], series[name], alpha, checked))
     return tuple(_answer(read, contrasts[read.question.name], alpha, swing, detailed) for read in reads)
 
 
@@ -127,7 +130,7 @@ def _adjust(asked: Sequence[Asked]) -> dict[tuple[str, str], Adjusted]:
     return found
 
 
-def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, detailed: bool) -> Contrast:
+def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, checked: bool) -> Contrast:
     question, effect, layout = one.read.question, one.measured.effect, one.layout
     case = _case(one, adjusted, alpha)
     verdict, why, findings = decide(case)
@@ -151,7 +154,7 @@ def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, deta
         n_control=len(one.read.runs[question.control].scores),
         blocks=len(layout.control) if layout.blocked else None,
         test=test,
-        cross_checks=_cross_checks(one) if detailed else one.measured.cross_checks,
+        cross_checks=_cross_checks(one) if checked else one.measured.cross_checks,
         adjusted=held,
         adjusted_for=None if held is None else covariate.NAME,
         sentence="",

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from ktrial.stats.arrays import Array
 
@@ -28,6 +28,8 @@ _BELOW: Array = np.asarray(special.ndtr(_NODES), dtype=np.float64)
 @functools.lru_cache(maxsize=512)
 def _deviations(freedom: float) -> tuple[Array, Array]:
     """Estimated over true standard deviation: nodes, and their weights."""
+
+    from scipy import optimize
 
     def decline(u: float) -> float:
         return freedom * (u - math.exp(2 * u) / 2 + 0.5) + 40
@@ -80,6 +82,8 @@ def dunnett_quantile(n_control: int, n_arms: tuple[int, ...], freedom: float, al
 
 
 def _root(excess: Callable[[float], float]) -> float:
+    from scipy import optimize
+
     high = 8.0
     while excess(high) > 0 and high < 1e6:
         high *= 2

@@ -8,9 +8,9 @@ import itertools
 import math
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
-from ktrial.stats.arrays import Array, find_sorted, steps, without_dust
+from ktrial.stats.arrays import Array, find_sorted, mean_ranks, steps, without_dust
 from ktrial.stats.floors import RESAMPLES, unpaired_floor
 
 #: Up to this many pairs the distribution of rank sums is exact without ties, up to so many units also with ties.
@@ -54,7 +54,7 @@ def rank_sum(control: Array, arm: Array) -> tuple[Array, Array]:
     """Mann-Whitney's U of the arm and its two-sided p; exact also with ties unless there are very many units."""
     n_control, n_arm = control.shape[1], arm.shape[1]
     units = n_control + n_arm
-    ranks = stats.rankdata(without_dust(np.concatenate([control, arm], axis=1)), axis=1)
+    ranks = mean_ranks(without_dust(np.concatenate([control, arm], axis=1)))
     sums = ranks[:, n_control:].sum(axis=1)
     u = sums - n_arm * (n_arm + 1) / 2
     smaller = np.minimum(u, n_control * n_arm - u)

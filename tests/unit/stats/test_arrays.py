@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from scipy import stats
 
-from ktrial.stats.arrays import STEP, find_sorted, steps, without_dust
+from ktrial.stats.arrays import STEP, find_sorted, mean_ranks, steps, without_dust
 
 
 def test_steps_cover_all_rows_and_stay_below_the_limit() -> None:
@@ -25,3 +27,13 @@ def test_a_position_is_found_without_sorting() -> None:
     for position in (0, 1, 250, 500):
         found = find_sorted(lambda value: int(np.sum(values <= value)), position, values[0] - 1, values[-1])
         assert abs(found - values[position]) < 1e-12
+
+
+@pytest.mark.parametrize(("rows", "columns", "kinds"), [(1, 1, 1), (3, 1, 2), (50, 7, 3), (50, 12, 1000), (4, 9, 1)])
+def test_ranks_are_those_of_scipy(rows: int, columns: int, kinds: int) -> None:
+    values = np.random.default_rng(rows + columns).integers(0, kinds, (rows, columns)).astype(np.float64)
+    assert (mean_ranks(values) == stats.rankdata(values, axis=1)).all()
+
+
+def test_ranks_by_hand() -> None:
+    assert mean_ranks(np.array([[5.0, 2.0, 5.0, 9.0]])).tolist() == [[2.5, 1.0, 2.5, 4.0]]

@@ -72,7 +72,7 @@ def command(
         reproduce=reproducible(),
         versions=versions(),
     )
-    found = compared(app, arms, control, asked, declared, swing)
+    found = compared(app, arms, control, asked, declared, swing, assumptions=as_json)
     if as_json:
         write_json(found)
     else:
