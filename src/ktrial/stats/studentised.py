@@ -28,7 +28,6 @@ _BELOW: Array = np.asarray(special.ndtr(_NODES), dtype=np.float64)
 @functools.lru_cache(maxsize=512)
 def _deviations(freedom: float) -> tuple[Array, Array]:
     """Estimated over true standard deviation: nodes, and their weights."""
-
     from scipy import optimize
 
     def decline(u: float) -> float:

@@ -29,7 +29,7 @@ def test_a_position_is_found_without_sorting() -> None:
         assert abs(found - values[position]) < 1e-12
 
 
-@pytest.mark.parametrize(("rows", "columns", "kinds"), [(1, 1, 1), (3, 1, 2), (50, 7, 3), (50, 12, 1000), (4, 9, 1)])
+@pytest.mark.parametrize("rows, columns, kinds", [(1, 1, 1), (3, 1, 2), (50, 7, 3), (50, 12, 1000), (4, 9, 1)])
 def test_ranks_are_those_of_scipy(rows: int, columns: int, kinds: int) -> None:
     values = np.random.default_rng(rows + columns).integers(0, kinds, (rows, columns)).astype(np.float64)
     assert (mean_ranks(values) == stats.rankdata(values, axis=1)).all()
