@@ -9,8 +9,9 @@ from typing import NamedTuple
 import msgspec
 
 from ktrial.domain.compared import Arm
+from ktrial.domain.doubts import group_findings, void_finding
 from ktrial.domain.finding import Finding, FindingLevel
-from ktrial.domain.gate import DEFAULTS, GATES, GateLimits, judge_groups
+from ktrial.domain.gate import DEFAULTS, GATES, GateLimits
 
 _SHOWN = 60
 
@@ -69,7 +70,7 @@ def doubts(control: Arm, arms: Iterable[Arm], declared: Iterable[str] = ()) -> t
     meant = frozenset(declared)
     others = tuple(arms)
     found = (doubt for arm in others for doubt in _against(control, arm, meant))
-    return (*found, *_unknown((control, *others)))
+    return (*found, *_voids((control, *others)), *_unknown((control, *others)))
 
 
 def _against(control: Arm, arm: Arm, meant: frozenset[str]) -> Iterator[Doubt]:
@@ -141,14 +142,19 @@ def _gates(control: Arm, arm: Arm) -> Iterator[Finding]:
         name: DEFAULTS[name] if gate.reading in told and name not in _HERE else GateLimits()
         for name, gate in GATES.items()
     }
-    for found in judge_groups(groups, judged):
-        level: FindingLevel = "note" if found.level == "could-not-tell" else found.level
-        yield Finding(kind=found.gate, level=level, sentence=found.sentence, values=found.values)
+    yield from group_findings(groups, judged)
+
+
+def _voids(arms: Iterable[Arm]) -> Iterator[Doubt]:
+    for arm in arms:
+        found = void_finding(arm.name, sum(run.void for run in arm.runs), len(arm.runs))
+        if found is not None:
+            yield Doubt(arm=arm.name, finding=found)
 
 
 def _unknown(arms: Sequence[Arm]) -> Iterator[Doubt]:
     missing = [KEYS[name].what for name in _EXPECTED if not all(one.values_of(name) for one in arms)]
-    if not any(run.temperature_c is not None for one in arms for run in one.runs):
+    if not any(run.readings.get("temperature_c") is not None for one in arms for run in one.runs):
         missing.append("temperature at the start")
     if missing:
         sentence = f"not known of every arm, so not compared: {', '.join(missing)}"

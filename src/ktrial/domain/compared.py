@@ -13,6 +13,18 @@ from ktrial.domain.stored import StoredMeasurement
 
 #: The clock that may step: good for an order only where no better one is shared.
 WALL = "wall"
+#: Readings that a report shows over time; the temperature at the start has its own place.
+SHOWN_READINGS = (
+    "frequency_hz",
+    "steal_share",
+    "throttled_share",
+    "kernel_warnings",
+    "pressure_cpu_share",
+    "pressure_memory_share",
+    "pressure_io_share",
+    "load",
+    "battery_percent",
+)
 
 
 class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +58,12 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
         """At its start."""
         found = self.readings.get("temperature_c")
         return float(found) if isinstance(found, int | float) else None
+
+    @property
+    def conditions(self) -> dict[str, float]:
+        """Numbers by the names of readings that a report shows beside the run's values, as far as they are known."""
+        found = {name: self.readings.get(name) for name in SHOWN_READINGS}
+        return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):

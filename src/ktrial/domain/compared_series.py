@@ -151,6 +151,7 @@ def _values(arm: str, found: Sequence[tuple[ComparedRun, float]], order: Mapping
                 place=order.get(run.name),
                 block=run.block,
                 temperature_c=run.temperature_c,
+                conditions=run.conditions,
             )
             for run, value in found
         ),

@@ -18,7 +18,8 @@ Role = Literal["primary", "secondary", "guard", "exploratory"]
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement. `place` is its run's place in the order of all runs, from 1, or null where no order is known.
 
-    `run` is how `ktrial show` calls its run, or the file and number it was read from.
+    `run` is how `ktrial show` calls its run, or the file and number it was read from. `conditions` are readings
+    of it by their names, only those that are known.
     """
 
     value: float
@@ -26,6 +27,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     place: int | None = None
     block: str | None = None
     temperature_c: float | None = None
+    conditions: Mapping[str, float] = {}
 
 
 class ArmValues(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from ktrial.domain.sensors import Cost, Gone, Samples, Summary
 
 ConditionUnit = Literal["C", "Hz"]
 TEMPERATURES = "temperature."
-_CLOCKS = "frequency."
+CLOCKS = "frequency."
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ def hottest(samples: Samples, place: int = -1) -> Condition | None:
 
 def mean_frequency(samples: Samples, place: int = -1) -> Condition | None:
     """The mean over all policies of cpufreq; None when none could be read."""
-    clocks = tuple(_shown(samples, place, _CLOCKS).values())
+    clocks = tuple(_shown(samples, place, CLOCKS).values())
     if not clocks:
         return None
     mean = math.fsum(clocks) / len(clocks)

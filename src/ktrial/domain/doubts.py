@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the conditions of a session's runs leave doubtful, as findings that are carried with its result."""
+"""What the conditions of runs leave doubtful, as findings that are carried with a result: of a session, of arms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ktrial.domain.conditions import Telemetry
 from ktrial.domain.finding import Finding, FindingLevel
-from ktrial.domain.gate import GATES, GateFinding, GateLimits, Readings, judge_groups
+from ktrial.domain.gate import GATES, GateFinding, GateLimits, Groups, Readings, judge_groups
 from ktrial.domain.run import RunRecord
 
 #: Above this share of void runs the others may be a choice of the lucky ones.
@@ -22,6 +22,22 @@ def finding_of(found: GateFinding) -> Finding:
     return Finding(kind=found.gate, level=level, sentence=found.sentence, values=found.values)
 
 
+def group_findings(groups: Groups, limits: Mapping[str, GateLimits]) -> tuple[Finding, ...]:
+    """What all gates find in groups of runs: the one way from readings to doubts."""
+    return tuple(finding_of(one) for one in judge_groups(groups, limits))
+
+
+def void_finding(group: str, void: int, runs: int, last: str | None = None) -> Finding | None:
+    """That runs do not count; None where all do. `last` is why the last of them does not."""
+    if not void:
+        return None
+    level: FindingLevel = "suspect" if void > MOST_VOID * runs else "note"
+    are = "is" if void == 1 else "are"
+    why = f"of {runs} runs of {group} {are} void and counted nowhere"
+    sentence = f"{void} {why}" if last is None else f"{void} {why}, the last: {last}"
+    return Finding(kind="void", level=level, sentence=sentence, values={group: float(void)})
+
+
 def readings_of(record: RunRecord) -> Readings:
     """All readings of a run that gates judge; none where nobody looked."""
     found = record.conditions
@@ -32,11 +48,12 @@ def session_findings(records: Iterable[RunRecord], limits: Mapping[str, GateLimi
     """Doubts about all runs of a session that were looked at; `group` is what they are called together."""
     runs = [one for one in records if not one.is_warm_up and not one.exit.interrupted]
     good = [one for one in runs if one.ok and one.conditions is not None]
-    found = judge_groups({group: [readings_of(one) for one in good]}, limits) if good else ()
+    void = [one for one in runs if one.void]
+    told = void_finding(group, len(void), len(runs), "; ".join(void[-1].void) if void else None)
     return (
         *_against_first(good, group),
-        *(finding_of(one) for one in found),
-        *_voids(runs, group),
+        *(group_findings({group: [readings_of(one) for one in good]}, limits) if good else ()),
+        *([] if told is None else [told]),
         *_unsettled(good, group),
         *_sensors(good, group),
     )
@@ -55,16 +72,6 @@ def _against_first(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
             share = f"{len(touched)} of {len(good)} runs began otherwise than the first"
             sentence = f"{share}, the last: {touched[-1].sentence}"
             yield Finding(kind=gate.name, level="suspect", sentence=sentence, values={group: float(len(touched))})
-
-
-def _voids(runs: Sequence[RunRecord], group: str) -> Iterator[Finding]:
-    void = [one for one in runs if one.void]
-    if void:
-        level: FindingLevel = "suspect" if len(void) > MOST_VOID * len(runs) else "note"
-        are = "is" if len(void) == 1 else "are"
-        last = "; ".join(void[-1].void)
-        sentence = f"{len(void)} of {len(runs)} runs {are} void and counted nowhere, the last: {last}"
-        yield Finding(kind="void", level=level, sentence=sentence, values={group: float(len(void))})
 
 
 def _unsettled(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:

@@ -6,12 +6,13 @@ None is what could not be read, ABSENT what is known not to exist on this machin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 import msgspec
 
-from ktrial.domain.conditions import TEMPERATURES
+from ktrial.domain.conditions import CLOCKS, TEMPERATURES
 from ktrial.domain.facts import FactBook
 from ktrial.domain.gate import ABSENT, Reading
 from ktrial.domain.kernel_log import KernelLogDelta
@@ -61,6 +62,8 @@ def readings_during(
         "throttled_share": None if samples is None else _throttled(samples),
         "kernel_warnings": _warnings(log),
         "slept_s": slept_s,
+        "frequency_hz": _frequency(samples, columns),
+        **{f"pressure_{what}_share": _pressure(samples, columns, what) for what in ("cpu", "memory", "io")},
     }
 
 
@@ -130,6 +133,23 @@ def _steal(columns: Mapping[str, Summary]) -> float | None:
     if stolen is None or len(known) < len(grown) or sum(known) <= 0:
         return None
     return stolen / sum(known)
+
+
+def _frequency(samples: Samples | None, columns: Mapping[str, Summary]) -> Reading:
+    """The mean clock of all policies over the run."""
+    if samples is not None and "frequency" in samples.absent:
+        return ABSENT
+    means = [summary.mean for name, summary in columns.items() if name.startswith(CLOCKS)]
+    known = [mean for mean in means if mean is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(means) else None
+
+
+def _pressure(samples: Samples | None, columns: Mapping[str, Summary], what: str) -> Reading:
+    """Share of the time in which some task waited for this."""
+    if samples is not None and "pressure" in samples.absent:
+        return ABSENT
+    column = columns.get(f"pressure.{what}.some")
+    return None if column is None else column.mean
 
 
 def _throttled(samples: Samples) -> Reading:

@@ -9,6 +9,7 @@ from ktrial.domain.comparison import ArmSource, Comparison, Contrast, OutcomeCom
 from ktrial.domain.effect_words import effect_text
 from ktrial.domain.finding import Finding
 from ktrial.report.bench import number, percent, scale_for
+from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import labelled, paragraph, table
 
 _MARKS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
@@ -28,6 +29,7 @@ def comparison_text(found: Comparison, *, width: int) -> str:
         notes.text(width),
         _figures(found.outcomes, width),
         *(_pairs(outcome, width) for outcome in found.outcomes if len(outcome.arms) > 2),
+        _conditions(found, width),
         _states(found.state_changes, width),
         _exclusions(found, width),
         _findings(found, width),
@@ -173,6 +175,12 @@ def _pairs(outcome: OutcomeComparison, width: int) -> str:
 
 def _p(value: float) -> str:
     return "<1e-6" if value < 1e-6 else f"{value:.2g}"
+
+
+def _conditions(found: Comparison, width: int) -> str:
+    """Medians of what was read of each arm's runs, with the least and the most."""
+    rows = by_arm(found)
+    return table(("conditions of runs", *(one.arm for one in found.arms)), rows, width=width) if rows else ""
 
 
 def _states(changes: Sequence[StateChange], width: int) -> str:

@@ -37,6 +37,10 @@ _READINGS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "throttled_share": ("thermally limited ", percent),
     "kernel_warnings": ("warnings of the kernel ", lambda value: f"{value:.0f}"),
     "slept_s": ("slept ", _time),
+    "frequency_hz": ("clock ", lambda value: f"{value / 1e9:.2f} GHz"),
+    "pressure_cpu_share": ("waited for CPU ", percent),
+    "pressure_memory_share": ("waited for memory ", percent),
+    "pressure_io_share": ("waited for I/O ", percent),
 }
 
 

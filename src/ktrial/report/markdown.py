@@ -12,6 +12,7 @@ from ktrial.report.bench import percent
 from ktrial.report.charts.drawing import MARKS
 from ktrial.report.numbers import column
 from ktrial.report.order import by_level, by_weight, short_names
+from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import clean
 from ktrial.report.words import known_of, notices, p_text
 
@@ -142,6 +143,10 @@ def _same(comparison: Comparison) -> str:
         arms = [source.arm for source in comparison.arms]
         rows = [(name, *(dict(values).get(arm, "not known") for arm in arms)) for name, values in known.different]
         parts.append("Found to differ:\n\n" + table(("what", *arms), rows))
+    conditions = by_arm(comparison)
+    if conditions:
+        headers = ("what", *(source.arm for source in comparison.arms))
+        parts.append("Conditions of the runs, medians (least to most):\n\n" + table(headers, conditions))
     if known.same:
         lines = [f"- {escaped(name)}: {escaped(value)}" for name, value in known.same]
         parts.append("The same in all arms:\n\n" + "\n".join(lines))

@@ -8,6 +8,7 @@ from ktrial.domain.finding import Finding
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.order import by_level, by_weight
 from ktrial.report.page_tables import anova_tables, arms_table, exclusions_table, table, tests_table
+from ktrial.report.run_conditions import by_arm
 from ktrial.report.words import known_of, notices
 
 _MOST_CHANGES = 20
@@ -37,6 +38,13 @@ def same_and_different(comparison: Comparison) -> list[Part]:
         arms = [source.arm for source in comparison.arms]
         rows = [(name, *(dict(values).get(arm, "not known") for arm in arms)) for name, values in known.different]
         parts += [tag("h3", "Found to differ"), table("Differs between arms", ("what", *arms), rows, stack=True)]
+    conditions = by_arm(comparison)
+    if conditions:
+        headers = ("what", *(source.arm for source in comparison.arms))
+        parts += [
+            tag("h3", "Conditions of the runs"),
+            table("Medians (least to most)", headers, conditions, stack=True),
+        ]
     if declared:
         lines = [tag("li", _change(change)) for change in declared[:_MOST_CHANGES]]
         if len(declared) > _MOST_CHANGES:

@@ -15,8 +15,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from ktrial.domain.comparison import Role
+from ktrial.domain.doubts import group_findings
 from ktrial.domain.finding import Finding
-from ktrial.domain.gate import GateLimits, judge_groups
+from ktrial.domain.gate import GateLimits
 from ktrial.domain.judgement import Judged, Judgement, NextStep
 from ktrial.domain.trial_log import OutcomeRule, Protocol, TrialLog, check_protocol
 from ktrial.stats import checks
@@ -289,15 +290,7 @@ def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
         heat = checks.temperature(trial.readings)
         found += [heat] if heat else []
         limits = {**protocol.gates, "start_temperature": GateLimits()}
-        found += [
-            Finding(
-                kind=f"gate-{one.gate}",
-                level="note" if one.level == "could-not-tell" else one.level,
-                sentence=one.sentence,
-                values=one.values,
-            )
-            for one in judge_groups(trial.readings, limits)
-        ]
+        found += [replace(one, kind=f"gate-{one.kind}") for one in group_findings(trial.readings, limits)]
     return found + _few_events(stand)
 
 

@@ -147,6 +147,22 @@ def test_throttling_is_a_share_of_the_time_between_samples() -> None:
     assert during({"throttle.cpu0.core_count": [1, None]}, NARROW)["throttled_share"] is None
 
 
+def test_the_clock_is_the_mean_of_all_policies_over_the_run() -> None:
+    clocks = {"frequency.policy0": [2 * 10**9, 4 * 10**9], "frequency.policy1": [10**9, 10**9]}
+    assert during(dict(clocks), Sensor(unit="Hz", per_unit=1, kind="level"))["frequency_hz"] == 2e9
+    assert during({"frequency.policy0": [None, None]}, LEVEL)["frequency_hz"] is None
+    gone = msgspec.convert(document({}, {}, absent={"frequency": "no cpufreq", "pressure": "no PSI"}), Samples)
+    told = readings_during(gone, {}, None, 0.0)
+    assert (told["frequency_hz"], told["pressure_io_share"]) == (ABSENT, ABSENT)
+
+
+def test_pressure_is_the_share_of_time_that_a_task_waited() -> None:
+    # One sample a second; a task waited 0.25 s and then 0.75 s.
+    told = during({"pressure.memory.some": [0, 250_000, 1_000_000]}, Sensor(unit="s", per_unit=10**6, kind="counter"))
+    assert told["pressure_memory_share"] == pytest.approx(0.5)
+    assert told["pressure_cpu_share"] is None
+
+
 def test_warnings_are_counted_where_the_log_could_be_read() -> None:
     line = KernelLine("warning", 1, 1, "x")
     assert during({}, TICKS, KernelLogDelta(lines=(line, line)))["kernel_warnings"] == 2.0

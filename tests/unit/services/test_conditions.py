@@ -295,7 +295,7 @@ def test_findings_are_of_the_runs_that_count() -> None:
         (3, False, True),
     ]
     assert found(result)["throttling"] == "suspect: thermally limited: runs 1/1 in this session"
-    assert found(result)["void"].startswith("suspect: 1 of 2 runs is void")
+    assert found(result)["void"].startswith("suspect: 1 of 2 runs of this session is void")
 
 
 def watch_log(bench: Conditions) -> None:

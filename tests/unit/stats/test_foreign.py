@@ -38,7 +38,7 @@ def asked(order: str, values: Mapping[str, Sequence[float] | Array], name: str =
     return Question(name=name, **{"direction": "lower", "arms": arms, "control": "a", "margin": 0.02, **more})
 
 
-def only(question: Question, **options: float) -> Contrast:
+def only(question: Question, **options: Any) -> Contrast:
     (answer,) = judge_foreign([question], **options)
     (contrast,) = answer.contrasts
     return contrast

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every run as a point in run order, so that drift is seen; below it the temperature at which each run began."""
+"""Every run as a point in run order, so that drift is seen; below it the conditions that it ran under."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from ktrial.report.charts.drawing import (
 )
 from ktrial.report.charts.points import Selection, select
 from ktrial.report.numbers import column
+from ktrial.report.run_conditions import Condition, worth_showing
 
 PLACE = 10
 _HEIGHT = 170
@@ -52,10 +53,10 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
 
 def _table(outcome: OutcomeComparison, selection: Selection, cast: Cast) -> Table:
     kept = column((one.point.value for one in selection.shown), outcome.unit)
-    warm = any(one.point.temperature_c is not None for one in selection.shown)
+    conditions = _conditions(selection)
     blocks = any(one.point.block is not None for one in selection.shown)
     headers = ["place", "arm", kept.unit, "run"]
-    headers += (["block"] if blocks else []) + (["°C at start"] if warm else [])
+    headers += (["block"] if blocks else []) + [one.title for one in conditions]
     rows = []
     for one in selection.shown:
         point = one.point
@@ -65,11 +66,15 @@ def _table(outcome: OutcomeComparison, selection: Selection, cast: Cast) -> Tabl
             kept.show(point.value),
             point.run,
         ]
-        row += ([point.block or "-"] if blocks else []) + (
-            ["-" if point.temperature_c is None else f"{point.temperature_c:.1f}"] if warm else []
-        )
+        row += ([point.block or "-"] if blocks else []) + [each.show(each.of(point)) for each in conditions]
         rows.append(tuple(row))
-    return Table(headers=tuple(headers), rows=tuple(rows), numeric=(0, 2, 5 if blocks else 4))
+    first = 5 if blocks else 4
+    numeric = (0, 2, *range(first, first + len(conditions)))
+    return Table(headers=tuple(headers), rows=tuple(rows), numeric=numeric)
+
+
+def _conditions(selection: Selection) -> tuple[Condition, ...]:
+    return worth_showing(one.point for one in selection.shown)
 
 
 def _body(outcome: OutcomeComparison, selection: Selection, cast: Cast, style: Style) -> Spec:
@@ -82,16 +87,16 @@ def _body(outcome: OutcomeComparison, selection: Selection, cast: Cast, style: S
         "scale": {"domain": [first - room, last + room], "nice": False, "zero": False},
         "axis": {"title": "run" if selection.ordered else "run (order not known)", "grid": False, "tickMinStep": 1},
     }
-    temperatures = [
-        {"at": one.at, "warmth": one.point.temperature_c, "arm": one.arm}
-        for one in selection.shown
-        if one.point.temperature_c is not None
-    ]
     panel = _values_panel(outcome, selection, cast, style, axis, x)
-    if not temperatures:
+    conditions = _conditions(selection)
+    if not conditions:
         return panel
     panel["layer"][0]["encoding"]["x"] = x | {"field": "at", "axis": None}
-    return {"vconcat": [panel, _temperature_panel(temperatures, x, cast, style)], "bounds": "flush", "spacing": 10}
+    below = [
+        _condition_panel(one, selection, x if one is conditions[-1] else x | {"axis": None}, cast, style)
+        for one in conditions
+    ]
+    return {"vconcat": [panel, *below], "bounds": "flush", "spacing": 10}
 
 
 def _values_panel(
@@ -164,19 +169,25 @@ def _median(values: ArmValues, place: float, cast: Cast, axis: ValueAxis, outcom
     }
 
 
-def _temperature_panel(temperatures: list[Spec], x: Spec, cast: Cast, style: Style) -> Spec:
+def _condition_panel(condition: Condition, selection: Selection, x: Spec, cast: Cast, style: Style) -> Spec:
+    known = [
+        {"at": one.at, "shown": value, "arm": one.arm}
+        for one in selection.shown
+        if (value := condition.of(one.point)) is not None
+    ]
     return {
         "width": style.width - _LABEL_ROOM - 60,
         "height": 46,
-        "data": {"values": temperatures},
+        "data": {"values": known},
+        "title": {"text": condition.title, "anchor": "start", "fontSize": 12, "fontWeight": "normal", "offset": 2},
         "mark": {"type": "point", "filled": True, "size": 10, "opacity": 0.7},
         "encoding": {
             "x": {"field": "at"} | x,
             "y": {
-                "field": "warmth",
+                "field": "shown",
                 "type": "quantitative",
                 "scale": {"zero": False, "padding": 4},
-                "axis": {"title": "°C at start", "tickCount": 2},
+                "axis": {"title": None, "tickCount": 2},
             },
             "color": arm_colour(cast, style),
         },
