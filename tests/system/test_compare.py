@@ -51,7 +51,7 @@ def comparison(*argv: str) -> Comparison:
 def test_real_runs_of_two_labels(root: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is measured is a wait of a known length: 20 ms against 40 ms, in turns."""
     monkeypatch.setenv("COLUMNS", "80")
-    for _ in range(5):
+    for _ in range(6):
         for label, seconds in (("short", "0.02"), ("long", "0.04")):
             ran = run("bench", "-n", "1", "--fresh", "--label", label, "--", "/bin/sleep", seconds)
             assert ran.status == 0, ran.err
@@ -61,20 +61,21 @@ def test_real_runs_of_two_labels(root: FakeRoot, monkeypatch: pytest.MonkeyPatch
     assert {contrast.verdict for one in refused.outcomes for contrast in one.contrasts} == {"not comparable"}
     assert any(one.kind == "other-command" for one in refused.findings)
     found = comparison("compare", "long", "short", "--declared", "command")
-    assert found.scope == "on this boot"
-    assert [arm.runs for arm in found.arms] == [5, 5]
+    assert found.scope == "on this boot, across 12 sessions"
+    assert [arm.runs for arm in found.arms] == [6, 6]
     wall = next(one for one in found.outcomes if one.outcome == "wall")
     assert wall.contrasts[0].verdict in ("better", "inconclusive")
+    assert wall.contrasts[0].blocks == 6, "each turn of the two labels is a block"
     effect = wall.contrasts[0].effect
     assert effect is not None
     assert effect.estimate > 0.3
-    assert [point.place for point in wall.arms[0].points] == [2, 4, 6, 8, 10]
+    assert [point.place for point in wall.arms[0].points] == [2, 4, 6, 8, 10, 12]
     shown = run("show", wall.arms[0].points[0].run)
     assert shown.status == 0
     claim = run("claim", f"{wall.name} lower", "long", "short", "--declared", "command", "--json")
     assert claim.json["results"][0]["status"] in ("supported", "not supported by these data")
     power = run("power", "long", "--json")
-    assert power.json["outcomes"][0]["pairs"] == 2
+    assert power.json["outcomes"][0]["pairs"] == 3
 
 
 def test_what_else_differed_between_labels(place: Path) -> None:

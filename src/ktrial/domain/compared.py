@@ -30,8 +30,9 @@ SHOWN_READINGS = (
 class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run that was made to count. `name` is how `ktrial show` calls it, or its file and number.
 
-    `clocks` gives its moment by the clock that told it: only runs of one clock have an order. `known` is what is known
-    of its tool and machine, by the keys of `comparability`; `other` is what a foreign file says besides.
+    `clocks` gives its moment by the clock that told it: only runs of one clock have an order. `session` is the one of
+    the store. `known` is what is known of its tool and machine, by the keys of `comparability`; `other` is what a
+    foreign file says besides.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None = None
     block: str | None = None
     boot: str | None = None
+    session: str | None = None
     machine: str | None = None
     known: Mapping[str, str] = {}
     other: Mapping[str, str] = {}

@@ -12,7 +12,10 @@ UNKNOWN = "not known"
 
 
 def scope_of(arms: Sequence[Arm]) -> str:
-    """`on this boot`, `on this boot pair`, `across 6 boots, across 5 machines`, or what is not known."""
+    """`on this boot, across 8 sessions`, `on this boot pair`, `across 6 boots, across 5 machines`; or it is not known.
+
+    Sessions are told where there are more of them than boots and arms.
+    """
     runs = [run for arm in arms for run in arm.good]
     machines = {run.machine for run in runs}
     boots = [{run.boot for run in arm.good} for arm in arms]
@@ -20,7 +23,10 @@ def scope_of(arms: Sequence[Arm]) -> str:
     if any(None in some or not some for some in boots):
         return f"{where}, boots {UNKNOWN}" if where else f"boots and machines {UNKNOWN}"
     together = set.union(*boots) if boots else set()
-    return f"{_boots(boots, together)}{f', {where}' if where else ''}"
+    sessions = {run.session for run in runs}
+    several = None not in sessions and len(together) < len(sessions) > len(arms)
+    parts = (_boots(boots, together), f"across {len(sessions)} sessions" if several else "", where)
+    return ", ".join(part for part in parts if part)
 
 
 def _machines(machines: set[str | None]) -> str:

@@ -23,6 +23,7 @@ from ktrial.domain.comparison import Comparison, Contrast, Exclusion, OutcomeCom
 from ktrial.domain.comparison_words import answer_of, contrast_sentence
 from ktrial.domain.errors import UnknownName
 from ktrial.domain.finding import Finding
+from ktrial.domain.pairing import pair_sessions
 from ktrial.domain.question import Answer, Question
 from ktrial.domain.replication import scope_of
 from ktrial.domain.verdict import Verdict
@@ -51,10 +52,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What else is known: outcomes as benchmarks (tools) declare them, and how the arms' tunable states differ."""
+    """What else is known: outcomes as benchmarks (tools) declare them, how the arms' tunable states differ, doubts."""
 
     outcomes: Mapping[tuple[str, str], Outcome] = {}
     state_changes: tuple[StateChange, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 class _Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +96,8 @@ def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
 
 def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
     """The whole comparison; with exclusions also the one without them, and which verdicts depend on them."""
+    (control, *arms), paired = pair_sessions((control, *arms))
+    about = msgspec.structs.replace(about, findings=() if paired is None else (paired,))
     if not asked.excluded:
         return _compare(control, arms, asked, about, judge)
     _check_excluded((control, *arms), asked.excluded)
@@ -141,7 +145,7 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
     outcomes = tuple(_outcome(one, case, answers.get(one.name)) for one in ordered)
     if not asked.keep_repeats:
         outcomes = _once(outcomes, questions)
-    findings = (*findings_of(found), *coverage_findings(series.values(), everything))
+    findings = (*findings_of(found), *about.findings, *coverage_findings(series.values(), everything))
     names = [arm.name for arm in arms]
     scope = scope_of(everything)
     return Comparison(

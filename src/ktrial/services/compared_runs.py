@@ -93,6 +93,7 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
         clocks=_clocks(session, run),
         tool=document.get("tool"),
         boot=session.boot_id,
+        session=session.session,
         known={**_of_session(session), **_of_run(document), **_read(readings)},
         readings=readings,
     )

@@ -52,6 +52,19 @@ def test_scope_comes_from_what_was_re_randomised(boots: tuple[list[str | None], 
     assert scope_of(arms) == scope
 
 
+@pytest.mark.parametrize(
+    "sessions, scope",
+    [
+        (("s1", "s2"), "on this boot"),
+        (("s1", "s2", "s3"), "on this boot, across 3 sessions"),
+        (("s1", "s2", None), "on this boot"),
+    ],
+)
+def test_sessions_are_told_where_arms_have_several(sessions: tuple[str | None, ...], scope: str) -> None:
+    runs = [a_run(f"r{at}", measured(1.0), boot="x", session=session) for at, session in enumerate(sessions)]
+    assert scope_of([arm("a", runs[0]), arm("b", *runs[1:])]) == scope
+
+
 def test_machines_are_told_where_they_are_known() -> None:
     one, other = (
         arm(name, *(a_run(f"{name}/{host}", measured(1.0), machine=host) for host in ("h1", "h2", "h3")))

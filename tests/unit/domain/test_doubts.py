@@ -28,7 +28,8 @@ def test_arms_and_sessions_are_doubted_in_the_same_words() -> None:
 
 
 def test_every_run_that_heat_limited_is_counted_by_arm() -> None:
-    hot, cool = {"throttled_share": 0.2, "kernel_warnings": 3.0}, {"throttled_share": 0.0, "kernel_warnings": 0.0}
+    hot: dict[str, Reading] = {"throttled_share": 0.2, "kernel_warnings": 3.0}
+    cool: dict[str, Reading] = {"throttled_share": 0.0, "kernel_warnings": 0.0}
     told = found(arm("stock", [hot] * 4), arm("tuned", [hot, cool, cool, cool]))
     assert told["throttling"].sentence == "thermally limited: runs 4/4 in stock, 1/4 in tuned"
     assert told["throttling"].values == {"stock": 100.0, "tuned": 25.0}

@@ -148,8 +148,11 @@ def test_throttling_is_a_share_of_the_time_between_samples() -> None:
 
 
 def test_the_clock_is_the_mean_of_all_policies_over_the_run() -> None:
-    clocks = {"frequency.policy0": [2 * 10**9, 4 * 10**9], "frequency.policy1": [10**9, 10**9]}
-    assert during(dict(clocks), Sensor(unit="Hz", per_unit=1, kind="level"))["frequency_hz"] == 2e9
+    clocks: dict[str, list[int | None]] = {
+        "frequency.policy0": [2 * 10**9, 4 * 10**9],
+        "frequency.policy1": [10**9, 10**9],
+    }
+    assert during(clocks, Sensor(unit="Hz", per_unit=1, kind="level"))["frequency_hz"] == 2e9
     assert during({"frequency.policy0": [None, None]}, LEVEL)["frequency_hz"] is None
     gone = msgspec.convert(document({}, {}, absent={"frequency": "no cpufreq", "pressure": "no PSI"}), Samples)
     told = readings_during(gone, {}, None, 0.0)

@@ -243,3 +243,24 @@ def test_the_real_judge_never_says_more_than_the_layout_allows() -> None:
     assert contrast.verdict == "inconclusive"
     assert "time and arm are confounded" in contrast.why
     assert contrast.effect is not None
+
+
+def test_sessions_in_turns_are_judged_in_blocks_with_the_doubt_of_their_fixed_order() -> None:
+    names, clock = ("stock", "tuned"), iter(range(100))
+    runs: dict[str, list[Any]] = {name: [] for name in names}
+    for turn in range(8):
+        for name, base in zip(names, (1.0, 0.8), strict=True):
+            at = next(clock)
+            # A drift far above the effect: only within turns can the arms be told apart.
+            value = measured(base * 1.5**turn)
+            runs[name].append(a_run(f"{at}/1", value, session=str(at), clocks={"wall": float(at)}, boot="b"))
+    control, arm = (Arm(name=name, sources=(), runs=tuple(runs[name])) for name in names)
+    found = compare(control, [arm], Asked(), About(), foreign_judge(0.25))
+    (contrast,) = found.outcomes[0].contrasts
+    assert (contrast.blocks, contrast.verdict) == (8, "better")
+    assert contrast.effect is not None
+    assert contrast.effect.estimate == pytest.approx(0.2231435513)  # ln(1 / 0.8)
+    assert "fixed-order" in {finding.kind for finding in contrast.findings}
+    assert "sessions-paired" in {finding.kind for finding in found.findings}
+    assert found.scope == "on this boot, across 16 sessions"
+    assert "across 16 sessions" in found.answer
