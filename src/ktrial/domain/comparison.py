@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -131,6 +131,7 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome of one benchmark. `margin` is the relative difference below which none matters (0.02 is 2 %).
 
     `direction` is null where nobody said which way is better: then there are differences, and no verdict on them.
+    `steps` are of tiers: each against the one before it, the first one against the control.
     `same_as` names outcomes that say the same in other words (a reciprocal, a fixed multiple) and are not shown.
     `better`, `worse` and `blind_spots` are the outcome's plain sentences, empty where none are known.
     """
@@ -145,6 +146,7 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
     contrasts: tuple[Contrast, ...]
     anova: tuple[Anova, ...] = ()
     pairwise: tuple[Pairwise, ...] = ()
+    steps: tuple[Contrast, ...] = ()
     same_as: tuple[str, ...] = ()
     better: str = ""
     worse: str = ""
@@ -194,7 +196,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     `answer` is the sentence that a careful person would sign, `scope` what the replication allows to speak of.
     `accepted` is the user's reason for comparing what was refused. `without` is the same comparison with the
-    exclusions undone, null where nothing was excluded. `reproduce` are the commands that give it again.
+    exclusions undone, null where nothing was excluded. `reproduce` are the commands that give it again. `protocol` is
+    what was fixed before the first run, and `protocol_sha256` its hash; both are empty where there was none.
     """
 
     schema: Literal["ktrial.comparison/1"] = "ktrial.comparison/1"
@@ -211,3 +214,5 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     without: Comparison | None = None
     reproduce: tuple[str, ...] = ()
     versions: Mapping[str, str] = {}
+    protocol: Mapping[str, Any] = {}
+    protocol_sha256: str | None = None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions that a user measured in turns, as blocks: each is one session of each arm, by the order of time alone."""
+"""Sessions that a user measured in turns, as blocks by the order of time: each holds one session of an arm at most."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import msgspec
@@ -13,13 +13,16 @@ from ktrial.domain.finding import Finding
 
 #: With fewer blocks no difference could be told from chance (two-sided p of 1/16 with five).
 FEWEST_BLOCKS = 6
+#: Above this share of turns that tell nothing, there were none.
+MOST_LONELY = 0.2
 
 
 def pair_sessions(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], Finding | None]:
-    """The arms with blocks where their sessions took turns, and what was done, or why it was not.
+    """The arms, of which the first is the control, with blocks where their sessions took turns; and what was done.
 
     No value is looked at. Nothing is said of arms that have one session each, or of runs whose blocks somebody told.
     """
+    control, *others = arms
     runs = [(run, arm.name) for arm in arms for run in arm.runs]
     by_session = {run.session: name for run, name in runs}
     if None in by_session or any(run.block is not None for run, _ in runs) or len(by_session) <= len(arms):
@@ -27,17 +30,34 @@ def pair_sessions(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], Finding | None]
     order = _in_order(arms)
     if order is None:
         return tuple(arms), _not_paired("their sessions overlap, or share no clock")
-    turns = [order[at : at + len(arms)] for at in range(0, len(order), len(arms))]
-    if any(len({by_session[session] for session in turn}) < len(turn) for turn in turns):
-        return tuple(arms), _not_paired("their sessions did not take turns, one of each arm after the other")
-    whole = sum(len(turn) == len(arms) for turn in turns)
-    if whole < FEWEST_BLOCKS:
-        return tuple(arms), _not_paired(f"{whole} turns of all arms are too few: {FEWEST_BLOCKS} can decide")
+    turns = _turns(order, by_session)
+    held = [{by_session[session] for session in turn} for turn in turns]
+    together = {arm.name: sum({control.name, arm.name} <= turn for turn in held) for arm in others}
+    if sum(len(turn) == 1 or control.name not in turn for turn in held) > MOST_LONELY * len(turns):
+        return tuple(arms), _not_paired(f"their sessions did not take turns with {control.name}")
+    fewest = min(together, key=lambda name: together[name])
+    if together[fewest] < FEWEST_BLOCKS:
+        why = f"{together[fewest]} turns of {control.name} with {fewest} are too few: {FEWEST_BLOCKS} can decide"
+        return tuple(arms), _not_paired(why)
     blocks = {session: f"turn {number}" for number, turn in enumerate(turns, 1) for session in turn}
-    sentence = f"one session of each arm, as they followed each other, is a block: {whole} blocks"
+    counts = " or ".join(str(count) for count in sorted(set(together.values())))
+    sentence = f"sessions that took turns are blocks, by the order of time: {counts} of {control.name} with each arm"
     return tuple(_with_blocks(arm, blocks) for arm in arms), Finding(
-        kind="sessions-paired", level="note", sentence=sentence, values={"blocks": float(whole)}
+        kind="sessions-paired",
+        level="note",
+        sentence=sentence,
+        values={name: float(count) for name, count in together.items()},
     )
+
+
+def _turns(order: Sequence[str | None], arm_of: Mapping[str | None, str]) -> list[list[str | None]]:
+    """A turn ends before an arm would be in it a second time."""
+    turns: list[list[str | None]] = [[]]
+    for session in order:
+        if arm_of[session] in {arm_of[one] for one in turns[-1]}:
+            turns.append([])
+        turns[-1].append(session)
+    return turns
 
 
 def _in_order(arms: Sequence[Arm]) -> list[str | None] | None:
@@ -50,7 +70,7 @@ def _in_order(arms: Sequence[Arm]) -> list[str | None] | None:
     return order if len(set(order)) == len(order) else None
 
 
-def _with_blocks(arm: Arm, blocks: dict[str | None, str]) -> Arm:
+def _with_blocks(arm: Arm, blocks: Mapping[str | None, str]) -> Arm:
     runs = tuple(msgspec.structs.replace(run, block=blocks[run.session]) for run in arm.runs)
     return msgspec.structs.replace(arm, runs=runs)
 

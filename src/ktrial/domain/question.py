@@ -29,7 +29,10 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome in all arms. `margin` is relative: 0.02 is 2 %. `resolution` is the step of its tool, if known."""
+    """One outcome in all arms. `margin` is relative: 0.02 is 2 %. `resolution` is the step of its tool, if known.
+
+    `tiers` are arms that build on each other: each is also asked about against the one before it.
+    """
 
     name: str
     direction: Direction | None
@@ -38,13 +41,20 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     margin: float
     role: Role = "exploratory"
     resolution: float | None = None
+    tiers: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> tuple[tuple[str, str], ...]:
+        """Each tier with the one before it; that of the first one is the control."""
+        return tuple(zip(self.tiers, (self.control, *self.tiers), strict=False))
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the data say to one question, in numbers; the contrasts have no sentences yet."""
+    """What the data say to one question, in numbers; the contrasts have no sentences yet. `steps` are of the tiers."""
 
     name: str
     contrasts: tuple[Contrast, ...]
     anova: tuple[Anova, ...]
     pairwise: tuple[Pairwise, ...]
     findings: tuple[Finding, ...]
+    steps: tuple[Contrast, ...] = ()

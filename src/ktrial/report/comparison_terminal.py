@@ -11,6 +11,7 @@ from ktrial.domain.finding import Finding
 from ktrial.report.bench import number, percent, scale_for
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import labelled, paragraph, table
+from ktrial.report.tiers import tier_rows
 
 _MARKS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
 _BETTER = {"lower": "less", "higher": "more", None: "?"}
@@ -26,6 +27,7 @@ def comparison_text(found: Comparison, *, width: int) -> str:
         paragraph(found.answer, width=width),
         _arms(found.arms, found.control, width),
         _verdicts(found.outcomes, notes, width),
+        _tiers(found, notes, width),
         notes.text(width),
         _figures(found.outcomes, width),
         *(_pairs(outcome, width) for outcome in found.outcomes if len(outcome.arms) > 2),
@@ -104,6 +106,26 @@ def _verdicts(outcomes: Sequence[OutcomeComparison], notes: _Notes, width: int) 
         if one.same_as
     ]
     return "\n".join(lines)
+
+
+def _tiers(found: Comparison, notes: _Notes, width: int) -> str:
+    """Each tier against the one before it."""
+    rows = tier_rows(found)
+    if not rows:
+        return ""
+    steps = {(one.name, step.arm): step for one in found.outcomes for step in one.steps}
+    headers = ("outcome", "tier", "to", "step", "interval", "verdict", f"to {found.control}", "doubts")
+    cells = []
+    last = ""
+    for row in rows:
+        total = f"{row.total} {row.total_verdict}" if row.total_verdict is not None else "-"
+        marks = notes.marks(steps[row.outcome, row.tier].findings)
+        name = "" if row.outcome == last else row.outcome
+        cells.append((name, row.tier, row.against, row.step, row.interval, row.verdict, total, marks))
+        last = row.outcome
+    why = dict.fromkeys((row.tier, row.against, row.why) for row in rows if row.against != found.control)
+    told = [paragraph(f"{tier} to {before}: {reason}", width=width, indent="  ") for tier, before, reason in why]
+    return "\n".join(["Tiers, each against the one before it:", table(headers, cells, width=width), *told])
 
 
 def _some(names: Sequence[str]) -> str:
@@ -226,6 +248,8 @@ def _exclusions(found: Comparison, width: int) -> str:
 
 def _findings(found: Comparison, width: int) -> str:
     lines = [labelled("scope", found.scope, width=width)]
+    if found.protocol_sha256 is not None:
+        lines.append(labelled("protocol", f"SHA-256 {found.protocol_sha256}", width=width))
     if found.accepted is not None:
         lines.append(labelled("accepted", found.accepted, width=width))
     lines += [labelled(_MARKS[one.level], one.sentence, width=width) for one in found.findings]

@@ -26,7 +26,7 @@ from ktrial.report.page_sections import (
     state_changes,
 )
 from ktrial.report.page_style import STYLE
-from ktrial.report.page_tables import twin, verdict_table
+from ktrial.report.page_tables import tiers_table, twin, verdict_table
 
 _HELP = "Point at a mark, or step through a chart with the arrow keys, to see its row; headings of tables sort them."
 _WIDE = 900
@@ -130,6 +130,7 @@ class _Body:
         found: list[Section] = [
             ("notice", "What you would notice", [notice_list(comparison)]),
             ("verdicts", "Verdicts", [verdict_table(comparison, places)]),
+            ("tiers", "Tiers", [tiers] if (tiers := tiers_table(comparison, places)) is not None else []),
             ("same", "What was the same, and what was not", same_and_different(comparison)),
             ("together", "Outcomes together", self._together()),
             ("outcomes", "Outcomes one by one", self._outcomes(charted, places)),

@@ -12,8 +12,10 @@ from ktrial.report.bench import percent
 from ktrial.report.charts.drawing import MARKS
 from ktrial.report.numbers import column
 from ktrial.report.order import by_level, by_weight, short_names
+from ktrial.report.protocol import protocol_rows
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import clean
+from ktrial.report.tiers import tier_rows
 from ktrial.report.words import known_of, notices, p_text
 
 #: Characters that mean something in Markdown, in HTML within it, or to a site that shows it.
@@ -104,12 +106,14 @@ def markdown(comparison: Comparison, charts: Mapping[str, Sequence[tuple[str, st
     sections: list[tuple[str, str]] = [
         ("What you would notice", notice_list(comparison)),
         ("Verdicts", f"Each arm against {escaped(comparison.control)}.\n\n{verdict_table(comparison)}"),
+        ("Tiers", _tiers(comparison)),
         ("What was the same, and what was not", _same(comparison)),
         *((f"{name}", _outcome(outcome, pictures.get(outcome.name, ()))) for name, outcome in _named(comparison)),
         ("Changes of the tunable state", _state(comparison)),
         ("Findings", findings_list(comparison)),
         ("Left out afterwards", _exclusions(comparison)),
         ("Runs", _runs(comparison)),
+        ("Protocol, fixed before the first run", _protocol(comparison)),
         ("To get this again", code_block(comparison.reproduce) if comparison.reproduce else ""),
         (
             "Made with",
@@ -257,6 +261,33 @@ def _exclusions(comparison: Comparison) -> str:
         return "\n".join(lines)
     told = f"With all runs: {escaped(comparison.without.answer)}"
     return "\n\n".join(("\n".join(lines), told, verdict_table(comparison.without)))
+
+
+def _tiers(comparison: Comparison) -> str:
+    rows = [
+        (
+            row.outcome,
+            row.tier,
+            row.against,
+            row.step,
+            row.interval,
+            f"{MARKS[row.verdict]} {row.verdict}",
+            row.total,
+            row.total_interval,
+            "-" if row.total_verdict is None else f"{MARKS[row.total_verdict]} {row.total_verdict}",
+        )
+        for row in tier_rows(comparison)
+    ]
+    to_control = f"to {comparison.control}"
+    headers = ("outcome", "tier", "to", "step", "interval", "verdict", to_control, "its interval", "its verdict")
+    return table(headers, rows, numeric=(3, 4, 6, 7)) if rows else ""
+
+
+def _protocol(comparison: Comparison) -> str:
+    parts = [] if comparison.protocol_sha256 is None else [f"SHA-256 {escaped(comparison.protocol_sha256)}."]
+    if comparison.protocol:
+        parts.append(table(("what", "is"), protocol_rows(comparison.protocol)))
+    return "\n\n".join(parts)
 
 
 def _runs(comparison: Comparison) -> str:

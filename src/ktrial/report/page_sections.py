@@ -8,6 +8,7 @@ from ktrial.domain.finding import Finding
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.order import by_level, by_weight
 from ktrial.report.page_tables import anova_tables, arms_table, exclusions_table, table, tests_table
+from ktrial.report.protocol import protocol_rows
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.words import known_of, notices
 
@@ -223,6 +224,12 @@ def sources(comparison: Comparison) -> list[Part]:
             " what the tool printed.",
         )
     )
+    if comparison.protocol or comparison.protocol_sha256 is not None:
+        parts.append(tag("h3", "Protocol, fixed before the first run"))
+    if comparison.protocol_sha256 is not None:
+        parts.append(tag("p", "SHA-256 ", tag("code", comparison.protocol_sha256)))
+    if comparison.protocol:
+        parts.append(table("Protocol", ("what", "is"), protocol_rows(comparison.protocol), long=(1,)))
     if comparison.reproduce:
         commands = Markup("\n").join(tag("span", line) for line in comparison.reproduce)
         parts += [tag("h3", "To get this again"), tag("pre", tag("code", Markup(commands)), tabindex=0)]

@@ -13,6 +13,7 @@ from ktrial.report.charts.drawing import MARKS, Cast, Chart
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.numbers import column
 from ktrial.report.order import by_weight, short_names
+from ktrial.report.tiers import tier_rows
 from ktrial.report.words import p_text
 
 _CLASSES: dict[Verdict, str] = {
@@ -111,6 +112,28 @@ def verdict_table(comparison: Comparison, places: dict[str, str]) -> Markup:
         long=(6,),
         stack=True,
     )
+
+
+def tiers_table(comparison: Comparison, places: dict[str, str]) -> Markup | None:
+    """Each tier against the one before it and against the control; None where arms are no tiers."""
+    rows = [
+        (
+            tag("a", row.outcome, href=f"#{places[row.outcome]}"),
+            row.tier,
+            row.against,
+            row.step,
+            row.interval,
+            [verdict(row.verdict), " ", tag("span", row.why, class_="about")],
+            row.total,
+            row.total_interval,
+            "-" if row.total_verdict is None else verdict(row.total_verdict),
+        )
+        for row in tier_rows(comparison)
+    ]
+    to_control = f"to {comparison.control}"
+    headers = ("outcome", "tier", "to", "step", "interval", "verdict", to_control, "its interval", "its verdict")
+    caption = "Each tier against the one before it, and against the control."
+    return table(caption, headers, rows, numeric=(3, 4, 6, 7), stack=True) if rows else None
 
 
 def _counts(contrast: Contrast) -> str:

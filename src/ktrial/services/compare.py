@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -38,7 +39,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What the user wants. `margin` is relative; `declared` are keys that were meant to differ.
 
     `excluded` are runs with the reason why each is left out. `keep_repeats` also shows outcomes that say the same as
-    another one.
+    another one. With `tiers` each arm builds on the one before it and is compared with that as well.
     """
 
     margin: float | None = None
@@ -47,6 +48,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     declared: tuple[str, ...] = ()
     excluded: Mapping[str, str] = {}
     keep_repeats: bool = False
+    tiers: bool = False
     reproduce: tuple[str, ...] = ()
     versions: Mapping[str, str] = {}
 
@@ -69,6 +71,12 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
     primary: str | None
     order: Mapping[str, int]
     doubts: Sequence[Doubt]
+    step_doubts: Sequence[Doubt]
+
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """The arms where each builds on the one before it."""
+        return tuple(arm.name for arm in self.arms) if self.asked.tiers else ()
 
     def role(self, series: Series) -> Role:
         """Without a primary all are explored alike."""
@@ -138,6 +146,7 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
         primary=None if asked.primary is None else find_series(asked.primary, series.values()).name,
         order=places(everything),
         doubts=found,
+        step_doubts=tuple(_step_doubts(everything, asked)),
     )
     ordered = sorted(series.values(), key=lambda one: one.name != case.primary)
     questions = [_question(one, case) for one in ordered if _can_be_asked(one, case)]
@@ -145,7 +154,11 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
     outcomes = tuple(_outcome(one, case, answers.get(one.name)) for one in ordered)
     if not asked.keep_repeats:
         outcomes = _once(outcomes, questions)
-    findings = (*findings_of(found), *about.findings, *coverage_findings(series.values(), everything))
+    findings = (
+        *findings_of((*found, *case.step_doubts)),
+        *about.findings,
+        *coverage_findings(series.values(), everything),
+    )
     names = [arm.name for arm in arms]
     scope = scope_of(everything)
     return Comparison(
@@ -169,7 +182,8 @@ def _can_be_asked(series: Series, case: _Case) -> bool:
 
 def _question(series: Series, case: _Case) -> Question:
     margin = margin_of(series, case.asked.margin)
-    return question_of(series, case.control.name, case.role(series), margin, case.declared(series), case.order)
+    asked = question_of(series, case.control.name, case.role(series), margin, case.declared(series), case.order)
+    return msgspec.structs.replace(asked, tiers=tuple(tier for tier in case.tiers if tier in series.runs))
 
 
 def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeComparison:
@@ -191,13 +205,25 @@ def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeCompa
         blind_spots="" if declared is None else declared.blind_spots,
         findings=() if answer is None else answer.findings,
     )
-    contrasts = (_doubted(contrast, series.benchmark, case) for contrast in told)
-    worded = tuple(
-        msgspec.structs.replace(contrast, sentence=contrast_sentence(contrast, outcome)) for contrast in contrasts
-    )
+    worded = tuple(_worded(contrast, outcome, case) for contrast in told)
+    steps = tuple(_worded(step, outcome, case) for step in (() if answer is None else answer.steps))
     if any(contrast.verdict == "not comparable" for contrast in worded):
         outcome = msgspec.structs.replace(outcome, anova=(), pairwise=())
-    return msgspec.structs.replace(outcome, contrasts=worded)
+    return msgspec.structs.replace(outcome, contrasts=worded, steps=steps)
+
+
+def _worded(contrast: Contrast, outcome: OutcomeComparison, case: _Case) -> Contrast:
+    """With its doubts and its sentence."""
+    doubted = _doubted(contrast, outcome.benchmark, case)
+    return msgspec.structs.replace(doubted, sentence=contrast_sentence(doubted, outcome))
+
+
+def _step_doubts(arms: Sequence[Arm], asked: Asked) -> Iterator[Doubt]:
+    """Of each tier beyond the first against the one before it."""
+    for before, tier in pairwise(arms[1:]) if asked.tiers else ():
+        found = doubts(before, [tier], asked.declared)
+        yield from (one for one in found if one.arm == tier.name and one.finding.kind != "not-known")
+        yield from failures(before, tier)
 
 
 def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) -> tuple[OutcomeComparison, ...]:
@@ -250,7 +276,8 @@ def _bare(series: Series, case: _Case, arm: str, verdict: Verdict, why: str) -> 
 
 def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
     """The verdict, after what was found on the conditions: refused, or changed by failures in one arm."""
-    concerned = [doubt.finding for doubt in case.doubts if doubt.concerns(contrast.arm, benchmark)]
+    every = case.doubts if contrast.control == case.control.name else case.step_doubts
+    concerned = [doubt.finding for doubt in every if doubt.concerns(contrast.arm, benchmark)]
     refused = [finding for finding in concerned if finding.level == "refuse"]
     if refused and case.asked.accepted is None:
         return msgspec.structs.replace(
@@ -319,9 +346,15 @@ def _kept(arm: Arm, asked: Asked) -> Arm:
 
 def _changed(kept: Comparison, whole: Comparison) -> Iterator[str]:
     """Outcomes of which a verdict is another one without the exclusions."""
-    before = {(one.name, contrast.arm): contrast.verdict for one in whole.outcomes for contrast in one.contrasts}
-    after = {(one.name, contrast.arm): contrast.verdict for one in kept.outcomes for contrast in one.contrasts}
-    for name in dict.fromkeys(name for name, _ in (*before, *after)):
+    before, after = (
+        {
+            (one.name, contrast.arm, contrast.control): contrast.verdict
+            for one in comparison.outcomes
+            for contrast in (*one.contrasts, *one.steps)
+        }
+        for comparison in (whole, kept)
+    )
+    for name in dict.fromkeys(name for name, *_ in (*before, *after)):
         keys = [key for key in {*before, *after} if key[0] == name]
         if any(before.get(key) != after.get(key) for key in keys):
             yield name

@@ -21,6 +21,10 @@ from ktrial.stats.layout import Layout, Runs, Scale, lay_out, read_runs, scale_o
 from ktrial.stats.measured import Measured, measure
 from ktrial.stats.multiplicity import benjamini_hochberg, holm
 from ktrial.stats.series import Series, analyse, doubts, drift_check, read_series
+from ktrial.stats.tiers import NOT_COMPARABLE, lay_out_step
+
+#: Name of the question, arm, and what that is against.
+Key = tuple[str, str, str]
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,14 +42,27 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
         control = self.question.control
         return [arm for arm in self.runs if arm != control] if control in self.runs else []
 
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """All that is asked: each arm against the control, each tier against the one before it."""
+        control = self.question.control
+        steps = [pair for pair in self.question.steps if pair[1] != control and {*pair} <= self.runs.keys()]
+        return [*((arm, control) for arm in self.compared), *(steps if control in self.runs else ())]
+
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """One contrast with its numbers, before what was asked beside it is known."""
 
     read: Read
     arm: str
+    against: str
     layout: Layout
     measured: Measured
+
+    @property
+    def key(self) -> Key:
+        """What it is, among all."""
+        return self.read.question.name, self.arm, self.against
 
 
 class Adjusted(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,12 +96,11 @@ def judge_foreign(
     adjusted = _adjust(asked)
     detailed = len(asked) <= DETAILED_CONTRASTS
     checked = detailed and assumptions
-    contrasts: dict[str, list[Contrast]] = {read.question.name: [] for read in reads}
+    contrasts: dict[Key, Contrast] = {}
     series = {read.question.name: read_series(read.runs) for read in reads}
     for one in asked:
-        name = one.read.question.name
-        contrasts[name].append(_contrast(one, adjusted[name, one.arm], series[name], alpha, checked))
-    return tuple(_answer(read, contrasts[read.question.name], alpha, swing, detailed) for read in reads)
+        contrasts[one.key] = _contrast(one, adjusted[one.key], series[one.read.question.name], alpha, checked)
+    return tuple(_answer(read, contrasts, alpha, swing, detailed) for read in reads)
 
 
 def _read(question: Question, family: str, repeats: str | None) -> Read:
@@ -100,42 +116,52 @@ def _read(question: Question, family: str, repeats: str | None) -> Read:
 
 
 def _ask(reads: Sequence[Read], alpha: float) -> list[Asked]:
-    pairs = [(read, arm) for read in reads for arm in read.compared]
-    layouts = [lay_out(read.runs[read.question.control], read.runs[arm]) for read, arm in pairs]
-    measured = measure(layouts, [read.scale for read, _ in pairs], alpha)
+    pairs = [
+        (read, arm, against, layout)
+        for read in reads
+        for arm, against in read.pairs
+        if (layout := _layout(read, arm, against)) is not None
+    ]
+    measured = measure([layout for *_, layout in pairs], [read.scale for read, *_ in pairs], alpha)
     return [
-        Asked(read=read, arm=arm, layout=layout, measured=numbers)
-        for (read, arm), layout, numbers in zip(pairs, layouts, measured, strict=True)
+        Asked(read=read, arm=arm, against=against, layout=layout, measured=numbers)
+        for (read, arm, against, layout), numbers in zip(pairs, measured, strict=True)
     ]
 
 
-def _adjust(asked: Sequence[Asked]) -> dict[tuple[str, str], Adjusted]:
+def _layout(read: Read, arm: str, against: str) -> Layout | None:
+    control = read.question.control
+    if against == control:
+        return lay_out(read.runs[control], read.runs[arm])
+    return lay_out_step(read.runs[control], read.runs[against], read.runs[arm])
+
+
+def _adjust(asked: Sequence[Asked]) -> dict[Key, Adjusted]:
     """Each distinct outcome counts once; one that repeats another has what that one has."""
     families: dict[str, list[Asked]] = {}
-    counted = {(one.read.question.name, one.arm) for one in asked}
+    counted = {one.key for one in asked}
     for one in asked:
-        if (one.read.repeats, one.arm) not in counted:
+        if (one.read.repeats, one.arm, one.against) not in counted:
             families.setdefault(one.read.family, []).append(one)
-    found: dict[tuple[str, str], Adjusted] = {}
+    found: dict[Key, Adjusted] = {}
     for name, members in families.items():
         correct = benjamini_hochberg if name == "exploratory" else holm
         p = correct([one.measured.test.p for one in members]).tolist()
         floors = correct([one.measured.test.floor for one in members]).tolist()
         for one, of_p, of_floor in zip(members, p, floors, strict=True):
-            key = one.read.question.name, one.arm
-            found[key] = Adjusted(p=min(1.0, of_p), floor=min(1.0, of_floor), family=len(members))
+            found[one.key] = Adjusted(p=min(1.0, of_p), floor=min(1.0, of_floor), family=len(members))
     for one in asked:
-        key = one.read.question.name, one.arm
-        found[key] = found[str(one.read.repeats), one.arm] if key not in found else found[key]
+        if one.key not in found:
+            found[one.key] = found[str(one.read.repeats), one.arm, one.against]
     return found
 
 
 def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, checked: bool) -> Contrast:
-    question, effect, layout = one.read.question, one.measured.effect, one.layout
+    effect, layout = one.measured.effect, one.layout
     case = _case(one, adjusted, alpha)
     verdict, why, findings = decide(case)
     held = covariate.adjusted(layout, one.read.scale, alpha)
-    drifted = drift_check(series, one.arm, question.control, effect.estimate)
+    drifted = drift_check(series, one.arm, one.against, effect.estimate)
     seen = (order_check(layout.order), drifted, series.dependence)
     test = msgspec.structs.replace(
         one.measured.test,
@@ -145,13 +171,13 @@ def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, chec
     )
     return Contrast(
         arm=one.arm,
-        control=question.control,
+        control=one.against,
         verdict=verdict,
         why=why,
         effect=effect,
         worth=worth(effect, case.margin) if verdict in {"better", "worse"} else None,
         n_arm=len(one.read.runs[one.arm].scores),
-        n_control=len(one.read.runs[question.control].scores),
+        n_control=len(one.read.runs[one.against].scores),
         blocks=len(layout.control) if layout.blocked else None,
         test=test,
         cross_checks=_cross_checks(one) if checked else one.measured.cross_checks,
@@ -183,7 +209,7 @@ def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
 def _margins(one: Asked) -> tuple[float, float]:
     """Margin and step of the tool on the scale of the effect: where that is a difference, of the control's median."""
     question = one.read.question
-    middle = float(np.median(one.read.runs[question.control].scores))
+    middle = float(np.median(one.read.runs[one.against].scores))
     resolution = question.resolution or 0.0
     if one.read.scale == "difference":
         return question.margin * abs(middle), resolution
@@ -198,7 +224,7 @@ def _cross_checks(one: Asked) -> tuple[TestResult, ...]:
         seen = [normality("block differences", layout.arm - layout.control)]
     else:
         seen = [
-            normality(one.read.question.control, layout.control),
+            normality(one.against, layout.control),
             normality(one.arm, layout.arm),
             equal_variance([layout.control, layout.arm]),
         ]
@@ -220,36 +246,44 @@ def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> li
     return found
 
 
-def _answer(read: Read, contrasts: Sequence[Contrast], alpha: float, swing: float, detailed: bool) -> Answer:
+def _answer(read: Read, contrasts: Mapping[Key, Contrast], alpha: float, swing: float, detailed: bool) -> Answer:
     question = read.question
     findings = doubts(question, read.runs, read.scale, swing)
     if read.repeats is not None:
         sentence = f"says the same as {read.repeats} in other words and is not counted a second time"
         findings.append(Finding(kind="same-as", level="note", sentence=sentence, values={"outcome": read.repeats}))
     anova, pairwise, left_out = analyse(read.runs, question.control, read.scale, alpha, detailed)
-    compared = set(read.compared)
-    silent = [arm for arm in question.arms if arm not in compared and arm != question.control]
+    silent = [arm for arm in question.arms if arm not in read.compared and arm != question.control]
     return Answer(
         name=question.name,
-        contrasts=(*contrasts, *(_silent(read, arm) for arm in silent)),
+        contrasts=(
+            *(contrasts[question.name, arm, question.control] for arm in read.compared),
+            *(_silent(read, arm, question.control) for arm in silent),
+        ),
         anova=anova,
         pairwise=pairwise,
         findings=(*findings, *left_out),
+        steps=tuple(
+            contrasts.get((question.name, arm, against)) or _silent(read, arm, against)
+            for arm, against in question.steps
+        ),
     )
 
 
-def _silent(read: Read, arm: str) -> Contrast:
+def _silent(read: Read, arm: str, against: str) -> Contrast:
+    """One that could not be asked: a side has no value, or nothing ties two tiers together."""
     counts = {name: len(runs.scores) for name, runs in read.runs.items()}
-    control = read.question.control
+    empty = next((name for name in (against, arm) if name not in counts), None)
+    lost = read.question.control not in counts
     return Contrast(
         arm=arm,
-        control=control,
-        verdict="inconclusive",
-        why="the arm has no value" if control in counts else "the control has no value",
+        control=against,
+        verdict="not comparable" if empty is None and not lost else "inconclusive",
+        why="the control has no value" if lost else NOT_COMPARABLE if empty is None else f"{empty} has no value",
         effect=None,
         worth=None,
         n_arm=counts.get(arm, 0),
-        n_control=counts.get(control, 0),
+        n_control=counts.get(against, 0),
         blocks=None,
         test=None,
         sentence="",

@@ -34,22 +34,32 @@ def test_sessions_in_turns_are_blocks_by_their_order_in_time() -> None:
     assert told["s000/0"] == told["s000/1"] == told["s001/1"] == "turn 1"
     assert [told[f"s{at:03}/0"] for at in range(12)] == [f"turn {at // 2 + 1}" for at in range(12)]
     assert finding is not None
-    assert (finding.kind, finding.values) == ("sessions-paired", {"blocks": 6.0})
+    assert (finding.kind, finding.values) == ("sessions-paired", {"b": 6.0})
 
 
 def test_three_arms_and_a_turn_that_is_not_complete() -> None:
     arms, finding = pair_sessions(in_turns("abc" * 6 + "c"))
     assert finding is not None
-    assert finding.values == {"blocks": 6.0}
+    assert finding.values == {"b": 6.0, "c": 6.0}
     assert blocks(arms)["s018/0"] == "turn 7", "it is alone in its block, which the layout leaves out"
+
+
+def test_arms_that_took_turns_with_the_control_one_after_the_other() -> None:
+    arms, finding = pair_sessions(in_turns("ab" * 6 + "ac" * 7))
+    assert finding is not None
+    assert finding.values == {"b": 6.0, "c": 7.0}
+    told = blocks(arms)
+    assert (told["s011/0"], told["s012/0"], told["s013/0"]) == ("turn 6", "turn 7", "turn 7")
 
 
 @pytest.mark.parametrize(
     "order, why",
     [
         ("aaaaaaabbbbbbb", "did not take turns"),
-        ("abab", "2 turns of all arms are too few: 6 can decide"),
-        ("abacabacabacabac", "did not take turns"),
+        ("abab", "2 turns of a with b are too few: 6 can decide"),
+        ("aab" * 7, "did not take turns"),
+        ("bc" * 7 + "a", "did not take turns"),
+        ("ab" * 6 + "ac" * 5, "5 turns of a with c are too few"),
     ],
 )
 def test_why_not_is_said(order: str, why: str) -> None:

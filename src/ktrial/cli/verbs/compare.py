@@ -18,6 +18,7 @@ from ktrial.domain.errors import BadInput, GuardTripped
 @click.command(short_help="Compare configurations, and say what the data support.")
 @click.argument("words", nargs=-1, required=True, shell_complete=result_names, metavar="LABEL|SESSION|[NAME=]FILE…")
 @click.option("--control", metavar="NAME", help="The arm compared against; the first one unless it is said.")
+@click.option("--tiers", is_flag=True, help="Each arm builds on the one before it: compare with that as well.")
 @click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
 @click.option("--primary", metavar="OUTCOME", help="The outcome that was named beforehand.")
 @click.option("--declared", multiple=True, metavar="KNOB|CONDITION", help="Was meant to differ, as kernel or a knob.")
@@ -35,6 +36,7 @@ def command(
     /,
     words: tuple[str, ...],
     control: str | None,
+    tiers: bool,
     margin: str | None,
     primary: str | None,
     declared: tuple[str, ...],
@@ -50,6 +52,7 @@ def command(
     \b
     ktrial compare stock tuned --declared vm.swappiness
     ktrial compare stock=before.json tuned=after.json
+    ktrial compare --tiers stock t1 t2 t3
     ktrial compare results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
     Files are not kept. Several files with one NAME are one arm; a name may be a pattern: stock='run-*.json'.
@@ -68,6 +71,7 @@ def command(
         margin=share(margin, "--margin"),
         primary=primary,
         accepted=accepted,
+        tiers=tiers,
         excluded=exclusions(excluded, arms),
         reproduce=reproducible(),
         versions=versions(),
@@ -77,7 +81,12 @@ def command(
         write_json(found)
     else:
         sys.stdout.write(comparison_text(found, width=columns()))
-    worse = [contrast for one in found.outcomes for contrast in one.contrasts if contrast.verdict == "worse"]
+    every = [
+        contrast
+        for one in found.outcomes
+        for contrast in (*one.contrasts, *(step for step in one.steps if step.control != found.control))
+    ]
+    worse = [contrast for contrast in every if contrast.verdict == "worse"]
     if fail_on is not None and worse:
         raise GuardTripped(f"{len(worse)} verdict{'s'[: len(worse) != 1]} worse: {worse[0].sentence}")
     return 0
