@@ -334,6 +334,10 @@ def hostile() -> Comparison:
     """A whole comparison with HOSTILE in every text that a file can bring."""
     document = msgspec.to_builtins(two_arms(4))
     document["outcomes"] = [*document["outcomes"], *msgspec.to_builtins(four_arms(3))["outcomes"]]
+    for one in document["outcomes"]:
+        one["steps"] = [contrast | {"control": "before"} for contrast in one["contrasts"]]
+    document["protocol"] = {"name": "watermarks", "design": {"cap": "20"}, "secondary": ["p99"]}
+    document["protocol_sha256"] = "4a1f0e"
     made: Comparison = msgspec.convert(_poisoned(document, ""), Comparison)
     return made
 
@@ -349,7 +353,7 @@ def _poisoned(value: Any, key: str) -> Any:
         fixed = {name: _poisoned(inner, name) for name, inner in value.items()}
         return (
             {name + HOSTILE: inner for name, inner in fixed.items()}
-            if key in {"known", "versions", "values"}
+            if key in {"known", "versions", "values", "protocol"}
             else fixed
         )
     if isinstance(value, list | tuple):

@@ -174,8 +174,9 @@ def reproducible() -> tuple[str, ...]:
         value = context.params.get(str(parameter.name))
         if value in (None, (), False) or value == parameter.default or parameter.name == "as_json":
             continue
+        option = [] if isinstance(parameter, click.Argument) else [parameter.opts[0]]
         for one in value if isinstance(value, tuple) else (value,):
-            words += [str(one)] if isinstance(parameter, click.Argument) else [parameter.opts[0], str(one)]
+            words += option if one is True else [*option, str(one)]
     return (shlex.join(words),)
 
 

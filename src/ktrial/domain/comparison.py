@@ -158,6 +158,11 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
         """`benchmark.outcome`."""
         return f"{self.benchmark}.{self.outcome}"
 
+    @property
+    def judged(self) -> tuple[Contrast, ...]:
+        """All contrasts, those of tiers with the one before them included, each once."""
+        return (*self.contrasts, *(step for step in self.steps if step not in self.contrasts))
+
 
 class ArmSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where the runs of an arm come from, and what is known of it by name: kernel, machine, tool, start conditions."""

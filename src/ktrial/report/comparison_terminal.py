@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from ktrial.domain.comparison import ArmSource, Comparison, Contrast, OutcomeComparison, StateChange
 from ktrial.domain.effect_words import effect_text
@@ -109,23 +110,20 @@ def _verdicts(outcomes: Sequence[OutcomeComparison], notes: _Notes, width: int) 
 
 
 def _tiers(found: Comparison, notes: _Notes, width: int) -> str:
-    """Each tier against the one before it."""
-    rows = tier_rows(found)
-    if not rows:
-        return ""
+    """Each tier against the one before it, outcome by outcome."""
     steps = {(one.name, step.arm): step for one in found.outcomes for step in one.steps}
-    headers = ("outcome", "tier", "to", "step", "interval", "verdict", f"to {found.control}", "doubts")
-    cells = []
-    last = ""
-    for row in rows:
-        total = f"{row.total} {row.total_verdict}" if row.total_verdict is not None else "-"
-        marks = notes.marks(steps[row.outcome, row.tier].findings)
-        name = "" if row.outcome == last else row.outcome
-        cells.append((name, row.tier, row.against, row.step, row.interval, row.verdict, total, marks))
-        last = row.outcome
-    why = dict.fromkeys((row.tier, row.against, row.why) for row in rows if row.against != found.control)
-    told = [paragraph(f"{tier} to {before}: {reason}", width=width, indent="  ") for tier, before, reason in why]
-    return "\n".join(["Tiers, each against the one before it:", table(headers, cells, width=width), *told])
+    headers = ("tier", "to", "step", "interval", "verdict", f"to {found.control}", "doubts")
+    parts = []
+    for name, group in groupby(tier_rows(found), key=lambda row: row.outcome):
+        rows, why = [], []
+        for row in group:
+            total = "-" if row.total_verdict is None else f"{row.total} {row.total_verdict}"
+            marks = notes.marks(steps[name, row.tier].findings)
+            rows.append((row.tier, row.against, row.step, row.interval, row.verdict, total, marks))
+            if row.against != found.control:
+                why.append(paragraph(f"{row.tier} to {row.against}: {row.why}", width=width, indent="  "))
+        parts += [paragraph(f"{name}, tier by tier:", width=width), table(headers, rows, width=width), *why]
+    return "\n".join(parts)
 
 
 def _some(names: Sequence[str]) -> str:

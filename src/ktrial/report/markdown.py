@@ -15,7 +15,7 @@ from ktrial.report.order import by_level, by_weight, short_names
 from ktrial.report.protocol import protocol_rows
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import clean
-from ktrial.report.tiers import tier_rows
+from ktrial.report.tiers import pair_name, tier_rows
 from ktrial.report.words import known_of, notices, p_text
 
 #: Characters that mean something in Markdown, in HTML within it, or to a site that shows it.
@@ -80,7 +80,8 @@ def findings_list(comparison: Comparison) -> str:
     every = [("", finding) for finding in comparison.findings]
     for outcome in by_weight(comparison.outcomes):
         every += [(outcome.name, finding) for finding in outcome.findings]
-        every += [(outcome.name, finding) for contrast in outcome.contrasts for finding in contrast.findings]
+        every += [(outcome.name, finding) for contrast in outcome.judged for finding in contrast.findings]
+    every = list({(name, finding.sentence): (name, finding) for name, finding in every}.values())
     place = {id(finding): name for name, finding in every}
     lines = []
     for finding in by_level([finding for _, finding in every]):
@@ -166,7 +167,7 @@ def _outcome(outcome: OutcomeComparison, pictures: Sequence[tuple[str, str]]) ->
         else f"{outcome.direction} is better".capitalize()
     )
     parts = [f"{direction}; differences below {100 * outcome.margin:g} % do not matter."]
-    parts += [escaped(contrast.sentence) for contrast in outcome.contrasts if contrast.sentence]
+    parts += [escaped(contrast.sentence) for contrast in outcome.judged if contrast.sentence]
     parts.append(_arms(outcome))
     parts += _images(pictures)
     parts += _tests(outcome) + _pairs(outcome)
@@ -191,12 +192,12 @@ def _arms(outcome: OutcomeComparison) -> str:
 def _tests(outcome: OutcomeComparison) -> list[str]:
     rows = [
         (
-            contrast.arm,
+            pair_name(contrast, outcome),
             test.name,
             f"{test.statistic} = {test.value:.4g}",
             *map(p_text, (test.p, test.p_adjusted, test.floor if test.floor_adjusted is None else test.floor_adjusted)),
         )
-        for contrast in outcome.contrasts
+        for contrast in outcome.judged
         for test in (contrast.test, *contrast.cross_checks)
         if test is not None
     ]

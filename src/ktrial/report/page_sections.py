@@ -10,6 +10,7 @@ from ktrial.report.order import by_level, by_weight
 from ktrial.report.page_tables import anova_tables, arms_table, exclusions_table, table, tests_table
 from ktrial.report.protocol import protocol_rows
 from ktrial.report.run_conditions import by_arm
+from ktrial.report.tiers import pair_name
 from ktrial.report.words import known_of, notices
 
 _MOST_CHANGES = 20
@@ -121,9 +122,10 @@ def all_findings(comparison: Comparison) -> list[Part]:
     """Those of the whole comparison, then those of outcomes."""
     parts: list[Part] = [findings_list(list(comparison.findings))] if comparison.findings else []
     for outcome in by_weight(comparison.outcomes):
-        own = [*outcome.findings, *(one for contrast in outcome.contrasts for one in contrast.findings)]
+        own = [*outcome.findings, *(one for contrast in outcome.judged for one in contrast.findings)]
         if own:
-            parts += [tag("h3", outcome.name), findings_list(own)]
+            once = {finding.sentence: finding for finding in own}
+            parts += [tag("h3", outcome.name), findings_list(list(once.values()))]
     return parts
 
 
@@ -133,7 +135,7 @@ def outcome_text(outcome: OutcomeComparison, runs: str | None) -> list[Part]:
     parts: list[Part] = [
         tag("p", f"{direction}; differences below {100 * outcome.margin:g} % do not matter.", class_="note")
     ]
-    parts += [tag("p", contrast.sentence) for contrast in outcome.contrasts if contrast.sentence]
+    parts += [tag("p", contrast.sentence) for contrast in outcome.judged if contrast.sentence]
     parts.append(arms_table(outcome, runs))
     if outcome.blind_spots:
         parts.append(tag("p", "What it does not tell: ", outcome.blind_spots, class_="note"))
@@ -155,7 +157,7 @@ def outcome_text(outcome: OutcomeComparison, runs: str | None) -> list[Part]:
 def _methods(outcome: OutcomeComparison) -> list[Markup]:
     methods = dict.fromkeys(
         f"{contrast.effect.method}, {100 * contrast.effect.confidence:g} % interval"
-        for contrast in outcome.contrasts
+        for contrast in outcome.judged
         if contrast.effect is not None
     )
     return [tag("p", f"Estimate by {'; '.join(methods)}.")] if methods else []
@@ -163,9 +165,9 @@ def _methods(outcome: OutcomeComparison) -> list[Markup]:
 
 def _checks(outcome: OutcomeComparison) -> list[Markup]:
     lines = []
-    for contrast in outcome.contrasts:
+    for contrast in outcome.judged:
         for check in _checks_of(contrast):
-            lines.append(tag("li", f"{contrast.arm}: ", check))
+            lines.append(tag("li", f"{pair_name(contrast, outcome)}: ", check))
     return [tag("ul", lines)] if lines else []
 
 

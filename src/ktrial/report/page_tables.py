@@ -13,7 +13,7 @@ from ktrial.report.charts.drawing import MARKS, Cast, Chart
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.numbers import column
 from ktrial.report.order import by_weight, short_names
-from ktrial.report.tiers import tier_rows
+from ktrial.report.tiers import pair_name, tier_rows
 from ktrial.report.words import p_text
 
 _CLASSES: dict[Verdict, str] = {
@@ -158,11 +158,11 @@ def arms_table(outcome: OutcomeComparison, runs: str | None) -> Markup:
 def tests_table(outcome: OutcomeComparison) -> Markup | None:
     """Tests and cross-checks behind the verdicts."""
     rows = []
-    for contrast in outcome.contrasts:
+    for contrast in outcome.judged:
         for test in (*((contrast.test,) if contrast.test is not None else ()), *contrast.cross_checks):
             rows.append(
                 (
-                    contrast.arm,
+                    pair_name(contrast, outcome),
                     test.name,
                     f"{test.statistic} = {test.value:.4g}",
                     p_text(test.p),

@@ -35,6 +35,11 @@ def tier_rows(comparison: Comparison) -> list[TierRow]:
     ]
 
 
+def pair_name(contrast: Contrast, outcome: OutcomeComparison) -> str:
+    """The arm, with what it is against where that is not the control."""
+    return contrast.arm if contrast in outcome.contrasts else f"{contrast.arm} to {contrast.control}"
+
+
 def _row(outcome: OutcomeComparison, step: Contrast, total: Contrast | None) -> TierRow:
     change, interval = effect_text(step.effect, outcome.unit, outcome.direction)
     whole = ("-", "-") if total is None else effect_text(total.effect, outcome.unit, outcome.direction)

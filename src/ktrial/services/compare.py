@@ -350,7 +350,7 @@ def _changed(kept: Comparison, whole: Comparison) -> Iterator[str]:
         {
             (one.name, contrast.arm, contrast.control): contrast.verdict
             for one in comparison.outcomes
-            for contrast in (*one.contrasts, *one.steps)
+            for contrast in one.judged
         }
         for comparison in (whole, kept)
     )

@@ -51,8 +51,8 @@ def test_three_tiers_are_five_questions_of_one_family() -> None:
     assert answer.steps[0] == answer.contrasts[0], "the first tier's step is its contrast, asked once"
     raw = []
     for one in asked:
-        sides = ([math.log(run.value) for run in arms[name]] for name in (one.control, one.arm))
-        raw.append(float(stats.wilcoxon(*sides, method="exact").pvalue))
+        before, after = (np.log([run.value for run in arms[name]]) for name in (one.control, one.arm))
+        raw.append(float(stats.wilcoxon(before, after, method="exact").pvalue))
     held = multipletests(raw, method="holm")[1]
     for one, p, adjusted in zip(asked, raw, held, strict=True):
         assert one.test is not None

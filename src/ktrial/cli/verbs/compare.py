@@ -81,12 +81,7 @@ def command(
         write_json(found)
     else:
         sys.stdout.write(comparison_text(found, width=columns()))
-    every = [
-        contrast
-        for one in found.outcomes
-        for contrast in (*one.contrasts, *(step for step in one.steps if step.control != found.control))
-    ]
-    worse = [contrast for contrast in every if contrast.verdict == "worse"]
+    worse = [contrast for one in found.outcomes for contrast in one.judged if contrast.verdict == "worse"]
     if fail_on is not None and worse:
         raise GuardTripped(f"{len(worse)} verdict{'s'[: len(worse) != 1]} worse: {worse[0].sentence}")
     return 0

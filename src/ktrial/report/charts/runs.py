@@ -29,6 +29,8 @@ from ktrial.report.run_conditions import Condition, worth_showing
 
 PLACE = 10
 _HEIGHT = 170
+_CONDITION_HEIGHT = 46
+_CONDITION_GAP = 26
 _LABEL_ROOM = 84
 _LINE = 14
 
@@ -96,7 +98,7 @@ def _body(outcome: OutcomeComparison, selection: Selection, cast: Cast, style: S
         _condition_panel(one, selection, x if one is conditions[-1] else x | {"axis": None}, cast, style)
         for one in conditions
     ]
-    return {"vconcat": [panel, *below], "bounds": "flush", "spacing": 10}
+    return {"vconcat": [panel, *below], "bounds": "flush", "spacing": _CONDITION_GAP}
 
 
 def _values_panel(
@@ -175,11 +177,8 @@ def _condition_panel(condition: Condition, selection: Selection, x: Spec, cast: 
         for one in selection.shown
         if (value := condition.of(one.point)) is not None
     ]
-    return {
-        "width": style.width - _LABEL_ROOM - 60,
-        "height": 46,
+    points: Spec = {
         "data": {"values": known},
-        "title": {"text": condition.title, "anchor": "start", "fontSize": 12, "fontWeight": "normal", "offset": 2},
         "mark": {"type": "point", "filled": True, "size": 10, "opacity": 0.7},
         "encoding": {
             "x": {"field": "at"} | x,
@@ -192,3 +191,9 @@ def _condition_panel(condition: Condition, selection: Selection, x: Spec, cast: 
             "color": arm_colour(cast, style),
         },
     }
+    title: Spec = {
+        "data": {"values": [{"title": condition.title}]},
+        "mark": {"type": "text", "align": "left", "x": 0, "y": -11, "color": style.palette.muted},
+        "encoding": {"text": {"field": "title"}},
+    }
+    return {"width": style.width - _LABEL_ROOM - 60, "height": _CONDITION_HEIGHT, "layer": [points, title]}
