@@ -96,6 +96,7 @@ def _about(arm: str, point: Point) -> dict[str, Any]:
         "place": point.place,
         "block": point.block,
         "temperature_c": point.temperature_c,
+        "conditions": dict(sorted(point.conditions.items())),
         "measurements": {},
     }
 

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from ktrial.domain.comparison import Point
-from ktrial.report.run_conditions import worth_showing
+from ktrial.domain.comparison import Comparison, Point
+from ktrial.report.charts.drawing import Chart, Style
+from ktrial.report.charts.runs import of_outcome
+from ktrial.report.html import html_page
+from ktrial.report.markdown import markdown
+from ktrial.report.run_conditions import by_arm, worth_showing
+from tests.support.comparisons import large
 
 
 def shown(*runs: dict[str, float], temperature_c: float | None = None) -> list[str]:
@@ -32,3 +38,57 @@ def test_what_was_measured_and_varies_or_matters_is_shown(runs: list[dict[str, f
 
 def test_the_temperature_is_always_shown_where_it_is_known() -> None:
     assert shown({}, {}, temperature_c=50.0) == ["temperature_c"]
+
+
+def measured(runs: int, outcomes: int) -> Comparison:
+    """The n-th run of either arm waited for the CPU for n per mille of its time, and was throttled."""
+
+    def known(point: Point, at: int) -> Point:
+        conditions = {"pressure_cpu_share": at / 1000, "throttled_share": 0.25, "frequency_hz": 3e9}
+        return msgspec.structs.replace(point, temperature_c=50 + at % 7, conditions=conditions)
+
+    made = large(runs, outcomes)
+    told = tuple(
+        msgspec.structs.replace(
+            outcome,
+            arms=tuple(
+                msgspec.structs.replace(arm, points=tuple(known(point, at) for at, point in enumerate(arm.points)))
+                for arm in outcome.arms
+            ),
+        )
+        for outcome in made.outcomes
+    )
+    return msgspec.structs.replace(made, outcomes=told)
+
+
+def chart(made: Comparison, place: int) -> Chart:
+    (found,) = of_outcome(made, made.outcomes[place], Style())
+    return found
+
+
+def test_each_condition_is_a_panel_under_the_runs_of_the_first_outcome() -> None:
+    made = measured(31, 2)
+    first, second = chart(made, 0), chart(made, 1)
+    panels = first.spec["vconcat"][1:]
+    titles = [panel["layer"][1]["data"]["values"][0]["title"] for panel in panels]
+    assert titles == ["°C at start", "% of time throttled", "% waiting for CPU"]
+    waited = [one["shown"] for one in panels[2]["layer"][0]["data"]["values"]]
+    assert max(waited) == pytest.approx(3.0)
+    assert len(waited) == 62
+    assert first.table.headers[-3:] == tuple(titles)
+    assert all(len(row) == len(first.table.headers) for row in first.table.rows)
+    assert "vconcat" not in second.spec, "the same runs: once is enough"
+    assert made.outcomes[0].name in second.caption
+
+
+def test_each_arm_has_its_median_with_the_ends() -> None:
+    rows = {row[0]: row[1:] for row in by_arm(measured(31, 1))}
+    assert rows["% of time throttled"] == ("25", "25")
+    assert rows["% waiting for CPU"] == ("1.5 (0.0 to 3.0)",) * 2
+    assert "clock, GHz" not in rows, "it never changed"
+    for text in (markdown(measured(31, 1)), html_page(measured(31, 1))):
+        assert "1.5 (0.0 to 3.0)" in text
+
+
+def test_a_page_of_1000_runs_with_all_conditions_stays_small() -> None:
+    assert len(html_page(measured(500, 8)).encode()) < 3_000_000

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every run as a point in run order, so that drift is seen; below it the conditions that it ran under."""
+"""Every run as a point in run order, so that drift is seen; below it, once a benchmark, what the runs ran under."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ktrial.domain.comparison import ArmValues, Comparison, OutcomeComparison
 from ktrial.report.bench import show
@@ -25,6 +25,7 @@ from ktrial.report.charts.drawing import (
 )
 from ktrial.report.charts.points import Selection, select
 from ktrial.report.numbers import column
+from ktrial.report.order import by_weight
 from ktrial.report.run_conditions import Condition, worth_showing
 
 PLACE = 10
@@ -42,20 +43,23 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
     if not selection.shown:
         return
     order = "in the order in which they were made" if selection.ordered else "arm by arm: their order is not known"
+    first = next(one for one in by_weight(comparison.outcomes) if one.benchmark == outcome.benchmark)
+    found = worth_showing(one.point for one in selection.shown)
+    conditions = found if first.name == outcome.name else ()
+    elsewhere = f" What these runs ran under is shown with {first.name}." if found and not conditions else ""
     yield Chart(
         name="runs",
         title="Every run",
-        caption=f"Every run {order}; dashed lines are medians.{selection.note}{cast.note}",
-        spec=frame(style, outcome.name, _body(outcome, selection, cast, style)),
-        table=_table(outcome, selection, cast),
+        caption=f"Every run {order}; dashed lines are medians.{elsewhere}{selection.note}{cast.note}",
+        spec=frame(style, outcome.name, _body(outcome, selection, conditions, cast, style)),
+        table=_table(outcome, selection, conditions, cast),
         marks=True,
         arm_column=1,
     )
 
 
-def _table(outcome: OutcomeComparison, selection: Selection, cast: Cast) -> Table:
+def _table(outcome: OutcomeComparison, selection: Selection, conditions: Sequence[Condition], cast: Cast) -> Table:
     kept = column((one.point.value for one in selection.shown), outcome.unit)
-    conditions = _conditions(selection)
     blocks = any(one.point.block is not None for one in selection.shown)
     headers = ["place", "arm", kept.unit, "run"]
     headers += (["block"] if blocks else []) + [one.title for one in conditions]
@@ -75,11 +79,9 @@ def _table(outcome: OutcomeComparison, selection: Selection, cast: Cast) -> Tabl
     return Table(headers=tuple(headers), rows=tuple(rows), numeric=numeric)
 
 
-def _conditions(selection: Selection) -> tuple[Condition, ...]:
-    return worth_showing(one.point for one in selection.shown)
-
-
-def _body(outcome: OutcomeComparison, selection: Selection, cast: Cast, style: Style) -> Spec:
+def _body(
+    outcome: OutcomeComparison, selection: Selection, conditions: Sequence[Condition], cast: Cast, style: Style
+) -> Spec:
     arms = [values for values in outcome.arms if values.arm in cast.arms and values.points]
     axis = value_axis(outcome, [one.point.value for one in selection.shown] + [values.median for values in arms])
     first, last = selection.shown[0].at, selection.shown[-1].at
@@ -90,7 +92,6 @@ def _body(outcome: OutcomeComparison, selection: Selection, cast: Cast, style: S
         "axis": {"title": "run" if selection.ordered else "run (order not known)", "grid": False, "tickMinStep": 1},
     }
     panel = _values_panel(outcome, selection, cast, style, axis, x)
-    conditions = _conditions(selection)
     if not conditions:
         return panel
     panel["layer"][0]["encoding"]["x"] = x | {"field": "at", "axis": None}
