@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ET
 from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
 from ktrial.report.terminal import clean
+from ktrial.report.tiers import pair_name
 
 
 def junit_xml(comparison: Comparison) -> bytes:
@@ -18,7 +19,7 @@ def junit_xml(comparison: Comparison) -> bytes:
     suite = ET.Element("testsuite", {"name": clean(comparison.title)})
     verdicts = []
     for outcome in comparison.outcomes:
-        for contrast in outcome.contrasts:
+        for contrast in outcome.judged:
             verdicts.append(contrast.verdict)
             suite.append(_case(outcome, contrast))
     skipped = verdicts.count("inconclusive") + verdicts.count("not comparable")
@@ -34,7 +35,7 @@ def junit_xml(comparison: Comparison) -> bytes:
 
 
 def _case(outcome: OutcomeComparison, contrast: Contrast) -> ET.Element:
-    case = ET.Element("testcase", {"classname": clean(outcome.name), "name": clean(contrast.arm)})
+    case = ET.Element("testcase", {"classname": clean(outcome.name), "name": clean(pair_name(contrast, outcome))})
     estimate, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
     told = f"{contrast.verdict}: {estimate} ({interval}), {contrast.why}"
     if contrast.verdict == "worse":

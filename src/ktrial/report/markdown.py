@@ -107,7 +107,7 @@ def markdown(comparison: Comparison, charts: Mapping[str, Sequence[tuple[str, st
     sections: list[tuple[str, str]] = [
         ("What you would notice", notice_list(comparison)),
         ("Verdicts", f"Each arm against {escaped(comparison.control)}.\n\n{verdict_table(comparison)}"),
-        ("Tiers", _tiers(comparison)),
+        ("Tiers", tier_table(comparison)),
         ("What was the same, and what was not", _same(comparison)),
         *((f"{name}", _outcome(outcome, pictures.get(outcome.name, ()))) for name, outcome in _named(comparison)),
         ("Changes of the tunable state", _state(comparison)),
@@ -264,7 +264,8 @@ def _exclusions(comparison: Comparison) -> str:
     return "\n\n".join(("\n".join(lines), told, verdict_table(comparison.without)))
 
 
-def _tiers(comparison: Comparison) -> str:
+def tier_table(comparison: Comparison) -> str:
+    """Each tier against the one before it and against the control; empty where arms are no tiers."""
     rows = [
         (
             row.outcome,

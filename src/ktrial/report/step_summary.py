@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ktrial.domain.comparison import Comparison
-from ktrial.report.markdown import escaped, findings_list, notice_list, verdict_table
+from ktrial.report.markdown import escaped, findings_list, notice_list, tier_table, verdict_table
 
 
 def step_summary(comparison: Comparison) -> str:
@@ -16,6 +16,7 @@ def step_summary(comparison: Comparison) -> str:
         f"Scope: {escaped(comparison.scope)}.",
         notice_list(comparison),
         verdict_table(comparison),
+        *([tiers] if (tiers := tier_table(comparison)) else []),
         *([f"Findings:\n\n{found}"] if found else []),
     ]
     return "\n\n".join(parts) + "\n"

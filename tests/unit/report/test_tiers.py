@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
+
 import msgspec
 
 from ktrial.domain.comparison import Comparison
 from ktrial.domain.verdict import Effect
 from ktrial.report.comparison_terminal import comparison_text
 from ktrial.report.html import html_page
+from ktrial.report.junit import junit_xml
 from ktrial.report.markdown import markdown
 from ktrial.report.protocol import protocol_rows
+from ktrial.report.step_summary import step_summary
 from ktrial.report.tiers import tier_rows
 from tests.support.comparisons import four_arms
 
@@ -76,3 +80,9 @@ def test_judged_holds_each_contrast_once() -> None:
         ("mglru", "swappiness10"),
         ("micro-stutter", "mglru"),
     ]
+
+
+def test_build_servers_see_each_step() -> None:
+    cases = ET.fromstring(junit_xml(ladder())).iter("testcase")
+    assert [case.get("name") for case in cases][3:] == ["mglru to swappiness10", "micro-stutter to mglru"]
+    assert "| mglru | swappiness10 |" in step_summary(ladder())

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from ktrial.domain.compared import Arm
@@ -264,3 +265,29 @@ def test_sessions_in_turns_are_judged_in_blocks_with_the_doubt_of_their_fixed_or
     assert "sessions-paired" in {finding.kind for finding in found.findings}
     assert found.scope == "on this boot, across 16 sessions"
     assert "across 16 sessions" in found.answer
+
+
+def tier(name: str, factor: float, **known: str) -> Arm:
+    runs = tuple(
+        a_run(f"{name}/{at}", measured(factor * (1 + at / 100)), block=str(at), clocks={"file": at * 9 + len(name)})
+        for at in range(10)
+    )
+    told = tuple(msgspec.structs.replace(run, known={"governor": "performance", **known}) for run in runs)
+    return Arm(name=name, sources=(), runs=told)
+
+
+def test_a_tier_is_refused_against_what_it_differs_from_and_only_that() -> None:
+    tiers = [tier("t1", 0.9), tier("tt2", 0.8, governor="powersave"), tier("ttt3", 0.7)]
+    found = compare(tier("sstock", 1.0), tiers, Asked(tiers=True), About(), foreign_judge(0.25))
+    (outcome,) = found.outcomes
+    assert [one.verdict for one in outcome.contrasts] == ["better", "not comparable", "better"]
+    assert [(one.control, one.verdict) for one in outcome.steps] == [
+        ("sstock", "better"),
+        ("t1", "not comparable"),
+        ("tt2", "not comparable"),
+    ]
+    assert "powersave in tt2" in outcome.steps[2].why
+    assert outcome.steps[2].effect is None
+    assert {finding.kind for finding in found.findings} >= {"other-governor"}
+    plain = compare(tier("sstock", 1.0), tiers, Asked(), About(), foreign_judge(0.25))
+    assert plain.outcomes[0].steps == ()
