@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from ktrial.domain.errors import KtrialError, UnknownName
+from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 from ktrial.domain.stored import RunState, Series, StoredMeasurement, StoredRun, StoredSession
 from ktrial.store import blobs
 from ktrial.store.database import Database, insert_new
@@ -22,6 +22,8 @@ from ktrial.store.writer import is_gone, this_writer
 _UNTOLD = ""
 #: Runs that go to the database in one piece.
 _PIECE = 1000
+#: Of names that begin alike so many are told.
+_NAMED = 3
 
 
 class Store:
@@ -141,7 +143,8 @@ class Store:
         if exact or len(found) == 1:
             return (exact or found)[0]
         if found:
-            raise UnknownName("session", name, [one.session for one in found])
+            named = ", ".join(one.session for one in found[:_NAMED])
+            raise BadInput(f"{len(found)} sessions begin with {name!r}", hint=f"write more of one: {named}")
         raise UnknownName("session", name, [one.session for one in self.sessions()], hint="`ktrial runs` lists them")
 
     def runs(self, session: str) -> Iterator[StoredRun]:

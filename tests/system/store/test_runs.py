@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 
-from ktrial.domain.errors import KtrialError, UnknownName
+from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 from ktrial.domain.stored import StoredMeasurement
 from ktrial.store.database import HEAD, Database
 from ktrial.store.runs import Store
@@ -119,8 +119,9 @@ def test_sessions_by_the_beginning_of_their_names(store: Store) -> None:
     for name in ("20260101T1", "20260101T2", "20260202T1"):
         store.begin(a_session(name))
     assert store.session("202602").session == "20260202T1"
-    with pytest.raises(UnknownName, match="20260101"):
+    with pytest.raises(BadInput, match="2 sessions begin with '20260101'") as several:
         store.session("20260101")
+    assert several.value.hint == "write more of one: 20260101T2, 20260101T1"
     with pytest.raises(UnknownName) as unknown:
         store.session("x")
     assert unknown.value.exit_status == 2
