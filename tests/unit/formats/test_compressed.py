@@ -24,6 +24,7 @@ def test_files_that_were_packed_one_by_one_are_read_whole() -> None:
         (gzip.compress(b"abc")[:12] + b"\xff" * 20, "is not whole gzip"),
         (gzip.compress(b"abc") + b"more", "is not whole gzip"),
     ],
+    ids=["large", "large-together", "cut", "cut-header", "damaged", "more"],
 )
 def test_what_is_not_whole_or_too_large_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(KtrialError, match=said):
