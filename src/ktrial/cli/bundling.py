@@ -26,6 +26,8 @@ def scrubbing_of(app: App) -> Scrubbing:
 def is_bundle(path: Path) -> bool:
     """Whether the file begins as packed by zstd, which no other result is."""
     try:
+        if not path.is_file():
+            return False  # a pipe would be waited for
         with path.open("rb") as file:
             return file.read(4) == _ZSTD
     except OSError:

@@ -18,7 +18,7 @@ import click
 
 from ktrial import __version__
 from ktrial.cli import verbs
-from ktrial.domain.errors import KtrialError, UnknownName
+from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 
 
 class LazyVerbs(click.Group):
@@ -106,6 +106,14 @@ def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     except KtrialError as error:
         report(error, err)
         return error.exit_status
+    except click.NoSuchOption as error:
+        if error.ctx is None or error.ctx.parent is None or error.option_name not in _own_options():
+            error.show(file=err)
+        else:
+            verb = error.ctx.command_path.partition(" ")[2]
+            hint = f"ktrial {error.option_name} … {verb} …"
+            report(BadInput(f"{error.option_name} stands before the verb, not after {verb}", hint=hint), err)
+        return 2
     except click.ClickException as error:
         error.show(file=err)
         return 2
@@ -118,6 +126,11 @@ def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
             raise
         raise BrokenPipeError from None  # click replaced the stream and ended the process on its own
     return result if isinstance(result, int) else 0
+
+
+def _own_options() -> set[str]:
+    """Options of ktrial itself, which all verbs share."""
+    return {name for option in cli.params for name in option.opts if not getattr(option, "hidden", False)}
 
 
 def _interrupted(stop: BaseException, err: TextIO) -> int:

@@ -3,7 +3,8 @@
 
 Each is replaced by a placeholder of letters only, which is the same wherever the same was. A name is looked for as a
 whole word and only when no number and no common word could be meant; where its place tells what it is (`/home/NAME`,
-`hostname: NAME`), always. Keys of JSON, names of benchmarks and outcomes, and numbers stay as they are.
+`hostname: NAME`), always. Keys of JSON only lose what tells by its place or form; names of benchmarks, outcomes and
+raw files, and numbers stay as they are.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ _KEPT_KEYS = frozenset(
     ("schema", "session", "benchmark", "tool", "outcome", "unit", "direction", "sha256", "kernel_release", "boot_id")
 )
 _IS = r"""["']?\s{0,3}[:=]\s{0,3}["']?"""
+_PAIR = "[0-9A-Fa-f]{2}"
+#: A longer row of pairs is no address.
+_NOT_AFTER = rf"(?<![^A-Za-z]{_PAIR}[_-])"
+_ENDS = rf"(?![_-]{_PAIR}(?![0-9A-Za-z]))"
 #: In text: what tells by its place or its form. Each group that is not one of these kinds stays.
 _PLACES = (
     rf"""(?<![A-Za-z0-9_])(?i:host[_ ]?name|nodename){_IS}(?P<host_a>[A-Za-z0-9][A-Za-z0-9.-]{{0,252}})""",
@@ -57,7 +62,9 @@ _PLACES = (
     r"""(?<![A-Za-z0-9_.-])/(?:(?:var/|usr/)?home|Users)/(?P<user_b>[^/\s"':;,<>|\\\0()\[\]]{1,64})""",
     rf"""(?<![A-Za-z0-9])(?i:serial[ _]?number|product_serial){_IS}(?P<serial_a>[A-Za-z0-9][A-Za-z0-9_.-]{{2,63}})""",
     r"""(?<![A-Za-z0-9])(?:PART)?UUID=(?P<serial_b>[0-9A-Fa-f]{4,8}-[0-9A-Fa-f-]{4,28})""",
-    r"""(?<![0-9A-Fa-f:.-])(?P<mac_a>(?=[0-9:-]*[A-Fa-f])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?![:.-]?[0-9A-Fa-f])""",
+    rf"""(?<![0-9A-Fa-f:.]){_NOT_AFTER}(?P<mac_a>(?=[0-9:]*[A-Fa-f])(?:{_PAIR}:){{5}}{_PAIR})(?![:.]?[0-9A-Fa-f]){_ENDS}""",
+    # As the name of a sensor has it.
+    rf"""(?<![0-9A-Za-z]){_NOT_AFTER}(?P<mac_c>(?=[0-9_]*[A-Fa-f])(?:{_PAIR}_){{5}}{_PAIR})(?![0-9A-Za-z]){_ENDS}""",
     r"""(?<![A-Za-z0-9])(?:en|wl|ww)x(?P<mac_b>[0-9a-f]{12})(?![0-9A-Za-z])""",
 )
 _NO_MAC = frozenset(("000000000000", "ffffffffffff"))
@@ -107,7 +114,8 @@ class Scrubber:
     def document(self, value: Any, key: str = "") -> Any:
         """The same document; only its strings may differ."""
         if isinstance(value, Mapping):
-            return {name: self.document(one, name) for name, one in value.items()}
+            names = {name: name if key == "raw" else self._text(name, places_only=True) for name in value}
+            return {names[name]: self.document(one, name) for name, one in value.items()}
         if isinstance(value, list | tuple):
             return [self.document(one, key) for one in value]
         if not isinstance(value, str) or key in _KEPT_KEYS:
@@ -124,7 +132,7 @@ class Scrubber:
         def other(match: re.Match[str]) -> str:
             kind, at = _kind(match)
             found = match[at]
-            if kind == "mac" and re.sub("[:-]", "", found) in _NO_MAC:
+            if kind == "mac" and re.sub("[:_]", "", found) in _NO_MAC:
                 return match[0]
             new = self._replacement(kind, found)
             new = (new * (len(found) // len(new) + 1))[: len(found)] if binary else new

@@ -76,7 +76,8 @@ def _name(benchmark: str) -> str:
 
 def _unit(outcome: str, unit: Unit) -> str:
     plain = re.sub(r"\s+", "_", outcome)
-    return plain if _GO_UNIT.fullmatch(plain) else plain + _ENDINGS[unit]
+    ending = _ENDINGS[unit]
+    return plain if _GO_UNIT.fullmatch(plain) or (ending and plain.endswith(ending)) else plain + ending
 
 
 def _plain(text: str) -> str:

@@ -23,6 +23,18 @@ _PROCESSORS = re.compile(r"(.+)-(\d{1,6})")
 _BETTER: Mapping[str, Direction] = {"higher": "higher", "lower": "lower"}
 _DIRECTIONS: Mapping[str, Direction] = {"sec/op": "lower", "B/s": "higher", "B/op": "lower", "allocs/op": "lower"}
 _BASES: Mapping[str, Unit] = {"sec/op": "s", "B/s": "B/s", "B/op": "B", "allocs/op": "count"}
+#: What follows `NAME-`.
+_ENDINGS: Mapping[str, Unit] = {
+    "B": "B",
+    "bytes": "B",
+    "B/s": "B/s",
+    "count": "count",
+    "ratio": "ratio",
+    "joules": "J",
+    "watts": "W",
+}
+#: So many NAME a second; bits and bytes may be thousands or millions of them.
+_RATE = re.compile(r"(?!.*(?:[Bb]|[Bb]its?|[Bb]ytes?)/s)\S+/s")
 
 
 class GoValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +125,12 @@ def tidied(unit: str) -> tuple[str, Scale]:
         return re.sub(r"(?:^|(?<=-))ns(?=$|/)", "sec", unit), Scale("s", 1, 10**9)
     if unit == "sec" or unit.startswith("sec/") or unit.endswith("-sec"):
         return unit, Scale("s")
-    return unit, Scale(_BASES[unit]) if unit in _BASES else AS_IT_STANDS
+    if unit in _BASES:
+        return unit, Scale(_BASES[unit])
+    ending = unit.rpartition("-")[2]
+    if ending != unit and ending in _ENDINGS:
+        return unit, Scale(_ENDINGS[ending])
+    return unit, Scale("1/s") if _RATE.fullmatch(unit) else AS_IT_STANDS
 
 
 def _directed(result: GoResult, better: Mapping[str, Direction]) -> GoResult:

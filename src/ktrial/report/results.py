@@ -49,7 +49,9 @@ def sessions_text(sessions: Sequence[StoredSession], *, width: int) -> str:
         )
         for one in sessions
     ]
-    return table(("session", "when (UTC)", "suite", "label", "kernel", "runs", "from"), rows, width=width) + "\n"
+    return (
+        table(("session", "when (UTC)", "suite", "label", "kernel", "runs", "from"), rows, width=width, whole=1) + "\n"
+    )
 
 
 def session_text(

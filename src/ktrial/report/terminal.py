@@ -25,15 +25,19 @@ def columns() -> int:
     return max(MINIMUM_COLUMNS, found or 80)
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int) -> str:
-    """A table of at most `width` columns. Cells wrap between words; only a word wider than its column is broken."""
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int, whole: int = 0) -> str:
+    """A table of at most `width` columns. Cells wrap between words; only a word wider than its column is broken.
+
+    Words of the first `whole` columns are never broken: names that are to be copied.
+    """
     cells = [[clean(cell) for cell in row] for row in rows]
     natural = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     needed = [
         max(len(word) for cell in column for word in (cell.split() or [""]))
         for column in zip(headers, *cells, strict=True)
     ]
-    widths = _fit(natural, needed, width - _GAP * (len(headers) - 1))
+    least = [*needed[:whole], *[_NARROWEST] * (len(needed) - whole)]
+    widths = _fit(natural, needed, least, width - _GAP * (len(headers) - 1))
     rule = _RULE * (sum(widths) + _GAP * (len(widths) - 1))
     lines = [*_lines(headers, widths), rule]
     for row in cells:
@@ -41,10 +45,10 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int) 
     return "\n".join(lines)
 
 
-def _fit(natural: list[int], needed: list[int], room: int) -> list[int]:
+def _fit(natural: list[int], needed: list[int], least: list[int], room: int) -> list[int]:
     """Widths that fill no more than `room`: the widest shrink first, to their longest word, then below."""
     widths = list(natural)
-    for floor in (needed, [_NARROWEST] * len(natural)):
+    for floor in (needed, least):
         while sum(widths) > room:
             shrinkable = [number for number, width in enumerate(widths) if width > max(floor[number], 1)]
             if not shrinkable:

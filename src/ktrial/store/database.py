@@ -19,7 +19,7 @@ from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.mounts import MOUNTS, file_system
 
 #: The version of the schema that this ktrial writes: the newest file in `migrations/versions`.
-HEAD = "0001"
+HEAD = "0002"
 #: The table that tells the version.
 _VERSIONS = "alembic_version"
 #: Seconds to wait for another process that writes.
@@ -28,6 +28,9 @@ _PATIENCE_S = 30
 _NETWORK = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs")
 )
+_FORMS = "postgresql://USER@HOST/NAME, or a file's path"
+#: In the query of a URL: never shown.
+_SECRETS = ("password", "sslpassword")
 _ELSEWHERE = "name another place:  ktrial --store FILE …, or --store postgresql://USER@HOST/NAME"
 
 
@@ -45,14 +48,18 @@ class Database:
             return cls._open_file(Path(url))
         try:
             parsed = sa.make_url(url)
-        except exc.ArgumentError:
-            raise BadInput("--store: not a URL", hint="write postgresql://USER@HOST/NAME, or a file's path") from None
+        except (exc.ArgumentError, ValueError):
+            raise BadInput("--store: not a URL", hint=f"write {_FORMS}") from None
         if parsed.get_backend_name() == "sqlite":
             return cls._open_file(Path(parsed.database or ""))
         if parsed.get_backend_name() != "postgresql":
             raise BadInput(
                 f"--store: {parsed.get_backend_name()} is no database that ktrial knows",
-                hint="write postgresql://USER@HOST/NAME, or a file's path",
+                hint=f"write {_FORMS}",
+            )
+        if "@" in (parsed.host or ""):  # what stands before it is a part of the password
+            raise BadInput(
+                "--store: not a URL: it has a second @", hint="in a password write %40 for @, or use ~/.pgpass"
             )
         return cls._open_server(parsed)
 
@@ -74,7 +81,7 @@ class Database:
 
     @classmethod
     def _open_server(cls, url: sa.URL) -> Database:
-        shown = url.render_as_string(hide_password=True)
+        shown = url.difference_update_query(_SECRETS).render_as_string(hide_password=True)
         try:
             engine = sa.create_engine(
                 url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"connect_timeout": 10}
@@ -208,4 +215,5 @@ def _hint(said: str) -> str:
         return "check user and password (PGPASSWORD or ~/.pgpass)"
     if "malformed" in said or "not a database" in said:
         return "the file is damaged: move it away, or restore it from a bundle"
-    return "is the server running, and can this user reach it?" if "connect" in said else _ELSEWHERE
+    reached = "connect" not in said and "resolve host" not in said
+    return _ELSEWHERE if reached else "is the server running, and can this user reach it?"

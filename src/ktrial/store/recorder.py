@@ -33,7 +33,7 @@ class Recorder:
         """What an earlier measurement of the same plan left; None when there is none, or somebody still measures it."""
         store = self._open_store()
         store.mark_interrupted()
-        name = store.newest_of(plan)
+        name = store.take_up(plan)
         if name is None:
             return None
         stored = store.session(name)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from ktrial.domain.errors import KtrialError, UnknownName
+from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 from ktrial.domain.stored import RunState, Series, StoredMeasurement, StoredRun, StoredSession
 from ktrial.store import blobs
 from ktrial.store.database import Database, insert_new
@@ -22,6 +22,8 @@ from ktrial.store.writer import is_gone, this_writer
 _UNTOLD = ""
 #: Runs that go to the database in one piece.
 _PIECE = 1000
+#: Of names that begin alike so many are told.
+_NAMED = 3
 
 
 class Store:
@@ -47,7 +49,7 @@ class Store:
     def begin(self, session: StoredSession, plan: str | None = None) -> None:
         """A session begins. `plan` is the hash of what it is to measure."""
         with self._writing() as connection:
-            self._begin(connection, session, plan)
+            self._begin(connection, session, plan, self._writer)
 
     def start(self, session: str, number: int, benchmark: str, started_unix_ms: int, *, warm_up: bool = False) -> None:
         """A run begins: from now on it is known, whatever happens to its writer."""
@@ -77,7 +79,7 @@ class Store:
     ) -> None:
         """A whole session that was measured elsewhere, with the machine's states, or nothing of it."""
         with self._writing() as connection:
-            self._begin(connection, session, None)
+            self._begin(connection, session, None, None)
             for some in _pieces(found):
                 rows = [{"session_key": self._key(connection, run.session), **_row(run)} for run, _ in some]
                 connection.execute(sa.insert(runs), rows)
@@ -86,7 +88,7 @@ class Store:
                 self._keep_state(connection, session.session, place, data)
 
     def keep_state(self, session: str, place: str, data: bytes) -> None:
-        """The tunable state of the machine at a place of a session."""
+        """The tunable state of the machine at a place of a session; a later one takes the place of an earlier."""
         with self._writing() as connection:
             self._keep_state(connection, session, place, data)
 
@@ -107,6 +109,16 @@ class Store:
                 change = sa.update(runs).where(here, runs.c.state == "running", runs.c.writer == row.writer)
                 connection.execute(change.values(state="interrupted", writer=None))
         return tuple(_run(row, "interrupted") for row in gone)
+
+    def take_up(self, plan: str) -> str | None:
+        """Become the writer of the newest session with this plan; None when there is none, or it has a living one."""
+        chosen = sa.select(sessions).where(sessions.c.plan == plan).order_by(sessions.c.key.desc()).limit(1)
+        with self._writing() as connection:
+            row = connection.execute(chosen.with_for_update()).first()
+            if row is None or (row.writer not in (None, self._writer) and not is_gone(row.writer)):
+                return None
+            connection.execute(sa.update(sessions).where(sessions.c.key == row.key).values(writer=self._writer))
+        return str(row.session)
 
     # Reading
 
@@ -131,15 +143,9 @@ class Store:
         if exact or len(found) == 1:
             return (exact or found)[0]
         if found:
-            raise UnknownName("session", name, [one.session for one in found])
+            named = ", ".join(one.session for one in found[:_NAMED])
+            raise BadInput(f"{len(found)} sessions begin with {name!r}", hint=f"write more of one: {named}")
         raise UnknownName("session", name, [one.session for one in self.sessions()], hint="`ktrial runs` lists them")
-
-    def newest_of(self, plan: str) -> str | None:
-        """The newest session with this plan; None when there is none."""
-        chosen = sa.select(sessions.c.session).where(sessions.c.plan == plan).order_by(sessions.c.key.desc()).limit(1)
-        with self._database.reading() as connection:
-            name: str | None = connection.execute(chosen).scalar()
-        return name
 
     def runs(self, session: str) -> Iterator[StoredRun]:
         """The runs of a session, in order."""
@@ -211,7 +217,7 @@ class Store:
             self._series.clear()
             raise
 
-    def _begin(self, connection: sa.Connection, session: StoredSession, plan: str | None) -> None:
+    def _begin(self, connection: sa.Connection, session: StoredSession, plan: str | None, writer: str | None) -> None:
         taken = sa.select(sessions.c.key).where(sessions.c.session == session.session)
         if connection.execute(taken).scalar() is not None:
             raise KtrialError(f"session {session.session} is in the store already")
@@ -222,6 +228,7 @@ class Store:
                 label=session.label,
                 origin=session.origin,
                 plan=plan,
+                writer=writer,
                 kernel_release=session.kernel_release,
                 boot_id=session.boot_id,
                 started_unix_ms=session.started_unix_ms,
@@ -257,8 +264,9 @@ class Store:
 
     def _keep_state(self, connection: sa.Connection, session: str, place: str, data: bytes) -> None:
         name = blobs.put(connection, data)
-        values = {"session_key": self._key(connection, session), "place": place, "sha256": name}
-        connection.execute(sa.insert(states).values(**values))
+        key = self._key(connection, session)
+        connection.execute(sa.delete(states).where(states.c.session_key == key, states.c.place == place))
+        connection.execute(sa.insert(states).values(session_key=key, place=place, sha256=name))
 
     def _key(self, connection: sa.Connection, session: str) -> int:
         if session not in self._keys:

@@ -47,6 +47,7 @@ sessions = Table(
     Column("boot_id", String),
     Column("started_unix_ms", BigInteger, nullable=False),
     Column("document", Text, nullable=False),
+    Column("writer", String),
     Index("ix_sessions_plan", "plan"),
 )
 

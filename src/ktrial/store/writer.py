@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from pathlib import Path
 
+#: systemd's number of a machine: many machines have the same host name.
+MACHINE_ID = "/etc/machine-id"
+
 
 def this_writer() -> str:
-    """`HOST BOOT PID START`: no other process was or will be that."""
-    return f"{socket.gethostname()} {_boot_id()} {os.getpid()} {_start_ticks(os.getpid())}"
+    """`HOST/MACHINE BOOT PID START`: no other process was or will be that."""
+    return f"{socket.gethostname()}/{_machine()} {_boot_id()} {os.getpid()} {_start_ticks(os.getpid())}"
 
 
 def is_gone(writer: str) -> bool:
@@ -18,10 +22,20 @@ def is_gone(writer: str) -> bool:
     parts = writer.split()
     if len(parts) != 4 or not parts[2].isdecimal():
         return True
-    host, boot, process, start = parts
-    if host != socket.gethostname():
+    where, boot, process, start = parts
+    host, _, machine = where.partition("/")
+    if host != socket.gethostname() or ("/" in where and machine != _machine()):
         return False
     return boot != _boot_id() or start != str(_start_ticks(int(process)))
+
+
+def _machine() -> str:
+    """Made from the machine's number, which is confidential; empty where there is none."""
+    try:
+        number = Path(MACHINE_ID).read_bytes().strip()
+    except OSError:
+        return ""
+    return hashlib.sha256(b"ktrial " + number).hexdigest()[:16] if number else ""
 
 
 def _boot_id() -> str:

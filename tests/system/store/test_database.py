@@ -114,11 +114,21 @@ def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert (tmp_path / "deep" / "results.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_password_is_never_shown() -> None:
+@pytest.mark.parametrize(
+    "url, said",
+    [
+        ("postgresql://me:secret-word@127.0.0.1:1/none", "me:***@127"),
+        ("postgresql://me@127.0.0.1:1/none?password=secret-word&connect_timeout=3", "me@127"),
+        ("postgresql://me:a@secret-word@127.0.0.1:1/none", "a second @"),
+        ("postgresql://me:a@b:secret-word@127.0.0.1:1/none", "not a URL"),
+        ("postgresql://me:secret-word@127.0.0.1:port/none", "not a URL"),
+    ],
+)
+def test_a_password_is_never_shown(url: str, said: str) -> None:
     with pytest.raises(KtrialError) as failed:
-        Database.open("postgresql://me:secret-word@127.0.0.1:1/none")
+        Database.open(url)
+    assert said in failed.value.message
     assert "secret-word" not in failed.value.message + (failed.value.hint or "")
-    assert "me:***@" in failed.value.message
 
 
 def test_a_wrong_password_is_said(server: str, tmp_path: Path) -> None:

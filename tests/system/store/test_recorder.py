@@ -6,11 +6,15 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 import pytest
+import sqlalchemy as sa
 
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.run import RunRecord
@@ -90,13 +94,76 @@ def test_a_run_whose_writer_was_killed_is_made_again(store: Store, monkeypatch: 
     assert states == ["ok", "ok", "interrupted", "interrupted", "ok", "ok"]
 
 
-def test_what_another_process_still_measures_is_not_gone_on_with(store: Store) -> None:
+@contextmanager
+def another_writer() -> Iterator[str]:
+    """The name of a process that lives until the end of the block."""
+    program = (
+        "import sys; from ktrial.store.writer import this_writer; print(this_writer(), flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().decode().strip()
+
+
+def test_what_another_process_still_measures_is_not_gone_on_with(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     executor = FakeExecutor(lambda argv: answer(interrupted=len(executor.log) == 3))
-    _, records = run(store, executor)
-    store.start(records[0].session.session, 4, "a", 5)  # this process lives
-    _, others = run(store, FakeExecutor())
-    assert others[0].session.session != records[0].session.session
-    assert [one.state for one in store.runs(records[0].session.session)][-1] == "running"
+    with another_writer() as other, monkeypatch.context() as living:
+        living.setattr(store, "_writer", other)
+        _, (first, *_) = run(store, executor)
+        living.undo()
+        assert {one.state for one in store.runs(first.session.session)} == {"ok", "interrupted"}
+        _, (apart, *_) = run(store, FakeExecutor())
+        assert apart.session.session != first.session.session
+
+
+def test_what_a_process_that_has_ended_measured_is_gone_on_with(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = FakeExecutor(lambda argv: answer(interrupted=len(executor.log) == 3))
+    with another_writer() as other, monkeypatch.context() as living:
+        living.setattr(store, "_writer", other)
+        _, (first, *_) = run(store, executor)
+    _, (second, *_) = run(store, FakeExecutor())
+    assert second.session.session == first.session.session
+
+
+def test_one_of_two_processes_takes_up_what_a_third_left(store: Store, url: str) -> None:
+    executor = FakeExecutor(lambda argv: answer(interrupted=len(executor.log) == 3))
+    run(store, executor)
+    (session,) = store.sessions()
+    program = (
+        "import sys; from ktrial.store.database import Database; from ktrial.store.runs import Store\n"
+        "store = Store(Database.open(sys.argv[1])); print('ready', flush=True); sys.stdin.readline()\n"
+        "print(store.take_up('p'), flush=True); sys.stdin.readline()"
+    )
+    with store._database.writing() as connection:
+        connection.execute(sa.text("UPDATE sessions SET writer = NULL, plan = 'p'"))
+    both = [
+        subprocess.Popen([sys.executable, "-c", program, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    pipes = [(one.stdin, one.stdout) for one in both]
+    took = []
+    for _, said in pipes:
+        assert said is not None
+        assert said.readline() == "ready\n"
+    for order, _ in pipes:
+        assert order is not None
+        order.write("\n")
+        order.flush()
+    for _, said in pipes:
+        assert said is not None
+        took.append(said.readline().strip())
+    for one in both:
+        one.communicate("\n")
+    assert sorted(took) == sorted([session.session, "None"])
+
+
+def test_a_measurement_that_was_killed_twice_before_a_run_is_gone_on_with(store: Store) -> None:
+    executor = FakeExecutor(lambda argv: answer(interrupted=len(executor.log) == 3))
+    _, (first, *_) = run(store, executor)
+    recorder = Recorder(lambda: store, FakeClock().unix_ms)
+    recorder.keep_state(first.session.session, "begin-4", b"as a killed process left it")
+    recorder.keep_state(first.session.session, "begin-4", b"as it is now")
+    assert store.raw(store.states(first.session.session)["begin-4"]) == b"as it is now"
 
 
 def test_a_press_while_a_record_is_written_loses_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 import sqlalchemy as sa
+from alembic import command
 
-from ktrial.domain.errors import KtrialError, UnknownName
+from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 from ktrial.domain.stored import StoredMeasurement
 from ktrial.store.database import HEAD, Database
 from ktrial.store.runs import Store
@@ -34,8 +35,8 @@ def test_what_was_saved_is_read_again(store: Store, url: str) -> None:
     assert found.raw["stdout"] == hashlib.sha256(b"p99 1.5 s\n").hexdigest()
     (session,) = other.sessions()
     assert session == a_session(runs={"ok": 1})
-    assert other.newest_of("plan") == "s1"
-    assert other.newest_of("another") is None
+    assert other.take_up("plan") == "s1"
+    assert other.take_up("another") is None
     other.close()
 
 
@@ -118,8 +119,9 @@ def test_sessions_by_the_beginning_of_their_names(store: Store) -> None:
     for name in ("20260101T1", "20260101T2", "20260202T1"):
         store.begin(a_session(name))
     assert store.session("202602").session == "20260202T1"
-    with pytest.raises(UnknownName, match="20260101"):
+    with pytest.raises(BadInput, match="2 sessions begin with '20260101'") as several:
         store.session("20260101")
+    assert several.value.hint == "write more of one: 20260101T2, 20260101T1"
     with pytest.raises(UnknownName) as unknown:
         store.session("x")
     assert unknown.value.exit_status == 2
@@ -158,6 +160,23 @@ def test_the_migrations_make_the_tables_that_the_code_knows(store: Store, url: s
         assert compare_metadata(context, metadata) == []
         assert context.get_current_revision() == HEAD
     database.close()
+
+
+def test_a_store_of_an_older_ktrial_is_brought_up_to_date(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as older:
+        upgrade = command.upgrade
+        older.setattr("ktrial.store.migrate.command.upgrade", lambda config, _: upgrade(config, "0001"))
+        database = Database.open(url)
+    with database.writing() as connection:
+        values = "(1, 's1', 'quick', 'bench', 'plan', 5, '{}')"
+        columns = "key, session, suite, origin, plan, started_unix_ms, document"
+        connection.execute(sa.text(f"INSERT INTO sessions ({columns}) VALUES {values}"))
+    database.close()
+    store = Store(Database.open(url))
+    assert [one.session for one in store.sessions()] == ["s1"]
+    assert store.take_up("plan") == "s1"
+    store.save(a_run(1), {})
+    store.close()
 
 
 def test_a_store_of_a_newer_ktrial_is_left_alone(store: Store, url: str) -> None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,27 @@ def test_what_was_kept_before_an_error_is_shown(machine: FakeRoot, tmp_path: Pat
     assert ran.status == 2
     assert "became 2 sessions" in ran.out
     assert "bad.json:1:" in ran.err
+
+
+def test_a_pipe_is_refused_and_not_waited_for(machine: FakeRoot, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Timer(10, (tmp_path / "pipe").write_bytes, [b"late"])  # wakes what waits
+    writer.daemon = True
+    writer.start()
+    began = time.monotonic()
+    ran = machine.run("import", str(tmp_path / "pipe"))
+    assert (ran.status, "not a file of data" in ran.err) == (2, True)
+    assert time.monotonic() - began < 5
+    writer.cancel()
+
+
+def test_names_of_sessions_can_be_copied_from_the_list(machine: FakeRoot) -> None:
+    label = "a-label-of-more-than-twenty-letters"
+    assert machine.run("import", str(GOOD), "--label", label).status == 0
+    listed = machine.run("runs", "--json").json["sessions"][0]["session"]
+    lines = machine.run("runs").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith(f"{listed} ") for line in lines)
 
 
 def test_no_such_file(machine: FakeRoot, tmp_path: Path) -> None:

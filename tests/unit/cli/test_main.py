@@ -41,6 +41,9 @@ def run(*argv: str) -> tuple[int, str, str]:
         (("apply", "vm.swappiness=1", "--for", "9" * 15 + "h"), 2, "longer than 30 days"),
         (("apply", "vm.swappiness=1", "--for", "0"), 2, "not a duration"),
         (("statsu",), 2, "did you mean status?"),
+        (("runs", "--store", "x.db"), 2, "next: ktrial --store … runs …"),
+        (("state", "diff", "--no-sudo"), 2, "--no-sudo stands before the verb, not after state diff"),
+        (("runs", "--stor"), 2, "No such option '--stor'"),
     ],
 )
 def test_odd_words_are_answered_with_what_is_wrong(argv: tuple[str, ...], status: int, words: str) -> None:

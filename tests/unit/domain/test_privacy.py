@@ -37,6 +37,10 @@ def scrubber(results: tuple[str, ...] = (), **names: tuple[str, ...]) -> Scrubbe
         ("USER=bob LOGNAME=bob", "USER=user-X LOGNAME=user-X"),
         ("eth0 02:42:AC:11:00:0a up", "eth0 mac-X up"),
         ("enx0242ac11000a", "enxmac-X"),
+        ("hid-d8:9a:12:34:56:78-battery", "hid-mac-X-battery"),
+        ("pad-d8:9a:12:34:56:7b.", "pad-mac-X."),
+        ("power.hid-d8_9a_12_34_56_78-battery.charge", "power.hid-mac-X-battery.charge"),
+        ("power.ps_pad_d8_9a_12_34_56_78.charge", "power.ps_pad_mac-X.charge"),
         ("Serial Number: PF3XW1AB", "Serial Number: serial-X"),
         ("root=UUID=1234abcd-12ab-34cd-56ef-1234567890ab rw", "root=UUID=serial-X rw"),
     ],
@@ -52,6 +56,8 @@ def test_what_tells_is_replaced(text: str, pattern: str) -> None:
         "10:11:12:13:14:15",  # six times, as Phoronix joins them
         "00:00:00:00:00:00 ff:ff:ff:ff:ff:ff",
         "ab:cd:ef:01:23:45:67:89:ab:cd",  # a fingerprint
+        "ab-cd-ef-01:23:45:67:89:ab:cd:ef",
+        "10_11_12_13_14_15 ab_cd_ef_01_23_45_67_89",
         "latency 1e5 0x1f 12.5 ms",
         "on localhost as root in /root",
         '"user": "0.123"',
@@ -84,6 +90,15 @@ def test_numbers_of_a_document_and_its_names_stay() -> None:
     assert re.fullmatch(f"on host-{LETTERS}", clean["notes"][1])
     assert found.left >= {"wakeup", "1500"}
     assert "bob" not in clean["environment"]["HOME"]
+
+
+def test_addresses_in_keys_are_replaced_and_names_of_raw_files_stay() -> None:
+    name = "power.hid-d8_9a_12_34_56_78-battery.charge"
+    clean = scrubber().document({"telemetry": {"columns": {name: {"n": 1}}}, "raw": {f"files/{name}": {"sha256": "0"}}})
+    (shown,) = clean["telemetry"]["columns"]
+    assert re.fullmatch(rf"power\.hid-mac-{LETTERS}-battery\.charge", shown)
+    assert clean["telemetry"]["columns"][shown] == {"n": 1}
+    assert list(clean["raw"]) == [f"files/{name}"]
 
 
 def test_a_name_that_one_place_gives_away_is_found_everywhere() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import json
 import statistics
+from typing import get_args
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ktrial.domain.benchmark import Unit
 from ktrial.domain.foreign import ForeignResults, ImportOptions
 from ktrial.domain.stored import SessionRuns, StoredMeasurement, StoredRun
 from ktrial.exporters import run_exporters
@@ -51,6 +54,22 @@ def test_every_number_comes_back(format_: str, stock: list[float], tuned: list[f
     assert values == pytest.approx([*stock, *tuned], rel=1e-12)
     assert {one.unit for run in found.runs for one in run.measurements} == {"s"}
     assert not any(run.failure for run in found.runs)
+
+
+@pytest.mark.parametrize("format_", ["csv", "gobench"])
+@pytest.mark.parametrize("unit", get_args(Unit))
+def test_every_unit_comes_back_and_goes_out_again_as_it_was(format_: str, unit: Unit) -> None:
+    measured = StoredMeasurement(outcome="load", value=2.5, unit=unit, direction="lower", original=f"2.5 {unit}")
+    runs = (a_run(1, session="stock", benchmark="wakeup", measurements=(measured,)),)
+    written = run_exporters()[format_][1]([SessionRuns(session=a_session("stock"), runs=runs)]).data
+    (run,) = all_importers()[PAIRS[format_]].read(written, "results", ImportOptions()).runs
+    (back,) = run.measurements
+    assert (back.value, back.unit, back.direction) == (2.5, unit, "lower")
+    again = (msgspec.structs.replace(measured, outcome=back.outcome),)
+    runs = (a_run(1, session="stock", benchmark="wakeup", measurements=again),)
+    assert run_exporters()[format_][1]([SessionRuns(session=a_session("stock"), runs=runs)]).data == (
+        written if format_ == "gobench" else written.replace(b",load,", f",{back.outcome},".encode())
+    )
 
 
 @pytest.mark.parametrize("format_", ["csv"])

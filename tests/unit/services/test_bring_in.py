@@ -130,7 +130,7 @@ def test_gzip_is_unpacked_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(BadInput, match="its end is missing"):
         read_results(ForeignFile("hf.json.gz", packed[:-9]), PLAIN, IMPORTERS)
     monkeypatch.setattr(service, "LIMIT_BYTES", 100)
-    with pytest.raises(BadInput, match="at most 100 bytes when unpacked"):
+    with pytest.raises(BadInput, match="when unpacked it has more than the 100 bytes"):
         read_results(ForeignFile("hf.json.gz", packed), PLAIN, IMPORTERS)
 
 
