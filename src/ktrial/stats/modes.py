@@ -15,6 +15,8 @@ _GAIN, _GAP, _RUNS = 10.0, 3.0, 12
 _EM_STEPS, _EM_STOP = 60, 1e-7
 #: Each mode holds this share of the runs at least, and is not narrower than this share of the whole spread.
 _LEAST_SHARE, _LEAST_SD = 0.02, 0.05
+#: Equal values have a spread of rounding only.
+_DUST = 1e-12
 
 
 class Modes(NamedTuple):
@@ -36,7 +38,7 @@ def two_modes(values: Array) -> Modes | None:
     """The best mixture of two normals; None where there are too few values, no spread, or no gap to speak of."""
     count = len(values)
     spread = float(values.std()) if count else 0.0
-    if count < _RUNS or spread <= 0 or not _may_be_two(np.sort(values)):
+    if count < _RUNS or spread <= _DUST * float(np.abs(values).max()) or not _may_be_two(np.sort(values)):
         return None
     standard = (values - values.mean()) / spread
     weights, centres, sds = _starts(standard)

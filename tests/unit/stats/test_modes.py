@@ -42,6 +42,8 @@ def test_one_mode_is_seldom_two() -> None:
 def test_too_few_or_equal_values_have_no_modes() -> None:
     assert two_modes(mixture(1.0, 11, 1)) is None
     assert two_modes(np.ones(20)) is None
+    assert two_modes(np.full(20, 0.1)) is None
+    assert two_modes(np.zeros(20)) is None
     assert two_modes(np.array([])) is None
 
 
