@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ktrial.domain.comparison import Comparison
     from ktrial.services.compare import Asked
     from ktrial.services.compare_sources import Gathered, Reading, Source
-    from ktrial.services.results import Results
+    from ktrial.services.results import ReadResults
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PERCENT = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%?\s*")
@@ -148,7 +148,7 @@ def answered(
     return msgspec.structs.replace(found, asked=question, asked_sha256=question.sha256)
 
 
-def answered_again(app: App, published: Comparison, results: Results, read: Callable[[str], bytes]) -> Comparison:
+def answered_again(app: App, published: Comparison, results: ReadResults, read: Callable[[str], bytes]) -> Comparison:
     """The comparison as it comes out of these results and of the files that `read` gives."""
     import msgspec
 

@@ -8,7 +8,7 @@ from ktrial.domain.finding import Finding
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.order import by_level, by_weight
 from ktrial.report.page_tables import anova_tables, arms_table, exclusions_table, table, tests_table
-from ktrial.report.words import known_of, notices
+from ktrial.report.words import known_of, made_with, notices
 
 _MOST_CHANGES = 20
 _LEVELS = {"refuse": ("not comparable", "refuse"), "suspect": ("doubt", "doubt"), "note": ("note", "note")}
@@ -218,7 +218,6 @@ def sources(comparison: Comparison) -> list[Part]:
     if comparison.reproduce:
         commands = Markup("\n").join(tag("span", line) for line in comparison.reproduce)
         parts += [tag("h3", "To get this again"), tag("pre", tag("code", Markup(commands)), tabindex=0)]
-    if comparison.versions:
-        versions = [(name, version) for name, version in comparison.versions.items()]
+    if versions := made_with(comparison):
         parts += [tag("h3", "Made with"), table("Versions", ("what", "version"), versions)]
     return parts

@@ -14,7 +14,7 @@ from ktrial.domain.foreign import Importer, ImportOptions
 from ktrial.domain.stored import StoredSession
 from ktrial.services.bring_in import ForeignFile, Wanted, read_results
 from ktrial.services.compared_runs import from_file, from_store
-from ktrial.services.results import Results
+from ktrial.services.results import ReadResults
 
 #: More arms than these are a column that names runs, not configurations.
 MOST_ARMS = 50
@@ -46,7 +46,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[AskedSource, ...]
 
 
-def gather(sources: Sequence[Source], results: Callable[[], Results], reading: Reading) -> Gathered:
+def gather(sources: Sequence[Source], results: Callable[[], ReadResults], reading: Reading) -> Gathered:
     """The arms that the words name. `results` is asked for only when a word needs the store."""
     found: dict[str, Arm] = {}
     given: dict[str, Source] = {}
@@ -65,7 +65,7 @@ def gather(sources: Sequence[Source], results: Callable[[], Results], reading: R
     return Gathered(arms=tuple(found.values()), sources=tuple(resolved))
 
 
-def gather_again(sources: Sequence[AskedSource], results: Results, reading: Reading) -> tuple[Arm, ...]:
+def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: Reading) -> tuple[Arm, ...]:
     """The same arms from what the words stood for, each session in `results`."""
     found: dict[str, Arm] = {}
     there = {one.session: one for one in results.sessions()}
@@ -137,7 +137,7 @@ def _of_files(name: str | None, paths: Sequence[str], reading: Reading) -> tuple
     return [Arm(name=name, sources=tuple(files[name]), runs=tuple(runs)) for name, runs in groups.items()], told
 
 
-def _of_store(source: Source, results: Results) -> Arm:
+def _of_store(source: Source, results: ReadResults) -> Arm:
     chosen = _sessions(source.target, results.sessions())
     arm = _of_sessions(source.name or source.target, chosen[::-1], results)
     if not arm.runs:
@@ -145,7 +145,7 @@ def _of_store(source: Source, results: Results) -> Arm:
     return arm
 
 
-def _of_sessions(name: str, sessions: Sequence[StoredSession], results: Results) -> Arm:
+def _of_sessions(name: str, sessions: Sequence[StoredSession], results: ReadResults) -> Arm:
     """The runs of these sessions, the oldest first."""
     made = (from_store(session, run) for session in sessions for run in results.runs(session.session))
     return Arm(
@@ -173,7 +173,7 @@ def _sessions(word: str, sessions: Sequence[StoredSession]) -> list[StoredSessio
     raise UnknownName("label, session or file", word, labels, hint=f"labels: {shown}")
 
 
-def _states(sessions: Iterable[StoredSession], results: Results) -> Iterator[bytes]:
+def _states(sessions: Iterable[StoredSession], results: ReadResults) -> Iterator[bytes]:
     """States of the machine at the begin of sessions, the first that has one."""
     for session in sessions:
         digest = results.states(session.session).get(_BEGIN)
