@@ -18,6 +18,7 @@ TOLERANCE = 1e-9
 #: `hash`: bytes are not what their digest says; `measurement`: raw output gives another number than is kept;
 #: `question`, `comparison`: what is published does not follow; `file`: a published file is not what is made of it.
 Kind = Literal["hash", "measurement", "question", "comparison", "file"]
+_LONG = 120
 _NOTHING = object()
 
 
@@ -52,13 +53,13 @@ class Rechecked(msgspec.Struct, frozen=True, kw_only=True):
 def comparison_differences(stored: Comparison, again: Comparison) -> Iterator[Difference]:
     """Every field of the one that is another one in the other, named by outcome, arm and run."""
     for where, was, now in _walk(_plain(stored), _plain(again), ""):
-        yield Difference(kind="comparison", where=where, told=f"{_brief(was)} is stored, {_brief(now)} comes out")
+        yield Difference(kind="comparison", where=where, told=_both(was, now))
 
 
 def same_figures(stored: Comparison, again: Comparison) -> Difference | None:
     """The first number or verdict that differs; names may be other ones."""
     for where, was, now in _walk(_figures(stored), _figures(again), ""):
-        return Difference(kind="comparison", where=where, told=f"{_brief(was)} is stored, {_brief(now)} comes out")
+        return Difference(kind="comparison", where=where, told=_both(was, now))
     return None
 
 
@@ -144,8 +145,16 @@ def _equal(was: Any, now: Any) -> bool:
     return bool(was == now)
 
 
-def _brief(value: Any) -> str:
-    if value is _NOTHING:
-        return "nothing"
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 120 else text[:119] + "…"
+def _both(was: Any, now: Any) -> str:
+    """Both values; of long texts the part from shortly before they differ."""
+    texts = ["nothing" if value is _NOTHING else msgspec.json.encode(value).decode() for value in (was, now)]
+    if max(map(len, texts)) > _LONG:
+        differ = next((place for place, (one, other) in enumerate(zip(*texts, strict=False)) if one != other), None)
+        start = max(0, (min(map(len, texts)) if differ is None else differ) - _LONG // 2)
+        texts = [_cut(text, start) for text in texts]
+    return f"{texts[0]} is stored, {texts[1]} comes out"
+
+
+def _cut(text: str, start: int) -> str:
+    part = text[start : start + _LONG]
+    return f"{'…' if start else ''}{part}{'…' if start + _LONG < len(text) else ''}"

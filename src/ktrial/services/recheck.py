@@ -17,7 +17,7 @@ from ktrial.domain.stored import StoredRun, StoredSession
 from ktrial.services.bring_in import ForeignFile, Wanted, document_of, read_results
 from ktrial.services.bundle_reading import Bundle, BundleResults
 from ktrial.services.carry import Again, question_of
-from ktrial.services.reparse import reparse_run
+from ktrial.services.reparse import BROKEN, reparse_run
 
 
 class Readers(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,9 @@ def _session(
         raw = {name: results.raw(digest) for name, digest in run.raw.items()}
         found = reparse_run(run, raw, readers.benchmarks)
         name = f"{run.session}/{run.number}"
-        if found.unread is not None:
+        if found.unread is not None and found.unread.startswith(BROKEN):
+            yield Difference(kind="measurement", where=f"{name}, {run.benchmark}", told=found.unread)
+        elif found.unread is not None:
             yield Unread(run=name, reason=found.unread)
         for change in found.changes:
             yield Difference(kind="measurement", where=f"{name}, {run.benchmark}", told=change)

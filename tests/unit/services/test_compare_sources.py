@@ -93,7 +93,9 @@ def test_labels_that_collide_are_refused() -> None:
 
 
 def test_the_groups_of_a_column_are_arms() -> None:
-    arms = gather([word("t.csv")], no_store, reading(values=("time_s",), by="march", block="host", direction="lower")).arms
+    arms = gather(
+        [word("t.csv")], no_store, reading(values=("time_s",), by="march", block="host", direction="lower")
+    ).arms
     assert [(arm.name, len(arm.good), len(arm.runs)) for arm in arms] == [("v2", 1, 2), ("v3", 2, 2)]
     assert [run.block for run in arms[1].runs] == ["h1", "h2"]
     assert arms[0].runs[1].failure is not None
