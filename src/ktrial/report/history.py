@@ -20,19 +20,20 @@ def history_text(found: History, *, width: int) -> str:
     medians = [one.median for one in found.moments]
     shown = column(medians, found.unit)
     low, high = min(medians), max(medians)
-    begins = {change.place: f"<- change {number}" for number, change in enumerate(found.changes, 1)}
+    begins = {change.place: f"<- {number}" for number, change in enumerate(found.changes, 1)}
     rows = [
-        (
+        [
             moment(one.started_unix_ms),
             one.name if found.by == "kernel" else one.known.get("kernel", "?"),
             str(one.runs),
             shown.show(one.median),
             _bar(one.median, low, high),
-            begins.get(place, ""),
-        )
+            *([begins.get(place, "")] if begins else []),
+        ]
         for place, one in enumerate(found.moments, 1)
     ]
-    headers = ("when (UTC)", "kernel", "runs", f"median, {shown.unit}", f"{shown.show(low)} to {shown.show(high)}", "")
+    headers = ["when (UTC)", "kernel", "runs", f"median, {shown.unit}", f"{shown.show(low)} to {shown.show(high)}"]
+    headers += ["change"] if begins else []
     lines = [paragraph(f"{found.outcome}: {_WAY[found.direction]}", width=width), ""]
     lines += [table(headers, rows, width=width), ""]
     for number, change in enumerate(found.changes, 1):
@@ -51,7 +52,7 @@ def _bar(value: float, low: float, high: float) -> str:
 def _change(found: History, number: int, change: LevelChange, width: int) -> list[str]:
     interval = interval_phrase(change.effect, found.unit, found.direction)
     effect = ", ".join(filter(None, (effect_phrase(change.effect, found.unit, found.direction), interval)))
-    counted = f"{change.before} moments before, {change.after} after, p = {p_text(change.p)}"
+    counted = f"from {change.name} on; {change.before} moments before, {change.after} after, p = {p_text(change.p)}"
     told = "; ".join(map(_differing, change.differs)) or "nothing that is known of the sessions"
     return [
         labelled(f"change {number}", f"{_judged(found, change)}: {effect}", width=width),

@@ -77,7 +77,7 @@ def test_as_text(machine: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     fill()
     text = shown(machine, "p99", "--label", "nightly")
     assert max(map(len, text.splitlines())) <= 80
-    marked = [line for line in text.splitlines() if "<- change 1" in line]
+    marked = [line for line in text.splitlines() if "<- 1" in line]
     assert len(marked) == 1
     assert "6.18" in marked[0]
     assert "12.00" in marked[0]
@@ -92,6 +92,7 @@ def test_a_value_for_each_kernel(machine: FakeRoot) -> None:
     assert [one["median"] for one in found["moments"]] == pytest.approx([0.0101, 0.0121])
     assert found["changes"] == []
     assert "from 8 moments on; here are 2" in found["notes"][0]
+    assert "no change of level was found" in shown(machine, "p99", "--label", "nightly", "--by", "kernel")
 
 
 def test_without_a_label_all_sessions_count(machine: FakeRoot) -> None:

@@ -143,7 +143,7 @@ def test_a_question_is_known_by_its_digest(folder: Path) -> None:
 def raw_of(folder: Path, session: str, number: int) -> Path:
     """The file of a run's standard output."""
     lines = (folder / f"data/sessions/{session}/runs.jsonl").read_text().splitlines()
-    return folder / "data/raw" / json.loads(lines[number - 1])["raw"]["stdout"]
+    return folder / "data/raw" / str(json.loads(lines[number - 1])["raw"]["stdout"])
 
 
 def test_one_byte_of_raw_output_is_named(machine: FakeRoot, folder: Path) -> None:

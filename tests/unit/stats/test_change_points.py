@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from statsmodels.datasets import nile
+from statsmodels.datasets import nile  # type: ignore[import-untyped]
 
 from ktrial.stats.change_points import FEWEST, _best_cuts, change_points
 
