@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from ktrial.cli.wiring import App
 from ktrial.domain.asked import AskedComparison
+from ktrial.domain.privacy import Identity
 from ktrial.store.bundle import BundleFolder
 from ktrial.store.database import Database
 from ktrial.store.runs import Store
@@ -298,6 +301,21 @@ def test_files_of_other_tools_are_checked_too(machine: FakeRoot) -> None:
     assert (ran.status, "after.json is not what it was when it was compared" in ran.err) == (4, True)
 
 
+def test_names_in_the_question_are_replaced_too(machine: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(App, "scrubbing", staticmethod(lambda: (Identity(user=("melisande",)), b"salt")))
+    hyperfine("before.json", 2.0, 2.1, 1.9, 2.05, 1.95)
+    hyperfine("melisande.json", 1.0, 1.1, 0.9, 1.05, 0.95)
+    found = made(machine, "stock=before.json", "t=melisande.json", "--exclude", "melisande.json#2:melisande looked")
+    ran = machine.run("publish", str(found), "--data", "-o", "out")
+    assert ran.status == 0, ran.err
+    assert [path for path in Path("out").rglob("*") if path.is_file() and b"melisande" in path.read_bytes()] == []
+    assert "looked" in Path("out/exclusions.json").read_text()
+    assert check(machine, Path("out")) == (0, [])
+    ran = machine.run("bundle", "--comparison", str(found), "--keep-identity", "b.tar.zst")
+    assert ran.status == 0, ran.err
+    assert check(machine, Path("b.tar.zst")) == (0, [])
+
+
 def test_imported_runs_are_read_again_from_their_file(machine: FakeRoot) -> None:
     for label, base in (("stock", 2.0), ("tuned", 1.0)):
         hyperfine(f"{label}.json", base, base + 0.1, base - 0.1, base + 0.05, base - 0.05)
@@ -327,6 +345,20 @@ def test_only_what_comes_out_is_packed(machine: FakeRoot, folder: Path) -> None:
     Path("found.json").write_text(json.dumps(document))
     ran = machine.run("--store", "a.db", "bundle", "--comparison", "found.json", "b.tar.zst")
     assert (ran.status, "does not hold its question" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_byte_is_noticed(machine: FakeRoot, folder: Path, seed: int) -> None:
+    """Nothing that is in a folder can be changed without notice, whether or not anything can be read then."""
+    chance = random.Random(seed)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    path = chance.choice(files)
+    data = bytearray(path.read_bytes())
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+    ran = machine.run("recheck", "out")
+    assert ran.status in (1, 2), path
+    assert path.name in ran.out + ran.err or path.parent.name in ran.out + ran.err
 
 
 def test_what_is_no_bundle_is_refused(machine: FakeRoot, folder: Path) -> None:
