@@ -85,6 +85,17 @@ def test_as_text(machine: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "kernel 6.17 -> 6.18" in text
 
 
+def test_as_a_picture(machine: FakeRoot) -> None:
+    fill()
+    shown(machine, "p99", "--label", "nightly", "-o", "a.svg")
+    drawn = Path("a.svg").read_text()
+    assert drawn.startswith("<svg ")
+    assert ">+20 %<" in drawn
+    again = machine.run("--store", "a.db", "history", "p99", "-o", "a.svg")
+    assert (again.status, "--force" in again.err) == (2, True)
+    assert machine.run("--store", "a.db", "history", "p99", "-o", "a.html").status == 2
+
+
 def test_a_value_for_each_kernel(machine: FakeRoot) -> None:
     fill()
     found = json.loads(shown(machine, "p99", "--label", "nightly", "--by", "kernel", "--json"))
