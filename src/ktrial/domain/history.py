@@ -11,6 +11,9 @@ import msgspec
 from ktrial.domain.benchmark import Direction, Unit
 from ktrial.domain.verdict import Effect
 
+#: Of fewer moments no order is rare enough to tell a change of level.
+NEEDED = 10
+
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """One value: the median of the good runs of a session, or of all sessions of one `name` (a kernel).

@@ -11,7 +11,7 @@ from ktrial.domain.benchmark import Direction
 from ktrial.domain.compared import Arm, ComparedRun
 from ktrial.domain.compared_series import Series, find_series, series_of
 from ktrial.domain.errors import BadInput, UnknownName
-from ktrial.domain.history import Differs, History, LevelChange, Moment
+from ktrial.domain.history import NEEDED, Differs, History, LevelChange, Moment
 from ktrial.domain.stored import StoredSession
 from ktrial.domain.verdict import Effect
 from ktrial.services.compared_runs import from_store
@@ -33,7 +33,7 @@ def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> 
     if series.mixed is not None:
         raise BadInput(f"{series.name}: {series.mixed}", hint="--label takes the sessions of one kind")
     moments = tuple(_moments(series, sessions, by))
-    changes, needed = _changes(moments, series.direction)
+    changes, doubts = _changes(moments, series.direction)
     return History(
         outcome=series.name,
         unit=series.unit,
@@ -41,9 +41,9 @@ def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> 
         label=label,
         by=by,
         moments=moments,
-        changes=changes,
-        needed=needed,
-        notes=tuple(_notes(moments, needed)),
+        changes=tuple(changes),
+        needed=NEEDED,
+        notes=(*_notes(moments), *doubts),
     )
 
 
@@ -100,10 +100,11 @@ def _known(session: StoredSession, series: Series) -> dict[str, str]:
     return {key: str(value) for key, value in {**known, **given, **versions}.items() if value is not None}
 
 
-def _changes(moments: Sequence[Moment], direction: Direction | None) -> tuple[tuple[LevelChange, ...], int]:
+def _changes(moments: Sequence[Moment], direction: Direction | None) -> tuple[list[LevelChange], list[str]]:
     import numpy as np
 
-    from ktrial.stats.change_points import NEEDED, change_points
+    from ktrial.stats.change_points import change_points
+    from ktrial.stats.diagnostics import autocorrelation
     from ktrial.stats.unpaired import hodges_lehmann
 
     medians = np.array([one.median for one in moments])
@@ -133,7 +134,11 @@ def _changes(moments: Sequence[Moment], direction: Direction | None) -> tuple[tu
                 differs=tuple(_differs(moments[point.place - 1].known, moments[point.place].known)),
             )
         )
-    return tuple(found), NEEDED
+    levels = np.split(scores, bounds[1:-1])
+    check = autocorrelation(np.concatenate([level - np.median(level) for level in levels]))
+    if check is None or check.holds:
+        return found, []
+    return found, [f"{check.sentence}: changes are seen more often than they are there"]
 
 
 def _differs(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Differs]:
@@ -143,9 +148,9 @@ def _differs(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Di
             yield Differs(name=key, before=before.get(key), after=after.get(key))
 
 
-def _notes(moments: Sequence[Moment], needed: int) -> Iterator[str]:
-    if len(moments) < needed:
-        yield f"changes of level are looked for from {needed} moments on; here are {len(moments)}"
+def _notes(moments: Sequence[Moment]) -> Iterator[str]:
+    if len(moments) < NEEDED:
+        yield f"changes of level are looked for from {NEEDED} moments on; here are {len(moments)}"
     machines = {one.known["cpu"] for one in moments if "cpu" in one.known}
     if len(machines) > 1:
         yield f"measured on several machines: {', '.join(sorted(machines))}"

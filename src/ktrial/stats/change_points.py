@@ -3,21 +3,24 @@
 
 Candidates are the cuts of the best piecewise constant fit by least squares, where each cut costs 3 s^2 log n (exact
 dynamic programming, as in Jackson et al. 2005, "optimal partitioning"; s^2 from differences of neighbours, which a few
-changes of level hardly touch). Each is then checked by relabelling: the greatest standardised step anywhere in the two
-pieces beside it, against the same of their values in random order. The weakest goes, and the rest is checked again,
-until all stand at `alpha`, corrected for their number. So a place is not believed because it was looked for.
+changes of level hardly touch). They count only where the whole series departs from one level more than its values do
+in random order (the greatest step, or stretch that lies elsewhere): so without any change one is seen with a chance of
+`alpha` at most, if sessions are independent. Each is then checked alike: the greatest step in the two pieces beside it.
+The weakest goes, and the rest is checked again, until all stand at `alpha`, corrected for their number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import numpy as np
 
+from ktrial.domain.history import NEEDED
 from ktrial.stats.arrays import Array, steps
 
-#: No level is told from fewer values, and of fewer values in all no order is rare enough.
+#: No level is told from fewer values.
 FEWEST = 3
-NEEDED = 8
 _PENALTY = 3.0
 _ORDERS = 1999
 _SEED = 20261121
@@ -36,9 +39,11 @@ def change_points(values: Array, alpha: float = 0.05) -> tuple[ChangePoint, ...]
         return ()
     centred = values - np.median(values)
     cuts = _best_cuts(centred, _PENALTY * _noise(centred) * float(np.log(len(centred))))
+    if not cuts or _chance(centred, _greatest_departure) > alpha:
+        return ()
     while cuts:
         bounds = [0, *cuts, len(centred)]
-        chances = [_chance(centred[bounds[one] : bounds[one + 2]]) for one in range(len(cuts))]
+        chances = [_chance(centred[bounds[one] : bounds[one + 2]], _greatest_step) for one in range(len(cuts))]
         weakest = int(np.argmax(chances))
         if chances[weakest] * len(cuts) <= alpha:
             return tuple(ChangePoint(place=cut, p=p) for cut, p in zip(cuts, chances, strict=True))
@@ -75,14 +80,14 @@ def _best_cuts(values: Array, penalty: float) -> list[int]:
     return cuts[::-1]
 
 
-def _chance(values: Array) -> float:
-    """How often values in random order have as great a step somewhere; the order that was seen counts as one."""
+def _chance(values: Array, statistic: Callable[[Array], Array]) -> float:
+    """How often values in random order reach what was seen; the order that was seen counts as one."""
     generator = np.random.default_rng(_SEED)
-    seen = float(_greatest_step(values[np.newaxis])[0]) * (1 - 1e-9)
+    seen = float(statistic(values[np.newaxis])[0]) * (1 - 1e-9)
     reached = 1
     for part in steps(_ORDERS, len(values)):
         rows = np.broadcast_to(values, (part.stop - part.start, len(values)))
-        reached += int(np.sum(_greatest_step(generator.permuted(rows, axis=1)) >= seen))
+        reached += int(np.sum(statistic(generator.permuted(rows, axis=1)) >= seen))
     return reached / (_ORDERS + 1)
 
 
@@ -95,3 +100,17 @@ def _greatest_step(rows: Array) -> Array:
     right = sums[:, -1:] - left
     greatest = np.abs(left / before - right / (n - before)) * np.sqrt(before * (n - before) / n)
     return np.asarray(greatest.max(axis=1))
+
+
+def _greatest_departure(rows: Array) -> Array:
+    """The greatest step, or the greatest difference of a stretch from all else, over lengths that grow by a half."""
+    n = rows.shape[1]
+    found = _greatest_step(rows)
+    sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(rows, axis=1)], axis=1)
+    length = FEWEST
+    while length <= n // 2:
+        inside = sums[:, length:] - sums[:, :-length]
+        apart = np.abs(inside / length - (sums[:, -1:] - inside) / (n - length)) * np.sqrt(length * (n - length) / n)
+        found = np.maximum(found, apart.max(axis=1))
+        length = max(length + 1, length * 3 // 2)
+    return np.asarray(found)

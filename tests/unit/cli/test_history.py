@@ -102,7 +102,7 @@ def test_a_value_for_each_kernel(machine: FakeRoot) -> None:
     assert [(one["name"], one["runs"]) for one in found["moments"]] == [("6.17", 15), ("6.18", 15)]
     assert [one["median"] for one in found["moments"]] == pytest.approx([0.0101, 0.0121])
     assert found["changes"] == []
-    assert "from 8 moments on; here are 2" in found["notes"][0]
+    assert "from 10 moments on; here are 2" in found["notes"][0]
     assert "no change of level was found" in shown(machine, "p99", "--label", "nightly", "--by", "kernel")
 
 
@@ -136,3 +136,9 @@ def test_values_of_zero_are_compared_by_difference(machine: FakeRoot) -> None:
     (change,) = json.loads(shown(machine, "p99", "--label", "nightly", "--json"))["changes"]
     assert change["effect"]["scale"] == "difference"
     assert "worse" in shown(machine, "p99", "--label", "nightly")
+
+
+def test_sessions_that_resemble_their_neighbours_are_a_doubt(machine: FakeRoot) -> None:
+    fill(tuple(10 + day // 3 % 2 + day % 3 / 10 for day in range(24)))
+    notes = json.loads(shown(machine, "p99", "--label", "nightly", "--json"))["notes"]
+    assert any("autocorrelation" in note for note in notes)

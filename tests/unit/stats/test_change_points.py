@@ -47,11 +47,11 @@ def test_no_partition_is_cheaper(numbers: list[int], penalty: float) -> None:
 
 
 def test_the_check_is_that_of_all_orders() -> None:
-    """Four low values and then four high ones: 2 of the 70 ways to mix them have such a step."""
-    low, high = [1.0, 1.01, 0.99, 1.005], [2.0, 2.01, 1.99, 2.005]
+    """Five low values and then five high ones: 2 of the 252 ways to mix them have such a step."""
+    low, high = [1.0, 1.01, 0.99, 1.005, 0.995], [2.0, 2.01, 1.99, 2.005, 1.995]
     (found,) = change_points(np.array(low + high))
-    assert found.place == 4
-    assert found.p == pytest.approx(2 / 70, abs=3 * np.sqrt(2 / 70 * 68 / 70 / 1999))
+    assert found.place == 5
+    assert found.p == pytest.approx(2 / 252, abs=3 * np.sqrt(2 / 252 / 1999))
 
 
 def test_two_changes_and_one_value_that_strays() -> None:
@@ -62,14 +62,23 @@ def test_two_changes_and_one_value_that_strays() -> None:
     assert [one.place for one in change_points(values)] == [12, 24]
 
 
-def test_noise_has_a_change_as_seldom_as_said() -> None:
+@pytest.mark.parametrize("freedom", [2, 30])
+def test_noise_has_a_change_as_seldom_as_said(freedom: int) -> None:
     generator = np.random.default_rng(11)
-    series = [generator.standard_t(4, 24) for _ in range(200)]
+    series = [generator.standard_t(freedom, 24) for _ in range(200)]
     found = sum(bool(change_points(values)) for values in series)
     assert found <= 0.05 * 200 + 2.6 * np.sqrt(200 * 0.05 * 0.95)
 
 
-@pytest.mark.parametrize("values", [[], [1.0], [1.0] * 50, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0], [1.0, 2.0] * 10], ids=str)
+def test_a_level_that_was_there_for_a_while() -> None:
+    generator = np.random.default_rng(4)
+    values = np.repeat([0.0, 1.0, 0.0], 8) + generator.normal(0, 0.2, 24)
+    assert [one.place for one in change_points(values)] == [8, 16]
+
+
+@pytest.mark.parametrize(
+    "values", [[], [1.0], [1.0] * 50, [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0], [1.0, 2.0] * 10], ids=str
+)
 def test_nothing_where_nothing_can_be_told(values: list[float]) -> None:
     assert change_points(np.array(values, dtype=np.float64)) == ()
 
