@@ -31,18 +31,15 @@ def fill(levels: tuple[float, ...] = LEVELS) -> None:
     for day, level in sorted(enumerate(levels), key=lambda item: -item[0] % 7):
         kernel = "6.17" if day < 5 else "6.18"
         name = f"s{day}"
-        store.begin(
-            a_session(
-                name,
-                label="nightly",
-                kernel_release=kernel,
-                boot_id=f"boot-{day}",
-                started_unix_ms=1_700_000_000_000 + day * 86_400_000,
-            )
+        session = a_session(
+            name,
+            label="nightly",
+            kernel_release=kernel,
+            boot_id=f"boot-{day}",
+            started_unix_ms=1_700_000_000_000 + day * 86_400_000,
         )
-        for number, part in enumerate((0.9, 1.0, 1.5), 1):
-            store.save(a_run(number, level * part / 1000, session=name), {})
-        store.save(a_run(4, 99.0, session=name, warm_up=True), {})
+        runs = [a_run(number, level * part / 1000, session=name) for number, part in enumerate((0.9, 1.0, 1.5), 1)]
+        store.save_all(session, [(run, {}) for run in (*runs, a_run(4, 99.0, session=name, warm_up=True))])
     store.begin(a_session("other", label="other", started_unix_ms=1))
     store.save(a_run(1, 5.0, session="other"), {})
     store.close()
