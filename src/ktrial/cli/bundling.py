@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,12 @@ from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.cli.wiring import App
-    from ktrial.services.bundles import Brought, Scrubbing
+    from ktrial.domain.comparison import Comparison
+    from ktrial.services.bundles import Brought, Made, Scrubbing
+    from ktrial.store.bundle import BundleWriter
 
+#: Where a published folder holds what its comparison was made from.
+DATA = "data"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
@@ -21,6 +26,49 @@ def scrubbing_of(app: App) -> Scrubbing:
 
     identity, salt = app.scrubbing()
     return Scrubbing(identity=identity, salt=salt, benchmarks=app.benchmarks)
+
+
+def carried(
+    app: App, published: Comparison, names: Sequence[str], *, keep_identity: bool
+) -> tuple[BundleWriter, Made, Comparison]:
+    """A bundle, not yet written, of a comparison and what it was made from; the comparison as it comes out of it."""
+    from functools import partial
+
+    from ktrial.cli.comparing import answered_again
+    from ktrial.cli.input_file import read_file
+    from ktrial.services.bring_in import LIMIT_BYTES
+    from ktrial.services.bundles import Made, pack
+    from ktrial.services.carry import carry, question_of, sessions_of
+
+    wanted = dict.fromkeys((*sessions_of(question_of(published)), *names))
+    sessions = {one.session: one for one in map(app.store.session, wanted)} if wanted else {}
+    writer = app.bundles.new()
+    scrubbing = None if keep_identity else scrubbing_of(app)
+    made = Made(sessions=(), left=(), spoiled=())
+    if sessions:
+        made = pack(list(sessions.values()), app.store, writer, scrubbing)
+    again = partial(answered_again, app)
+    found = carry(published, lambda path: read_file(Path(path), LIMIT_BYTES), again, writer, made.sessions, scrubbing)
+    return writer, made, found
+
+
+def tell(app: App, output: Path, made: Made, *, kept: bool) -> None:
+    """What went into a bundle, and what to look at before it is published."""
+    sessions = "1 session" if len(made.sessions) == 1 else f"{len(made.sessions)} sessions"
+    app.say(f"{output}: {sessions}")
+    counts: dict[str, int] = {}
+    for one in made.sessions:
+        for kind, times in (one.replaced or {}).items():
+            counts[kind] = counts.get(kind, 0) + times
+    told = ", ".join(f"{kind} {times}" for kind, times in sorted(counts.items()))
+    if kept:
+        app.say("names of hosts and users, serial numbers and MAC addresses are in it")
+    else:
+        app.say(f"replaced, times: {told or 'nothing'}; look through labels and own commands before you publish it")
+    if made.left:
+        app.say(f"could be another word, so replaced only where its place tells: {', '.join(made.left)}")
+    if made.spoiled:
+        app.say(f"raw output that cannot be read again without the names in it: {', '.join(made.spoiled)}")
 
 
 def is_bundle(path: Path) -> bool:

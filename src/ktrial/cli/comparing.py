@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,11 +15,13 @@ from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
+    from ktrial.domain.asked import AskedComparison
     from ktrial.domain.benchmark import Outcome
     from ktrial.domain.compared import Arm
     from ktrial.domain.comparison import Comparison
     from ktrial.services.compare import Asked
-    from ktrial.services.compare_sources import Source
+    from ktrial.services.compare_sources import Gathered, Reading, Source
+    from ktrial.services.results import ReadResults
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PERCENT = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%?\s*")
@@ -44,23 +46,24 @@ def table_options(command: F) -> F:
     return command
 
 
-def gathered(app: App, words: Sequence[str], options: dict[str, Any]) -> tuple[Arm, ...]:
+def gathered(app: App, words: Sequence[str], options: dict[str, Any]) -> Gathered:
     """The arms that the words name; `options` are those of `table_options`."""
     from ktrial.cli.input_file import read_file
-    from ktrial.domain.foreign import ImportOptions
     from ktrial.services.bring_in import LIMIT_BYTES
-    from ktrial.services.compare_sources import Reading, gather
+    from ktrial.services.compare_sources import gather
 
-    as_format = options.pop("as_format")
-    importing = ImportOptions(**options)
-    reading = Reading(
-        options=importing,
-        as_format=as_format,
-        importers=app.importers,
-        read=lambda path: read_file(Path(path), LIMIT_BYTES),
-    )
     labels = _Labels(app)
+    reading = reading_of(app, options, lambda path: read_file(Path(path), LIMIT_BYTES))
     return gather([source_of(word, labels) for word in words], lambda: app.store, reading)
+
+
+def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> Reading:
+    """How files are read that `read` gives; `options` are those of `table_options`."""
+    from ktrial.domain.foreign import ImportOptions
+    from ktrial.services.compare_sources import Reading
+
+    importing = ImportOptions(**{name: value for name, value in options.items() if name != "as_format"})
+    return Reading(options=importing, as_format=options["as_format"], importers=app.importers, read=read)
 
 
 class _Labels:
@@ -131,6 +134,46 @@ def compared(
     about = About(outcomes=_outcomes(app, arms), state_changes=state_changes(first, others, declarations))
     judge = foreign_judge(swing, assumptions=assumptions)
     return compare(first, others, msgspec.structs.replace(asked, declared=keys), about, judge)
+
+
+def answered(
+    app: App,
+    arms: Sequence[Arm],
+    question: AskedComparison,
+    reproduce: tuple[str, ...],
+    versions: Mapping[str, str],
+    *,
+    assumptions: bool = True,
+) -> Comparison:
+    """The comparison of these arms, with the question that it answers."""
+    import msgspec
+
+    from ktrial.services.compare import Asked
+
+    asked = Asked(
+        margin=question.margin,
+        primary=question.primary,
+        accepted=question.accepted,
+        tiers=question.tiers,
+        excluded=question.excluded,
+        reproduce=reproduce,
+        versions=versions,
+    )
+    found = compared(app, arms, question.control, asked, question.declared, question.spread, assumptions=assumptions)
+    return msgspec.structs.replace(found, asked=question, asked_sha256=question.sha256)
+
+
+def answered_again(app: App, published: Comparison, results: ReadResults, read: Callable[[str], bytes]) -> Comparison:
+    """The comparison as it comes out of these results and of the files that `read` gives."""
+    import msgspec
+
+    from ktrial.services.compare_sources import gather_again
+
+    question = published.asked
+    assert question is not None, "only what carries its question is computed again"
+    options = {"as_format": question.as_format, **msgspec.structs.asdict(question.options)}
+    arms = gather_again(question.sources, results, reading_of(app, options, read))
+    return answered(app, arms, question, published.reproduce, published.versions)
 
 
 def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:

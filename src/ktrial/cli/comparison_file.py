@@ -22,14 +22,19 @@ _HINT = "`ktrial compare A B --json > FILE` writes one"
 
 def read_comparison(path: Path) -> Comparison:
     """A file of `ktrial.comparison/1`; `-` is standard input."""
-    import msgspec
-
-    from ktrial.domain.comparison import Comparison
-
     shown = "standard input" if str(path) == "-" else str(path)
     data = sys.stdin.buffer.read(LIMIT_BYTES + 1) if str(path) == "-" else read_file(path, LIMIT_BYTES)
     if len(data) > LIMIT_BYTES:
         raise BadInput(f"more than the {LIMIT_BYTES} bytes that are read", file=shown)
+    return decode_comparison(data, shown)
+
+
+def decode_comparison(data: bytes, shown: str) -> Comparison:
+    """The bytes of a file of `ktrial.comparison/1`."""
+    import msgspec
+
+    from ktrial.domain.comparison import Comparison
+
     try:
         comparison = msgspec.json.decode(data, type=Comparison)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -43,6 +48,13 @@ def read_comparison(path: Path) -> Comparison:
         if outcome.margin < 0:
             raise BadInput(f"{outcome.name} has the margin {outcome.margin:g}", file=shown, hint="0 is the smallest")
     return comparison
+
+
+def as_json(comparison: Comparison) -> bytes:
+    """A file of `ktrial.comparison/1`."""
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(comparison), indent=1) + b"\n"
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -81,4 +93,9 @@ def _published(folder: Path, listing: str) -> dict[str, str]:
     except (OSError, UnicodeDecodeError):
         return {}
     pairs = (line.partition("  ") for line in lines)
-    return {name: digest for digest, _, name in pairs if Path(name).parent in {Path("runs"), Path("charts"), Path()}}
+    return {name: digest for digest, _, name in pairs if _is_ours(Path(name))}
+
+
+def _is_ours(name: Path) -> bool:
+    inside = not name.is_absolute() and ".." not in name.parts
+    return inside and (name.parts[0] == "data" or name.parent in {Path("runs"), Path("charts"), Path()})

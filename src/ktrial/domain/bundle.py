@@ -14,13 +14,17 @@ from ktrial.domain.stored import RunState
 
 SCHEMA = "ktrial.bundle/1"
 MANIFEST = "manifest.json"
+#: The comparison that the sessions belong to, where a bundle is of one; files that were compared lie in `raw/`.
+COMPARISON = "comparison.json"
 #: What is loaded whole is never larger; a file of runs may be, a line of it not.
 LARGEST_BYTES = 256 << 20
 #: All of a bundle, unpacked.
 LARGEST_BUNDLE_BYTES = 16 << 30
 MOST_MEMBERS = 1_000_000
 #: Every name that a member may have.
-MEMBER = re.compile(r"raw/[0-9a-f]{64}|sessions/[A-Za-z0-9_%-][A-Za-z0-9._%-]{0,99}/(?:session\.json|runs\.jsonl)")
+MEMBER = re.compile(
+    r"comparison\.json|raw/[0-9a-f]{64}|sessions/[A-Za-z0-9_%-][A-Za-z0-9._%-]{0,99}/(?:session\.json|runs\.jsonl)"
+)
 
 
 class Member(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ktrial.domain.asked import AskedComparison
 from ktrial.domain.benchmark import Direction, Unit
 from ktrial.domain.finding import Finding
 from ktrial.domain.verdict import Effect, Verdict, WorthIt
@@ -202,7 +203,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     `answer` is the sentence that a careful person would sign, `scope` what the replication allows to speak of.
     `accepted` is the user's reason for comparing what was refused. `without` is the same comparison with the
     exclusions undone, null where nothing was excluded. `reproduce` are the commands that give it again. `protocol` is
-    what was fixed before the first run, and `protocol_sha256` its hash; both are empty where there was none.
+    what was fixed before the first run, and `protocol_sha256` its hash; both are empty where there was none. `asked` is
+    the question with its digest, which `ktrial recheck` puts again.
     """
 
     schema: Literal["ktrial.comparison/1"] = "ktrial.comparison/1"
@@ -221,3 +223,5 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     versions: Mapping[str, str] = {}
     protocol: Mapping[str, Any] = {}
     protocol_sha256: str | None = None
+    asked: AskedComparison | None = None
+    asked_sha256: str | None = None

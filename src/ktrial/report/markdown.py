@@ -16,7 +16,7 @@ from ktrial.report.protocol import protocol_rows
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import clean
 from ktrial.report.tiers import pair_name, tier_rows
-from ktrial.report.words import known_of, notices, p_text
+from ktrial.report.words import known_of, made_with, notices, p_text
 
 #: Characters that mean something in Markdown, in HTML within it, or to a site that shows it.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|~&#@$]|(?<=[a-zA-Z]):(?=//)|(?<=www)\.|^(?:[-+](?=\s|$)|-(?=-)|\d+[.)](?=\s|$))")
@@ -118,7 +118,7 @@ def markdown(comparison: Comparison, charts: Mapping[str, Sequence[tuple[str, st
         ("To get this again", code_block(comparison.reproduce) if comparison.reproduce else ""),
         (
             "Made with",
-            "\n".join(f"- {escaped(name)}: {escaped(version)}" for name, version in comparison.versions.items()),
+            "\n".join(f"- {escaped(name)}: {escaped(version)}" for name, version in made_with(comparison)),
         ),
     ]
     head = [

@@ -11,7 +11,7 @@ from ktrial.report.page_tables import anova_tables, arms_table, exclusions_table
 from ktrial.report.protocol import protocol_rows
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.tiers import pair_name
-from ktrial.report.words import known_of, notices
+from ktrial.report.words import known_of, made_with, notices
 
 _MOST_CHANGES = 20
 _LEVELS = {"refuse": ("not comparable", "refuse"), "suspect": ("doubt", "doubt"), "note": ("note", "note")}
@@ -235,7 +235,6 @@ def sources(comparison: Comparison) -> list[Part]:
     if comparison.reproduce:
         commands = Markup("\n").join(tag("span", line) for line in comparison.reproduce)
         parts += [tag("h3", "To get this again"), tag("pre", tag("code", Markup(commands)), tabindex=0)]
-    if comparison.versions:
-        versions = [(name, version) for name, version in comparison.versions.items()]
+    if versions := made_with(comparison):
         parts += [tag("h3", "Made with"), table("Versions", ("what", "version"), versions)]
     return parts

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -25,8 +26,11 @@ _MOST_CHARTED = 24
 _LONGEST_NAME = 80
 
 
-def published(comparison: Comparison) -> dict[str, bytes]:
-    """File name -> content: the report, its charts, the comparison, a file for each run, how to get it again."""
+def published(comparison: Comparison, data: Mapping[str, bytes] = {}) -> dict[str, bytes]:
+    """File name -> content: the report, its charts, the comparison, a file for each run, how to get it again.
+
+    `data` are files with what it was made from.
+    """
     files: dict[str, bytes] = {}
     pictures: dict[str, list[tuple[str, str]]] = {"": []}
     for chart in comparison_charts(comparison, Style(width=_WIDE)):
@@ -42,6 +46,7 @@ def published(comparison: Comparison) -> dict[str, bytes]:
         files["exclusions.json"] = _json(comparison.exclusions)
     if comparison.reproduce:
         files["reproduce.sh"] = _script(comparison).encode()
+    files |= data
     sums = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items()))
     files[LIST] = "".join(sums).encode()
     return files

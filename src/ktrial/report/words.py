@@ -85,3 +85,9 @@ def known_of(comparison: Comparison) -> Known:
         else:
             partly.append(name)
     return Known(tuple(same), tuple(different), tuple(partly))
+
+
+def made_with(comparison: Comparison) -> list[tuple[str, str]]:
+    """Versions of what computed, and the digest of the question that `ktrial recheck` puts again."""
+    asked = [] if comparison.asked_sha256 is None else [("question, SHA-256", comparison.asked_sha256)]
+    return [*comparison.versions.items(), *asked]

@@ -256,11 +256,11 @@ def _stored_run(session: StoredSession, run: ForeignRun) -> StoredRun:
         started_unix_ms=session.started_unix_ms,
         measurements=measurements,
         raw={},
-        document=_document(run),
+        document=document_of(run),
     )
 
 
-def _document(run: ForeignRun) -> dict[str, Any]:
+def document_of(run: ForeignRun) -> dict[str, Any]:
     """`ktrial.foreign-run/1`."""
     return {
         "schema": "ktrial.foreign-run/1",

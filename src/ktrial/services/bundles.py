@@ -15,13 +15,12 @@ from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.bundle import BundledRun, BundledSession, Manifest, Packed, folder_of
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.privacy import Identity, Scrubber
-from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession
+from ktrial.domain.stored import StoredRun, StoredSession
 from ktrial.services import packed_raw
+from ktrial.services.bundle_reading import CAME, Bundle, brought, runs_of, session_of
 from ktrial.services.reparse import read_again, reparse_run
 from ktrial.services.results import Results
 
-#: In the document of a session that came in a bundle: where it was first, and what was replaced.
-_CAME = "bundle"
 #: Facts of a machine in which a name of it may stand.
 _TELLING_FACTS = frozenset(("kernel.command_line", "kernel.version"))
 
@@ -39,29 +38,11 @@ class Sink(Protocol):
 class Writer(Sink, Protocol):
     """Makes a bundle."""
 
+    def opened(self, sessions: Iterable[Packed]) -> Bundle:
+        """What was put in so far."""
+
     def write(self, path: Path, sessions: Iterable[Packed]) -> Manifest:
         """Write it."""
-
-
-class Bundle(Protocol):
-    """A bundle that was read and found in order."""
-
-    @property
-    def shown(self) -> str:
-        """Its name."""
-
-    @property
-    def manifest(self) -> Manifest:
-        """What it holds."""
-
-    def session(self, name: str) -> bytes:
-        """`session.json` of a session."""
-
-    def runs(self, name: str) -> Iterator[bytes]:
-        """The lines of `runs.jsonl` of a session."""
-
-    def raw(self, digest: str) -> bytes:
-        """Raw bytes by their digest."""
 
 
 class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +75,13 @@ def make_bundle(
     path: Path, sessions: Sequence[StoredSession], results: Results, writer: Writer, scrubbing: Scrubbing | None
 ) -> Made:
     """Write the sessions to a file; without `scrubbing` as they are."""
+    made = pack(sessions, results, writer, scrubbing)
+    writer.write(path, made.sessions)
+    return made
+
+
+def pack(sessions: Sequence[StoredSession], results: Results, writer: Writer, scrubbing: Scrubbing | None) -> Made:
+    """Put the sessions into a bundle that is written later."""
     packed, left, spoiled = [], set(), []
     for session in sorted(sessions, key=lambda one: one.session):
         if session.runs.get("running"):
@@ -103,7 +91,6 @@ def make_bundle(
         packed.append(Packed(session=session.session, replaced=one.replaced))
         left |= one.left
         spoiled += one.spoiled
-    writer.write(path, packed)
     return Made(sessions=tuple(packed), left=tuple(sorted(left)), spoiled=tuple(spoiled))
 
 
@@ -115,8 +102,8 @@ def bring_back(bundle: Bundle, results: Results, scrubbing: Scrubbing | None) ->
     there = {one.session: one for one in results.sessions()}
     imported, skipped = [], []
     for packed in bundle.manifest.sessions:
-        session = _session(bundle, packed)
-        for _ in _runs(bundle, session):
+        session = session_of(bundle, packed)
+        for _ in runs_of(bundle, session):
             pass
         if packed.session not in there:
             imported.append(session)
@@ -129,7 +116,7 @@ def bring_back(bundle: Bundle, results: Results, scrubbing: Scrubbing | None) ->
             )
     for session in imported:
         places = {place: bundle.raw(digest) for place, digest in session.states.items()}
-        results.save_all(_stored(session), _runs(bundle, session), places)
+        results.save_all(brought(session), runs_of(bundle, session), places)
     return Brought(imported=tuple(one.session for one in imported), skipped=tuple(skipped))
 
 
@@ -140,7 +127,7 @@ class _Packing:
         self._session = session
         self._results = results
         self._document = dict(session.document)
-        came = self._document.pop(_CAME) if session.origin == _CAME and _CAME in self._document else None
+        came = self._document.pop(CAME) if session.origin == CAME and CAME in self._document else None
         self._origin = came["origin"] if came is not None else session.origin
         self.replaced: Mapping[str, int] | None = came["replaced"] if came is not None else None
         self._scrubbing = scrubbing if self.replaced is None else None
@@ -306,94 +293,3 @@ def _same(session: StoredSession, bundle: Bundle, results: Results, scrubbing: S
 
 def _line(value: msgspec.Struct) -> bytes:
     return msgspec.json.encode(value, order="sorted") + b"\n"
-
-
-def _session(bundle: Bundle, packed: Packed) -> BundledSession:
-    where = f"{bundle.shown}: {folder_of(packed.session)}/session.json"
-    try:
-        session = msgspec.json.decode(bundle.session(packed.session), type=BundledSession)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{where}: {error}") from None
-    if session.session != packed.session or session.replaced != packed.replaced:
-        raise BadInput(f"{where}: it is not the session that the manifest names")
-    for digest in session.states.values():
-        _check_there(bundle, digest, where)
-    return session
-
-
-def _runs(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun, Mapping[str, bytes]]]:
-    """The runs with their raw output, which is read when it is asked for."""
-    seen: set[int] = set()
-    for line, data in enumerate(bundle.runs(session.session), 1):
-        where = f"{bundle.shown}: {folder_of(session.session)}/runs.jsonl:{line}"
-        try:
-            run = msgspec.json.decode(data, type=BundledRun)
-            told = () if run.document is None else run.document.get("measurements", ())
-            measurements = tuple(msgspec.convert(one, StoredMeasurement) for one in told)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
-            raise BadInput(f"{where}: {error}") from None
-        if run.number in seen or run.state == "running":
-            raise BadInput(f"{where}: run {run.number} stands there twice, or still runs")
-        seen.add(run.number)
-        for digest in run.raw.values():
-            _check_there(bundle, digest, where)
-        _check_raw(run, where)
-        stored = StoredRun(
-            session=session.session,
-            number=run.number,
-            benchmark=run.benchmark,
-            state=run.state,
-            warm_up=run.warm_up,
-            started_unix_ms=run.started_unix_ms,
-            measurements=measurements,
-            raw=run.raw,
-            document=run.document,
-        )
-        yield stored, _Raw(bundle, run.raw)
-
-
-def _check_there(bundle: Bundle, digest: str, where: str) -> None:
-    if f"raw/{digest}" not in bundle.manifest.members:
-        raise BadInput(f"{where}: its raw output {digest[:12]}… is not in the bundle")
-
-
-def _check_raw(run: BundledRun, where: str) -> None:
-    """What the record says of the raw output must be what there is."""
-    told = (run.document or {}).get("raw")
-    if told is None:
-        return
-    if not isinstance(told, Mapping) or not all(isinstance(one, Mapping) for one in told.values()):
-        raise BadInput(f"{where}: raw is no table")
-    if {name: one.get("sha256") for name, one in told.items()} != dict(run.raw):
-        raise BadInput(f"{where}: its record tells of other raw output than there is")
-
-
-class _Raw(Mapping[str, bytes]):
-    """Raw output of one run, read from the bundle when it is asked for."""
-
-    def __init__(self, bundle: Bundle, names: Mapping[str, str]) -> None:
-        self._bundle = bundle
-        self._names = names
-
-    def __getitem__(self, name: str) -> bytes:
-        return self._bundle.raw(self._names[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-def _stored(session: BundledSession) -> StoredSession:
-    return StoredSession(
-        session=session.session,
-        suite=session.suite,
-        label=session.label,
-        origin=_CAME,
-        kernel_release=session.kernel_release,
-        boot_id=session.boot_id,
-        started_unix_ms=session.started_unix_ms,
-        runs={},
-        document={**session.document, _CAME: {"origin": session.origin, "replaced": session.replaced}},
-    )

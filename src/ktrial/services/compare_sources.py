@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from ktrial.domain.asked import AskedFile, AskedSource
 from ktrial.domain.compared import Arm, ComparedRun
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.foreign import Importer, ImportOptions
 from ktrial.domain.stored import StoredSession
 from ktrial.services.bring_in import ForeignFile, Wanted, read_results
 from ktrial.services.compared_runs import from_file, from_store
-from ktrial.services.results import Results
+from ktrial.services.results import ReadResults
 
 #: More arms than these are a column that names runs, not configurations.
 MOST_ARMS = 50
@@ -38,22 +39,56 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     read: Callable[[str], bytes]
 
 
-def gather(sources: Sequence[Source], results: Callable[[], Results], reading: Reading) -> tuple[Arm, ...]:
-    """The arms in the order of the words. `results` is asked for only when a word needs the store."""
+class Gathered(msgspec.Struct, frozen=True, kw_only=True):
+    """The arms in the order of the words, and what each word stood for."""
+
+    arms: tuple[Arm, ...]
+    sources: tuple[AskedSource, ...]
+
+
+def gather(sources: Sequence[Source], results: Callable[[], ReadResults], reading: Reading) -> Gathered:
+    """The arms that the words name. `results` is asked for only when a word needs the store."""
     found: dict[str, Arm] = {}
     given: dict[str, Source] = {}
+    resolved: list[AskedSource] = []
     for source in sources:
-        arms = _of_files(source, reading) if source.files else [_of_store(source, results())]
+        if source.files:
+            arms, files = _of_files(source.name, source.files, reading)
+            resolved.append(AskedSource(name=source.name, files=tuple(files)))
+        else:
+            arms = [_of_store(source, results())]
+            resolved.append(AskedSource(name=arms[0].name, sessions=arms[0].sources))
         for arm in arms:
             _check_collision(arm.name, source, given.get(arm.name))
             given[arm.name] = source
-            found[arm.name] = _joined(found[arm.name], arm) if arm.name in found else arm
-        if len(found) > MOST_ARMS:
-            raise BadInput(
-                f"{source.word} makes {len(arms)} arms, and more than {MOST_ARMS} are not compared",
-                hint="does --by name a column that is another one in each row? name the one of the configurations",
-            )
+        _add(found, arms, source.word)
+    return Gathered(arms=tuple(found.values()), sources=tuple(resolved))
+
+
+def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: Reading) -> tuple[Arm, ...]:
+    """The same arms from what the words stood for, each session in `results`."""
+    found: dict[str, Arm] = {}
+    there = {one.session: one for one in results.sessions()}
+    for source in sources:
+        for name in source.sessions:
+            if name not in there:
+                raise UnknownName("session", name, there, hint="the comparison is of other sessions than are here")
+        if source.files:
+            arms, _ = _of_files(source.name, [one.path for one in source.files], reading)
+        else:
+            arms = [_of_sessions(source.name or "", [there[name] for name in source.sessions], results)]
+        _add(found, arms, source.name or "a file")
     return tuple(found.values())
+
+
+def _add(found: dict[str, Arm], arms: Sequence[Arm], word: str) -> None:
+    for arm in arms:
+        found[arm.name] = _joined(found[arm.name], arm) if arm.name in found else arm
+    if len(found) > MOST_ARMS:
+        raise BadInput(
+            f"{word} makes {len(arms)} arms, and more than {MOST_ARMS} are not compared",
+            hint="does --by name a column that is another one in each row? name the one of the configurations",
+        )
 
 
 def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Arm, ...]]:
@@ -81,38 +116,44 @@ def _check_collision(name: str, source: Source, earlier: Source | None) -> None:
     )
 
 
-def _of_files(source: Source, reading: Reading) -> list[Arm]:
+def _of_files(name: str | None, paths: Sequence[str], reading: Reading) -> tuple[list[Arm], list[AskedFile]]:
     """The groups of the files; all under one name where that was given."""
     groups: dict[str, list[ComparedRun]] = {}
     files: dict[str, list[str]] = {}
+    told: list[AskedFile] = []
     options = reading.options
-    if source.name is not None:
-        options = msgspec.structs.replace(options, label=source.name)
-    for path in source.files:
+    if name is not None:
+        options = msgspec.structs.replace(options, label=name)
+    for path in paths:
         file = ForeignFile(path, reading.read(path))
+        digest = file.sha256
+        told.append(AskedFile(path=path, sha256=digest))
         read = read_results(file, Wanted(options=options, as_format=reading.as_format), reading.importers)
         for run in read.runs:
-            groups.setdefault(run.group, []).append(from_file(path, file.sha256, run))
+            groups.setdefault(run.group, []).append(from_file(path, digest, run))
             files.setdefault(run.group, [])
             if path not in files[run.group]:
                 files[run.group].append(path)
-    return [Arm(name=name, sources=tuple(files[name]), runs=tuple(runs)) for name, runs in groups.items()]
+    return [Arm(name=name, sources=tuple(files[name]), runs=tuple(runs)) for name, runs in groups.items()], told
 
 
-def _of_store(source: Source, results: Results) -> Arm:
-    sessions = results.sessions()
-    chosen = _sessions(source.target, sessions)
-    runs: list[ComparedRun] = []
-    for session in reversed(chosen):
-        for stored in results.runs(session.session):
-            run = from_store(session, stored)
-            if run is not None:
-                runs.append(run)
-    if not runs:
+def _of_store(source: Source, results: ReadResults) -> Arm:
+    chosen = _sessions(source.target, results.sessions())
+    arm = _of_sessions(source.name or source.target, chosen[::-1], results)
+    if not arm.runs:
         raise BadInput(f"{source.target} has no run that ended", hint=f"`ktrial show {chosen[0].session}` tells why")
-    names = tuple(session.session for session in reversed(chosen))
-    states = tuple(_states(chosen, results))
-    return Arm(name=source.name or source.target, sources=names, runs=tuple(runs), states=states)
+    return arm
+
+
+def _of_sessions(name: str, sessions: Sequence[StoredSession], results: ReadResults) -> Arm:
+    """The runs of these sessions, the oldest first."""
+    made = (from_store(session, run) for session in sessions for run in results.runs(session.session))
+    return Arm(
+        name=name,
+        sources=tuple(session.session for session in sessions),
+        runs=tuple(run for run in made if run is not None),
+        states=tuple(_states(sessions[::-1], results)),
+    )
 
 
 def _sessions(word: str, sessions: Sequence[StoredSession]) -> list[StoredSession]:
@@ -132,7 +173,7 @@ def _sessions(word: str, sessions: Sequence[StoredSession]) -> list[StoredSessio
     raise UnknownName("label, session or file", word, labels, hint=f"labels: {shown}")
 
 
-def _states(sessions: Iterable[StoredSession], results: Results) -> Iterator[bytes]:
+def _states(sessions: Iterable[StoredSession], results: ReadResults) -> Iterator[bytes]:
     """States of the machine at the begin of sessions, the first that has one."""
     for session in sessions:
         digest = results.states(session.session).get(_BEGIN)

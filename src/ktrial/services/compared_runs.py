@@ -70,7 +70,7 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
         return None
     document = run.document or {}
     name = f"{session.session}/{run.number}"
-    if session.origin.startswith("import:"):
+    if first_origin(session).startswith("import:"):
         clocks = {f"file {session.document.get('sha256')}": float(run.number)}
         foreign = ForeignRun(
             group=session.label or "",
@@ -97,6 +97,12 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
         known={**_of_session(session), **_of_run(document), **_read(readings)},
         readings=readings,
     )
+
+
+def first_origin(session: StoredSession) -> str:
+    """Where its runs come from, also of a session that a bundle brought."""
+    came = session.document.get("bundle") if session.origin == "bundle" else None
+    return str(came["origin"]) if came else session.origin
 
 
 def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:

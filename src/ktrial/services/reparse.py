@@ -21,6 +21,8 @@ from ktrial.services.results import Results
 _CUT = "printed more than is captured"
 #: How the failure of a run begins that was disturbed, is void, or whose background load failed.
 _AROUND_IT = ("input during the run", "the background load", f"{VOID}: ")
+#: Why a record of ktrial's own cannot be followed: one of a newer ktrial, or one that somebody has changed.
+BROKEN = "its record is not as ktrial writes it"
 #: Outcomes that are measured around the run, not read from its output.
 _AROUND = (LOAD_THROUGHPUT.name, "energy.", "power.")
 
@@ -51,7 +53,7 @@ def reparse_run(run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[st
         if unread is None:
             changes = tuple(_changes(run, *read_again(run, raw, benchmarks)))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        unread = f"its record is not as ktrial writes it: {error!r}"
+        unread = f"{BROKEN}: {error!r}"
     if unread is not None:
         return Reparsed(session=run.session, run=run.number, benchmark=run.benchmark, unread=unread)
     return Reparsed(session=run.session, run=run.number, benchmark=run.benchmark, changes=changes)

@@ -9,8 +9,8 @@ from typing import Protocol
 from ktrial.domain.stored import StoredRun, StoredSession
 
 
-class Results(Protocol):
-    """Sessions and their runs."""
+class ReadResults(Protocol):
+    """Sessions and their runs, to be read."""
 
     def sessions(self) -> tuple[StoredSession, ...]:
         """All sessions, the newest first."""
@@ -23,6 +23,10 @@ class Results(Protocol):
 
     def states(self, session: str) -> dict[str, str]:
         """Place -> SHA-256 of the machine's state there."""
+
+
+class Results(ReadResults, Protocol):
+    """Sessions and their runs."""
 
     def save_all(
         self,

@@ -14,7 +14,8 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +23,7 @@ import msgspec
 import zstandard
 
 from ktrial.domain.bundle import (
+    COMPARISON,
     LARGEST_BUNDLE_BYTES,
     LARGEST_BYTES,
     MANIFEST,
@@ -65,15 +67,22 @@ class BundleFolder:
         """An empty bundle."""
         return BundleWriter(self._private())
 
+    def examine(self, path: Path) -> UnpackedBundle:
+        """The bundle in this file or folder; members that are not what their digest says are only noted."""
+        return _opened_folder(path) if path.is_dir() else self._open(path, damaged_too=True)
+
     def open(self, path: Path) -> UnpackedBundle:
         """The bundle in this file, checked as a whole; raises BadInput for one that is not in order."""
+        return self._open(path, damaged_too=False)
+
+    def _open(self, path: Path, *, damaged_too: bool) -> UnpackedBundle:
         try:
             file = path.open("rb")
         except OSError as error:
             raise BadInput(f"{path}: {error.strerror}", hint="is the path right?") from None
         try:
             with file:
-                return _unpack(file, str(path), self._private())
+                return _unpack(file, str(path), self._private(), damaged_too=damaged_too)
         except BadInput as error:
             raise BadInput(error.message, hint=error.hint or _ANEW) from None
 
@@ -124,9 +133,22 @@ class BundleWriter:
                 file.write(piece)
         self._members[name] = Member(digest.hexdigest(), size)
 
+    def opened(self, sessions: Iterable[Packed]) -> UnpackedBundle:
+        """What was put in so far, to be read again."""
+        return UnpackedBundle("the bundle", partial(_place, self._folder), self._manifest(sessions))
+
+    def files(self, sessions: Iterable[Packed]) -> dict[str, bytes]:
+        """The bundle as files of a folder."""
+        manifest = self._manifest(sessions)
+        found = {MANIFEST: msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1) + b"\n"}
+        return found | {name: _place(self._folder, name).read_bytes() for name in manifest.members}
+
+    def _manifest(self, sessions: Iterable[Packed]) -> Manifest:
+        return Manifest(sessions=tuple(sessions), members=dict(sorted(self._members.items())))
+
     def write(self, path: Path, sessions: Iterable[Packed]) -> Manifest:
         """Write the bundle: the whole file or none."""
-        manifest = Manifest(sessions=tuple(sessions), members=dict(sorted(self._members.items())))
+        manifest = self._manifest(sessions)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         with self._writing(path):
             try:
@@ -160,26 +182,60 @@ class BundleWriter:
 
 
 class UnpackedBundle:
-    """A bundle whose members are all there and what the manifest says they are."""
+    """A bundle whose members are all there; those that are not what the manifest says are `damaged`."""
 
-    def __init__(self, shown: str, folder: Path, manifest: Manifest) -> None:
+    def __init__(
+        self, shown: str, place: Callable[[str], Path], manifest: Manifest, damaged: Iterable[str] = ()
+    ) -> None:
         self.shown = shown
         self.manifest = manifest
-        self._folder = folder
+        self.damaged = frozenset(damaged)
+        self._place = place
 
     def session(self, name: str) -> bytes:
         """`session.json` of a session."""
-        return _place(self._folder, f"{folder_of(name)}/session.json").read_bytes()
+        return self._place(f"{folder_of(name)}/session.json").read_bytes()
 
     def runs(self, name: str) -> Iterator[bytes]:
         """The lines of `runs.jsonl` of a session."""
-        with _place(self._folder, f"{folder_of(name)}/runs.jsonl").open("rb") as file:
+        with self._place(f"{folder_of(name)}/runs.jsonl").open("rb") as file:
             while line := file.readline(LARGEST_BYTES):
                 yield line
 
     def raw(self, digest: str) -> bytes:
         """Raw bytes by their digest."""
-        return _place(self._folder, f"raw/{digest}").read_bytes()
+        return self._place(f"raw/{digest}").read_bytes()
+
+    def comparison(self) -> bytes | None:
+        """The comparison that it is of."""
+        return self._place(COMPARISON).read_bytes() if COMPARISON in self.manifest.members else None
+
+
+def _opened_folder(path: Path) -> UnpackedBundle:
+    """A bundle whose members are files of a folder: plain ones, with the names that members have."""
+    shown = str(path)
+    manifest = _manifest(_plain_file(path, MANIFEST), shown)
+    damaged = set()
+    for name, listed in manifest.members.items():
+        if MEMBER.fullmatch(name) is None:
+            raise BadInput(f"{shown}: {name!r}: no such file belongs to a bundle")
+        digest = hashlib.sha256(_plain_file(path, name)).hexdigest()
+        own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
+        if not digest == listed.sha256 == own:
+            damaged.add(name)
+    return UnpackedBundle(shown, path.joinpath, manifest, damaged)
+
+
+def _plain_file(folder: Path, name: str) -> bytes:
+    place = folder / name
+    if any(folder.joinpath(part).is_symlink() for part in (name, *map(str, Path(name).parents))):
+        raise BadInput(f"{place}: a symbolic link; a bundle holds plain files only")
+    try:
+        if place.stat().st_size > LARGEST_BUNDLE_BYTES or not place.is_file():
+            raise BadInput(f"{place}: no file that belongs to a bundle")
+        return place.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{place}: {error.strerror}", hint="is it the whole folder that was published?") from None
 
 
 def _place(folder: Path, name: str) -> Path:
@@ -240,13 +296,13 @@ class _Frame:
         return True
 
 
-def _unpack(file: IO[bytes], shown: str, folder: Path) -> UnpackedBundle:
+def _unpack(file: IO[bytes], shown: str, folder: Path, *, damaged_too: bool) -> UnpackedBundle:
     frame = _Frame(file, shown)
     name, size = _next(frame, shown) or ("", 0)
     if name != MANIFEST:
         raise BadInput(f"{shown}: it does not begin with {MANIFEST}: no bundle of ktrial")
     manifest = _manifest(b"".join(_content(frame, size)), shown)
-    missing = dict(manifest.members)
+    missing, damaged = dict(manifest.members), set()
     while (found := _next(frame, shown)) is not None:
         name, size = found
         listed = missing.pop(name, None)
@@ -255,11 +311,14 @@ def _unpack(file: IO[bytes], shown: str, folder: Path) -> UnpackedBundle:
             raise BadInput(f"{shown}: {name} {twice}")
         if listed.size_bytes != size:
             raise BadInput(f"{shown}: {name} has {size} bytes, and {listed.size_bytes} in the manifest")
-        _keep(frame, folder, name, listed, shown)
+        if not _keep(frame, folder, name, listed):
+            damaged.add(name)
+            if not damaged_too:
+                raise BadInput(f"{shown}: {name} is not what its digest says: a damaged bundle")
     frame.end()
     if missing:
         raise BadInput(f"{shown}: {next(iter(missing))} is in the manifest and not in the bundle: was it cut off?")
-    return UnpackedBundle(shown, folder, manifest)
+    return UnpackedBundle(shown, partial(_place, folder), manifest, damaged)
 
 
 def _next(frame: _Frame, shown: str) -> tuple[str, int] | None:
@@ -296,7 +355,8 @@ def _content(frame: _Frame, size: int) -> Iterator[bytes]:
         raise BadInput("something is hidden behind the end of a member: a damaged bundle")
 
 
-def _keep(frame: _Frame, folder: Path, name: str, listed: Member, shown: str) -> None:
+def _keep(frame: _Frame, folder: Path, name: str, listed: Member) -> bool:
+    """Put a member in its place; whether it is what its digest says."""
     digest = hashlib.sha256()
     try:
         with _place(folder, name).open("xb") as file:
@@ -306,8 +366,7 @@ def _keep(frame: _Frame, folder: Path, name: str, listed: Member, shown: str) ->
     except OSError as error:
         raise KtrialError(f"{folder} cannot be written: {error.strerror}", hint="free some space") from None
     own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
-    if not digest.hexdigest() == listed.sha256 == own:
-        raise BadInput(f"{shown}: {name} is not what its digest says: a damaged bundle")
+    return digest.hexdigest() == listed.sha256 == own
 
 
 def _manifest(data: bytes, shown: str) -> Manifest:

@@ -74,7 +74,7 @@ def as_results(store: Store) -> Results:
 
 
 def test_files_by_name(store: Store) -> None:
-    arms = gather([word("a.json", "stock"), word("b.json", "tuned")], no_store, reading())
+    arms = gather([word("a.json", "stock"), word("b.json", "tuned")], no_store, reading()).arms
     assert [(arm.name, len(arm.good)) for arm in arms] == [("stock", 2), ("tuned", 3)]
     assert arms[0].runs[0].name == "a.json#1"
     assert arms[0].sources == ("a.json",)
@@ -82,7 +82,7 @@ def test_files_by_name(store: Store) -> None:
 
 
 def test_two_files_with_one_name_are_one_arm() -> None:
-    (arm,) = gather([word("a.json", "x"), word("b.json", "x")], no_store, reading())
+    (arm,) = gather([word("a.json", "x"), word("b.json", "x")], no_store, reading()).arms
     assert (len(arm.runs), arm.sources) == (5, ("a.json", "b.json"))
 
 
@@ -93,7 +93,9 @@ def test_labels_that_collide_are_refused() -> None:
 
 
 def test_the_groups_of_a_column_are_arms() -> None:
-    arms = gather([word("t.csv")], no_store, reading(values=("time_s",), by="march", block="host", direction="lower"))
+    arms = gather(
+        [word("t.csv")], no_store, reading(values=("time_s",), by="march", block="host", direction="lower")
+    ).arms
     assert [(arm.name, len(arm.good), len(arm.runs)) for arm in arms] == [("v2", 1, 2), ("v3", 2, 2)]
     assert [run.block for run in arms[1].runs] == ["h1", "h2"]
     assert arms[0].runs[1].failure is not None
@@ -105,7 +107,7 @@ def test_ten_thousand_arms_are_refused_with_their_number() -> None:
 
 
 def test_labels_and_sessions_of_the_store(store: Store) -> None:
-    arms = gather([word("stock"), word("20261121T2")], lambda: as_results(store), reading())
+    arms = gather([word("stock"), word("20261121T2")], lambda: as_results(store), reading()).arms
     assert [(arm.name, arm.sources) for arm in arms] == [
         ("stock", ("20261121T1", "20261121T3")),
         ("20261121T2", ("20261121T2",)),

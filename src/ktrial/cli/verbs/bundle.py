@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,52 +13,56 @@ from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 
-if TYPE_CHECKING:
-    from ktrial.services.bundles import Made
-
 
 @click.command(short_help="Pack sessions into one file that others can check.")
 @click.argument("output", type=click.Path(path_type=Path), metavar="OUT.tar.zst")
 @click.argument("sessions", nargs=-1, shell_complete=session_names, metavar="[SESSION…]")
+@click.option(
+    "--comparison",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A comparison, and all that it was made from: `ktrial recheck` computes it again.",
+)
 @click.option("--keep-identity", is_flag=True, help="Leave names of hosts and users, serial numbers and MACs in.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 @json_option
 @click.pass_obj
-def command(app: App, output: Path, sessions: tuple[str, ...], keep_identity: bool, force: bool, as_json: bool) -> int:
+def command(
+    app: App,
+    output: Path,
+    sessions: tuple[str, ...],
+    comparison: Path | None,
+    keep_identity: bool,
+    force: bool,
+    as_json: bool,
+) -> int:
     """Pack all sessions, or those named, with records, order, raw output, states and versions, into OUT.tar.zst.
 
     Names of hosts and users, serial numbers and MAC addresses are replaced by placeholders, in raw output too; numbers
     stay as they are. `ktrial import OUT.tar.zst` brings the sessions into another store.
+
+    With --comparison it holds that one and what it was made from, computed from what is packed.
     """
-    from ktrial.cli.bundling import scrubbing_of
+    from ktrial.cli.bundling import carried, scrubbing_of, tell
     from ktrial.services.bundles import make_bundle
 
     check_output(output, force=force)
-    store = app.store
-    chosen = {one.session: one for one in (map(store.session, sessions) if sessions else store.sessions())}
-    if not chosen:
-        raise BadInput(f"nothing is in {store.shown} yet", hint="`ktrial bench` measures")
-    scrubbing = None if keep_identity else scrubbing_of(app)
-    made = make_bundle(output, list(chosen.values()), store, app.bundles.new(), scrubbing)
+    if comparison is not None:
+        from ktrial.cli.comparison_file import as_json as encoded
+        from ktrial.cli.comparison_file import read_comparison
+        from ktrial.domain.bundle import COMPARISON
+
+        writer, made, found = carried(app, read_comparison(comparison), sessions, keep_identity=keep_identity)
+        writer.member(COMPARISON, [encoded(found)])
+        writer.write(output, made.sessions)
+    else:
+        store = app.store
+        chosen = {one.session: one for one in (map(store.session, sessions) if sessions else store.sessions())}
+        if not chosen:
+            raise BadInput(f"nothing is in {store.shown} yet", hint="`ktrial bench` measures")
+        scrubbing = None if keep_identity else scrubbing_of(app)
+        made = make_bundle(output, list(chosen.values()), store, app.bundles.new(), scrubbing)
     if as_json:
         write_json({"schema": "ktrial.bundled/1", "file": str(output), "made": made})
-    _tell(app, output, made, kept=keep_identity)
+    tell(app, output, made, kept=keep_identity)
     return 0
-
-
-def _tell(app: App, output: Path, made: Made, *, kept: bool) -> None:
-    sessions = "1 session" if len(made.sessions) == 1 else f"{len(made.sessions)} sessions"
-    app.say(f"{output}: {sessions}")
-    counts: dict[str, int] = {}
-    for one in made.sessions:
-        for kind, times in (one.replaced or {}).items():
-            counts[kind] = counts.get(kind, 0) + times
-    told = ", ".join(f"{kind} {times}" for kind, times in sorted(counts.items()))
-    if kept:
-        app.say("names of hosts and users, serial numbers and MAC addresses are in it")
-    else:
-        app.say(f"replaced, times: {told or 'nothing'}; look through labels and own commands before you publish it")
-    if made.left:
-        app.say(f"could be another word, so replaced only where its place tells: {', '.join(made.left)}")
-    if made.spoiled:
-        app.say(f"raw output that cannot be read again without the names in it: {', '.join(made.spoiled)}")

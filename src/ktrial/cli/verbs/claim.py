@@ -70,7 +70,8 @@ def command(
     found = None
     if texts:
         asked = Asked(margin=share(margin, "--margin"), accepted=accepted, keep_repeats=True)
-        found = compared(app, gathered(app, words, options), control, asked, declared, swing=0.25, assumptions=False)
+        arms = gathered(app, words, options).arms
+        found = compared(app, arms, control, asked, declared, swing=0.25, assumptions=False)
     results = _results(file, found)
     if as_json:
         write_json({"schema": "ktrial.claims/1", "source": file.source, "about": file.about, "results": results})

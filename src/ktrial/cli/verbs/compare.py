@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ktrial.cli.comparing import compared, gathered, share, table_options
+from ktrial.cli.comparing import gathered, share, table_options
 from ktrial.cli.names import result_names
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
@@ -57,26 +57,31 @@ def command(
 
     Files are not kept. Several files with one NAME are one arm; a name may be a pattern: stock='run-*.json'.
     """
-    from ktrial.cli.comparing import exclusions, reproducible, versions
+    from ktrial.cli.comparing import answered, exclusions, reproducible, versions
+    from ktrial.domain.asked import AskedComparison
+    from ktrial.domain.foreign import ImportOptions
     from ktrial.report.comparison_terminal import comparison_text
     from ktrial.report.terminal import columns
-    from ktrial.services.compare import Asked
 
     if accepted is not None and not accepted.strip():
         raise BadInput("--accept needs a reason", hint="it is printed with the result")
     swing = share(spread, "--spread")
     assert swing is not None, "it has a default"
-    arms = gathered(app, words, options)
-    asked = Asked(
+    there = gathered(app, words, options)
+    question = AskedComparison(
+        sources=there.sources,
+        as_format=options.pop("as_format"),
+        options=ImportOptions(**options),
+        control=control,
         margin=share(margin, "--margin"),
         primary=primary,
+        declared=declared,
         accepted=accepted,
         tiers=tiers,
-        excluded=exclusions(excluded, arms),
-        reproduce=reproducible(),
-        versions=versions(),
+        excluded=exclusions(excluded, there.arms),
+        spread=swing,
     )
-    found = compared(app, arms, control, asked, declared, swing, assumptions=as_json)
+    found = answered(app, there.arms, question, reproducible(), versions(), assumptions=as_json)
     if as_json:
         write_json(found)
     else:

@@ -56,7 +56,7 @@ def command(
             "the noise is told twice" if words else "the noise is not told",
             hint="name a label, session or file of runs, or --sd 3%",
         )
-    found = power_of(gathered(app, words, options), asked) if spread is None else (power_of_spread(spread, asked),)
+    found = power_of(gathered(app, words, options).arms, asked) if spread is None else (power_of_spread(spread, asked),)
     if as_json:
         write_json({"schema": "ktrial.power/1", "asked": asked, "outcomes": found})
     else:

@@ -15,10 +15,15 @@ from ktrial.domain.errors import BadInput
 @click.command(short_help="Write a comparison as files for a git repository.")
 @click.argument("file", type=click.Path(allow_dash=True, path_type=Path), metavar="COMPARISON.json")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", required=True, help="Where to.")
+@click.option("--data", is_flag=True, help="Also what it was made from, so that `ktrial recheck` can compute it again.")
+@click.option("--keep-identity", is_flag=True, help="Leave names of hosts and users in --data.")
 @click.option("--force", is_flag=True, help="Write into a folder that holds something already.")
 @click.pass_obj
-def command(app: App, file: Path, output: Path, force: bool) -> int:
+def command(app: App, file: Path, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
     """Write README.md, charts, a JSON file for each run, exclusions and reproduce.sh into FOLDER.
+
+    --data adds the sessions with their raw output, without names of hosts and users, and publishes the comparison as it
+    comes out of them.
 
     The same comparison gives the same bytes. --force replaces what was published there before; files that were changed
     since, and all others, stay.
@@ -31,7 +36,16 @@ def command(app: App, file: Path, output: Path, force: bool) -> int:
 
     if output.exists() and (not output.is_dir() or (any(output.iterdir()) and not force)):
         raise BadInput(f"-o {output}: not an empty folder", hint="name another one; --force publishes into it")
-    files = published(read_comparison(file))
+    comparison = read_comparison(file)
+    if not data:
+        files = published(comparison)
+    else:
+        from ktrial.cli.bundling import DATA, carried, tell
+
+        writer, made, comparison = carried(app, comparison, (), keep_identity=keep_identity)
+        within = {f"{DATA}/{name}": content for name, content in writer.files(made.sessions).items()}
+        files = published(comparison, within)
+        tell(app, output / DATA, made, kept=keep_identity)
     write_folder(output, files, LIST)
     app.say(f"{output}: {len(files)} files")
     return 0

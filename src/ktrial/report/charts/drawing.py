@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.comparison import Comparison, OutcomeComparison
+from ktrial.domain.history import History
 from ktrial.domain.verdict import Verdict
 from ktrial.report.bench import scale_for
 from ktrial.report.terminal import clean
@@ -185,7 +186,7 @@ _LOG_FROM = 30.0
 _ROOM = 0.06
 
 
-def value_axis(outcome: OutcomeComparison, values: Sequence[float]) -> ValueAxis:
+def value_axis(outcome: OutcomeComparison | History, values: Sequence[float]) -> ValueAxis:
     """An axis that holds the values with some room; logarithmic where they span decades and none is zero or less."""
     smallest, largest = min(values), max(values)
     factor, unit = scale_for(sorted(values, key=abs)[len(values) // 2], outcome.unit)
@@ -197,7 +198,7 @@ def value_axis(outcome: OutcomeComparison, values: Sequence[float]) -> ValueAxis
     return ValueAxis(factor, unit, 0.0 if low >= 0 > floor else floor, high + room, log=False)
 
 
-def axis_title(outcome: OutcomeComparison, axis: ValueAxis) -> str:
+def axis_title(outcome: OutcomeComparison | History, axis: ValueAxis) -> str:
     """`ms, lower is better`."""
     unit = axis.unit or outcome.unit
     return unit if outcome.direction is None else f"{unit}, {outcome.direction} is better"

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle or a published folder, checked by `ktrial recheck`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ktrial.cli.bundling import DATA
+from ktrial.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.cli.wiring import App
+    from ktrial.domain.comparison import Comparison
+    from ktrial.domain.recheck import Difference, Rechecked
+
+_COMPARISON = "comparison.json"
+
+
+def rechecked(app: App, path: Path) -> Rechecked:
+    """All that a bundle, or a folder that was published with its data, tells once more."""
+    import msgspec
+
+    from ktrial import __version__
+    from ktrial.cli.comparing import answered_again
+    from ktrial.cli.comparison_file import decode_comparison, read_comparison
+    from ktrial.services.recheck import Readers, recheck
+
+    readers = Readers(benchmarks=app.benchmarks, importers=app.importers, again=partial(answered_again, app))
+    if not path.is_dir():
+        bundle = app.bundles.examine(path)
+        data = bundle.comparison()
+        stored = None if data is None else decode_comparison(data, f"{path}: {_COMPARISON}")
+        return recheck(bundle, stored, readers).found
+    if not (path / DATA).is_dir():
+        raise BadInput(
+            f"{path}: it holds no {DATA}/, and so nothing that could be computed again",
+            hint="`ktrial publish … --data` writes a folder with all that its comparison was made from",
+        )
+    stored = read_comparison(path / _COMPARISON)
+    made = recheck(app.bundles.examine(path / DATA), stored, readers)
+    files = list(_listed(path))
+    notes = made.found.notes
+    if stored.versions.get("ktrial") != __version__:
+        told = f"published by ktrial {stored.versions.get('ktrial')}: README.md and charts are not made again"
+        notes = (*notes, told)
+    elif made.comparison is not None:
+        files += _made_again(path, made.comparison, {one.where for one in files})
+    return msgspec.structs.replace(
+        made.found, file=str(path), notes=notes, differences=(*files, *made.found.differences)
+    )
+
+
+def _listed(folder: Path) -> Iterator[Difference]:
+    """Files that are not what SHA256SUMS says."""
+    from ktrial.domain.recheck import Difference
+    from ktrial.report.publish import LIST
+
+    try:
+        lines = (folder / LIST).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        yield Difference(kind="file", where=LIST, told=f"it cannot be read: {error}")
+        return
+    for line in lines:
+        digest, _, name = line.partition("  ")
+        if _content(folder, name) is None:
+            yield Difference(kind="file", where=name, told=f"it is in {LIST} and not in the folder")
+        elif hashlib.sha256(_content(folder, name) or b"").hexdigest() != digest:
+            yield Difference(kind="hash", where=name, told=f"it was changed: it is not what {LIST} says")
+
+
+def _made_again(folder: Path, comparison: Comparison, known: set[str]) -> Iterator[Difference]:
+    """Files that are not what this ktrial makes of the comparison."""
+    from ktrial.domain.recheck import Difference
+    from ktrial.report.publish import LIST, published
+
+    for name, data in published(comparison).items():
+        if name not in (LIST, _COMPARISON) and name not in known and _content(folder, name) != data:
+            yield Difference(kind="file", where=name, told="it is not what comes out of the data")
+
+
+def _content(folder: Path, name: str) -> bytes | None:
+    place = Path(name)
+    if place.is_absolute() or ".." in place.parts:
+        return None
+    try:
+        return (folder / place).read_bytes()
+    except OSError:
+        return None

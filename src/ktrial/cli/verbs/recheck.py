@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial recheck`: every number of a report computed again from its raw data."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+EXIT_DIFFERS = 1
+
+
+@click.command(short_help="Compute a report again from its raw data: does it come out?")
+@click.argument("path", type=click.Path(path_type=Path), metavar="BUNDLE|FOLDER")
+@json_option
+@click.pass_obj
+def command(app: App, path: Path, as_json: bool) -> int:
+    """Read the raw output in BUNDLE again, put its comparison's question again, and say what comes out otherwise.
+
+    FOLDER is one that `ktrial publish --data` wrote. Nothing is kept, and nothing of this machine's results is used.
+    Ends with status 1 when something differs; each difference is named with its run, or its outcome, arm and field.
+
+    \b
+    ktrial bundle --comparison found.json found.tar.zst
+    ktrial recheck found.tar.zst
+    """
+    from ktrial.cli.rechecking import rechecked
+    from ktrial.report.recheck import rechecked_text
+    from ktrial.report.terminal import columns
+
+    found = rechecked(app, path)
+    if as_json:
+        write_json(found)
+    else:
+        sys.stdout.write(rechecked_text(found, width=columns()))
+    return EXIT_DIFFERS if found.differences else 0
