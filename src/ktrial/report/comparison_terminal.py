@@ -97,7 +97,7 @@ def _verdicts(outcomes: Sequence[OutcomeComparison], notes: _Notes, width: int) 
         for why, names in reasons.items()
     ]
     lines += [
-        paragraph(f"{one.name} says the same as {', '.join(one.same_as)}, which is not shown", width=width, indent="  ")
+        paragraph(f"{one.name} says the same as these, not shown: {', '.join(one.same_as)}", width=width, indent="  ")
         for one in outcomes
         if one.same_as
     ]

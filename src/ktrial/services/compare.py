@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -22,7 +23,7 @@ from ktrial.domain.compared_series import (
 from ktrial.domain.comparison import Comparison, Contrast, Exclusion, OutcomeComparison, Role, StateChange
 from ktrial.domain.comparison_words import answer_of, contrast_sentence
 from ktrial.domain.errors import UnknownName
-from ktrial.domain.finding import Finding
+from ktrial.domain.finding import CONFOUNDED, Finding
 from ktrial.domain.question import Answer, Question
 from ktrial.domain.replication import scope_of
 from ktrial.domain.verdict import Verdict
@@ -30,6 +31,8 @@ from ktrial.domain.verdict import Verdict
 Judge = Callable[[Sequence[Question]], Sequence[Answer]]
 #: So many failures in one arm against none in the other are no chance.
 MANY_FAILURES = 6
+#: Chance of all failures in one arm from which on it is no chance (one side of 5 %).
+RARE = 0.025
 _NAMED_CHANGES = 3
 
 
@@ -259,14 +262,30 @@ def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
             findings=(),
         )
     failed = next((finding for finding in concerned if finding.kind == "fails-in-one-arm"), None)
-    return contrast if failed is None else _with_failures(contrast, failed)
+    return (
+        contrast if failed is None else _with_failures(contrast, failed, _of_benchmark(case, contrast.arm, benchmark))
+    )
 
 
-def _with_failures(contrast: Contrast, failed: Finding) -> Contrast:
-    """An arm that fails where the other never does cannot be the better one; often enough, it is the worse one."""
-    mine, theirs = (float(failed.values[name]) for name in (contrast.arm, contrast.control))
+def _of_benchmark(case: _Case, arm: str, benchmark: str) -> tuple[int, int]:
+    """How many runs of it the arm and the control have, failed ones too."""
+    arms = {one.name: one for one in (case.control, *case.arms)}
+    mine, theirs = (sum(run.benchmark == benchmark for run in arms[name].runs) for name in (arm, case.control.name))
+    return mine, theirs
+
+
+def _with_failures(contrast: Contrast, failed: Finding, runs: tuple[int, int]) -> Contrast:
+    """An arm that fails where the other never does cannot be the better one.
+
+    It is the worse one when it fails often, chance would hardly put all failures there, and nothing but the arm may
+    be their cause.
+    """
+    mine, theirs = (int(failed.values[name]) for name in (contrast.arm, contrast.control))
     findings = (*contrast.findings, failed)
-    if max(mine, theirs) >= MANY_FAILURES:
+    count, of_side = max((mine, runs[0]), (theirs, runs[1]))
+    chance = math.comb(of_side, count) / math.comb(sum(runs), count)
+    told_apart = not any(one.kind in CONFOUNDED for one in contrast.findings)
+    if count >= MANY_FAILURES and chance <= RARE and told_apart:
         verdict = "worse" if mine else "better"
         return msgspec.structs.replace(contrast, verdict=verdict, worth="yes", why=failed.sentence, findings=findings)
     if contrast.verdict == ("better" if mine else "worse"):

@@ -9,6 +9,7 @@ import pytest
 from ktrial.domain.compared import Arm
 from ktrial.domain.comparison import Contrast, StateChange
 from ktrial.domain.errors import UnknownName
+from ktrial.domain.finding import Finding
 from ktrial.domain.question import Answer, Question
 from ktrial.domain.verdict import Effect, Verdict
 from ktrial.services.compare import About, Asked, Judge, compare, foreign_judge
@@ -18,7 +19,9 @@ STOCK, TUNED = [1.00, 1.01, 0.99], [0.65, 0.66, 0.64]
 BETTER = Effect(estimate=0.43, low=0.40, high=0.46, method="by hand")
 
 
-def judge_saying(verdict: Verdict, effect: Effect | None = BETTER, why: str = "it is so") -> Judge:
+def judge_saying(
+    verdict: Verdict, effect: Effect | None = BETTER, why: str = "it is so", findings: tuple[Finding, ...] = ()
+) -> Judge:
     """Every arm has this verdict."""
 
     def judge(questions: Sequence[Question]) -> tuple[Answer, ...]:
@@ -38,6 +41,7 @@ def judge_saying(verdict: Verdict, effect: Effect | None = BETTER, why: str = "i
                         blocks=None,
                         test=None,
                         sentence="",
+                        findings=findings,
                     )
                     for arm, runs in question.arms.items()
                     if arm != question.control
@@ -104,10 +108,25 @@ def broken(name: str, values: Sequence[float], failures: int) -> Arm:
     ],
 )
 def test_an_arm_that_fails_cannot_be_the_better_one(control: int, arm: int, said: Verdict, verdict: str) -> None:
-    found = compared(broken("stock", STOCK, control), [broken("tuned", TUNED, arm)], said)
+    stock, tuned = (STOCK * 4)[control:], (TUNED * 4)[arm:]
+    found = compared(broken("stock", stock, control), [broken("tuned", tuned, arm)], said)
     contrast = found.outcomes[0].contrasts[0]
     assert contrast.verdict == verdict
     assert any(one.kind == "fails-in-one-arm" for one in contrast.findings) == (control != arm)
+
+
+def test_six_failures_in_many_runs_against_none_in_few_are_chance() -> None:
+    # C(106, 6) / C(112, 6) = 0.72: chance alone would mostly put all of them there.
+    found = compared(an_arm("stock", STOCK * 2), [broken("tuned", [3.0] * 100, 6)], "inconclusive")
+    assert found.outcomes[0].contrasts[0].verdict == "inconclusive"
+
+
+def test_failures_one_arm_after_the_other_have_no_known_cause() -> None:
+    doubted = Finding(kind="time-and-arm-confounded", level="suspect", sentence="one after the other")
+    arms = an_arm("stock", STOCK * 4), [broken("tuned", TUNED * 2, 6)]
+    for doubts, verdict in (((), "worse"), ((doubted,), "inconclusive")):
+        found = compare(*arms, Asked(), About(), judge_saying("inconclusive", findings=doubts))
+        assert found.outcomes[0].contrasts[0].verdict == verdict
 
 
 @pytest.mark.parametrize("failures, verdict", [(5, "inconclusive"), (6, "worse")])
