@@ -39,7 +39,7 @@ def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
     if is_equivalent(case):
         below = ": real, but below it" if case.effect.excludes_zero else ""
         return "equivalent", f"the interval lies within the margin{below}", findings
-    return "better" if case.effect.estimate > 0 else "worse", "no effect lies outside of the interval", findings
+    return "better" if case.effect.estimate > 0 else "worse", "the interval does not hold zero", findings
 
 
 def _obstacle(case: Case) -> str | None:
@@ -57,7 +57,7 @@ def _doubt(case: Case) -> str | None:
     if not equal and case.effect.low == case.effect.high == 0:
         return "nothing varies: a difference below the tool's step would not be seen"
     if not equal and not case.effect.excludes_zero:
-        return "the interval holds both no effect and one beyond the margin"
+        return "the interval holds both zero and effects beyond the margin"
     if cause := _confounded(case):
         seen = "the interval lies within the margin, but a cause of its own may hide an effect" if equal else _SEEN
         return f"{seen} ({cause})"

@@ -36,8 +36,8 @@ def case(low: float | None, high: float | None, **changes: Any) -> Case:
 @pytest.mark.parametrize(
     "given, verdict, why",
     [
-        (case(0.03, 0.05), "better", "outside"),
-        (case(-0.05, -0.001), "worse", "outside"),
+        (case(0.03, 0.05), "better", "does not hold zero"),
+        (case(-0.05, -0.001), "worse", "does not hold zero"),
         (case(-0.01, 0.01), "equivalent", "margin"),
         (case(0.001, 0.01), "equivalent", "real, but below it"),
         (case(-0.01, 0.03), "inconclusive", "both"),

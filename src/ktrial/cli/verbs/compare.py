@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from ktrial.cli.comparing import compared, gathered, share, table_options
 from ktrial.cli.names import result_names
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import json_bytes, json_option, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, GuardTripped
 
@@ -28,6 +29,14 @@ from ktrial.domain.errors import BadInput, GuardTripped
 @click.option("--fail-on", type=click.Choice(["worse"]), help="Exit with 3 when a verdict is worse.")
 @click.option("--spread", default="25%", metavar="25%", help="Doubt arms whose (max - min) / median is above.")
 @table_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the JSON, for report and publish.",
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
 @json_option
 @click.pass_obj
 def command(
@@ -42,6 +51,8 @@ def command(
     excluded: tuple[str, ...],
     fail_on: str | None,
     spread: str,
+    output: Path | None,
+    force: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -55,10 +66,13 @@ def command(
     Files are not kept. Several files with one NAME are one arm; a name may be a pattern: stock='run-*.json'.
     """
     from ktrial.cli.comparing import exclusions, reproducible, versions
+    from ktrial.cli.comparison_file import write_file
+    from ktrial.cli.measuring import check_output
     from ktrial.report.comparison_terminal import comparison_text
     from ktrial.report.terminal import columns
     from ktrial.services.compare import Asked
 
+    check_output(output, force=force)
     if accepted is not None and not accepted.strip():
         raise BadInput("--accept needs a reason", hint="it is printed with the result")
     swing = share(spread, "--spread")
@@ -73,6 +87,8 @@ def command(
         versions=versions(),
     )
     found = compared(app, arms, control, asked, declared, swing)
+    if output is not None:
+        write_file(output, json_bytes(found))
     if as_json:
         write_json(found)
     else:

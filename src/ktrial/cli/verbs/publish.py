@@ -24,7 +24,7 @@ def command(app: App, file: Path, output: Path, force: bool) -> int:
     since, and all others, stay.
 
     \b
-    ktrial compare stock tuned --json > found.json
+    ktrial compare stock tuned -o found.json
     ktrial publish found.json -o results/tuned
     """
     from ktrial.report.publish import LIST, published
