@@ -13,6 +13,7 @@ from ktrial.domain.replication import UNKNOWN
 from ktrial.domain.verdict import Verdict
 
 _ORDER: tuple[Verdict, ...] = ("better", "worse", "equivalent", "inconclusive", "not comparable")
+_DECIDED = ("better", "worse", "equivalent")
 _WORTH = {
     "yes": "it matters",
     "likely": "it is likely to matter",
@@ -57,14 +58,29 @@ def answer_of(
         return f"{_listed([control, *arms])} cannot be compared: {refused[0].sentence}{more}."
     parts = [_of_arm(arm, control, [pair for pair in contrasts if pair[1].arm == arm]) for arm in arms]
     parts = [part for part in parts if part]
-    decided = any(contrast.verdict in ("better", "worse", "equivalent") for _, contrast in contrasts)
+    decided = any(contrast.verdict in _DECIDED for _, contrast in contrasts)
     holds = ("How far it holds cannot be told: " if UNKNOWN in scope else "This holds ") + scope if decided else ""
+    doubts = _doubts(contrasts, findings) if decided else ""
     spite = (
         f" It was compared in spite of this: {refused[0].sentence} (accepted: {accepted})."
         if refused and accepted
         else ""
     )
-    return " ".join(parts) + (f" {holds}." if holds else "") + spite
+    return " ".join(parts) + (f" {holds}." if holds else "") + doubts + spite
+
+
+def _doubts(contrasts: Sequence[tuple[OutcomeComparison, Contrast]], findings: Sequence[Finding]) -> str:
+    """What stands against the verdicts, the first of it in full."""
+    told = [(one, one.sentence) for one in findings]
+    for outcome, contrast in contrasts:
+        if contrast.verdict in _DECIDED:
+            name = f"{outcome.name}: " if len(contrasts) > 1 else ""
+            told += [(one, f"{name}{one.sentence}") for one in (*outcome.findings, *contrast.findings)]
+    found = list(dict.fromkeys(sentence for one, sentence in told if one.level == "suspect"))
+    if not found:
+        return ""
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f" But: {found[0]}{more}."
 
 
 def _of_arm(arm: str, control: str, found: Sequence[tuple[OutcomeComparison, Contrast]]) -> str:

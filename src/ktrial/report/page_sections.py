@@ -8,7 +8,7 @@ from ktrial.domain.finding import Finding
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.order import by_level, by_weight
 from ktrial.report.page_tables import anova_tables, arms_table, exclusions_table, table, tests_table
-from ktrial.report.words import known_of, notices
+from ktrial.report.words import adjusted_words, known_of, notices
 
 _MOST_CHANGES = 20
 _LEVELS = {"refuse": ("not comparable", "refuse"), "suspect": ("doubt", "doubt"), "note": ("note", "note")}
@@ -157,6 +157,8 @@ def _checks(outcome: OutcomeComparison) -> list[Markup]:
     for contrast in outcome.contrasts:
         for check in _checks_of(contrast):
             lines.append(tag("li", f"{contrast.arm}: ", check))
+        if (adjusted := adjusted_words(contrast, outcome)) is not None:
+            lines.append(tag("li", adjusted))
     return [tag("ul", lines)] if lines else []
 
 
@@ -164,12 +166,7 @@ def _checks_of(contrast: Contrast) -> list[str]:
     words = {True: "holds", False: "does not hold", None: "cannot be told"}
     tests = (contrast.test, *contrast.cross_checks)
     found = [check for test in tests if test is not None for check in test.checks]
-    told = [f"{check.name} {words[check.holds]}: {check.sentence}" for check in found]
-    if contrast.adjusted is not None and contrast.adjusted_for is not None:
-        told.append(
-            f"adjusted for {contrast.adjusted_for}, the effect (logarithm) is {contrast.adjusted.estimate:+.4f}"
-        )
-    return told
+    return [f"{check.name} {words[check.holds]}: {check.sentence}" for check in found]
 
 
 def exclusions(comparison: Comparison) -> list[Part]:

@@ -97,6 +97,19 @@ def test_a_scope_that_is_not_known_is_said() -> None:
     )
 
 
+def test_doubts_of_what_was_decided_are_in_the_answer() -> None:
+    drift = Finding(kind="drift", level="suspect", sentence="the runs drifted")
+    kernel = Finding(kind="kernel", level="suspect", sentence="kernel release differs")
+    note = Finding(kind="swing", level="note", sentence="it swings")
+    doubted = outcome("p50", contrast(findings=(drift, note)))
+    assert answer(doubted).endswith(" But: the runs drifted.")
+    assert answer(doubted, findings=(kernel,)).endswith(" But: kernel release differs, and 1 more.")
+    assert "But" not in answer(outcome("p50", contrast(findings=(note,))))
+    undecided = outcome("p50", contrast(verdict="inconclusive", findings=(drift,)))
+    assert answer(undecided, outcome("p99", contrast(findings=(drift,)))).endswith(" But: x.p99: the runs drifted.")
+    assert "But" not in answer(undecided)
+
+
 def test_refused_and_accepted() -> None:
     doubt = Finding(kind="other-cpu", level="refuse", sentence="the CPU differs")
     refused = outcome("p50", contrast(verdict="not comparable", effect=None))

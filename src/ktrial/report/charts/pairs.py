@@ -39,7 +39,7 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
 
 def _row(pair: Pair, outcome: OutcomeComparison) -> tuple[str, ...]:
     estimate, interval = effect_text(pair.effect, outcome.unit, outcome.direction)
-    differs = "yes" if pair.differs else "no"
+    differs = "yes" if pair.differs else "not shown"
     return pair.first, pair.second, estimate, interval, f"{pair.statistic:.3g}", p_text(pair.p_adjusted), differs
 
 
