@@ -64,7 +64,7 @@ def _axis(rows: list[Row]) -> Axis:
     return Axis(
         reach=reach / factor,
         margins=margins,
-        title=axis_words("difference from the control", rows),
+        title=axis_words("difference from the control", [outcome]),
         label=f"datum.value == 0 ? 'same' : format({sign}datum.value, '+.4~g') + {ending}",
         factor=factor,
         round_places=round_differences,

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -86,7 +86,7 @@ def forest(comparison: Comparison, rows: Sequence[Row], style: Style, *, left_ou
     axis = Axis(
         reach=reach,
         margins=tuple(math.log1p(row.outcome.margin) for row in rows),
-        title=axis_words("ratio to the control", rows),
+        title=axis_words("ratio to the control", [row.outcome for row in rows]),
         round_places=ticks,
     )
     notes = [
@@ -117,9 +117,9 @@ def caption(comparison: Comparison, rows: Sequence[Row], axis: Axis) -> list[str
     ]
 
 
-def axis_words(what: str, rows: Sequence[Row]) -> str:
+def axis_words(what: str, outcomes: Iterable[OutcomeComparison]) -> str:
     """What lies to the left and to the right."""
-    told = {row.outcome.direction is not None for row in rows}
+    told = {outcome.direction is not None for outcome in outcomes}
     left, right = ("worse", "better") if told == {True} else ("less", "more")
     if len(told) == 2:
         left, right = "worse or less", "better or more"
