@@ -97,10 +97,15 @@ def _of_many(control: str, found: Sequence[tuple[OutcomeComparison, Contrast]]) 
         told = _counted([(f"{outcome.name} of {one.arm}", one) for outcome, one in found])
         return f"{arms} arms against {control}: of {len(found)} comparisons, {told}."
     main = main or list(found)
-    told = _counted([(one.arm, one) for _, one in main])
-    rest = [(f"{outcome.name} of {one.arm}", one) for outcome, one in found if outcome.name != main[0][0].name]
+    name = main[0][0].name
+    rest = [(f"{outcome.name} of {one.arm}", one) for outcome, one in found if outcome.name != name]
     others = f" Of the other outcomes, {_counted(rest)}." if rest else ""
-    return f"{main[0][0].name}: of {len(main)} arms against {control}, {told}.{others}"
+    same = {(one.verdict, one.why) for _, one in main}
+    if len(same) == 1 and main[0][1].verdict not in ("better", "worse"):
+        verdict, why = same.pop()
+        return f"{name}: all {len(main)} arms are {verdict} against {control}: {why}.{others}"
+    told = _counted([(one.arm, one) for _, one in main])
+    return f"{name}: of {len(main)} arms against {control}, {told}.{others}"
 
 
 def _of_arm(arm: str, control: str, found: Sequence[tuple[OutcomeComparison, Contrast]]) -> str:

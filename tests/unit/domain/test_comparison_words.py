@@ -117,6 +117,9 @@ def test_of_many_arms_there_is_a_count() -> None:
     contrasts = [contrast(arm, verdict) for arm, verdict in zip(arms, verdicts, strict=True)]
     told = "of 9 arms against a, 1 is better (arm0), 1 is worse (arm1) and 7 are inconclusive."
     assert answer(outcome("p50", *contrasts), arms=arms).startswith(f"x.p50: {told}")
+    alike = [contrast(arm, "inconclusive", why="too few runs") for arm in arms]
+    text = answer(outcome("p50", *alike), arms=arms)
+    assert text == "x.p50: all 9 arms are inconclusive against a: too few runs."
     both = outcome("p50", *contrasts), outcome("p99", *contrasts)
     text = answer(*both, arms=arms)
     assert text.startswith("9 arms against a: of 18 comparisons, 2 are better (x.p50 of arm0, x.p99 of arm0), 2 are")

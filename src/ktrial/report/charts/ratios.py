@@ -30,8 +30,8 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
     yield Chart(
         name="ratios",
         title="Ratios to the control, arm by arm",
-        caption=f"How many times as good as {label(comparison.control)} each arm is: bars to the right are {_right(shown)}. "
-        f"Thin lines are intervals.{left_out}{cast.note}",
+        caption=f"How many times as good as {label(comparison.control)} each arm is: bars to the right are "
+        f"{_right(shown)}. Thin lines are intervals.{left_out}{cast.note}",
         spec=frame(style, "Ratios to the control", _body(shown, cast, style)),
         table=_table(shown),
         marks=True,
