@@ -197,18 +197,40 @@ def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeCompa
 
 
 def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) -> tuple[OutcomeComparison, ...]:
-    """Without outcomes that say the same as another one; that one names them."""
+    """Without outcomes that say the same as another one; that one names them, and doubts those that contradict it."""
     from ktrial.stats.duplicates import duplicates
 
     repeats = duplicates(questions) if len(questions) > 1 else {}
     same: dict[str, list[str]] = {}
     for name, first in repeats.items():
         same.setdefault(first, []).append(name)
-    return tuple(
-        msgspec.structs.replace(one, same_as=tuple(same.get(one.name, ())))
-        for one in outcomes
-        if one.name not in repeats
-    )
+    by_name = {one.name: one for one in outcomes}
+    shown = []
+    for one in outcomes:
+        if one.name not in repeats:
+            others = [by_name[name] for name in same.get(one.name, ())]
+            doubted = (_other_way(one, other) for other in others if _contradict(one, other))
+            names = tuple(other.name for other in others)
+            shown.append(msgspec.structs.replace(one, same_as=names, findings=(*one.findings, *doubted)))
+    return tuple(shown)
+
+
+def _contradict(one: OutcomeComparison, other: OutcomeComparison) -> bool:
+    """Whether outcomes that are the same number told in two ways call opposite changes better."""
+    theirs = {contrast.arm: contrast.effect for contrast in other.contrasts}
+    products = [
+        contrast.effect.estimate * effect.estimate
+        for contrast in one.contrasts
+        if contrast.effect is not None and (effect := theirs.get(contrast.arm)) is not None
+    ]
+    known = one.direction is not None and other.direction is not None
+    return known and bool(products) and all(product < 0 for product in products)
+
+
+def _other_way(one: OutcomeComparison, other: OutcomeComparison) -> Finding:
+    told = f"{one.direction} of {one.name}, {other.direction} of {other.name}"
+    sentence = f"{other.name} says the same, but what was said to be better cannot be true of both: {told}"
+    return Finding(kind="contradicting-direction", level="suspect", sentence=sentence)
 
 
 def _mixed(series: Series, case: _Case) -> Iterator[Contrast]:

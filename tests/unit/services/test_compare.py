@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ktrial.domain.benchmark import Direction
 from ktrial.domain.compared import Arm
 from ktrial.domain.comparison import Contrast, StateChange
 from ktrial.domain.errors import UnknownName
@@ -184,6 +185,20 @@ def test_outcomes_that_say_the_same_are_shown_once() -> None:
         ("wakeup.p99", ()),
     ]
     assert len(compared(stock, [tuned], keep_repeats=True).outcomes) == 3
+
+
+def test_a_reciprocal_of_which_the_same_direction_is_better_is_doubted() -> None:
+    def arm(name: str, values: Sequence[float], direction: Direction) -> Arm:
+        told = [(measured(value), measured(1 / value, "rate", unit="1/s", direction=direction)) for value in values]
+        return Arm(
+            name=name, sources=(), runs=tuple(a_run(f"{name}/{at}", *pair, boot="b1") for at, pair in enumerate(told))
+        )
+
+    for direction, kinds in (("lower", ["contradicting-direction"]), ("higher", [])):
+        arms = [arm("stock", STOCK, direction), arm("tuned", TUNED, direction)]  # type: ignore[arg-type]
+        (outcome,) = compare(arms[0], arms[1:], Asked(), About(), foreign_judge(0.25)).outcomes
+        assert outcome.same_as == ("wakeup.rate",)
+        assert [one.kind for one in outcome.findings if one.kind.startswith("contra")] == kinds
 
 
 def test_exclusions_show_both_results() -> None:
