@@ -246,7 +246,24 @@ def _never(series: Series, case: _Case) -> Iterator[Contrast]:
     for doubt in case.doubts:
         fails = doubt.finding.kind == "fails-in-one-arm" and doubt.benchmark == series.benchmark
         if fails and doubt.arm not in series.runs and case.control.name in series.runs:
-            yield _bare(series, case, doubt.arm, "inconclusive", doubt.finding.sentence)
+            never = _bare(series, case, doubt.arm, "inconclusive", doubt.finding.sentence)
+            yield msgspec.structs.replace(never, findings=tuple(_order_doubts(series.benchmark, doubt.arm, case)))
+
+
+def _order_doubts(benchmark: str, arm: str, case: _Case) -> Iterator[Finding]:
+    """What keeps failures of an arm that has no value from being counted to it."""
+    arms = {one.name: one for one in (case.control, *case.arms)}
+    here, there = (
+        [case.order.get(run.name) for run in arms[name].runs if run.benchmark == benchmark]
+        for name in (case.control.name, arm)
+    )
+    known = [[place for place in places if place is not None] for places in (here, there)]
+    if None in here or None in there:
+        sentence = "the order of the runs is not known: whether the arms were interleaved cannot be told"
+        yield Finding(kind="order-unknown", level="suspect", sentence=sentence)
+    elif max(known[0]) < min(known[1]) or max(known[1]) < min(known[0]):
+        sentence = "the arms were measured one after the other: whatever changed meanwhile is counted to the arm"
+        yield Finding(kind="time-and-arm-confounded", level="suspect", sentence=sentence)
 
 
 def _bare(series: Series, case: _Case, arm: str, verdict: Verdict, why: str) -> Contrast:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from ktrial.domain.benchmark import Direction
@@ -130,9 +131,24 @@ def test_failures_one_arm_after_the_other_have_no_known_cause() -> None:
         assert found.outcomes[0].contrasts[0].verdict == verdict
 
 
-@pytest.mark.parametrize("failures, verdict", [(5, "inconclusive"), (6, "worse")])
-def test_an_arm_that_always_fails_is_not_passed_over(failures: int, verdict: str) -> None:
-    found = compared(an_arm("stock", STOCK), [broken("tuned", [], failures)])
+def ordered(arm: Arm, places: Sequence[float]) -> Arm:
+    """The same runs, made at these times."""
+    runs = zip(arm.runs, places, strict=True)
+    return msgspec.structs.replace(
+        arm, runs=tuple(msgspec.structs.replace(run, clocks={"c": place}) for run, place in runs)
+    )
+
+
+@pytest.mark.parametrize(
+    "failures, order, verdict",
+    [(5, "in turns", "inconclusive"), (6, "in turns", "worse"), (6, "after", "inconclusive"), (6, "", "inconclusive")],
+)
+def test_an_arm_that_always_fails_is_not_passed_over(failures: int, order: str, verdict: str) -> None:
+    stock, tuned = an_arm("stock", STOCK), broken("tuned", [], failures)
+    if order:
+        stock = ordered(stock, [1.0, 2.0, 8.5 if order == "in turns" else 3.0])
+        tuned = ordered(tuned, [4.0 + place for place in range(failures)])
+    found = compared(stock, [tuned])
     (contrast,) = found.outcomes[0].contrasts
     assert (contrast.verdict, contrast.n_arm, contrast.effect) == (verdict, 0, None)
     assert f"wakeup failed {failures} times in tuned and never in stock" in found.answer
