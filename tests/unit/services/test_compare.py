@@ -118,7 +118,7 @@ def test_an_arm_that_fails_cannot_be_the_better_one(control: int, arm: int, said
 
 
 def test_six_failures_in_many_runs_against_none_in_few_are_chance() -> None:
-    # C(106, 6) / C(112, 6) = 0.72: chance alone would mostly put all of them there.
+    # C(106, 6) / C(112, 6) = 0.71: chance alone would mostly put all of them there.
     found = compared(an_arm("stock", STOCK * 2), [broken("tuned", [3.0] * 100, 6)], "inconclusive")
     assert found.outcomes[0].contrasts[0].verdict == "inconclusive"
 
