@@ -40,6 +40,16 @@ def test_there_are_examples() -> None:
     assert sum(len(examples((ROOT / name).read_text(encoding="utf-8"))) for name in documents()) >= 8
 
 
+def test_the_picture_of_the_readme_is_that_of_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    machine = FakeRoot(tmp_path / "root")
+    data = str(ROOT / "examples" / "results" / "huge-pages.csv")
+    machine.run("compare", data, "--control", "pages-4k", "-o", "found.json")
+    machine.run("report", "found.json", "-o", "found.svg")
+    assert Path("found.svg").read_bytes() == (ROOT / "docs" / "huge-pages.svg").read_bytes()
+
+
 @pytest.mark.parametrize("name", documents())
 def test_examples_print_what_the_document_shows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -204,6 +204,10 @@ def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
     return found
 
 
+#: Options that do not change what is found.
+_NOT_ASKED = {"as_json", "output", "force"}
+
+
 def reproducible() -> tuple[str, ...]:
     """The present command as it can be given again."""
     import shlex
@@ -215,7 +219,7 @@ def reproducible() -> tuple[str, ...]:
     words.append(context.info_name or "")
     for parameter in context.command.params:
         value = context.params.get(str(parameter.name))
-        if value in (None, (), False) or value == parameter.default or parameter.name == "as_json":
+        if value in (None, (), False) or value == parameter.default or parameter.name in _NOT_ASKED:
             continue
         option = [] if isinstance(parameter, click.Argument) else [parameter.opts[0]]
         for one in value if isinstance(value, tuple) else (value,):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ktrial.domain.comparison import Comparison
 
 LIMIT_BYTES = 256 << 20
-_HINT = "`ktrial compare A B --json > FILE` writes one"
+_HINT = "`ktrial compare A B -o FILE` writes one"
 
 
 def read_comparison(path: Path) -> Comparison:

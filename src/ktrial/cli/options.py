@@ -24,11 +24,16 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Answer ordinary que
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Also write settings marked dangerous.")
 
 
-def write_json(data: Any) -> None:
-    """One JSON document on stdout."""
+def json_bytes(data: Any) -> bytes:
+    """One JSON document, indented."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n")
+    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+
+
+def write_json(data: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json_bytes(data).decode())
 
 
 def seconds(text: str, option: str) -> float:

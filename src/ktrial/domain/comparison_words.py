@@ -13,6 +13,7 @@ from ktrial.domain.replication import UNKNOWN
 from ktrial.domain.verdict import Verdict
 
 _ORDER: tuple[Verdict, ...] = ("better", "worse", "equivalent", "inconclusive", "not comparable")
+_DECIDED = ("better", "worse", "equivalent")
 _WORTH = {
     "yes": "it matters",
     "likely": "it is likely to matter",
@@ -20,6 +21,8 @@ _WORTH = {
 }
 #: Outcomes up to this number are named in the answer.
 _NAMED = 3
+#: Arms up to this number have a sentence each.
+_TOLD = 3
 
 
 def contrast_sentence(contrast: Contrast, outcome: OutcomeComparison) -> str:
@@ -55,16 +58,54 @@ def answer_of(
     if refused and accepted is None and all(contrast.verdict == "not comparable" for _, contrast in contrasts):
         more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
         return f"{_listed([control, *arms])} cannot be compared: {refused[0].sentence}{more}."
-    parts = [_of_arm(arm, control, [pair for pair in contrasts if pair[1].arm == arm]) for arm in arms]
-    parts = [part for part in parts if part]
-    decided = any(contrast.verdict in ("better", "worse", "equivalent") for _, contrast in contrasts)
+    if len(arms) > _TOLD:
+        parts = [_of_many(control, contrasts)]
+    else:
+        parts = [_of_arm(arm, control, [pair for pair in contrasts if pair[1].arm == arm]) for arm in arms]
+        parts = [part for part in parts if part]
+    decided = any(contrast.verdict in _DECIDED for _, contrast in contrasts)
     holds = ("How far it holds cannot be told: " if UNKNOWN in scope else "This holds ") + scope if decided else ""
+    doubts = _doubts(contrasts, findings) if decided else ""
     spite = (
         f" It was compared in spite of this: {refused[0].sentence} (accepted: {accepted})."
         if refused and accepted
         else ""
     )
-    return " ".join(parts) + (f" {holds}." if holds else "") + spite
+    return " ".join(parts) + (f" {holds}." if holds else "") + doubts + spite
+
+
+def _doubts(contrasts: Sequence[tuple[OutcomeComparison, Contrast]], findings: Sequence[Finding]) -> str:
+    """What stands against the verdicts, the first of it in full."""
+    told = [(one, one.sentence) for one in findings]
+    for outcome, contrast in contrasts:
+        if contrast.verdict in _DECIDED:
+            name = f"{outcome.name}: " if len(contrasts) > 1 else ""
+            told += [(one, f"{name}{one.sentence}") for one in (*outcome.findings, *contrast.findings)]
+    found = list(dict.fromkeys(sentence for one, sentence in told if one.level == "suspect"))
+    if not found:
+        return ""
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f" But: {found[0]}{more}."
+
+
+def _of_many(control: str, found: Sequence[tuple[OutcomeComparison, Contrast]]) -> str:
+    """What is to be said of more arms than a sentence each can be read of."""
+    main = [pair for pair in found if pair[0].role == "primary"]
+    names = {outcome.name for outcome, _ in found}
+    if not main and len(names) > 1:
+        arms = len({contrast.arm for _, contrast in found})
+        told = _counted([(f"{outcome.name} of {one.arm}", one) for outcome, one in found])
+        return f"{arms} arms against {control}: of {len(found)} comparisons, {told}."
+    main = main or list(found)
+    name = main[0][0].name
+    rest = [(f"{outcome.name} of {one.arm}", one) for outcome, one in found if outcome.name != name]
+    others = f" Of the other outcomes, {_counted(rest)}." if rest else ""
+    same = {(one.verdict, one.why) for _, one in main}
+    if len(same) == 1 and main[0][1].verdict not in ("better", "worse"):
+        verdict, why = same.pop()
+        return f"{name}: all {len(main)} arms are {verdict} against {control}: {why}.{others}"
+    told = _counted([(one.arm, one) for _, one in main])
+    return f"{name}: of {len(main)} arms against {control}, {told}.{others}"
 
 
 def _of_arm(arm: str, control: str, found: Sequence[tuple[OutcomeComparison, Contrast]]) -> str:
@@ -74,13 +115,13 @@ def _of_arm(arm: str, control: str, found: Sequence[tuple[OutcomeComparison, Con
     if primary or len(found) == 1:
         outcome, contrast = (primary or found)[0]
         others = [pair for pair in found if pair is not (primary or found)[0]]
-        rest = f" Of the other outcomes, {_counted(others)}." if others else ""
+        rest = f" Of the other outcomes, {_counted(_by_outcome(others))}." if others else ""
         return _said(outcome, contrast) + rest
     reasons = {contrast.why for _, contrast in found}
     verdicts = {contrast.verdict for _, contrast in found}
     if len(verdicts) == len(reasons) == 1 and verdicts <= {"inconclusive", "not comparable"}:
         return f"{arm} against {control}: all {len(found)} outcomes are {verdicts.pop()}: {reasons.pop()}."
-    return f"{arm} against {control}: of {len(found)} outcomes, {_counted(found)}."
+    return f"{arm} against {control}: of {len(found)} outcomes, {_counted(_by_outcome(found))}."
 
 
 def _said(outcome: OutcomeComparison, contrast: Contrast) -> str:
@@ -95,7 +136,11 @@ def _said(outcome: OutcomeComparison, contrast: Contrast) -> str:
     )
 
 
-def _counted(found: Sequence[tuple[OutcomeComparison, Contrast]]) -> str:
+def _by_outcome(found: Sequence[tuple[OutcomeComparison, Contrast]]) -> list[tuple[str, Contrast]]:
+    return [(outcome.name, contrast) for outcome, contrast in found]
+
+
+def _counted(found: Sequence[tuple[str, Contrast]]) -> str:
     """`2 are better (a, b), 1 is worse (c), 3 are inconclusive`."""
     counts = Counter(contrast.verdict for _, contrast in found)
     parts = []
@@ -103,7 +148,7 @@ def _counted(found: Sequence[tuple[OutcomeComparison, Contrast]]) -> str:
         count = counts[verdict]
         if not count:
             continue
-        names = [outcome.name for outcome, contrast in found if contrast.verdict == verdict]
+        names = [name for name, contrast in found if contrast.verdict == verdict]
         named = f" ({', '.join(names)})" if count <= _NAMED and verdict in ("better", "worse") else ""
         parts.append(f"{count} {'is' if count == 1 else 'are'} {verdict}{named}")
     return _listed(parts)

@@ -79,7 +79,9 @@ def times_words(log_ratio: float, unit: Unit) -> str:
 
 
 def range_words(low: float, high: float) -> str:
-    """`30 % to 39 % less`, `2 % less to 4 % more`: an interval of log ratios."""
+    """`30 % to 39 % less`, `2 % less to 4 % more`, `378 to 431 times as much`: an interval of log ratios."""
+    if max(low, high) > math.log(_LARGE):
+        return f"{_times(min(low, high))} to {_times(max(low, high))} times as much"
     ends = sorted((low, high), key=abs) if low * high >= 0 else sorted((low, high))
     is_fine = _look_alike(low, high)
     sides = [("less" if end < 0 else "more", _percent_size(end, fine=is_fine) or "0") for end in ends]
@@ -104,12 +106,20 @@ def effect_text(effect: Effect | None, unit: Unit, direction: Direction | None) 
         return "-", "-"
     low, high = _ends(effect, direction)
     if effect.scale == "log":
-        estimate = percent_text(value_log_ratio(effect.estimate, direction))
+        change = value_log_ratio(effect.estimate, direction)
+        if max(change, change if high is None else high) > math.log(_LARGE):
+            return _factors(change, low, high)
+        estimate = percent_text(change)
         return estimate, "-" if low is None or high is None else range_text(low, high)
     estimate = _amount(value_log_ratio(effect.estimate, direction), unit, signed=True)
     if low is None or high is None:
         return estimate, "-"
     return estimate, f"{_amount(low, unit, signed=True)} to {_amount(high, unit, signed=True)}"
+
+
+def _factors(change: float, low: float | None, high: float | None) -> tuple[str, str]:
+    """`403x` and `378x to 431x`, where a percentage says less."""
+    return f"{_times(change)}x", "-" if low is None or high is None else f"{_times(low)}x to {_times(high)}x"
 
 
 def effect_phrase(effect: Effect, unit: Unit, direction: Direction | None) -> str:

@@ -9,6 +9,16 @@ from typing import Literal
 import msgspec
 
 FindingLevel = Literal["note", "suspect", "refuse"]
+#: Kinds that say: what is seen may have another cause than the arm.
+CONFOUNDED = frozenset(
+    {
+        "time-and-arm-confounded",
+        "order-unknown",
+        "boot-and-arm-confounded",
+        "machine-and-arm-confounded",
+        "block-and-arm-confounded",
+    }
+)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

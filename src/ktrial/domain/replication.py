@@ -19,7 +19,8 @@ def scope_of(arms: Sequence[Arm]) -> str:
     runs = [run for arm in arms for run in arm.good]
     machines = {run.machine for run in runs}
     boots = [{run.boot for run in arm.good} for arm in arms]
-    where = _machines(machines)
+    each = [{run.machine for run in arm.good} for arm in arms]
+    where = _machines(machines, alone=all(len(some) == 1 for some in each))
     if any(None in some or not some for some in boots):
         return f"{where}, boots {UNKNOWN}" if where else f"boots and machines {UNKNOWN}"
     together = set.union(*boots) if boots else set()
@@ -29,9 +30,11 @@ def scope_of(arms: Sequence[Arm]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _machines(machines: set[str | None]) -> str:
+def _machines(machines: set[str | None], *, alone: bool) -> str:
     if None in machines or not machines:
         return ""
+    if alone and len(machines) > 1:
+        return f"on {len(machines)} machines, one for each arm"
     return "on one machine" if len(machines) == 1 else f"across {len(machines)} machines"
 
 

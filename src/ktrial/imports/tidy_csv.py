@@ -22,6 +22,7 @@ TAKES_COLUMNS = True
 _NAMED_UNIT = re.compile(r"(.+?)\s*[(\[]\s*([^()\[\]]+?)\s*[)\]]")
 _ENDING = re.compile(r"(.+)_(s|ms|us|ns|sec|bytes|percent)")
 _CELL = re.compile(r"(\S*[\d.,])\s*([^\d\s.,+-].*)")
+_UNIT = "unit"
 _SUMMARY = ("mean", "stddev", "median")
 
 
@@ -58,7 +59,9 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     if options.by is not None and options.label is not None:
         raise BadInput("--label and --by both name the groups", file=name, hint="leave one of them out")
     scales = {column.header: _scale(column, table, options, name) for column in columns}
-    used = {column.place for column in columns} | {place for place in (by, block, benchmark) if place is not None}
+    of_row = _unit_column(table, columns, options)
+    used = {column.place for column in columns}
+    used |= {place for place in (by, block, benchmark, of_row) if place is not None}
     fallback = group_of(options.label, name)
     runs = [
         ForeignRun(
@@ -71,14 +74,16 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
                 for place, header in enumerate(table.columns)
                 if place not in used and row.cells[place].strip()
             },
-            measurements=(found := _measured(row, columns, scales, options, name)),
+            measurements=(found := _measured(row, columns, _of_row(row, of_row, scales), options, name)),
             failure=None if found else f"empty: {', '.join(column.header for column in columns)}",
         )
         for number, row in enumerate(table.rows, 1)
     ]
     if not any(run.measurements for run in runs):
         raise BadInput("every cell of its values is empty", file=name, hint=f"columns: {', '.join(table.columns)}")
-    return ForeignResults(format=NAME, runs=tuple(runs), notes=_notes(columns, scales, options, runs))
+    return ForeignResults(
+        format=NAME, runs=tuple(runs), notes=_notes(columns, {} if of_row is not None else scales, options, runs)
+    )
 
 
 def _check_summary(table: TidyTable, name: str) -> None:
@@ -137,6 +142,19 @@ def _scale(column: _Column, table: TidyTable, options: ImportOptions, name: str)
     return told, scale or AS_IT_STANDS
 
 
+def _unit_column(table: TidyTable, columns: Sequence[_Column], options: ImportOptions) -> int | None:
+    """A column `unit` that tells of each row in what its value is, where nothing else does."""
+    alone = len(columns) == 1 and columns[0].unit is None and options.unit is None
+    return table.columns.index(_UNIT) if alone and _UNIT in table.columns else None
+
+
+def _of_row(row: Row, place: int | None, scales: dict[str, tuple[str, Scale]]) -> dict[str, tuple[str, Scale]]:
+    """The scales, with the unit that the row itself tells."""
+    told = "" if place is None else row.cells[place].strip()
+    scale = scale_of(told) if told else None
+    return scales if scale is None else dict.fromkeys(scales, (told, scale))
+
+
 def _unit_of_cells(column: _Column, table: TidyTable, name: str) -> str | None:
     first: tuple[int, str] | None = None
     bare: tuple[int, str] | None = None
@@ -193,7 +211,7 @@ def _notes(
 ) -> tuple[str, ...]:
     notes: list[str] = []
     for column in columns:
-        unit, scale = scales[column.header]
+        unit, scale = scales.get(column.header, ("", None))
         if scale is AS_IT_STANDS:
             what = f"unit {unit!r} is not known" if unit else "no unit is told (--unit)"
             notes.append(f"{column.header}: {what}: kept as it stands, as a score")

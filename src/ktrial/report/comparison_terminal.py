@@ -13,6 +13,7 @@ from ktrial.report.bench import number, percent, scale_for
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import labelled, paragraph, table
 from ktrial.report.tiers import tier_rows
+from ktrial.report.words import adjusted_words
 
 _MARKS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
 _BETTER = {"lower": "less", "higher": "more", None: "?"}
@@ -102,9 +103,15 @@ def _verdicts(outcomes: Sequence[OutcomeComparison], notes: _Notes, width: int) 
         for why, names in reasons.items()
     ]
     lines += [
-        paragraph(f"{one.name} says the same as {', '.join(one.same_as)}, which is not shown", width=width, indent="  ")
+        paragraph(f"{one.name} says the same as these, not shown: {', '.join(one.same_as)}", width=width, indent="  ")
         for one in outcomes
         if one.same_as
+    ]
+    lines += [
+        paragraph(f"{outcome.name} {told}", width=width, indent="  ")
+        for outcome in outcomes
+        for contrast in outcome.contrasts
+        if (told := adjusted_words(contrast, outcome)) is not None
     ]
     return "\n".join(lines)
 
@@ -188,7 +195,9 @@ def _pairs(outcome: OutcomeComparison, width: int) -> str:
             change, interval = effect_text(pair.effect, outcome.unit, outcome.direction)
             figures = (f"{pair.statistic:.4g}", _p(pair.p_adjusted), "yes" if pair.differs else "not shown")
             rows.append((f"{pair.second} to {pair.first}", change, interval, *figures))
-        lines.append(paragraph(f"{_name(outcome)}, all pairs by {pairwise.method}:", width=width))
+        lines.append(
+            paragraph(f"{_name(outcome)}, all pairs by {pairwise.method} (a cross-check, no verdict):", width=width)
+        )
         lines.append(table(("pair", "change", "interval", pairwise.statistic, "p", "differs"), rows, width=width))
     return "\n".join(lines)
 

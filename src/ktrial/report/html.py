@@ -33,6 +33,7 @@ _WIDE = 900
 _NARROW = 340
 _BESIDE = 400
 #: How many outcomes have charts, and how many points all of them together.
+_EFFECTS = ("forest", "differences")
 _MOST_CHARTED = 12
 _ALL_POINTS = 7500
 _MOST_POINTS = 1200
@@ -117,10 +118,10 @@ class _Body:
         self._narrow = comparison_charts(comparison, Style(palette=PAGE, width=_NARROW, titled=False))
         self._beside = comparison_charts(comparison, Style(palette=PAGE, width=_BESIDE, titled=False))
 
-    def headline(self) -> Markup | None:
-        """The picture beside the answer: the forest plot, in a form for wide and one for narrow screens."""
-        found = [pair for pair in zip(self._wide, self._narrow, strict=True) if pair[0].name == "forest"]
-        return self._figure(*found[0]) if found else None
+    def headline(self) -> list[Markup]:
+        """The pictures beside the answer: all effects, in a form for wide and one for narrow screens."""
+        pairs = zip(self._wide, self._narrow, strict=True)
+        return [self._figure(*pair) for pair in pairs if pair[0].name in _EFFECTS]
 
     def sections(self) -> list[Section]:
         """All sections that have something to say, in the order of the page."""
@@ -142,7 +143,7 @@ class _Body:
         return [section for section in found if section[2]]
 
     def _together(self) -> list[Part]:
-        figures = [self._figure(chart, None) for chart in self._beside if chart.name != "forest"]
+        figures = [self._figure(chart, None) for chart in self._beside if chart.name not in _EFFECTS]
         return [tag("div", figures, class_="charts")] if figures else []
 
     def _outcomes(self, charted: list[OutcomeComparison], places: dict[str, str]) -> list[Part]:

@@ -26,12 +26,21 @@ def junit_xml(comparison: Comparison) -> bytes:
     for name, count in (("tests", len(verdicts)), ("failures", verdicts.count("worse")), ("errors", 0)):
         suite.set(name, str(count))
     suite.set("skipped", str(skipped))
-    ET.SubElement(suite, "system-out").text = clean(comparison.answer)
+    ET.SubElement(suite, "system-out").text = "\n".join([clean(comparison.answer), *_findings(comparison)])
     root = ET.Element("testsuites")
     root.append(suite)
     ET.indent(root)
     whole: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return whole + b"\n"
+
+
+def _findings(comparison: Comparison) -> list[str]:
+    """Every doubt and note, that of an outcome with its name."""
+    found = [(finding.level, finding.sentence) for finding in comparison.findings]
+    for outcome in comparison.outcomes:
+        own = (*outcome.findings, *(one for contrast in outcome.contrasts for one in contrast.findings))
+        found += [(finding.level, f"{outcome.name}: {finding.sentence}") for finding in own]
+    return [clean(f"{level}: {sentence}") for level, sentence in dict.fromkeys(found)]
 
 
 def _case(outcome: OutcomeComparison, contrast: Contrast) -> ET.Element:

@@ -16,7 +16,7 @@ from ktrial.report.protocol import protocol_rows
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import clean
 from ktrial.report.tiers import pair_name, tier_rows
-from ktrial.report.words import known_of, made_with, notices, p_text
+from ktrial.report.words import adjusted_words, known_of, made_with, notices, p_text
 
 #: Characters that mean something in Markdown, in HTML within it, or to a site that shows it.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|~&#@$]|(?<=[a-zA-Z]):(?=//)|(?<=www)\.|^(?:[-+](?=\s|$)|-(?=-)|\d+[.)](?=\s|$))")
@@ -203,6 +203,7 @@ def _tests(outcome: OutcomeComparison) -> list[str]:
     ]
     headers = ("arm", "test", "statistic", "p", "adjusted p", "smallest p possible")
     parts = [table(headers, rows, numeric=(3, 4, 5))] if rows else []
+    parts += [f"- {escaped(told)}" for one in outcome.contrasts if (told := adjusted_words(one, outcome)) is not None]
     for one in outcome.anova:
         lines = [
             (
@@ -215,7 +216,7 @@ def _tests(outcome: OutcomeComparison) -> list[str]:
             for row in one.rows
         ]
         parts.append(
-            f"{escaped(one.name)}:\n\n"
+            f"{escaped(f'{one.name}. {one.note}' if one.note else one.name)}:\n\n"
             + table(("source", "df", "sum of squares", "F", "p"), lines, numeric=(1, 2, 3, 4))
         )
     return parts
@@ -227,11 +228,14 @@ def _pairs(outcome: OutcomeComparison) -> list[str]:
         rows = []
         for pair in family.pairs:
             estimate, interval = effect_text(pair.effect, outcome.unit, outcome.direction)
-            differs = "yes" if pair.differs else "no"
+            differs = "yes" if pair.differs else "not shown"
             statistic = f"{pair.statistic:.3g}"
             rows.append((pair.first, pair.second, estimate, interval, statistic, p_text(pair.p_adjusted), differs))
         headers = ("first", "second", "change", "interval", family.statistic, "adjusted p", "differs")
-        parts.append(f"All pairs, {escaped(family.method)}:\n\n" + table(headers, rows, numeric=(2, 3, 4, 5)))
+        parts.append(
+            f"All pairs, {escaped(family.method)} (a cross-check, no verdict):\n\n"
+            + table(headers, rows, numeric=(2, 3, 4, 5))
+        )
     return parts
 
 

@@ -11,7 +11,7 @@ from ktrial.report.page_tables import anova_tables, arms_table, exclusions_table
 from ktrial.report.protocol import protocol_rows
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.tiers import pair_name
-from ktrial.report.words import known_of, made_with, notices
+from ktrial.report.words import adjusted_words, known_of, made_with, notices
 
 _MOST_CHANGES = 20
 _LEVELS = {"refuse": ("not comparable", "refuse"), "suspect": ("doubt", "doubt"), "note": ("note", "note")}
@@ -168,6 +168,8 @@ def _checks(outcome: OutcomeComparison) -> list[Markup]:
     for contrast in outcome.judged:
         for check in _checks_of(contrast):
             lines.append(tag("li", f"{pair_name(contrast, outcome)}: ", check))
+        if (adjusted := adjusted_words(contrast, outcome)) is not None:
+            lines.append(tag("li", adjusted))
     return [tag("ul", lines)] if lines else []
 
 
@@ -175,12 +177,7 @@ def _checks_of(contrast: Contrast) -> list[str]:
     words = {True: "holds", False: "does not hold", None: "cannot be told"}
     tests = (contrast.test, *contrast.cross_checks)
     found = [check for test in tests if test is not None for check in test.checks]
-    told = [f"{check.name} {words[check.holds]}: {check.sentence}" for check in found]
-    if contrast.adjusted is not None and contrast.adjusted_for is not None:
-        told.append(
-            f"adjusted for {contrast.adjusted_for}, the effect (logarithm) is {contrast.adjusted.estimate:+.4f}"
-        )
-    return told
+    return [f"{check.name} {words[check.holds]}: {check.sentence}" for check in found]
 
 
 def exclusions(comparison: Comparison) -> list[Part]:

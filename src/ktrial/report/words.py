@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
-from ktrial.domain.effect_words import effect_phrase
+from ktrial.domain.effect_words import effect_phrase, effect_text
 from ktrial.report.order import by_weight, short_names
 
 
@@ -20,6 +20,15 @@ def p_text(p: float | None) -> str:
     if p < 0.0001:
         return "< 0.0001"
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def adjusted_words(contrast: Contrast, outcome: OutcomeComparison) -> str | None:
+    """The effect with an equal covariate, beside the one without: None where none was adjusted for."""
+    if contrast.adjusted is None or contrast.adjusted_for is None:
+        return None
+    raw, _ = effect_text(contrast.effect, outcome.unit, outcome.direction)
+    estimate, interval = effect_text(contrast.adjusted, outcome.unit, outcome.direction)
+    return f"{contrast.arm}: with equal {contrast.adjusted_for} the change is {estimate} ({interval}), else {raw}"
 
 
 class Notice(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -23,7 +24,7 @@ from ktrial.domain.compared_series import (
 from ktrial.domain.comparison import Comparison, Contrast, Exclusion, OutcomeComparison, Role, StateChange
 from ktrial.domain.comparison_words import answer_of, contrast_sentence
 from ktrial.domain.errors import UnknownName
-from ktrial.domain.finding import Finding
+from ktrial.domain.finding import CONFOUNDED, Finding
 from ktrial.domain.pairing import pair_sessions
 from ktrial.domain.question import Answer, Question
 from ktrial.domain.replication import scope_of
@@ -32,6 +33,8 @@ from ktrial.domain.verdict import Verdict
 Judge = Callable[[Sequence[Question]], Sequence[Answer]]
 #: So many failures in one arm against none in the other are no chance.
 MANY_FAILURES = 6
+#: Chance of all failures in one arm from which on it is no chance (one side of 5 %).
+RARE = 0.025
 _NAMED_CHANGES = 3
 
 
@@ -227,18 +230,40 @@ def _step_doubts(arms: Sequence[Arm], asked: Asked) -> Iterator[Doubt]:
 
 
 def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) -> tuple[OutcomeComparison, ...]:
-    """Without outcomes that say the same as another one; that one names them."""
+    """Without outcomes that say the same as another one; that one names them, and doubts those that contradict it."""
     from ktrial.stats.duplicates import duplicates
 
     repeats = duplicates(questions) if len(questions) > 1 else {}
     same: dict[str, list[str]] = {}
     for name, first in repeats.items():
         same.setdefault(first, []).append(name)
-    return tuple(
-        msgspec.structs.replace(one, same_as=tuple(same.get(one.name, ())))
-        for one in outcomes
-        if one.name not in repeats
-    )
+    by_name = {one.name: one for one in outcomes}
+    shown = []
+    for one in outcomes:
+        if one.name not in repeats:
+            others = [by_name[name] for name in same.get(one.name, ())]
+            doubted = (_other_way(one, other) for other in others if _contradict(one, other))
+            names = tuple(other.name for other in others)
+            shown.append(msgspec.structs.replace(one, same_as=names, findings=(*one.findings, *doubted)))
+    return tuple(shown)
+
+
+def _contradict(one: OutcomeComparison, other: OutcomeComparison) -> bool:
+    """Whether outcomes that are the same number told in two ways call opposite changes better."""
+    theirs = {contrast.arm: contrast.effect for contrast in other.contrasts}
+    products = [
+        contrast.effect.estimate * effect.estimate
+        for contrast in one.contrasts
+        if contrast.effect is not None and (effect := theirs.get(contrast.arm)) is not None
+    ]
+    known = one.direction is not None and other.direction is not None
+    return known and bool(products) and all(product < 0 for product in products)
+
+
+def _other_way(one: OutcomeComparison, other: OutcomeComparison) -> Finding:
+    told = f"{one.direction} of {one.name}, {other.direction} of {other.name}"
+    sentence = f"{other.name} says the same, but what was said to be better cannot be true of both: {told}"
+    return Finding(kind="contradicting-direction", level="suspect", sentence=sentence)
 
 
 def _mixed(series: Series, case: _Case) -> Iterator[Contrast]:
@@ -254,7 +279,24 @@ def _never(series: Series, case: _Case) -> Iterator[Contrast]:
     for doubt in case.doubts:
         fails = doubt.finding.kind == "fails-in-one-arm" and doubt.benchmark == series.benchmark
         if fails and doubt.arm not in series.runs and case.control.name in series.runs:
-            yield _bare(series, case, doubt.arm, "inconclusive", doubt.finding.sentence)
+            never = _bare(series, case, doubt.arm, "inconclusive", doubt.finding.sentence)
+            yield msgspec.structs.replace(never, findings=tuple(_order_doubts(series.benchmark, doubt.arm, case)))
+
+
+def _order_doubts(benchmark: str, arm: str, case: _Case) -> Iterator[Finding]:
+    """What keeps failures of an arm that has no value from being counted to it."""
+    arms = {one.name: one for one in (case.control, *case.arms)}
+    here, there = (
+        [case.order.get(run.name) for run in arms[name].runs if run.benchmark == benchmark]
+        for name in (case.control.name, arm)
+    )
+    known = [[place for place in places if place is not None] for places in (here, there)]
+    if None in here or None in there:
+        sentence = "the order of the runs is not known: whether the arms were interleaved cannot be told"
+        yield Finding(kind="order-unknown", level="suspect", sentence=sentence)
+    elif max(known[0]) < min(known[1]) or max(known[1]) < min(known[0]):
+        sentence = "the arms were measured one after the other: whatever changed meanwhile is counted to the arm"
+        yield Finding(kind="time-and-arm-confounded", level="suspect", sentence=sentence)
 
 
 def _bare(series: Series, case: _Case, arm: str, verdict: Verdict, why: str) -> Contrast:
@@ -293,14 +335,30 @@ def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
             findings=(),
         )
     failed = next((finding for finding in concerned if finding.kind == "fails-in-one-arm"), None)
-    return contrast if failed is None else _with_failures(contrast, failed)
+    return (
+        contrast if failed is None else _with_failures(contrast, failed, _of_benchmark(case, contrast.arm, benchmark))
+    )
 
 
-def _with_failures(contrast: Contrast, failed: Finding) -> Contrast:
-    """An arm that fails where the other never does cannot be the better one; often enough, it is the worse one."""
-    mine, theirs = (float(failed.values[name]) for name in (contrast.arm, contrast.control))
+def _of_benchmark(case: _Case, arm: str, benchmark: str) -> tuple[int, int]:
+    """How many runs of it the arm and the control have, failed ones too."""
+    arms = {one.name: one for one in (case.control, *case.arms)}
+    mine, theirs = (sum(run.benchmark == benchmark for run in arms[name].runs) for name in (arm, case.control.name))
+    return mine, theirs
+
+
+def _with_failures(contrast: Contrast, failed: Finding, runs: tuple[int, int]) -> Contrast:
+    """An arm that fails where the other never does cannot be the better one.
+
+    It is the worse one when it fails often, chance would hardly put all failures there, and nothing but the arm may
+    be their cause.
+    """
+    mine, theirs = (int(failed.values[name]) for name in (contrast.arm, contrast.control))
     findings = (*contrast.findings, failed)
-    if max(mine, theirs) >= MANY_FAILURES:
+    count, of_side = max((mine, runs[0]), (theirs, runs[1]))
+    chance = math.comb(of_side, count) / math.comb(sum(runs), count)
+    told_apart = not any(one.kind in CONFOUNDED for one in contrast.findings)
+    if count >= MANY_FAILURES and chance <= RARE and told_apart:
         verdict = "worse" if mine else "better"
         return msgspec.structs.replace(contrast, verdict=verdict, worth="yes", why=failed.sentence, findings=findings)
     if contrast.verdict == ("better" if mine else "worse"):

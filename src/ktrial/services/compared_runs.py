@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -38,6 +39,8 @@ _SETTINGS = (
     "kernel.tick_rate",
     "thp.enabled",
 )
+#: A folder that was made for one run.
+_PRIVATE = re.compile(r"/.*/work/run-[^/]+")
 _MEMORY_STEP_BYTES = 256 * 1024**2
 #: Names that foreign files use for what ktrial compares by a key.
 _ALIASES = {
@@ -174,9 +177,19 @@ def _of_session(session: StoredSession) -> dict[str, str]:
 
 def _of_run(document: Mapping[str, Any]) -> dict[str, str]:
     """What ran; a run's own folder, which no other run has, stands for itself."""
-    folder = document.get("directory")
-    found = dict(_told(document))
-    return {key: text.replace(folder, DIRECTORY) if folder else text for key, text in found.items() if text}
+    told = {key: text for key, text in _told(document) if text}
+    for folder in _own_folders(document):
+        told = {key: text.replace(folder, DIRECTORY) for key, text in told.items()}
+    return told
+
+
+def _own_folders(document: Mapping[str, Any]) -> Iterator[str]:
+    """Of a command of the user's the private folder is where its temporary files go, not where it runs."""
+    temporary = (document.get("environment") or {}).get("TMPDIR")
+    if temporary and _PRIVATE.fullmatch(temporary):
+        yield temporary
+    if document.get("directory"):
+        yield document["directory"]
 
 
 def _told(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -34,11 +34,12 @@ def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
     findings = tuple(layout_doubts(case))
     if (obstacle := _obstacle(case)) is not None:
         return "inconclusive", obstacle, findings
-    if is_equivalent(case):
-        return "equivalent", _within(case), findings
     if (doubt := _doubt(case)) is not None:
         return "inconclusive", doubt, findings
-    return "better" if case.effect.estimate > 0 else "worse", "the interval excludes no effect", findings
+    if is_equivalent(case):
+        below = ": real, but below it" if case.effect.excludes_zero else ""
+        return "equivalent", f"the interval lies within the margin{below}", findings
+    return "better" if case.effect.estimate > 0 else "worse", "the interval does not hold zero", findings
 
 
 def _obstacle(case: Case) -> str | None:
@@ -50,22 +51,17 @@ def _obstacle(case: Case) -> str | None:
     return None if case.judged else "exploratory: only the outcomes that were named beforehand are judged"
 
 
-def _within(case: Case) -> str:
-    sentence = "the interval lies within the margin"
-    if cause := _confounded(case):
-        return f"{sentence} ({cause})"
-    return f"{sentence}: real, but below it" if case.effect.excludes_zero else sentence
-
-
 def _doubt(case: Case) -> str | None:
-    """Why these data do not tell better from worse."""
-    if case.effect.low == case.effect.high == 0:
+    """Why these data tell neither better from worse nor that both are equal."""
+    equal = is_equivalent(case)
+    if not equal and case.effect.low == case.effect.high == 0:
         return "nothing varies: a difference below the tool's step would not be seen"
-    if not case.effect.excludes_zero:
-        return "the interval holds both no effect and one beyond the margin"
+    if not equal and not case.effect.excludes_zero:
+        return "the interval holds both zero and effects beyond the margin"
     if cause := _confounded(case):
-        return f"difference seen, cause not identified ({cause})"
-    if case.p_adjusted > case.alpha:
+        seen = "the interval lies within the margin, but a cause of its own may hide an effect" if equal else _SEEN
+        return f"{seen} ({cause})"
+    if not equal and case.p_adjusted > case.alpha:
         among = "" if case.family == 1 else f" among {case.family} comparisons"
         return f"a difference like this may be chance{among} (adjusted p = {case.p_adjusted:.2g})"
     return None
@@ -80,7 +76,9 @@ def is_equivalent(case: Case) -> bool:
 
 
 def worth(effect: Effect, margin: float) -> WorthIt:
-    """Whether a difference that is real also matters."""
+    """Whether a difference that is real also matters; a margin of nothing (of a control around 0) tells it of none."""
+    if not margin:
+        return "unclear"
     near = min(abs(effect.low or 0.0), abs(effect.high or 0.0)) if effect.excludes_zero else 0.0
     if near >= margin:
         return "yes"
@@ -102,6 +100,7 @@ def _confounded(case: Case) -> str | None:
     return "in which order the arms were measured is not known" if case.order == "unknown" else None
 
 
+_SEEN = "difference seen, cause not identified"
 _WHY = {
     "sequence": "the arms were measured one after the other: whatever changed meanwhile is counted to the arm",
     "unknown": "the order of the runs is not known: whether the arms were interleaved cannot be told",
@@ -123,9 +122,9 @@ def layout_doubts(case: Case) -> list[Finding]:
     found = []
     for what in (case.confounded_by, None if case.order == "interleaved" else case.order):
         if what is not None:
-            seen = "difference seen, cause not identified: " if case.effect.excludes_zero else ""
+            seen = f"{_SEEN}: " if case.effect.excludes_zero else ""
             if seen and what == "sequence":
-                seen = "difference seen, cause not identified (time and arm are confounded): "
+                seen = f"{_SEEN} (time and arm are confounded): "
             found.append(Finding(kind=_KIND[what], level="suspect", sentence=seen + _WHY[what]))
     return found
 

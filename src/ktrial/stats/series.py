@@ -122,6 +122,7 @@ def _missing(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
 
 def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> list[Finding]:
     swings: dict[str, float] = {}
+    endless: dict[str, float] = {}
     single: dict[str, float] = {}
     equal: dict[str, float] = {}
     steps: dict[str, float] = {}
@@ -133,13 +134,16 @@ def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> li
             continue
         if summary.spread is not None and summary.spread > swing:
             swings[arm] = summary.spread
+        elif summary.spread is None and summary.minimum < summary.maximum:
+            endless[arm] = summary.maximum - summary.minimum
         if summary.minimum == summary.maximum:
             equal[arm] = summary.median
         elif diagnostics.coarse(values, question.resolution):
             steps[arm] = float(len(np.unique(values)))
     kinds: tuple[tuple[str, FindingLevel, dict[str, float], str], ...] = (
         ("single-run", "suspect", single, "one run tells nothing of its spread"),
-        ("swing", "note", swings, f"(max - min) / median is above {swing:g}"),
+        ("swing", "note", swings, f"(max - min) / median is above {100 * swing:g} %"),
+        ("swing", "note", endless, "the median is 0, and (max - min) / median beyond any bound"),
         ("no-spread", "suspect", equal, "all values are equal: either nothing varies or the tool cannot tell"),
         ("quantised", "note", steps, "the steps of the tool are as large as the differences of the runs"),
     )

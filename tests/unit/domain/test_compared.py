@@ -71,6 +71,8 @@ def test_machines_are_told_where_they_are_known() -> None:
         for name in ("a", "b")
     )
     assert scope_of([one, other]) == "across 3 machines, boots not known"
+    alone = [arm(name, a_run(f"{name}/1", measured(1.0), machine=name)) for name in ("h1", "h2")]
+    assert scope_of(alone) == "on 2 machines, one for each arm, boots not known"
 
 
 def test_a_source_counts_what_it_holds() -> None:

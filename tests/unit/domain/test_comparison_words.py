@@ -97,6 +97,36 @@ def test_a_scope_that_is_not_known_is_said() -> None:
     )
 
 
+def test_doubts_of_what_was_decided_are_in_the_answer() -> None:
+    drift = Finding(kind="drift", level="suspect", sentence="the runs drifted")
+    kernel = Finding(kind="kernel", level="suspect", sentence="kernel release differs")
+    note = Finding(kind="swing", level="note", sentence="it swings")
+    doubted = outcome("p50", contrast(findings=(drift, note)))
+    assert answer(doubted).endswith(" But: the runs drifted.")
+    assert answer(doubted, findings=(kernel,)).endswith(" But: kernel release differs, and 1 more.")
+    assert "But" not in answer(outcome("p50", contrast(findings=(note,))))
+    undecided = outcome("p50", contrast(verdict="inconclusive", findings=(drift,)))
+    assert answer(undecided, outcome("p99", contrast(findings=(drift,)))).endswith(" But: x.p99: the runs drifted.")
+    assert "But" not in answer(undecided)
+
+
+def test_of_many_arms_there_is_a_count() -> None:
+    arms = tuple(f"arm{number}" for number in range(9))
+    others: list[Verdict] = ["inconclusive"] * 7
+    verdicts: list[Verdict] = ["better", "worse", *others]
+    contrasts = [contrast(arm, verdict) for arm, verdict in zip(arms, verdicts, strict=True)]
+    told = "of 9 arms against a, 1 is better (arm0), 1 is worse (arm1) and 7 are inconclusive."
+    assert answer(outcome("p50", *contrasts), arms=arms).startswith(f"x.p50: {told}")
+    alike = [contrast(arm, "inconclusive", why="too few runs") for arm in arms]
+    text = answer(outcome("p50", *alike), arms=arms)
+    assert text == "x.p50: all 9 arms are inconclusive against a: too few runs."
+    both = outcome("p50", *contrasts), outcome("p99", *contrasts)
+    text = answer(*both, arms=arms)
+    assert text.startswith("9 arms against a: of 18 comparisons, 2 are better (x.p50 of arm0, x.p99 of arm0), 2 are")
+    primary = outcome("p50", *contrasts, role="primary"), outcome("p99", *contrasts)
+    assert f"x.p50: {told} Of the other outcomes, 1 is better (x.p99 of arm0)" in answer(*primary, arms=arms)
+
+
 def test_refused_and_accepted() -> None:
     doubt = Finding(kind="other-cpu", level="refuse", sentence="the CPU differs")
     refused = outcome("p50", contrast(verdict="not comparable", effect=None))

@@ -80,6 +80,15 @@ def test_an_interval_that_begins_at_nothing() -> None:
     assert range_words(0.0, math.log(1.05)) == "0 % to 5 % more"
     assert range_words(math.log(0.95), 0.0) == "0 % to 5 % less"
     assert range_words(math.log(0.9), math.log(0.8)) == "10 % to 20 % less"
+    assert range_words(math.log(378), math.log(431)) == "378 to 431 times as much"
+    assert range_words(math.log(0.5), math.log(12)) == "0.5 to 12 times as much"
+
+
+def test_many_times_as_much_is_no_percentage_in_a_table() -> None:
+    effect = Effect(estimate=-math.log(406), low=-math.log(431), high=-math.log(378), method="by hand")
+    assert effect_text(effect, "s", "lower") == ("406x", "378x to 431x")
+    less = Effect(estimate=math.log(406), low=math.log(378), high=math.log(431), method="by hand")
+    assert effect_text(less, "s", "lower")[0] == "-99.75 %"
 
 
 def test_ends_that_look_alike_get_more_digits() -> None:
@@ -144,4 +153,4 @@ def test_direction_turns_the_score_and_not_the_words(score: float, direction: Di
 def test_an_interval_names_both_its_ends(one: float, other: float) -> None:
     text = range_words(one, other)
     assert text == range_words(other, one)
-    assert text.count("%") == 2
+    assert text.count("%") == (0 if max(one, other) > math.log(11) else 2)

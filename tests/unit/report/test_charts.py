@@ -14,15 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ktrial.domain.benchmark import Direction
 from ktrial.domain.comparison import Comparison, Point
+from ktrial.domain.verdict import Effect
 from ktrial.report.charts import comparison_charts, outcome_charts
 from ktrial.report.charts.blocks import _quoted
+from ktrial.report.charts.differences import round_differences
 from ktrial.report.charts.drawing import PAGE, Chart, Style, cast_of, spread_labels, value_axis
 from ktrial.report.charts.forest import ticks
 from ktrial.report.charts.points import Shown, select, thin
 from ktrial.report.charts.quantiles import quantile_of
 from ktrial.report.charts.spread import bins, five_numbers
-from ktrial.report.charts.svg import inline_svg, png_bytes, svg_bytes
+from ktrial.report.charts.svg import inline_svg, png_bytes, svg_bytes, svg_text
 from tests.support.comparisons import HOSTILE, arm_values, four_arms, hostile, large, two_arms
 
 PLAIN = Style()
@@ -96,7 +99,65 @@ def test_runs_are_true_to_scale() -> None:
 
 def test_ticks_are_round_ratios() -> None:
     assert ticks(math.log(1.25), 2) == pytest.approx([-math.log(1.2), -math.log(1.1), 0, math.log(1.1), math.log(1.2)])
-    assert ticks(800.0, 2) == pytest.approx([-800.0, 0, 800.0])
+    # A tick at 1e200: the logarithm of 10, two hundred times.
+    assert ticks(800.0, 2) == pytest.approx([-200 * math.log(10), 0, 200 * math.log(10)])
+    assert ticks(math.log(431), 4) == pytest.approx([number * math.log(4) for number in range(-4, 5)])
+
+
+@given(st.floats(min_value=1e-9, max_value=1e9), st.integers(1, 4))
+def test_differences_have_round_ticks_on_both_sides(reach: float, each_side: int) -> None:
+    found = round_differences(reach, each_side)
+    assert 3 <= len(found) <= 2 * each_side + 1
+    assert found == [-one for one in reversed(found)]
+    assert max(found) <= reach
+    assert f"{found[-1] / (len(found) // 2):.0e}"[0] in "1245"
+
+
+def around_zero(direction: Direction | None = "lower") -> Comparison:
+    """An outcome whose values are around zero, 3 us less in the arm, and one that is a ratio."""
+    two = ALL["two"]
+    effect = Effect(estimate=3e-6, low=1e-6, high=5e-6, scale="difference", method="by hand")
+    first, *others = two.outcomes
+    contrast = msgspec.structs.replace(first.contrasts[0], effect=effect)
+    changed = msgspec.structs.replace(first, direction=direction, contrasts=(contrast,))
+    return msgspec.structs.replace(two, outcomes=(changed, *others))
+
+
+def test_differences_have_a_picture_of_their_own() -> None:
+    made = {chart.name: chart for chart in comparison_charts(around_zero(), Style(width=900))}
+    assert len(made["forest"].table.rows) == len(ALL["two"].outcomes) - 1
+    (row,) = made["differences"].table.rows
+    assert row[2:4] == ("-3 us", "-5 us to -1 us")
+    drawn = svg_text(made["differences"])
+    assert "difference from the control" in drawn
+    stock = around_zero().outcomes[0].arms[0]
+    (axis,) = [panel["layer"][0]["encoding"]["x"] for panel in made["differences"].spec["vconcat"]]
+    assert axis["scale"]["domain"][1] == pytest.approx(1.08 * 1.5 * 0.02 * stock.median * 1e6)
+
+
+def test_without_a_direction_no_side_is_called_better() -> None:
+    made = {chart.name: chart for chart in comparison_charts(around_zero(None), Style(width=900))}
+    words = svg_text(made["differences"])
+    assert "better" not in words.replace("▲ better", "")
+    assert "nobody said which way is better" in made["differences"].caption
+
+
+def texts(chart: Chart) -> list[tuple[float, str]]:
+    """(x, text) of what stands beside the rows of a wide picture."""
+    every = [one for one in ET.fromstring(svg_text(chart)).iter() if one.tag.endswith("text")]
+    found = [(one.get("transform", ""), "".join(one.itertext())) for one in every]
+    return [(float(place.split("(")[1].split(",")[0]), text) for place, text in found if place.startswith("translate(")]
+
+
+def test_long_intervals_do_not_run_into_the_verdict() -> None:
+    effect = Effect(estimate=6.0, low=5.93, high=23.06, method="by hand")
+    first = ALL["two"].outcomes[0]
+    contrast = msgspec.structs.replace(first.contrasts[0], effect=effect, verdict="better")
+    wide = msgspec.structs.replace(first, direction="higher", contrasts=(contrast,))
+    comparison = msgspec.structs.replace(ALL["two"], outcomes=(wide,))
+    beside = {text: x for x, text in texts(comparison_charts(comparison, Style(width=900))[0])}
+    (interval,) = [text for text in beside if "x to " in text]
+    assert beside["▲ better"] - beside[interval] > 6.5 * len(interval)
 
 
 @given(st.floats(min_value=1e-4, max_value=500), st.integers(2, 4))

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+import msgspec
+
+from ktrial.domain.finding import Finding
 from ktrial.report.junit import junit_xml
 from tests.support.comparisons import hostile, two_arms
 
@@ -24,6 +27,15 @@ def test_a_case_for_each_verdict() -> None:
     failure = suite.find("testcase/failure")
     assert failure is not None
     assert (failure.get("message") or "").startswith("worse: +2")
+
+
+def test_every_finding_is_told() -> None:
+    comparison = two_arms(20)
+    swing = Finding(kind="swing", level="note", sentence="stock: (max - min) / median is above 25 %")
+    outcomes = tuple(msgspec.structs.replace(one, findings=(swing,)) for one in comparison.outcomes)
+    suite = ET.fromstring(junit_xml(msgspec.structs.replace(comparison, outcomes=outcomes)))[0]
+    told = (suite.findtext("system-out") or "").split("\n")
+    assert f"note: {outcomes[0].name}: {swing.sentence}" in told
 
 
 def test_hostile_text_stays_text() -> None:

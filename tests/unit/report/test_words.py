@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 
+from ktrial.domain.verdict import Effect
 from ktrial.report.numbers import column
 from ktrial.report.order import by_weight, short_names
-from ktrial.report.words import known_of, notices, p_text
+from ktrial.report.words import adjusted_words, known_of, notices, p_text
 from tests.support.comparisons import four_arms, two_arms
 
 
@@ -44,6 +47,17 @@ def test_a_value_that_one_arm_lacks_may_still_differ_between_others() -> None:
     arms = tuple(msgspec.structs.replace(arm, known=one) for arm, one in zip(made.arms, known, strict=True))
     found = known_of(msgspec.structs.replace(made, arms=arms))
     assert found.different == (("x", (("stock", "1"), ("swappiness10", "2"), ("micro-stutter", "1"))),)
+
+
+def test_an_adjusted_effect_stands_beside_the_raw_one() -> None:
+    outcome = two_arms().outcomes[0]
+    raw = Effect(estimate=math.log(1.25), low=None, high=None, method="by hand")
+    held = Effect(estimate=math.log(1 / 0.9), low=math.log(1 / 0.95), high=math.log(1 / 0.85), method="by hand")
+    plain = msgspec.structs.replace(outcome.contrasts[0], effect=raw, adjusted=None, adjusted_for=None)
+    assert adjusted_words(plain, outcome) is None
+    adjusted = msgspec.structs.replace(plain, adjusted=held, adjusted_for="start temperature")
+    told = adjusted_words(adjusted, msgspec.structs.replace(outcome, direction="lower"))
+    assert told == "wsf500: with equal start temperature the change is -10 % (-15 % to -5 %), else -20 %"
 
 
 def test_weighty_outcomes_come_first() -> None:

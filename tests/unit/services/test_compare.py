@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from ktrial.domain.benchmark import Direction
 from ktrial.domain.compared import Arm
 from ktrial.domain.comparison import Contrast, StateChange
 from ktrial.domain.errors import UnknownName
+from ktrial.domain.finding import Finding
 from ktrial.domain.question import Answer, Question
 from ktrial.domain.verdict import Effect, Verdict
 from ktrial.services.compare import About, Asked, Judge, compare, foreign_judge
@@ -19,7 +21,9 @@ STOCK, TUNED = [1.00, 1.01, 0.99], [0.65, 0.66, 0.64]
 BETTER = Effect(estimate=0.43, low=0.40, high=0.46, method="by hand")
 
 
-def judge_saying(verdict: Verdict, effect: Effect | None = BETTER, why: str = "it is so") -> Judge:
+def judge_saying(
+    verdict: Verdict, effect: Effect | None = BETTER, why: str = "it is so", findings: tuple[Finding, ...] = ()
+) -> Judge:
     """Every arm has this verdict."""
 
     def judge(questions: Sequence[Question]) -> tuple[Answer, ...]:
@@ -39,6 +43,7 @@ def judge_saying(verdict: Verdict, effect: Effect | None = BETTER, why: str = "i
                         blocks=None,
                         test=None,
                         sentence="",
+                        findings=findings,
                     )
                     for arm, runs in question.arms.items()
                     if arm != question.control
@@ -105,15 +110,45 @@ def broken(name: str, values: Sequence[float], failures: int) -> Arm:
     ],
 )
 def test_an_arm_that_fails_cannot_be_the_better_one(control: int, arm: int, said: Verdict, verdict: str) -> None:
-    found = compared(broken("stock", STOCK, control), [broken("tuned", TUNED, arm)], said)
+    stock, tuned = (STOCK * 4)[control:], (TUNED * 4)[arm:]
+    found = compared(broken("stock", stock, control), [broken("tuned", tuned, arm)], said)
     contrast = found.outcomes[0].contrasts[0]
     assert contrast.verdict == verdict
     assert any(one.kind == "fails-in-one-arm" for one in contrast.findings) == (control != arm)
 
 
-@pytest.mark.parametrize("failures, verdict", [(5, "inconclusive"), (6, "worse")])
-def test_an_arm_that_always_fails_is_not_passed_over(failures: int, verdict: str) -> None:
-    found = compared(an_arm("stock", STOCK), [broken("tuned", [], failures)])
+def test_six_failures_in_many_runs_against_none_in_few_are_chance() -> None:
+    # C(106, 6) / C(112, 6) = 0.71: chance alone would mostly put all of them there.
+    found = compared(an_arm("stock", STOCK * 2), [broken("tuned", [3.0] * 100, 6)], "inconclusive")
+    assert found.outcomes[0].contrasts[0].verdict == "inconclusive"
+
+
+def test_failures_one_arm_after_the_other_have_no_known_cause() -> None:
+    doubted = Finding(kind="time-and-arm-confounded", level="suspect", sentence="one after the other")
+    arms = an_arm("stock", STOCK * 4), [broken("tuned", TUNED * 2, 6)]
+    for doubts, verdict in (((), "worse"), ((doubted,), "inconclusive")):
+        found = compare(*arms, Asked(), About(), judge_saying("inconclusive", findings=doubts))
+        assert found.outcomes[0].contrasts[0].verdict == verdict
+
+
+def ordered(arm: Arm, places: Sequence[float]) -> Arm:
+    """The same runs, made at these times."""
+    runs = zip(arm.runs, places, strict=True)
+    return msgspec.structs.replace(
+        arm, runs=tuple(msgspec.structs.replace(run, clocks={"c": place}) for run, place in runs)
+    )
+
+
+@pytest.mark.parametrize(
+    "failures, order, verdict",
+    [(5, "in turns", "inconclusive"), (6, "in turns", "worse"), (6, "after", "inconclusive"), (6, "", "inconclusive")],
+)
+def test_an_arm_that_always_fails_is_not_passed_over(failures: int, order: str, verdict: str) -> None:
+    stock, tuned = an_arm("stock", STOCK), broken("tuned", [], failures)
+    if order:
+        stock = ordered(stock, [1.0, 2.0, 8.5 if order == "in turns" else 3.0])
+        tuned = ordered(tuned, [4.0 + place for place in range(failures)])
+    found = compared(stock, [tuned])
     (contrast,) = found.outcomes[0].contrasts
     assert (contrast.verdict, contrast.n_arm, contrast.effect) == (verdict, 0, None)
     assert f"wakeup failed {failures} times in tuned and never in stock" in found.answer
@@ -166,6 +201,20 @@ def test_outcomes_that_say_the_same_are_shown_once() -> None:
         ("wakeup.p99", ()),
     ]
     assert len(compared(stock, [tuned], keep_repeats=True).outcomes) == 3
+
+
+def test_a_reciprocal_of_which_the_same_direction_is_better_is_doubted() -> None:
+    def arm(name: str, values: Sequence[float], direction: Direction) -> Arm:
+        told = [(measured(value), measured(1 / value, "rate", unit="1/s", direction=direction)) for value in values]
+        return Arm(
+            name=name, sources=(), runs=tuple(a_run(f"{name}/{at}", *pair, boot="b1") for at, pair in enumerate(told))
+        )
+
+    for direction, kinds in (("lower", ["contradicting-direction"]), ("higher", [])):
+        arms = [arm("stock", STOCK, direction), arm("tuned", TUNED, direction)]  # type: ignore[arg-type]
+        (outcome,) = compare(arms[0], arms[1:], Asked(), About(), foreign_judge(0.25)).outcomes
+        assert outcome.same_as == ("wakeup.rate",)
+        assert [one.kind for one in outcome.findings if one.kind.startswith("contra")] == kinds
 
 
 def test_exclusions_show_both_results() -> None:

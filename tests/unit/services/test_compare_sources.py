@@ -157,6 +157,17 @@ def test_the_folder_of_a_run_is_no_difference() -> None:
     assert made[0].known["environment"] == "HOME={directory}"
 
 
+def test_the_folder_for_temporary_files_of_an_own_command_is_no_difference() -> None:
+    session = a_session()
+    folders = ("/s/ktrial/measuring/work/run-0rydrg3r", "/s/ktrial/measuring/work/run-1nqrrls0", "/dev/shm")
+    made = [
+        from_store(session, a_record(1, "own", directory="/home/u", environment={"TMPDIR": folder}, argv=["sort"]))
+        for folder in folders
+    ]
+    told = [one.known["environment"] for one in made if one is not None]
+    assert told == ["TMPDIR={directory}", "TMPDIR={directory}", "TMPDIR=/dev/shm"]
+
+
 def test_foreign_attributes_are_what_is_compared() -> None:
     session = a_session(origin="import:margine", document={"sha256": "d"})
     document = {

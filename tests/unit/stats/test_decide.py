@@ -36,8 +36,8 @@ def case(low: float | None, high: float | None, **changes: Any) -> Case:
 @pytest.mark.parametrize(
     "given, verdict, why",
     [
-        (case(0.03, 0.05), "better", "excludes"),
-        (case(-0.05, -0.001), "worse", "excludes"),
+        (case(0.03, 0.05), "better", "does not hold zero"),
+        (case(-0.05, -0.001), "worse", "does not hold zero"),
         (case(-0.01, 0.01), "equivalent", "margin"),
         (case(0.001, 0.01), "equivalent", "real, but below it"),
         (case(-0.01, 0.03), "inconclusive", "both"),
@@ -52,7 +52,9 @@ def case(low: float | None, high: float | None, **changes: Any) -> Case:
         (case(0.03, 0.05, order="sequence"), "inconclusive", "time and arm are confounded"),
         (case(0.03, 0.05, order="unknown"), "inconclusive", "order"),
         (case(0.03, 0.05, confounded_by="boot"), "inconclusive", "boot and arm are confounded"),
-        (case(0.001, 0.01, order="sequence"), "equivalent", "time and arm are confounded"),
+        (case(0.001, 0.01, order="sequence"), "inconclusive", "may hide an effect (time and arm are confounded)"),
+        (case(-0.01, 0.01, order="unknown"), "inconclusive", "may hide an effect (in which order"),
+        (case(-0.01, 0.01, confounded_by="boot"), "inconclusive", "may hide an effect (boot and arm are confounded)"),
     ],
 )
 def test_every_rule(given: Case, verdict: Verdict, why: str) -> None:
@@ -81,3 +83,7 @@ def test_equal_values_are_equivalent_only_where_the_step_is_known() -> None:
 )
 def test_whether_it_matters(low: float, high: float, expected: str) -> None:
     assert worth(effect(low, high), 0.02) == expected
+
+
+def test_without_a_margin_nobody_can_say_that_it_matters() -> None:
+    assert worth(effect(0.03, 0.05), 0.0) == "unclear"

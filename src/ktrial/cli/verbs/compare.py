@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ktrial.cli.comparing import gathered, share, table_options
 from ktrial.cli.names import result_names
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import json_bytes, json_option, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, GuardTripped
+
+if TYPE_CHECKING:
+    from ktrial.domain.comparison import Comparison
 
 
 @click.command(short_help="Compare configurations, and say what the data support.")
@@ -29,6 +33,14 @@ from ktrial.domain.errors import BadInput, GuardTripped
 @click.option("--fail-on", type=click.Choice(["worse"]), help="Exit with 3 when a verdict is worse.")
 @click.option("--spread", default="25%", metavar="25%", help="Doubt arms whose (max - min) / median is above.")
 @table_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the JSON, for report and publish.",
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
 @json_option
 @click.pass_obj
 def command(
@@ -44,6 +56,8 @@ def command(
     excluded: tuple[str, ...],
     fail_on: str | None,
     spread: str,
+    output: Path | None,
+    force: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -58,11 +72,11 @@ def command(
     Files are not kept. Several files with one NAME are one arm; a name may be a pattern: stock='run-*.json'.
     """
     from ktrial.cli.comparing import answered, exclusions, reproducible, versions
+    from ktrial.cli.measuring import check_output
     from ktrial.domain.asked import AskedComparison
     from ktrial.domain.foreign import ImportOptions
-    from ktrial.report.comparison_terminal import comparison_text
-    from ktrial.report.terminal import columns
 
+    check_output(output, force=force)
     if accepted is not None and not accepted.strip():
         raise BadInput("--accept needs a reason", hint="it is printed with the result")
     swing = share(spread, "--spread")
@@ -81,12 +95,23 @@ def command(
         excluded=exclusions(excluded, there.arms),
         spread=swing,
     )
-    found = answered(app, there.arms, question, reproducible(), versions(), assumptions=as_json)
-    if as_json:
-        write_json(found)
-    else:
-        sys.stdout.write(comparison_text(found, width=columns()))
+    full = as_json or output is not None
+    found = answered(app, there.arms, question, reproducible(), versions(), assumptions=full)
+    _write(found, output, as_json=as_json)
     worse = [contrast for one in found.outcomes for contrast in one.judged if contrast.verdict == "worse"]
     if fail_on is not None and worse:
         raise GuardTripped(f"{len(worse)} verdict{'s'[: len(worse) != 1]} worse: {worse[0].sentence}")
     return 0
+
+
+def _write(found: Comparison, output: Path | None, *, as_json: bool) -> None:
+    from ktrial.cli.comparison_file import write_file
+    from ktrial.report.comparison_terminal import comparison_text
+    from ktrial.report.terminal import columns
+
+    if output is not None:
+        write_file(output, json_bytes(found))
+    if as_json:
+        write_json(found)
+    else:
+        sys.stdout.write(comparison_text(found, width=columns()))

@@ -29,7 +29,7 @@ def command(app: App, file: Path, output: Path, data: bool, keep_identity: bool,
     since, and all others, stay.
 
     \b
-    ktrial compare stock tuned --json > found.json
+    ktrial compare stock tuned -o found.json
     ktrial publish found.json -o results/tuned
     """
     from ktrial.report.publish import LIST, published

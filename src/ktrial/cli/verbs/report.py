@@ -24,18 +24,20 @@ _WIDE, _NARROW = 900, 400
 @click.command(short_help="Write a comparison as HTML, Markdown, SVG, PNG or JUnit XML.")
 @click.argument("file", type=click.Path(allow_dash=True, path_type=Path), metavar="COMPARISON.json")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Ends in .html, …")
-@click.option("--chart", "name", default="forest", metavar="NAME", help="The picture of .svg and .png: forest, runs, …")
+@click.option("--chart", "name", metavar="NAME", help="The picture of .svg and .png: forest (all effects), runs, …")
 @click.option("--outcome", metavar="OUTCOME", help="The outcome that it shows; the first one unless it is said.")
 @click.option("--summary", is_flag=True, help="Of Markdown only the few lines for the summary of a build step.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.pass_obj
-def command(app: App, file: Path, output: Path, name: str, outcome: str | None, summary: bool, force: bool) -> int:
-    """Write what `ktrial compare --json` found as FILE: .html, .md, .svg, .png, or .xml for build servers.
+def command(
+    app: App, file: Path, output: Path, name: str | None, outcome: str | None, summary: bool, force: bool
+) -> int:
+    """Write what `ktrial compare -o` kept as FILE: .html, .md, .svg, .png, or .xml for build servers.
 
     The page is one file that works offline and loads nothing.
 
     \b
-    ktrial compare stock tuned --json > found.json
+    ktrial compare stock tuned -o found.json
     ktrial report found.json -o found.html
     ktrial report found.json -o runs.svg --chart runs --outcome fio.write_p99
     ktrial report found.json -o "$GITHUB_STEP_SUMMARY" --summary --force
@@ -50,7 +52,7 @@ def command(app: App, file: Path, output: Path, name: str, outcome: str | None, 
     return 0
 
 
-def _made(comparison: Comparison, ending: str, name: str, outcome: str | None, *, summary: bool) -> bytes:
+def _made(comparison: Comparison, ending: str, name: str | None, outcome: str | None, *, summary: bool) -> bytes:
     if ending == ".html":
         from ktrial.report.html import html_page
 
@@ -69,7 +71,8 @@ def _made(comparison: Comparison, ending: str, name: str, outcome: str | None, *
     return (svg_bytes if ending == ".svg" else png_bytes)(_chart(comparison, name, outcome))
 
 
-def _chart(comparison: Comparison, name: str, outcome: str | None) -> Chart:
+def _chart(comparison: Comparison, name: str | None, outcome: str | None) -> Chart:
+    """The chart of that name; without one that of all effects, or the first there is."""
     from ktrial.report.charts import comparison_charts, outcome_charts
     from ktrial.report.charts.drawing import Style
     from ktrial.report.order import by_weight
@@ -81,6 +84,7 @@ def _chart(comparison: Comparison, name: str, outcome: str | None) -> Chart:
     chosen = outcomes[outcome] if outcome is not None else next(iter(outcomes.values()), None)
     if chosen is not None:
         charts |= {chart.name: chart for chart in outcome_charts(comparison, chosen, Style(width=_NARROW))}
+    name = name or next(iter(charts), "forest")
     if name not in charts:
         raise UnknownName("chart", name, charts, hint=f"these data have {', '.join(charts) or 'none'}")
     return charts[name]

@@ -95,13 +95,15 @@ def _body(outcome: OutcomeComparison, blocks: dict[str, dict[int, float]], cast:
         for arm, value in arms.items()
     ]
     present = sorted({value["arm"] for value in values})
-    names = {str(arm): label(cast.arms[arm], 12) for arm in present}
+    room = 12 if len(present) <= 2 else max(8, int((style.width - 70) / len(present) / 7))
+    names = {str(arm): label(cast.arms[arm], room) for arm in present}
     x: Spec = {
         "field": "arm",
         "type": "ordinal",
         "scale": {"domain": present, "padding": 0.4},
         "axis": {
             "title": None,
+            "labelOverlap": False,
             "labelAngle": 0 if len(present) <= 4 else -35,
             "labelExpr": " ".join(f"datum.value == {arm} ? {_quoted(name)} :" for arm, name in names.items()) + " ''",
         },

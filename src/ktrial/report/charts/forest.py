@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forest plot: every effect on a ratio scale with its interval, and the margin as a band."""
+"""The forest plot: every effect on a ratio scale with its interval, and the margin as a band.
+
+`panel` draws the like on any scale; `differences` uses it for outcomes whose values may be zero.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -28,7 +31,12 @@ _TICK = 110
 _BESIDE, _LETTER = 350, 7.2
 #: Characters beside a row.
 _NARROW_NAME, _WIDE_NAME = 34, 30
-_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1e4, 1e8)
+_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+#: From this ratio on ticks are powers of one of these.
+_POWERS_FROM = 2.5
+_POWERS = (2.0, 4.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e10, 1e20, 1e50, 1e100, 1e200)
+#: Characters of an interval for which there is room before the verdict, and a further one's width.
+_INTERVAL, _FIGURE = 19, 6.8
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -37,6 +45,20 @@ class Row(msgspec.Struct, frozen=True):
     outcome: OutcomeComparison
     contrast: Contrast
     effect: Effect
+
+
+class Axis(msgspec.Struct, frozen=True, kw_only=True):
+    """How effects lie across a picture: `reach` to either side of no effect, in units of `factor`.
+
+    `round_places(reach, each_side)` are the ticks, `margins` the half width of each row's band.
+    """
+
+    reach: float
+    margins: tuple[float, ...]
+    title: str
+    label: str = RATIO_LABEL
+    factor: float = 1.0
+    round_places: Callable[[float, int], list[float]]
 
 
 def rows_of(comparison: Comparison) -> tuple[list[Row], int]:
@@ -61,25 +83,51 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
 def forest(comparison: Comparison, rows: Sequence[Row], style: Style, *, left_out: int = 0, others: int = 0) -> Chart:
     """The picture of these effects."""
     reach = _reach(rows)
-    cut = any(_ends(row, reach)[2] for row in rows)
+    axis = Axis(
+        reach=reach,
+        margins=tuple(math.log1p(row.outcome.margin) for row in rows),
+        title=axis_words("ratio to the control", [row.outcome for row in rows]),
+        round_places=ticks,
+    )
     notes = [
-        f"Points are estimates against {label(comparison.control)}, lines their intervals; to the right is better.",
-        "The shaded band is the margin: differences inside it do not matter.",
-        *(["An arrowhead marks an interval that goes on beyond the picture."] if cut else []),
+        *caption(comparison, rows, axis),
         *([f"{left_out} more effects are in the verdict table."] if left_out > 0 else []),
-        *([f"{others} comparisons without a ratio are in the verdict table."] if others else []),
+        *([f"Effects without a ratio ({others}) are shown by themselves or in the verdict table."] if others else []),
     ]
     return Chart(
         name="forest",
         title="Effects with their intervals",
         caption=" ".join(notes),
-        spec=frame(style, comparison.title, _body(rows, reach, style)),
-        table=_table(rows),
+        spec=frame(style, comparison.title, panel(rows, axis, style)),
+        table=table_of(rows),
         marks=True,
     )
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def caption(comparison: Comparison, rows: Sequence[Row], axis: Axis) -> list[str]:
+    """What points, lines, band and arrowheads are."""
+    cut = any(_ends(row, axis)[2] for row in rows)
+    told = all(row.outcome.direction is not None for row in rows)
+    right = "better" if told else "better, or more where nobody said which way is better"
+    return [
+        f"Points are estimates against {label(comparison.control)}, lines their intervals; to the right is {right}.",
+        "The shaded band is the margin: differences inside it do not matter.",
+        *(["A verdict also counts how many effects were asked for, an interval does not."] if len(rows) > 1 else []),
+        *(["An arrowhead marks an interval that goes on beyond the picture."] if cut else []),
+    ]
+
+
+def axis_words(what: str, outcomes: Iterable[OutcomeComparison]) -> str:
+    """What lies to the left and to the right."""
+    told = {outcome.direction is not None for outcome in outcomes}
+    left, right = ("worse", "better") if told == {True} else ("less", "more")
+    if len(told) == 2:
+        left, right = "worse or less", "better or more"
+    return f"{left}  \N{LEFTWARDS ARROW}   {what}   \N{RIGHTWARDS ARROW}  {right}"
+
+
+def table_of(rows: Sequence[Row]) -> Table:
+    """The same in words and numbers."""
     told = []
     for row in rows:
         estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
@@ -89,45 +137,55 @@ def _table(rows: Sequence[Row]) -> Table:
 
 def _reach(rows: Sequence[Row]) -> float:
     """How far the axis goes to either side."""
-    farthest = max(abs(row.effect.estimate) for row in rows)
-    margins = max(math.log1p(row.outcome.margin) for row in rows)
-    core = max(farthest, 1.5 * margins, 1e-4)
+    return reach_of(rows, max(1.5 * math.log1p(row.outcome.margin) for row in rows), 1e-4)
+
+
+def reach_of(rows: Sequence[Row], margin: float, least: float) -> float:
+    """As far as estimates, margins and intervals go; an interval that goes much farther than they is cut."""
+    core = max(*(abs(row.effect.estimate) for row in rows), margin, least)
     ends = [abs(end) for row in rows for end in (row.effect.low, row.effect.high) if end is not None]
     return 1.08 * max(core, min(max(ends, default=core), _REACH * core))
 
 
-def _ends(row: Row, reach: float) -> tuple[float, float, bool]:
+def _ends(row: Row, axis: Axis) -> tuple[float, float, bool]:
     """The interval as far as the picture goes, and whether it goes on."""
-    low = row.effect.estimate if row.effect.low is None else row.effect.low
-    high = row.effect.estimate if row.effect.high is None else row.effect.high
+    low = (row.effect.estimate if row.effect.low is None else row.effect.low) / axis.factor
+    high = (row.effect.estimate if row.effect.high is None else row.effect.high) / axis.factor
+    reach = axis.reach
     return max(low, -reach), min(high, reach), low < -reach or high > reach
 
 
 def ticks(reach: float, each_side: int) -> list[float]:
     """Places of round ratios on either side of 1."""
-    step = next((one for one in _STEPS if math.expm1(min(reach, 600.0)) / one <= each_side + 0.95), None)
-    if step is None:
-        return [-reach, 0.0, reach]
-    found = [math.log1p(step * number) for number in range(1, each_side + 1)]
+    wide = reach > math.log(_POWERS_FROM)
+    step = None if wide else next((one for one in _STEPS if math.expm1(reach) / one <= each_side + 0.95), None)
+    if step is not None:
+        found = [math.log1p(step * number) for number in range(1, each_side + 1)]
+    else:
+        fitting = (math.log(one) for one in _POWERS if reach / math.log(one) <= each_side + 0.95)
+        power = next(fitting, math.log(_POWERS[-1]))
+        found = [power * number for number in range(1, each_side + 1)]
     right = [one for one in found if one <= reach]
     return [*(-one for one in reversed(right)), 0.0, *right]
 
 
-def _body(rows: Sequence[Row], reach: float, style: Style) -> Spec:
+def panel(rows: Sequence[Row], axis: Axis, style: Style, marks: str = "values") -> Spec:
+    """Rows with their figures beside them; `marks` is what the points are called."""
     narrow = style.width < _NARROW
     names = _names(rows, _NARROW_NAME if narrow else _WIDE_NAME)
     values = [
-        _datum(number, row, name, reach, style) for number, (row, name) in enumerate(zip(rows, names, strict=True))
+        _datum(number, row, name, axis, style) for number, (row, name) in enumerate(zip(rows, names, strict=True))
     ]
+    columns = _Columns(names, [value["interval"] for value in values], style.width)
     order = [value["row"] for value in values]
-    plot = style.width - 12 if narrow else _wide_plot(names, style)
+    plot = style.width - 12 if narrow else columns.plot
     x: Spec = {
         "type": "quantitative",
-        "scale": {"domain": [-reach, reach], "nice": False, "zero": False},
+        "scale": {"domain": [-axis.reach, axis.reach], "nice": False, "zero": False},
         "axis": {
-            "values": ticks(reach, max(1, min(4, int(plot / _TICK)))),
-            "labelExpr": RATIO_LABEL,
-            "title": "worse  \N{LEFTWARDS ARROW}   ratio to the control   \N{RIGHTWARDS ARROW}  better",
+            "values": axis.round_places(axis.reach, max(1, min(4, int(plot / _TICK)))),
+            "labelExpr": axis.label,
+            "title": axis.title,
             "labelOverlap": False,
         },
     }
@@ -146,7 +204,7 @@ def _body(rows: Sequence[Row], reach: float, style: Style) -> Spec:
         },
         *(_arrow(side, x, y, colour, narrow=narrow) for side in ("left", "right")),
         {
-            "name": "values",
+            "name": marks,
             "mark": {
                 "type": "point",
                 "filled": True,
@@ -158,7 +216,7 @@ def _body(rows: Sequence[Row], reach: float, style: Style) -> Spec:
             },
             "encoding": {"x": {"field": "estimate"} | x, "y": y, "color": colour},
         },
-        *(_narrow_texts(y, colour, style) if narrow else _wide_texts(y, colour, style, names)),
+        *(_narrow_texts(y, colour, style) if narrow else _wide_texts(y, colour, style, columns)),
     ]
     return {
         "width": plot,
@@ -194,14 +252,14 @@ def _names(rows: Sequence[Row], limit: int) -> list[str]:
     ]
 
 
-def _datum(number: int, row: Row, name: str, reach: float, style: Style) -> Spec:
-    low, high, _ = _ends(row, reach)
+def _datum(number: int, row: Row, name: str, axis: Axis, style: Style) -> Spec:
+    low, high, _ = _ends(row, axis)
     estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
-    margin = min(math.log1p(row.outcome.margin), reach)
+    margin, reach = min(axis.margins[number] / axis.factor, axis.reach), axis.reach * axis.factor
     return {
         "row": number,
         "name": name,
-        "estimate": row.effect.estimate,
+        "estimate": row.effect.estimate / axis.factor,
         "low": low,
         "high": high,
         "cut_left": row.effect.low is not None and row.effect.low < -reach,
@@ -221,18 +279,22 @@ def _text(field: str, y: Spec, colour: Spec | None, **mark: float | str) -> Spec
     return {"mark": {"type": "text", "baseline": "middle"} | mark, "encoding": encoding}
 
 
-def _wide_plot(names: Sequence[str], style: Style) -> float:
-    """What room is left between the names and the figures."""
-    return max(160.0, style.width - _BESIDE - _LETTER * max(map(len, names)))
+class _Columns:
+    """Where what stands beside a wide plot begins, and what room is left for the plot."""
+
+    def __init__(self, names: Sequence[str], intervals: Sequence[str], width: int) -> None:
+        longer = _FIGURE * max(0, max(map(len, intervals)) - _INTERVAL)
+        self.plot = max(160.0, width - _BESIDE - longer - _LETTER * max(map(len, names)))
+        self.verdict = self.plot + 224 + longer
 
 
-def _wide_texts(y: Spec, colour: Spec, style: Style, names: Sequence[str]) -> list[Spec]:
-    plot = _wide_plot(names, style)
+def _wide_texts(y: Spec, colour: Spec, style: Style, columns: _Columns) -> list[Spec]:
+    plot = columns.plot
     return [
         _text("name", y, None, x=-10, align="right"),
         _text("change", y, None, x=plot + 74, align="right"),
         _text("interval", y, None, x=plot + 86, align="left", color=style.palette.muted),
-        _text("verdict", y, colour, x=plot + 224, align="left", fontWeight="bold"),
+        _text("verdict", y, colour, x=columns.verdict, align="left", fontWeight="bold"),
     ]
 
 

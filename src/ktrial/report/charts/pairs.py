@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ktrial.domain.comparison import Comparison, OutcomeComparison, Pair
 from ktrial.domain.effect_words import effect_text
 from ktrial.report.charts.drawing import Chart, Spec, Style, Table, frame, label
-from ktrial.report.charts.forest import RATIO_LABEL, ticks
+from ktrial.report.charts.forest import RATIO_LABEL, axis_words, ticks
 from ktrial.report.words import p_text
 
 PLACE = 13
@@ -26,8 +26,8 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
             name="pairs" if place == 0 else f"pairs-{place + 1}",
             title=f"Pair by pair: {label(family.method)}",
             caption=f"The second arm of each pair against the first, with intervals by {label(family.method)}; "
-            f"to the right the second is better. Filled points differ.{left_out}",
-            spec=frame(style, f"{outcome.name}: {family.method}", _body(pairs[:_MOST_PAIRS], style)),
+            f"to the right the second is {'better' if outcome.direction else 'more'}. Filled points differ.{left_out}",
+            spec=frame(style, f"{outcome.name}: {family.method}", _body(pairs[:_MOST_PAIRS], outcome, style)),
             table=Table(
                 headers=("first", "second", "change", "interval", family.statistic, "adjusted p", "differs"),
                 rows=tuple(_row(pair, outcome) for pair in family.pairs),
@@ -39,11 +39,11 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
 
 def _row(pair: Pair, outcome: OutcomeComparison) -> tuple[str, ...]:
     estimate, interval = effect_text(pair.effect, outcome.unit, outcome.direction)
-    differs = "yes" if pair.differs else "no"
+    differs = "yes" if pair.differs else "not shown"
     return pair.first, pair.second, estimate, interval, f"{pair.statistic:.3g}", p_text(pair.p_adjusted), differs
 
 
-def _body(pairs: list[Pair], style: Style) -> Spec:
+def _body(pairs: list[Pair], outcome: OutcomeComparison, style: Style) -> Spec:
     palette = style.palette
     reach = 1.1 * max(
         1e-4,
@@ -71,7 +71,7 @@ def _body(pairs: list[Pair], style: Style) -> Spec:
         "axis": {
             "values": ticks(reach, 2),
             "labelExpr": RATIO_LABEL,
-            "title": "worse  \N{LEFTWARDS ARROW}   ratio   \N{RIGHTWARDS ARROW}  better",
+            "title": axis_words("ratio", [outcome]),
         },
     }
     y: Spec = {"field": "row", "type": "ordinal", "axis": None}

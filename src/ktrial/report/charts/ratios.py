@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ktrial.domain.comparison import Comparison
 from ktrial.domain.effect_words import effect_text
 from ktrial.report.charts.drawing import Cast, Chart, Spec, Style, Table, arm_colour, cast_of, frame, label
-from ktrial.report.charts.forest import RATIO_LABEL, Row, rows_of, ticks
+from ktrial.report.charts.forest import RATIO_LABEL, Row, axis_words, rows_of, ticks
 from ktrial.report.order import short_names
 
 PLACE = 2
@@ -30,13 +30,18 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
     yield Chart(
         name="ratios",
         title="Ratios to the control, arm by arm",
-        caption=f"How many times as good as {label(comparison.control)} each arm is: bars to the right are better. "
-        f"Thin lines are intervals.{left_out}{cast.note}",
+        caption=f"How many times as good as {label(comparison.control)} each arm is: bars to the right are "
+        f"{_right(shown)}. Thin lines are intervals.{left_out}{cast.note}",
         spec=frame(style, "Ratios to the control", _body(shown, cast, style)),
         table=_table(shown),
         marks=True,
         arm_column=1,
     )
+
+
+def _right(rows: list[Row]) -> str:
+    told = all(row.outcome.direction is not None for row in rows)
+    return "better" if told else "better, or more where nobody said which way is better"
 
 
 def _table(rows: list[Row]) -> Table:
@@ -81,7 +86,7 @@ def _body(rows: list[Row], cast: Cast, style: Style) -> Spec:
         "axis": {
             "values": ticks(reach, 2 if style.width < 500 else 3),
             "labelExpr": RATIO_LABEL,
-            "title": "worse  \N{LEFTWARDS ARROW}   ratio   \N{RIGHTWARDS ARROW}  better",
+            "title": axis_words("ratio", [row.outcome for row in rows]),
         },
     }
     y: Spec = {
