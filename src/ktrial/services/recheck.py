@@ -44,8 +44,9 @@ def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> R
     for session in results.sessions():
         kept = tuple(results.runs(session.session))
         runs += len(kept)
-        for one in _session(session, kept, results, readers):
-            (differences if isinstance(one, Difference) else unread).append(one)  # type: ignore[arg-type]
+        told = list(_session(session, kept, results, readers))
+        differences += [one for one in told if isinstance(one, Difference)]
+        unread += [one for one in told if isinstance(one, Unread)]
     again = None
     if published is not None:
         wrong, again = _comparison(bundle, published, results, readers)
