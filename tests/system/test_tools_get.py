@@ -36,6 +36,60 @@ int main(void)
 }
 """
 MAKEFILE = "schbench: schbench.c\n\t$(CC) -g -o $@ $<\n"
+# Each file holds one thing for which SynthMark's pinned commit does not build on a Linux of today.
+OBSTACLES = {
+    "linux/Makefile": """CFLAGS = -Wall -Werror -Isource -std=c++11
+synthmark.app: source/main.cpp $(wildcard source/tools/*.h)
+\t$(CXX) $(CFLAGS) $< $(LIBS) -o $@
+""",
+    "source/main.cpp": """#include <memory>
+#include "libc.h"
+#include "tools/VirtualAudioSink.h"
+#include "tools/RealAudioSink.h"
+int main(int count, char **) {
+    int unused;  // a warning
+    std::unique_ptr<VirtualAudioSink> sink;
+    if (count > 1) sink = std::make_unique<RealAudioSink>();
+    else sink = std::make_unique<VirtualAudioSink>();
+    printf("%s\\n", sink->known() ? "read" : "not read");
+}
+""",
+    "source/tools/RealAudioSink.h": """#ifndef SYNTHMARK_REAL_AUDIO_SINK_H
+#define SYNTHMARK_REAL_AUDIO_SINK_H
+#include <aaudio/AAudio.h>
+class RealAudioSink { AAudioStream *stream; };
+#endif
+""",
+    "source/tools/VirtualAudioSink.h": """#include "HostTools.h"
+#include "UtilClampController.h"
+struct VirtualAudioSink {
+    bool known() { return UtilClampController::known(); }
+};
+""",
+    "source/tools/HostTools.h": """constexpr int kMaxCpuCount = 64;
+static_assert(kMaxCpuCount > 64, "some machines have more");
+#include "CustomHostCpuManager.h"
+""",
+    "source/tools/CustomHostCpuManager.h": '#include "scheddl.h"\n',
+    # What glibc declares since 2.41.
+    "source/libc.h": """#include <sched.h>
+#if !__GLIBC_PREREQ(2, 41)
+struct sched_attr { unsigned size; };
+extern "C" int sched_getattr(int, struct sched_attr *, unsigned, unsigned) noexcept;
+#endif
+""",
+    "source/tools/scheddl.h": """#include <sys/syscall.h>
+#include <unistd.h>
+struct sched_attr { unsigned size, words[15]; };
+inline int sched_getattr(int task, struct sched_attr *attr, unsigned size, unsigned flags) {
+    return syscall(SYS_sched_getattr, task, attr, size, flags);
+}
+""",
+    "source/tools/UtilClampController.h": """struct UtilClampController {
+    static bool known() { struct sched_attr attr; return sched_getattr(0, &attr, sizeof(attr), 0) == 0; }
+};
+""",
+}
 
 
 @pytest.fixture
@@ -89,6 +143,18 @@ def test_a_folder_is_built_used_and_removed(home: Path, source: Path) -> None:  
     assert run("tools", "remove", "schbench").status == 0
     assert listed() == []
     assert run("bench", "schbench", "-n", "1").status == 1
+
+
+def test_the_recipe_of_synthmark_mends_what_its_commit_lacks(home: Path, tmp_path: Path) -> None:  # noqa: F811
+    folder = tmp_path / "synthmark"
+    for name, text in OBSTACLES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    got = run("tools", "get", "synthmark", "--from", str(folder))
+    assert got.status == 0, got.err
+    (program,) = home.glob(".local/share/ktrial/tools/synthmark/tree-*/bin/synthmark")
+    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "read\n"
+    assert (folder / "source/tools/HostTools.h").read_text() == OBSTACLES["source/tools/HostTools.h"]
 
 
 def test_a_checkout_is_built_at_its_commit(home: Path, source: Path) -> None:  # noqa: F811
