@@ -218,7 +218,7 @@ def test_what_kill_9_of_everything_leaves_is_recovered(home: Path, state: Path) 
     head = start(home, state)
     head.send_signal(signal.SIGSTOP)
     agents = agents_of(head, state)
-    assert len(agents) == 3, "the sessions of user and root, and the holder of the lease"
+    assert len(agents) == 4, "the sessions of user and root, the holder of the lease, and the one that samples"
     for _ in range(2):
         for process in agents:
             with contextlib.suppress(ProcessLookupError):
