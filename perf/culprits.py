@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of many settings did it: foldover screening with confirmation, in simulation.
+
+Run in a checkout that is set up:  .venv/bin/python -m perf.culprits [TRIALS]   (400 a cell; a minute)
+The whole set is known to do harm. Noise of a block's difference has heavy tails (t with 4 degrees of freedom); a
+culprit's effect is 1.2 or 2.4 of its standard deviation. Runs count all that is needed: screening, the trial of the
+whole set against the set without those named, and the trial of the rest against stock. Ends with status 1 if the
+targets are missed by more than Monte Carlo error.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ktrial.stats.screening import CAP, Signs, design, screen
+from ktrial.stats.sequential import Rule, decide
+from perf.noise_sources import Array, Generator
+
+#: A trial that confirms may have so many blocks.
+CONFIRM_CAP = 20
+#: What does not matter, in parts of the known effect: of the cure, and of what is left without it.
+CURE, REST = 0.5, 0.75
+#: Rounds of screening, confirming, and looking at the rest.
+ROUNDS = 3
+SIZES = (8, 16, 24, 40)
+EXACT, MOST_RUNS = 0.95, 85.0
+_SD = 1 / math.sqrt(2)
+
+
+class Machine:
+    """Settings with culprits, and a count of runs. `harm` tells what a set of settings costs, in sd of a block."""
+
+    def __init__(
+        self, settings: int, culprits: frozenset[int], effect: float, *, together: bool, rng: Generator
+    ) -> None:
+        self.settings, self.culprits, self.effect = settings, culprits, effect
+        self.together = together
+        self.rng = rng
+        self.runs = 0
+
+    def score(self, on: Sequence[int]) -> float:
+        there = self.culprits & set(on)
+        if self.together:
+            return -self.effect * (there == self.culprits)
+        return -self.effect * len(there)
+
+    def differences(self, first: Sequence[int], second: Sequence[int], blocks: int) -> Array:
+        return self.score(first) - self.score(second) + self.rng.standard_t(4, blocks) * _SD
+
+    def is_better(self, first: Sequence[int], second: Sequence[int], negligible: float) -> bool:
+        """A trial: whether `first` is better than `second`, where this part of the known effect does not matter."""
+        found = decide(self.differences(first, second, CONFIRM_CAP), Rule(CONFIRM_CAP, negligible * self.effect))
+        self.runs += 2 * found.blocks
+        return found.verdict == "better"
+
+    def screened(self, settings: Sequence[int]) -> list[int]:
+        """The settings that foldover screening names."""
+        signs: Signs = design(len(settings), int(self.rng.integers(2**31)), CAP)
+        differences = np.empty(0)
+        while True:
+            row = signs[len(differences)]
+            first = [one for one, sign in zip(settings, row, strict=True) if sign > 0]
+            second = [one for one, sign in zip(settings, row, strict=True) if sign < 0]
+            differences = np.append(differences, self.differences(first, second, 1))
+            self.runs += 2
+            found = screen(signs, differences, -1)
+            if found.over:
+                return [settings[place] for place in found.named]
+
+
+def name_culprits(machine: Machine) -> set[int]:
+    """Screen, confirm, look at the rest; only what was confirmed is named."""
+    left = list(range(machine.settings))
+    named: set[int] = set()
+    for _ in range(ROUNDS):
+        found = machine.screened(left)
+        without = [one for one in left if one not in found]
+        if not found or not machine.is_better(without, left, CURE):
+            break
+        named |= set(found)
+        left = without
+        if not left or not machine.is_better([], left, REST):
+            break
+    return named
+
+
+class Cell(NamedTuple):
+    exact: float
+    false: float
+    runs: float
+
+
+def simulate(trials: int, settings: int, culprits: int, effect: float, rng: Generator, *, together: bool) -> Cell:
+    exact = false = runs = 0
+    for _ in range(trials):
+        guilty = frozenset(int(one) for one in rng.choice(settings, culprits, replace=False))
+        machine = Machine(settings, guilty, effect, together=together, rng=rng)
+        named = name_culprits(machine)
+        # Of a pair that acts together only, taking either one away is the cure.
+        exact += bool(named) and named <= guilty if together else named == guilty
+        false += bool(named - guilty)
+        runs += machine.runs
+    return Cell(exact / trials, false / trials, runs / trials)
+
+
+def slack(share: float, trials: int) -> float:
+    """By how much a simulated share may miss."""
+    return 3 * math.sqrt(share * (1 - share) / trials)
+
+
+def main(arguments: list[str]) -> int:
+    trials = int(arguments[0]) if arguments else 400
+    rng = np.random.default_rng(15)
+    begin = time.perf_counter()
+    missed = []
+    print("| culprits | effect, sd | " + " | ".join(f"{size} settings" for size in SIZES) + " |")
+    print("| --- " * (len(SIZES) + 2) + "|")
+    cases: tuple[tuple[str, int, bool], ...] = (
+        ("one", 1, False),
+        ("two", 2, False),
+        ("a pair, only together", 2, True),
+    )
+    for told, culprits, together in cases:
+        for effect in (1.2, 2.4):
+            cells = [simulate(trials, size, culprits, effect, rng, together=together) for size in SIZES]
+            shown = (f"{cell.exact:.1%} exact, {cell.false:.1%} false, {cell.runs:.0f} runs" for cell in cells)
+            print(f"| {told} | {effect} | " + " | ".join(shown) + " |", flush=True)
+            if told == "one":
+                for size, cell in zip(SIZES, cells, strict=True):
+                    if cell.exact < EXACT - slack(EXACT, trials) or cell.runs > MOST_RUNS:
+                        missed.append(f"one of {size}, {effect} sd")
+    print(f"\ngoal, one culprit: at least {EXACT:.0%} exact in at most {MOST_RUNS:.0f} runs: ", end="")
+    print(
+        f"missed by {', '.join(missed)}" if missed else "met",
+        f"({trials} trials a cell, {time.perf_counter() - begin:.0f} s)",
+    )
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
