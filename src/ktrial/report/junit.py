@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 
 from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
+from ktrial.report.bench import percent, show
 from ktrial.report.terminal import clean
 from ktrial.report.tiers import pair_name
 
@@ -26,12 +27,28 @@ def junit_xml(comparison: Comparison) -> bytes:
     for name, count in (("tests", len(verdicts)), ("failures", verdicts.count("worse")), ("errors", 0)):
         suite.set(name, str(count))
     suite.set("skipped", str(skipped))
-    ET.SubElement(suite, "system-out").text = "\n".join([clean(comparison.answer), *_findings(comparison)])
+    ET.SubElement(suite, "system-out").text = "\n".join(
+        [clean(comparison.answer), *_figures(comparison), *_findings(comparison)]
+    )
     root = ET.Element("testsuites")
     root.append(suite)
     ET.indent(root)
     whole: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return whole + b"\n"
+
+
+def _figures(comparison: Comparison) -> list[str]:
+    """A line for each outcome of each arm."""
+    lines = []
+    for outcome in comparison.outcomes:
+        for one in outcome.arms:
+            names = ("mean", "median", "min", "max")
+            values = [show(value, outcome.unit) for value in (one.mean, one.median, one.minimum, one.maximum)]
+            told = [f"{name} {value}" for name, value in zip(names, values, strict=True)]
+            told.insert(2, "sd -" if one.sd is None else f"sd {show(one.sd, outcome.unit)}")
+            told.insert(3, f"CV {percent(one.cv)}")
+            lines.append(clean(f"{outcome.name}, {one.arm}: n {one.n}, {', '.join(told)}"))
+    return lines
 
 
 def _findings(comparison: Comparison) -> list[str]:

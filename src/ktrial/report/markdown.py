@@ -168,7 +168,7 @@ def _outcome(outcome: OutcomeComparison, pictures: Sequence[tuple[str, str]]) ->
     )
     parts = [f"{direction}; differences below {100 * outcome.margin:g} % do not matter."]
     parts += [escaped(contrast.sentence) for contrast in outcome.judged if contrast.sentence]
-    parts.append(_arms(outcome))
+    parts.append(arms_table(outcome))
     parts += _images(pictures)
     parts += _tests(outcome) + _pairs(outcome)
     if outcome.blind_spots:
@@ -178,7 +178,8 @@ def _outcome(outcome: OutcomeComparison, pictures: Sequence[tuple[str, str]]) ->
     return "\n\n".join(parts)
 
 
-def _arms(outcome: OutcomeComparison) -> str:
+def arms_table(outcome: OutcomeComparison) -> str:
+    """The figures of each arm in one outcome."""
     shown = column((one for values in outcome.arms for one in (values.median, values.mean)), outcome.unit)
     rows = []
     for values in outcome.arms:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from ktrial.domain.comparison import Comparison
-from ktrial.report.markdown import escaped, findings_list, notice_list, tier_table, verdict_table
+from ktrial.report.markdown import arms_table, escaped, findings_list, notice_list, tier_table, verdict_table
 
 
 def step_summary(comparison: Comparison) -> str:
-    """The answer, what one would notice, the verdicts, and the doubts."""
+    """The answer, what one would notice, the verdicts, the figures of each arm, and the doubts."""
     found = findings_list(comparison)
     parts = [
         f"### {escaped(comparison.title)}",
@@ -17,6 +17,7 @@ def step_summary(comparison: Comparison) -> str:
         notice_list(comparison),
         verdict_table(comparison),
         *([tiers] if (tiers := tier_table(comparison)) else []),
+        *(f"{escaped(one.name)}:\n\n{arms_table(one)}" for one in comparison.outcomes),
         *([f"Findings:\n\n{found}"] if found else []),
     ]
     return "\n\n".join(parts) + "\n"

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 import msgspec
 
 from ktrial.domain.finding import Finding
+from ktrial.report.bench import show
 from ktrial.report.junit import junit_xml
 from tests.support.comparisons import hostile, two_arms
 
@@ -36,6 +37,18 @@ def test_every_finding_is_told() -> None:
     suite = ET.fromstring(junit_xml(msgspec.structs.replace(comparison, outcomes=outcomes)))[0]
     told = (suite.findtext("system-out") or "").split("\n")
     assert f"note: {outcomes[0].name}: {swing.sentence}" in told
+
+
+def test_the_figures_of_each_arm_are_told() -> None:
+    comparison = two_arms(20)
+    suite = ET.fromstring(junit_xml(comparison))[0]
+    told = (suite.findtext("system-out") or "").split("\n")
+    first = comparison.outcomes[0]
+    (line,) = (line for line in told if line.startswith(f"{first.name}, {first.arms[0].arm}: n 20, mean "))
+    assert [part.split(" ")[0] for part in line.split(": ", 1)[1].split(", ")] == [
+        *("n", "mean", "median", "sd", "CV", "min", "max")
+    ]
+    assert f"median {show(first.arms[0].median, first.unit)}" in line
 
 
 def test_hostile_text_stays_text() -> None:
