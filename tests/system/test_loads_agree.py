@@ -49,6 +49,9 @@ def session() -> Iterator[AgentSession]:
 def test_every_benchmark_runs(name: str, session: AgentSession) -> None:
     benchmark = BENCHMARKS[name]
     chosen = {key: value for key, value in SMALL.items() if key in benchmark.parameters}
+    if name.startswith("agent-tcp"):
+        # A connection may miss 1 % of the time at most: of 0.2 s a busy machine misses more by waking it late.
+        chosen["duration_s"] = 2.0
     invocation = benchmark.invocation(chosen, FactBook({}))
     assert invocation.load is not None
     load = invocation.load
