@@ -22,6 +22,9 @@ const KEPT: usize = 50;
 /// How long to wait for the machine's lock before saying who holds it.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 
+/// How long a process that was killed may take to go.
+const DYING_WAIT: Duration = Duration::from_secs(5);
+
 /// What to do when the journal cannot be written.
 const UNWRITABLE: &str = "nothing was changed; make room on the disk or make it writable";
 
@@ -125,16 +128,30 @@ impl Store {
     pub fn mark_holder(&self, id: u64) -> io::Result<Lock> {
         let file = open_lock(&self.holder_path(id))?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        note_owner(&file)?;
         Ok(Lock { _file: file })
     }
 
-    /// Whether a process holds the lease of a transaction.
-    #[must_use]
-    pub fn is_held(&self, id: u64) -> bool {
+    fn is_marked(&self, id: u64) -> bool {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         rustix::fs::open(self.holder_path(id), flags, Mode::empty()).is_ok_and(|file| {
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
         })
+    }
+
+    /// Whether a process holds the lease of a transaction and lives on: one that was killed is waited for, as it keeps
+    /// its mark until the kernel is done with it.
+    #[must_use]
+    pub fn is_held(&self, id: u64) -> bool {
+        let began = Instant::now();
+        let pid = fs::read_to_string(self.holder_path(id)).unwrap_or_default();
+        while self.is_marked(id) {
+            if !is_dying(pid.trim()) || began.elapsed() > DYING_WAIT {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
     }
 
     /// Takes the mark of a lease away.
@@ -241,6 +258,21 @@ fn note_owner(mut file: &File) -> io::Result<()> {
     file.write_all(format!("{:<10}\n", std::process::id()).as_bytes())
 }
 
+/// Whether a process was killed and is not gone yet.
+fn is_dying(pid: &str) -> bool {
+    let kill = 1_u64 << (rustix::process::Signal::KILL.as_raw() - 1);
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .map(str::trim)
+    };
+    let is_killed = |mask: &str| u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & kill != 0);
+    let has_memory = field("VmSize:").is_some();
+    !has_memory || field("SigPnd:").is_some_and(is_killed) || field("ShdPnd:").is_some_and(is_killed)
+}
+
 fn busy(path: &Path) -> Error {
     let holder = fs::read_to_string(path).unwrap_or_default();
     let holder = match holder.trim() {
@@ -311,6 +343,24 @@ mod tests {
         assert!(error.message.contains(&std::process::id().to_string()), "{error}");
         drop(lock);
         assert!(store.lock().is_ok());
+    }
+
+    #[test]
+    fn a_holder_that_dies_holds_nothing() {
+        let (_folder, store) = store();
+        store.prepare().unwrap();
+        let mark = store.mark_holder(1).unwrap();
+        assert!(store.is_held(1));
+        // The mark of a process that is gone, which another one still has open.
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        fs::write(store.holder_path(1), format!("{}\n", gone.id())).unwrap();
+        let end = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(mark);
+        });
+        assert!(!store.is_held(1));
+        end.join().unwrap();
     }
 
     #[test]
