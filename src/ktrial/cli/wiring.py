@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ktrial.store.bundle import BundleFolder
     from ktrial.store.recorder import Recorder
     from ktrial.store.runs import Store
+    from ktrial.store.trials import Trials
 
 
 class Closes(Protocol):
@@ -241,6 +242,13 @@ class App:
         from ktrial.store.recorder import Recorder
 
         return Recorder(lambda: self.store, self.clock.unix_ms)
+
+    @cached_property
+    def trials(self) -> Trials:
+        """Trials and noise profiles of the store."""
+        from ktrial.store.trials import Trials
+
+        return Trials(lambda: self.store.database)
 
     @cached_property
     def executor(self) -> AgentExecutor:

@@ -208,6 +208,17 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     sample_period_s: float | None = None
 
 
+class TrialPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where in a trial a run was made: in which block (null: a warm-up) and arm, on which boot of which kernel."""
+
+    trial: str
+    protocol_sha256: str
+    block: int | None
+    arm: str
+    kernel_release: str | None
+    boot_id: str | None
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One execution of one benchmark, `ktrial.run/1`. `failure` says why it gave no measurement; null when it did.
 
@@ -249,6 +260,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     prepared: tuple[Prepared, ...] = ()
     repeated: bool = False
     network: Mapping[str, Any] | None = None
+    trial: TrialPlace | None = None
     raw: Mapping[str, Artefact]
 
     @property

@@ -91,6 +91,11 @@ class Around:
         """What gates say directly before a run, which `counts` unless it is a warm-up."""
         return self.gates.judge(counts=counts) if self.gates is not None else Start()
 
+    def forget_settings(self) -> None:
+        """Other settings are in force from now on: those of the next run are what must hold during it."""
+        if self.gates is not None:
+            self.gates.watch.forget_settings()
+
     @property
     def counters(self) -> tuple[EnergyCounter, ...]:
         """Energy counters that can be read."""

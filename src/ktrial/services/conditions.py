@@ -76,6 +76,10 @@ class ConditionWatch:
             self._in_force = now
         return tuple(sorted(self._in_force - now))
 
+    def forget_settings(self) -> None:
+        """What is in force at the next look is what must stay so."""
+        self._in_force = None
+
     def beside(self) -> RunWatch:
         """Looks on beside one run."""
         return RunWatch(self)

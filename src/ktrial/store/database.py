@@ -19,7 +19,7 @@ from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.mounts import MOUNTS, file_system
 
 #: The version of the schema that this ktrial writes: the newest file in `migrations/versions`.
-HEAD = "0002"
+HEAD = "0003"
 #: The table that tells the version.
 _VERSIONS = "alembic_version"
 #: Seconds to wait for another process that writes.

@@ -40,6 +40,11 @@ class Store:
         """Where it is, for people."""
         return self._database.shown
 
+    @property
+    def database(self) -> Database:
+        """What it lies in."""
+        return self._database
+
     def close(self) -> None:
         """Let go of it."""
         self._database.close()

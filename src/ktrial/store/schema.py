@@ -116,3 +116,34 @@ states = Table(
     Column("sha256", String(64), ForeignKey(blobs.c.sha256), nullable=False),
     sqlite_with_rowid=False,
 )
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("key", _KEY, primary_key=True),
+    Column("trial", String, nullable=False, unique=True),
+    Column("session", String, nullable=False),
+    Column("protocol_sha256", String(64), nullable=False),
+    Column("started_unix_ms", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+#: The log of a trial, an event a row; nothing in it is ever changed.
+trial_events = Table(
+    "trial_events",
+    metadata,
+    Column("trial_key", _KEY, ForeignKey(trials.c.key, ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("document", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+noise_profiles = Table(
+    "noise_profiles",
+    metadata,
+    Column("key", _KEY, primary_key=True),
+    Column("suite", String, nullable=False),
+    Column("machine", String, nullable=False),
+    Column("made_unix_ms", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial trial`: trials from files, and all that were made here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ktrial.cli.options import dangerous_option, json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import KtrialError
+
+_LIMIT_BYTES = 1 << 20
+_NAME = "[TRIAL]"
+
+
+@click.group(short_help="Run trials from files, go on with them, show them.")
+def command() -> None:
+    """Trials: fixed by a protocol before the first run, and judged by nothing else."""
+
+
+@command.command(short_help="Run the trial of a protocol file.")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--no-profile", is_flag=True, help="Make no noise profile: the first seven blocks plan the cap.")
+@dangerous_option
+@json_option
+@click.pass_obj
+def run(app: App, file: Path, no_profile: bool, yes_dangerous: bool, as_json: bool) -> int:
+    """Run the trial that FILE describes (docs/trial.md), from its first block to its verdict."""
+    from ktrial.cli.input_file import read_file
+    from ktrial.cli.trying import run_file
+    from ktrial.domain.trial_file import parse_trial_file
+
+    trial = parse_trial_file(read_file(file, _LIMIT_BYTES), str(file))
+    return run_file(app, trial, allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json)
+
+
+@command.command(short_help="Go on with a trial that was interrupted.")
+@click.argument("name", required=False, metavar=_NAME)
+@dangerous_option
+@json_option
+@click.pass_obj
+def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> int:
+    """Go on where a trial was interrupted; the newest one without a name."""
+    from ktrial.cli.trying import resume_trial
+
+    return resume_trial(app, app.trials.find(name), allow_dangerous=yes_dangerous, as_json=as_json)
+
+
+@command.command("list", short_help="List all trials.")
+@json_option
+@click.pass_obj
+def list_(app: App, as_json: bool) -> None:
+    """All trials of the store, the newest first, with their verdicts."""
+    from ktrial.report.terminal import columns
+    from ktrial.report.trial import trials_text
+    from ktrial.services.trial_summary import summary_of
+
+    found = [summary_of(one, app.trials.log(one.trial)) for one in app.trials.all()]
+    if as_json:
+        write_json({"schema": "ktrial.trials/1", "trials": found})
+    else:
+        sys.stdout.write(trials_text(found, width=columns()))
+
+
+@command.command(short_help="Show what a trial found.")
+@click.argument("name", required=False, metavar=_NAME)
+@json_option
+@click.pass_obj
+def show(app: App, name: str | None, as_json: bool) -> None:
+    """What a trial found, as far as it has come; the newest one without a name."""
+    from ktrial.cli.trying import told
+    from ktrial.report.comparison_terminal import comparison_text
+    from ktrial.report.terminal import columns
+
+    found = told(app, app.trials.find(name))
+    if as_json:
+        write_json(found)
+    else:
+        sys.stdout.write(comparison_text(found, width=columns()))
+
+
+@command.command(short_help="Write the report of a trial.")
+@click.argument("name", required=False, metavar=_NAME)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to.  [TRIAL.html]")
+@click.pass_obj
+def report(app: App, name: str | None, output: Path | None) -> None:
+    """Write the report of a trial as one HTML file that needs nothing else."""
+    from ktrial.cli.trying import told, write_report
+
+    stored = app.trials.find(name)
+    path = output or Path(f"{stored.trial}.html")
+    write_report(told(app, stored), path)
+    app.say(f"the report is {path}")
+
+
+@command.command(short_help="Reach a trial's verdicts again, from its runs.")
+@click.argument("name", required=False, metavar=_NAME)
+@click.pass_obj
+def recheck(app: App, name: str | None) -> int:
+    """Draw every order again from the seed and reach every verdict again from the runs; status 1 where one differs."""
+    from ktrial.cli.trying import recheck_trial
+
+    stored = app.trials.find(name)
+    found = recheck_trial(app, stored)
+    for sentence in found:
+        app.say(sentence)
+    if found:
+        raise KtrialError(f"{stored.trial} does not hold", hint="nothing that rests on it should be believed")
+    app.say(f"{stored.trial} holds: every order is the seed's, and its runs give every verdict again")
+    return 0

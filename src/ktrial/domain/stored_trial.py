@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial as it is kept: what was asked for, what that came to on the machine, and where its runs are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from ktrial.domain.trial_file import TrialFile
+from ktrial.domain.trial_log import Protocol
+
+
+class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an arm came to on the machine: address -> value of all that it changes, what was left out and why."""
+
+    changes: Mapping[str, str] = {}
+    same: tuple[str, ...] = ()
+    refused: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
+
+
+class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was fixed before the first run."""
+
+    trial: str
+    session: str
+    protocol_sha256: str
+    started_unix_ms: int
+    file: TrialFile
+    arms: Mapping[str, ArmSettings]
+    settle_s: float
+    machine: str
+
+
+class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """`verdicts` are of the primary outcome by arm, null where it is open; `ended` is why no further run follows."""
+
+    trial: str
+    name: str
+    started_unix_ms: int
+    primary: str
+    blocks: int
+    verdicts: Mapping[str, str | None]
+    ended: str | None
+
+
+def protocol_sha256(file: TrialFile, protocol: Protocol, arms: Mapping[str, ArmSettings]) -> str:
+    """The hash that goes into every run: of the file, of what the judge goes by, and of what the arms came to."""
+    return hashlib.sha256(msgspec.json.encode((file, protocol, arms), order="deterministic")).hexdigest()

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A protocol as people write it, `trial.toml`: what is compared, by what, and when it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.domain.address import parse_address
+from ktrial.domain.errors import BadInput, Contradiction, UnknownName
+from ktrial.domain.gate import parse_gates
+from ktrial.domain.trial_log import Questions
+from ktrial.domain.units import parse_quantity
+
+#: Blocks of a trial when nobody says otherwise, by the name of the budget.
+BUDGETS = {"quick": 9, "default": 20, "thorough": 40}
+CONTROL = "control"
+#: Names of arms and trials: they become names of files.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HINT = "`ktrial try --dry-run` prints one; docs/trial.md explains each line"
+_MOST_RUNS_PER_VISIT = 100
+_LONGEST_SETTLE_S = 3600.0
+
+Value = bool | int | float | str
+
+
+class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One configuration.
+
+    `set` are settings, `profile` is one profile or several, `environment` is added to that of the benchmark. A
+    placebo changes nothing. `manual` says what a person does to bring the arm about; `expect` are the facts by which
+    it is recognised then.
+    """
+
+    set: Mapping[str, Value] = {}
+    profile: str | tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
+    placebo: bool = False
+    manual: str | None = None
+    expect: Mapping[str, Value] = {}
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is in force in it, as words of `ktrial plan`: profiles first, so that settings win."""
+        profiles = (self.profile,) if isinstance(self.profile, str) else self.profile
+        return (*profiles, *(f"{knob}={_told(value)}" for knob, value in self.set.items()))
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether it is the machine as it is found."""
+        return not (self.words or self.environment or self.manual)
+
+
+class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the trial goes on and ends.
+
+    `cap` are blocks; without it the cap is planned, up to `budget` (blocks, or quick, default, thorough).
+    `time` ends the trial where no further block would fit into it. `settle` is the wait after every switch.
+    """
+
+    cap: int | None = None
+    budget: int | str = "default"
+    time: str | None = None
+    alpha: float = 0.05
+    seed: int | None = None
+    replicate: Literal["run", "boot", "build"] = "run"
+    runs_per_visit: int | None = None
+    settle: str | None = None
+    until_all_decided: bool = False
+    extend: bool = False
+
+
+class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A trial.
+
+    The benchmark is a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. `primary`,
+    `secondary` and the keys of `guards` are `benchmark.outcome`, or the outcome alone where that is clear. Margins are
+    relative. `baseline` says what the control is: the machine as it is found, or a generated profile.
+    """
+
+    name: str
+    suite: str | None = None
+    command: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = {}
+    cpus: str | None = None
+    primary: str | None = None
+    secondary: tuple[str, ...] = ()
+    guards: Mapping[str, str | float] = {}
+    detect: str | float = "5%"
+    margin: str | float | None = None
+    margins: Mapping[str, str | float] = {}
+    baseline: Literal["found", "stock", "distro"] = "found"
+    control: str = CONTROL
+    questions: Questions = "control"
+    design: DesignFile = DesignFile()
+    arms: Mapping[str, ArmFile]
+    gates: Mapping[str, Any] = {}
+
+    @property
+    def detect_share(self) -> float:
+        """The effect that is worth finding, relative."""
+        return share(self.detect, "detect")
+
+    @property
+    def budget(self) -> int:
+        """The most blocks that may be planned."""
+        return BUDGETS[self.design.budget] if isinstance(self.design.budget, str) else self.design.budget
+
+    @property
+    def settle_s(self) -> float | None:
+        """Seconds to wait after every switch; None for what the settings of the arms want."""
+        return None if self.design.settle is None else seconds(self.design.settle, "settle")
+
+    @property
+    def time_s(self) -> float | None:
+        """Seconds that the trial may take in all."""
+        return None if self.design.time is None else seconds(self.design.time, "time")
+
+    @property
+    def sha256(self) -> str:
+        """What an edit changes: the hash of all that is said here."""
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
+
+
+def parse_trial_file(data: bytes, file: str) -> TrialFile:
+    """Read a protocol; raises BadInput with the place."""
+    try:
+        found = msgspec.convert(tomllib.loads(data.decode()), TrialFile)
+    except UnicodeDecodeError as error:
+        raise BadInput(f"is no text: {error}", file=file, hint=_HINT) from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"is no TOML: {error}", file=file, hint=_HINT) from None
+    except msgspec.ValidationError as error:
+        raise BadInput(str(error), file=file, hint=_HINT) from None
+    try:
+        check_trial_file(found)
+    except BadInput as error:
+        raise BadInput(error.message, file=file, hint=error.hint) from None
+    return found
+
+
+def check_trial_file(trial: TrialFile) -> None:
+    """Raise BadInput for a protocol that says nothing that can be carried out on any machine."""
+    for what, name in (("trial", trial.name), *(("arm", name) for name in trial.arms)):
+        if not _NAME.fullmatch(name):
+            raise BadInput(f"{name!r} is no name for a {what}", hint="letters, digits and . _ + -, for example wsf500")
+    if (trial.suite is None) == (not trial.command):
+        what = "nothing is measured" if trial.suite is None else "both a suite and a command are measured"
+        raise BadInput(what, hint='either  suite = "pagefault"  or  command = ["make", "-j4"]')
+    if trial.metrics and not trial.command:
+        raise BadInput("metrics read the output of a command, and a suite is measured", hint="leave metrics out")
+    _check_numbers(trial)
+    _check_arms(trial)
+    parse_gates(trial.gates)
+
+
+def _check_numbers(trial: TrialFile) -> None:
+    design = trial.design
+    if isinstance(design.budget, str) and design.budget not in BUDGETS:
+        raise UnknownName("budget", design.budget, BUDGETS, hint=f"{', '.join(BUDGETS)}, or a number of blocks")
+    if not trial.detect_share > 0:
+        raise BadInput(f"detect = {trial.detect!r}: no effect is not to be found", hint='for example  detect = "5%"')
+    for name, value in {"margin": trial.margin or 0.0, **trial.margins, **trial.guards}.items():
+        share(value, name)
+    if design.runs_per_visit is not None and not 1 <= design.runs_per_visit <= _MOST_RUNS_PER_VISIT:
+        raise BadInput(f"runs_per_visit = {design.runs_per_visit}", hint=f"from 1 to {_MOST_RUNS_PER_VISIT}")
+    if design.seed is not None and not 0 <= design.seed < 2**63:
+        raise BadInput(f"seed = {design.seed}", hint="a whole number from 0 on")
+    if (trial.settle_s or 0.0) > _LONGEST_SETTLE_S:
+        raise BadInput(f"settle = {design.settle!r} is longer than an hour")
+    if trial.time_s is not None and trial.time_s <= 0:
+        raise BadInput(f"time = {design.time!r} leaves no time for a run")
+
+
+def _check_arms(trial: TrialFile) -> None:
+    arms = trial.arms
+    if trial.control not in arms:
+        raise UnknownName(
+            "arm", trial.control, arms, hint=f"there is none of the name of the control: [arms.{CONTROL}]"
+        )
+    if len(arms) < 2:
+        raise BadInput("one arm is no trial", hint="[arms.placebo]  placebo = true  looks at the noise alone")
+    for name, arm in arms.items():
+        for knob in arm.set:
+            parse_address(knob)
+        for variable in arm.environment:
+            if not _VARIABLE.fullmatch(variable):
+                raise BadInput(
+                    f"arm {name}: {variable!r} is no name of a variable", hint="for example MALLOC_ARENA_MAX"
+                )
+        if arm.expect and arm.manual is None:
+            raise BadInput(f"arm {name}: expect is for manual arms", hint='say in  manual = "…"  what is to be done')
+        if arm.placebo and not arm.changes_nothing:
+            raise Contradiction(f"arm {name} is a placebo and changes something", hint="leave one of both out")
+    _check_different(trial)
+
+
+def _check_different(trial: TrialFile) -> None:
+    seen: dict[bytes, str] = {}
+    for name, arm in trial.arms.items():
+        if arm.placebo:
+            continue
+        said = msgspec.json.encode(arm, order="deterministic")
+        if said in seen:
+            raise Contradiction(
+                f"the arms {seen[said]} and {name} are the same: that is a placebo trial",
+                hint=f"[arms.{name}]  placebo = true  says so",
+            )
+        seen[said] = name
+
+
+def share(value: str | float, what: str) -> float:
+    """`5%` or 0.05. Raises BadInput."""
+    try:
+        number = parse_quantity(value, "percent") / 100 if isinstance(value, str) else float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise BadInput(f"{what} = {value!r} is no share", hint='for example "5%"')
+    return number
+
+
+def seconds(value: str, what: str) -> float:
+    """`1s`, `500ms`, `2min`. Raises BadInput."""
+    try:
+        number = parse_quantity(value, "seconds")
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise BadInput(f"{what} = {value!r} is no time", hint='for example "2s" or "10min"')
+    return number
+
+
+def _told(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def trial_text(trial: TrialFile) -> str:
+    """The protocol as a file: what is at its default is left out."""
+    document = msgspec.to_builtins(trial)
+    defaults = msgspec.to_builtins(TrialFile(name="", arms={}))
+    lines = []
+    tables = []
+    for key, value in document.items():
+        if value == defaults[key]:
+            continue
+        if key == "arms":
+            tables += [_table(f"arms.{_key(name)}", _given(arm, ArmFile())) for name, arm in value.items()]
+        elif key == "design":
+            tables.append(_table("design", _given(value, DesignFile())))
+        elif isinstance(value, dict):
+            tables.append(_table(key, value))
+        else:
+            lines.append(f"{key} = {_toml(value)}")
+    return "\n".join(["\n".join(lines), *tables]) + "\n"
+
+
+def _given(value: Mapping[str, Any], default: msgspec.Struct) -> dict[str, Any]:
+    defaults = msgspec.to_builtins(default)
+    return {key: one for key, one in value.items() if one != defaults[key]}
+
+
+def _table(name: str, values: Mapping[str, Any]) -> str:
+    return "\n".join([f"\n[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in values.items())])
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(key)} = {_toml(one)}" for key, one in value.items()) + " }" if value else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return msgspec.json.encode(value).decode()
+
+
+def _key(text: str) -> str:
+    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else msgspec.json.encode(text).decode()

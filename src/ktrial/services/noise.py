@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The noise profile of a benchmark on a machine: blocks of the control against itself, measured once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ktrial.domain.errors import KtrialError
+from ktrial.domain.facts import FactBook
+from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
+from ktrial.domain.trial_log import Event, Protocol, TrialArm, TrialLog
+
+#: Blocks of a profile: two runs each.
+BLOCKS = 10
+_FIRST, _SECOND = "first", "second"
+
+
+def profile_key(suite: str, machine: str, versions: Mapping[str, str | None], facts: FactBook) -> ProfileKey:
+    """What a profile made now would hold for."""
+    return ProfileKey(
+        machine=machine,
+        suite=suite,
+        tool_versions={label: version or "not told" for label, version in versions.items()},
+        kernel_release=str(facts.value("kernel.release")),
+        governor=facts.value("cpufreq.governor"),
+    )
+
+
+def usable(profiles: Sequence[NoiseProfile], key: ProfileKey, now_unix_ms: int) -> NoiseProfile | None:
+    """The newest that holds for this key now."""
+    return next((one for one in profiles if not one.why_stale(key, now_unix_ms)), None)
+
+
+def pilot_protocol(trial: Protocol) -> Protocol:
+    """The trial's own benchmark, twice the control in each block."""
+    return Protocol(
+        name=f"noise of {trial.name}",
+        arms=(TrialArm(name=_FIRST), TrialArm(name=_SECOND, placebo=True)),
+        control=_FIRST,
+        outcomes=trial.outcomes,
+        cap=20,
+        seed=trial.seed,
+        runs_per_visit=1,
+        gates=trial.gates,
+    )
+
+
+def profile_of(log: TrialLog, key: ProfileKey, now_unix_ms: int) -> NoiseProfile:
+    """What the blocks of a pilot say: by outcome, the score of the second visit less that of the first."""
+    from ktrial.stats.collect import collect, visit_scores
+
+    trial = collect(log)
+    differences = {}
+    for outcome in trial.protocol.outcomes:
+        scores = visit_scores(trial, outcome)
+        values = [
+            visits[order[1]] - visits[order[0]]
+            for block, visits in scores.items()
+            if len(visits) == 2 and (order := trial.drawn[block].order)
+        ]
+        if len(values) >= BLOCKS and all(map(math.isfinite, values)):
+            differences[outcome] = tuple(values)
+    if trial.protocol.primary not in differences:
+        raise KtrialError(
+            f"{len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
+            hint="`ktrial bench` shows why it fails; --no-profile goes on without one",
+        )
+    return NoiseProfile(key=key, made_unix_ms=now_unix_ms, differences=differences)
+
+
+class MemoryLog:
+    """Keeps the log of a pilot for as long as it runs: what stays of it is the profile."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def append(self, trial: str, events: Sequence[Event]) -> None:
+        """Add to it."""
+        del trial
+        self.events += events

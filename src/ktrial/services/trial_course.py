@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The course of a trial: visit after visit, block after block, until the judge says stop.
+
+Everything that happens is an event in the log, which is on disk before the next thing happens; so the trial goes on
+from the log alone, whatever ended it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Literal
+from typing import Protocol as Port
+
+import msgspec
+
+from ktrial.domain.doubts import readings_of
+from ktrial.domain.errors import BadRun
+from ktrial.domain.facts import FactBook
+from ktrial.domain.judgement import Judgement, NextStep
+from ktrial.domain.run import RunRecord, Session, TrialPlace
+from ktrial.domain.suite import Task
+from ktrial.domain.trial_log import (
+    BlockDrawn,
+    BlockVoided,
+    Ended,
+    Event,
+    Looked,
+    Protocol,
+    ReadingsTaken,
+    RunEnded,
+    block_order,
+)
+from ktrial.services.around import Around
+from ktrial.services.one_run import RunMaker, Wanted
+from ktrial.services.ports import Clock, RunStore
+from ktrial.services.schedule import Place
+from ktrial.services.trial_arms import Arms
+from ktrial.services.trial_events import (
+    BlockEnded,
+    TrialEnded,
+    TrialListener,
+    VisitBegan,
+    VisitEnded,
+    VisitWaits,
+)
+
+Cause = Literal["reading", "knob", "suspend"]
+_OUT_OF_TIME = "no time is left for another block"
+
+
+class TrialStore(Port):
+    """Keeps the log of a trial."""
+
+    def append(self, trial: str, events: Sequence[Event]) -> None:
+        """On disk when this returns."""
+
+
+class Benchmarked(msgspec.Struct, frozen=True, kw_only=True):
+    """What every visit runs: its benchmarks, each with the version of its tool and what it is called with."""
+
+    tasks: tuple[Task, ...]
+    versions: Mapping[str, str | None]
+
+
+class Standing(msgspec.Struct, kw_only=True):
+    """What is known of a trial: its log, its session and the records so far."""
+
+    trial: str
+    protocol_sha256: str
+    session: Session
+    log: list[Event]
+    records: list[RunRecord]
+    next_run: int
+
+    @property
+    def protocol(self) -> Protocol:
+        """What was fixed before the first run."""
+        first = self.log[0]
+        assert isinstance(first, Protocol), "a log begins with its protocol"
+        return first
+
+
+class TrialCourse:
+    """Carries a trial out from where it stands."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
+        self,
+        standing: Standing,
+        benchmarked: Benchmarked,
+        environments: Mapping[str, Mapping[str, str]],
+        arms: Arms,
+        maker: RunMaker,
+        around: Around,
+        runs: RunStore,
+        logs: TrialStore,
+        clock: Clock,
+        facts: FactBook,
+        listen: TrialListener,
+        settle_s: float,
+        time_s: float | None = None,
+        most_blocks: int | None = None,
+    ) -> None:
+        self._standing = standing
+        self._protocol = standing.protocol
+        self._benchmarked = benchmarked
+        self._environments = environments
+        self._arms = arms
+        self._maker = maker
+        self._around = around
+        self._runs = runs
+        self._logs = logs
+        self._clock = clock
+        self._facts = facts
+        self._listen = listen
+        self._settle_s = settle_s
+        self._time_s = time_s
+        self._most_blocks = most_blocks
+        self._took_s: list[float] = []
+        #: Whether somebody ended it before its time.
+        self.interrupted = False
+        self._began_ns = clock.monotonic_ns()
+
+    def carry_out(self) -> Judgement:
+        """Until the judge says stop or somebody interrupts; the machine is as before when this returns or raises."""
+        from ktrial.stats.judge import judge
+
+        try:
+            if not any(isinstance(event, RunEnded) for event in self._standing.log):
+                self._warm_up()
+            self._blocks()
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            self._arms.leave()
+        judgement = judge(self._standing.log)
+        self._listen(TrialEnded(trial=self._standing.trial, judgement=judgement, interrupted=self.interrupted))
+        return judgement
+
+    def _blocks(self) -> None:
+        from ktrial.stats.judge import judge
+
+        while True:
+            judgement = judge(self._standing.log)
+            step = judgement.next
+            if self._most_blocks is not None and judgement.blocks >= self._most_blocks:
+                return
+            if step.action != "stop" and self._is_out_of_time(step):
+                self._append(Ended(reason=_OUT_OF_TIME))
+                return
+            if step.action == "stop":
+                if not any(isinstance(event, Ended) for event in self._standing.log):
+                    self._append(Ended(reason=step.reason))
+                return
+            self._block(step)
+
+    def _is_out_of_time(self, step: NextStep) -> bool:
+        if self._time_s is None or step.drawn or not self._took_s:
+            return False
+        block_s = statistics.median(self._took_s) * len(step.arms) * self._protocol.runs_per_visit
+        return (self._clock.monotonic_ns() - self._began_ns) / 1e9 + block_s > self._time_s
+
+    def _block(self, step: NextStep) -> None:
+        """The rest of a block that has begun, or a new one."""
+        from ktrial.stats.judge import judge
+
+        block, order = step.block or 1, step.arms
+        if not step.drawn:
+            order = block_order(self._protocol.seed, block, step.arms)
+            self._append(BlockDrawn(block=block, order=order))
+        for place, arm in enumerate(order, start=1):
+            for _ in range(self._runs_left(block, arm)):
+                if not self._visit(block, arm, place, len(order), step):
+                    return
+        judgement = judge(self._standing.log)
+        primaries = {f"{one.arm}:{one.against}": one.verdict for one in judgement.judged if one.role == "primary"}
+        self._append(Looked(blocks=judgement.blocks, verdicts=primaries))
+        self._listen(BlockEnded(block=block, judgement=judgement))
+
+    def _runs_left(self, block: int, arm: str) -> int:
+        made = sum(
+            isinstance(event, RunEnded) and (event.block, event.arm) == (block, arm) for event in self._standing.log
+        )
+        return self._protocol.runs_per_visit - made
+
+    def _warm_up(self) -> None:
+        """Runs of the control that do not count, until two that follow each other are alike."""
+        from ktrial.stats.collect import score
+        from ktrial.stats.planning import WARM_MOST, WARM_WITHOUT_PROFILE, is_warm
+
+        protocol = self._protocol
+        differences = protocol.profile.get(protocol.primary)
+        rule = protocol.outcomes[protocol.primary]
+        scores: list[float] = []
+        for number in range(1, WARM_MOST + 1):
+            self._arms.enter(protocol.control)
+            self._settle()
+            records, failure, void = self._runs_of(None, protocol.control, 1, number, WARM_WITHOUT_PROFILE)
+            self._append(run_event(None, protocol.control, records, failure))
+            told = _measurements(records).get(protocol.primary)
+            if told is None or failure is not None:
+                raise BadRun(
+                    f"the benchmark fails before anything is changed: {failure or void or f'no {protocol.primary}'}",
+                    hint="`ktrial bench` shows its output; nothing was tried",
+                )
+            scores.append(score(told, rule))
+            if number < WARM_WITHOUT_PROFILE:
+                continue
+            spread = 0.0 if not differences else 1.4826 * statistics.median(abs(one) for one in differences)
+            if not differences or is_warm(scores[-2], scores[-1:], spread):
+                return
+
+    def _visit(self, block: int, arm: str, place: int, visits: int, step: NextStep) -> bool:
+        """One run of every benchmark with the arm in force; False where that made the block void."""
+        self._arms.enter(arm)
+        self._settle()
+        lost = self._arms.lost()
+        if lost:
+            return self._void(block, arm, "knob", f"{lost[0]} does not read back as {arm} set it")
+        records, failure, void = self._runs_of(block, arm, place, place, visits)
+        for record in records:
+            if readings := readings_of(record):
+                self._append(ReadingsTaken(block=block, arm=arm, readings=readings))
+                break
+        if void is not None:
+            return self._void(block, arm, cause_of(records[-1]), void)
+        lost = self._arms.lost()
+        if lost:
+            return self._void(block, arm, "knob", f"{lost[0]} no longer reads back as {arm} set it")
+        self._append(run_event(block, arm, records, failure))
+        return True
+
+    def _void(self, block: int, arm: str, cause: Cause, reason: str) -> bool:
+        self._append(BlockVoided(block=block, arm=arm, cause=cause, reason=reason))
+        return False
+
+    def _settle(self) -> None:
+        """The same wait before every visit, whether or not something was switched: arms differ in nothing else."""
+        if self._settle_s:
+            self._clock.sleep(self._settle_s)
+
+    def _runs_of(
+        self, block: int | None, arm: str, position: int, visit: int, visits: int
+    ) -> tuple[list[RunRecord], str | None, str | None]:
+        """One run of each benchmark: the records, why one failed, and why the block is void."""
+        self._listen(VisitBegan(block=block, visit=visit, visits=visits, left_s=None))
+        began_ns = self._clock.monotonic_ns()
+        records: list[RunRecord] = []
+        failure = void = None
+        for task in self._benchmarked.tasks:
+            record, name = self._run(task, block, arm, position)
+            records.append(record)
+            void = "; ".join(record.void) or None
+            if record.failure is not None and void is None:
+                failure = failure or f"{task.label}: {record.failure}"
+            self._listen(VisitEnded(block=block, record=record, name=name, failure=record.failure, void=void))
+            if record.exit.interrupted:
+                raise KeyboardInterrupt
+            if void is not None:
+                break
+        self._took_s.append((self._clock.monotonic_ns() - began_ns) / 1e9 + self._settle_s)
+        return records, failure, void
+
+    def _run(self, task: Task, block: int | None, arm: str, position: int) -> tuple[RunRecord, str]:
+        standing = self._standing
+        self._around.wait(lambda used: self._listen(VisitWaits(waiting=f"waiting for an idle machine; in use: {used}")))
+        settled = None
+        if block is not None:
+            self._around.forget_settings()
+            settled = self._around.settle(lambda waiting: self._listen(VisitWaits(waiting=waiting)))
+        number, standing.next_run = standing.next_run, standing.next_run + 1
+        session = standing.session.session
+        self._runs.start(session, number, task.label, warm_up=block is None)
+        invocation = task.benchmark.invocation(task.parameters, self._facts)
+        environment = {**invocation.environment, **self._environments.get(arm, {})}
+        invocation = msgspec.structs.replace(
+            invocation, environment=environment, cpus=task.cpus if task.cpus is not None else invocation.cpus
+        )
+        place = Place(task.label, block or 0, position)
+        wanted = Wanted(number, place, task, invocation, self._benchmarked.versions[task.label], settled)
+        try:
+            record, parts = self._maker.make(wanted, standing.session)
+        except BaseException:
+            self._runs.give_up(session, number)
+            raise
+        where = TrialPlace(
+            trial=standing.trial,
+            protocol_sha256=standing.protocol_sha256,
+            block=block,
+            arm=arm,
+            kernel_release=self._facts.value("kernel.release"),
+            boot_id=self._facts.value("boot.id"),
+        )
+        record = msgspec.structs.replace(record, trial=where)
+        name = self._runs.save(record, parts)
+        standing.records.append(record)
+        return record, name
+
+    def _append(self, event: Event) -> None:
+        self._logs.append(self._standing.trial, [event])
+        self._standing.log.append(event)
+
+
+def run_event(block: int | None, arm: str, records: Sequence[RunRecord], failure: str | None) -> RunEnded:
+    """The visit in the log, from the records of its benchmarks."""
+    return RunEnded(
+        run=records[-1].run,
+        block=block,
+        arm=arm,
+        measurements={} if failure is not None else _measurements(records),
+        failure=failure,
+        events=_events(records),
+        identity=_identity(records),
+    )
+
+
+def _measurements(records: Sequence[RunRecord]) -> dict[str, float]:
+    return {f"{record.benchmark}.{kept.outcome}": kept.value for record in records for kept in record.measurements}
+
+
+def _events(records: Sequence[RunRecord]) -> dict[str, int]:
+    """How many events the percentiles of a run rest on, where its record holds the histogram."""
+    found = {}
+    for record in records:
+        counts = record.details.get("histogram_ns")
+        if isinstance(counts, Mapping):
+            total = sum(int(count) for count in counts.values())
+            found |= {f"{record.benchmark}.{kept.outcome}": total for kept in record.measurements}
+    return found
+
+
+def _identity(records: Sequence[RunRecord]) -> dict[str, str]:
+    """What must be equal in all runs of a trial."""
+    place = records[0].trial
+    told = {"kernel": (place.kernel_release if place is not None else None) or ""}
+    for record in records:
+        told[f"{record.benchmark} version"] = record.tool_version or ""
+        told[f"{record.benchmark} command"] = " ".join(record.argv)
+        told[f"{record.benchmark} CPUs"] = ",".join(map(str, record.cpus or ()))
+        if record.conditions is not None:
+            governor = record.conditions.readings_before.get("governor")
+            told["governor"] = str(governor) if governor is not None else ""
+    return told
+
+
+def cause_of(record: RunRecord) -> Cause:
+    """Which rule made a run void: none of them looked at a measurement."""
+    if any(one.level == "refuse" for one in record.findings):
+        return "reading"
+    return "suspend" if any("slept" in why for why in record.void) else "knob"

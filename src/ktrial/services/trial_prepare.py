@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Before the first run of a trial: what its arms come to on this machine, and what cannot be tried here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ktrial.catalog.model import Catalog
+from ktrial.domain.address import is_assignment
+from ktrial.domain.errors import BadInput, Refused
+from ktrial.domain.facts import FactBook
+from ktrial.domain.knob import Knob
+from ktrial.domain.plan import Plan, Refusal, Why
+from ktrial.domain.stored_trial import ArmSettings
+from ktrial.domain.suite import Suite
+from ktrial.domain.trial_file import TrialFile
+from ktrial.services.ports import Machine
+from ktrial.services.tune import make_plan
+
+#: Seconds to wait after every switch where no setting wants more.
+SETTLE_S = 1.0
+
+
+def arm_plans(
+    trial: TrialFile, machine: Machine, catalog: Catalog, *, allow_dangerous: bool = False
+) -> dict[str, Plan]:
+    """What each arm changes here. Raises for a setting that cannot be made here, before anything is written."""
+    prefix = () if trial.baseline == "found" else (trial.baseline,)
+    plans = {}
+    for name, arm in trial.arms.items():
+        words = (*prefix, *arm.words)
+        if not words:
+            plans[name] = Plan(title=name, changes=(), same=(), refusals=())
+            continue
+        plan, _ = make_plan(machine, catalog, words, allow_dangerous=allow_dangerous)
+        _refuse(name, plan, {f"setting {word}" for word in words if is_assignment(word)}, allow_dangerous)
+        plans[name] = msgspec.structs.replace(plan, title=f"trial {trial.name}, arm {name}")
+    return plans
+
+
+def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> None:
+    """Whatever is asked for by name must be possible; of a profile, something."""
+    dangerous = [one for one in plan.refusals if one.kind is Why.DANGEROUS]
+    if dangerous and not allow_dangerous:
+        names = ", ".join(one.address for one in dangerous)
+        raise Refused(f"arm {arm}: dangerous: {names}", hint="read `ktrial explain`; --yes-dangerous tries it")
+    named = [one for one in plan.refusals if one.origin in asked]
+    if named:
+        raise BadInput(f"arm {arm}: {_told(named[0])}", hint=named[0].hint or f"`ktrial explain {named[0].knob}`")
+    if plan.refusals and plan.empty and not plan.same:
+        first = plan.refusals[0]
+        raise BadInput(f"arm {arm}: nothing of it can be set here: {_told(first)}", hint=first.hint)
+
+
+def _told(refusal: Refusal) -> str:
+    return f"{refusal.address} = {refusal.value}: {refusal.reason}"
+
+
+def arm_settings(trial: TrialFile, plans: Mapping[str, Plan]) -> dict[str, ArmSettings]:
+    """What is recorded of each arm."""
+    return {name: _settings(plan, trial.arms[name].environment) for name, plan in plans.items()}
+
+
+def _settings(plan: Plan, environment: Mapping[str, str]) -> ArmSettings:
+    changes = {change.address: change.new_text for change in plan.changes}
+    if plan.zram is not None:
+        changes["zram"] = f"{plan.zram.size_bytes} B, {plan.zram.algorithm or 'as it is'}"
+    return ArmSettings(
+        changes=changes,
+        same=tuple(change.address for change in plan.same),
+        refused={refusal.address: refusal.reason for refusal in plan.refusals},
+        environment=environment,
+    )
+
+
+def with_placebos(trial: TrialFile, arms: Mapping[str, ArmSettings]) -> tuple[TrialFile, tuple[str, ...]]:
+    """An arm that differs from the control in nothing here is a placebo: the trial that says so, and which they are."""
+    control = arms[trial.control]
+    found = tuple(
+        name
+        for name, arm in trial.arms.items()
+        if name != trial.control
+        and not arm.placebo
+        and arm.manual is None
+        and (arms[name].changes, arms[name].environment) == (control.changes, control.environment)
+    )
+    marked = {
+        name: msgspec.structs.replace(arm, placebo=True) if name in found else arm for name, arm in trial.arms.items()
+    }
+    return msgspec.structs.replace(trial, arms=marked), found
+
+
+def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:
+    """The longest wait that a setting of any arm wants: every visit waits the same."""
+    if trial.settle_s is not None:
+        return trial.settle_s
+    changed = [knobs[change.knob] for plan in plans.values() for change in plan.changes if change.knob in knobs]
+    return max((knob.settle_s for knob in changed), default=SETTLE_S if changed else 0.0)
+
+
+def needed_entries(trial: TrialFile, suite: Suite, named: Sequence[str]) -> Suite:
+    """The suite with only the benchmarks whose outcomes the protocol names; all where it names none."""
+    wanted = {name.rpartition(".")[0] for name in named}
+    entries = tuple(entry for entry in suite.benchmark if entry.label in wanted) or suite.benchmark
+    return msgspec.structs.replace(suite, benchmark=entries)
+
+
+def machine_of(facts: FactBook) -> str:
+    """What tells this machine from another one as far as speed goes, for noise profiles."""
+    names = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind")
+    return ", ".join(f"{name.partition('.')[2]} {facts.value(name)}" for name in names)

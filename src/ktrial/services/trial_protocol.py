@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a protocol as it is written to one that can be judged: every outcome with its rule, the cap, the seed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ktrial.domain.benchmark import Outcome
+from ktrial.domain.comparison import Role
+from ktrial.domain.errors import BadInput, Contradiction, UnknownName
+from ktrial.domain.gate import GateLimits
+from ktrial.domain.noise_profile import NoiseProfile
+from ktrial.domain.suite import Task
+from ktrial.domain.trial_file import TrialFile, share
+from ktrial.domain.trial_log import OutcomeRule, Protocol, TrialArm
+
+_QUANTILE = re.compile(r"p(\d\d)(?:[._]?(\d+))?(?![0-9])")
+#: Relative margins of outcomes that nobody gave one; tails spread more, so more of them does not matter.
+_MARGIN, _TAIL_MARGIN, _FAR_TAIL_MARGIN = 0.02, 0.05, 0.10
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """An outcome that the benchmark of a trial may produce."""
+
+    name: str
+    outcome: Outcome
+
+
+def candidates(tasks: Sequence[Task]) -> tuple[Candidate, ...]:
+    """All outcomes of the benchmarks as `benchmark.outcome`."""
+    return tuple(
+        Candidate(f"{task.label}.{outcome.name}", outcome) for task in tasks for outcome in task.benchmark.outcomes
+    )
+
+
+def protocol_of(
+    trial: TrialFile,
+    tasks: Sequence[Task],
+    gates: Mapping[str, GateLimits],
+    seed: int,
+    profile: NoiseProfile | None,
+    runs_per_visit: int,
+) -> Protocol:
+    """What the judge goes by. Raises BadInput for an outcome that is not there, or a question without an answer."""
+    from ktrial.stats.critical import LOOKS
+    from ktrial.stats.judge import refuse_unanswerable
+
+    found = candidates(tasks)
+    roles = _roles(trial, found)
+    outcomes = {
+        one.name: _rule(trial, one, roles.get(one.name, "exploratory"))
+        for one in sorted(found, key=lambda one: list(roles).index(one.name) if one.name in roles else len(roles))
+    }
+    cap = trial.design.cap
+    if cap is not None:
+        cap = next((look for look in LOOKS if look >= cap), cap)
+    differences = {} if profile is None else {name: profile.differences.get(name, ()) for name in outcomes}
+    protocol = Protocol(
+        name=trial.name,
+        arms=_arms(trial),
+        control=trial.control,
+        outcomes=outcomes,
+        cap=cap,
+        budget=trial.budget,
+        detect=trial.detect_share,
+        alpha=trial.design.alpha,
+        seed=seed,
+        replicate=trial.design.replicate,
+        runs_per_visit=runs_per_visit,
+        questions=trial.questions,
+        profile={name: values for name, values in differences.items() if values},
+        gates=gates,
+        varies=_varies(trial),
+        until_all_decided=trial.design.until_all_decided,
+        extend=trial.design.extend,
+    )
+    protocol = _with_cap(protocol)
+    refuse_unanswerable(protocol)
+    return protocol
+
+
+def _with_cap(protocol: Protocol) -> Protocol:
+    """The cap planned from the noise profile where nobody gave one."""
+    differences = protocol.profile.get(protocol.primary)
+    if protocol.cap is not None or differences is None or protocol.outcomes[protocol.primary].scale == "count":
+        return protocol
+    from ktrial.stats.planning import forecast
+    from ktrial.stats.primary import table_row
+
+    planned = forecast(
+        differences,
+        detect=protocol.detect,
+        margin=protocol.outcomes[protocol.primary].margin,
+        budget=protocol.budget,
+        comparisons=table_row(protocol),
+    )
+    return msgspec.structs.replace(protocol, cap=planned.cap)
+
+
+def _arms(trial: TrialFile) -> tuple[TrialArm, ...]:
+    names = (trial.control, *(name for name in trial.arms if name != trial.control))
+    real = [name for name in names if name != trial.control and not trial.arms[name].placebo]
+    return tuple(TrialArm(name=name, placebo=trial.arms[name].placebo and bool(real)) for name in names)
+
+
+def _roles(trial: TrialFile, found: Sequence[Candidate]) -> dict[str, Role]:
+    """Name -> role of every outcome that the protocol names, the primary first."""
+    roles: dict[str, Role] = {_primary(trial, found): "primary"}
+    named: list[tuple[Role, str]] = [("secondary", name) for name in trial.secondary]
+    named += [("guard", name) for name in trial.guards]
+    for role, name in named:
+        full = _find(name, found)
+        if full in roles:
+            raise Contradiction(f"{full} is {roles[full]} and {role}", hint="an outcome has one role")
+        roles[full] = role
+    for name in trial.margins:
+        _find(name, found)
+    return roles
+
+
+def _primary(trial: TrialFile, found: Sequence[Candidate]) -> str:
+    if trial.primary is not None:
+        return _find(trial.primary, found)
+    headlines = [one.name for one in found if one.outcome.headline] or [one.name for one in found]
+    if len(headlines) == 1:
+        return headlines[0]
+    listed = ", ".join(headlines[:8])
+    raise BadInput("which outcome decides is not said", hint=f"primary = one of: {listed}")
+
+
+def _find(name: str, found: Sequence[Candidate]) -> str:
+    exact = [one.name for one in found if one.name == name] or [one.name for one in found if one.outcome.name == name]
+    if len(exact) == 1:
+        return exact[0]
+    if exact:
+        raise BadInput(f"{name!r} is an outcome of several benchmarks", hint=f"write one of: {', '.join(exact)}")
+    names = [one.name for one in found]
+    raise UnknownName("outcome of this benchmark", name, names, hint=f"it has {', '.join(names)}")
+
+
+def _rule(trial: TrialFile, one: Candidate, role: Role) -> OutcomeRule:
+    outcome = one.outcome
+    counts = outcome.kind == "count" and outcome.unit == "count"
+    return OutcomeRule(
+        direction=outcome.direction,
+        role=role,
+        margin=_margin(trial, one, role),
+        scale="count" if counts else "log",
+        resolution=outcome.resolution,
+        quantile=quantile_of(outcome),
+    )
+
+
+def _margin(trial: TrialFile, one: Candidate, role: Role) -> float:
+    keys = (one.name, one.outcome.name)
+    for table in (trial.guards, trial.margins) if role == "guard" else (trial.margins,):
+        for key in keys:
+            if key in table:
+                return share(table[key], key)
+    if trial.margin is not None and role == "primary":
+        return share(trial.margin, "margin")
+    quantile = quantile_of(one.outcome)
+    if quantile is None or quantile < 0.95:
+        return _MARGIN
+    return _TAIL_MARGIN if quantile < 0.99 else _FAR_TAIL_MARGIN
+
+
+def quantile_of(outcome: Outcome) -> float | None:
+    """0.99 of `p99`, 0.999 of `p99_9`; None of what is no percentile."""
+    match = _QUANTILE.search(outcome.name) if outcome.kind == "latency-quantile" else None
+    return None if match is None else float(f"0.{match[1]}{match[2] or ''}")
+
+
+def _varies(trial: TrialFile) -> tuple[str, ...]:
+    """Identities that the arms are meant to change."""
+    varies = []
+    if any(knob.partition("@")[0] == "cpufreq:scaling_governor" for arm in trial.arms.values() for knob in arm.set):
+        varies.append("governor")
+    if any(arm.manual is not None for arm in trial.arms.values()):
+        varies.append("kernel")
+    return tuple(varies)

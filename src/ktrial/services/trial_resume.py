@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a trial stands: its log, and runs that ended although the log was not told any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ktrial.domain.run import RunRecord
+from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Event, RunEnded
+from ktrial.services.trial_course import cause_of, run_event
+
+
+def untold(log: Sequence[Event], records: Iterable[RunRecord], benchmarks: Sequence[str]) -> list[Event]:
+    """Events of visits whose records were kept and whose end is not in the log: the head was killed in between.
+
+    A visit counts when every benchmark of it has its record; what was interrupted is made again.
+    """
+    last = max((event.run for event in log if isinstance(event, RunEnded)), default=0)
+    drawn = {event.block for event in log if isinstance(event, BlockDrawn)}
+    voided = {event.block for event in log if isinstance(event, BlockVoided)}
+    visits: list[list[RunRecord]] = []
+    for record in records:
+        place = record.trial
+        if record.run <= last or place is None or place.block not in drawn or place.block in voided:
+            continue
+        fresh = not visits or visits[-1][-1].trial != place or record.benchmark == benchmarks[0]
+        if fresh:
+            visits.append([])
+        visits[-1].append(record)
+    return [event for visit in visits if (event := _event(visit, benchmarks)) is not None]
+
+
+def _event(visit: Sequence[RunRecord], benchmarks: Sequence[str]) -> Event | None:
+    place = visit[-1].trial
+    assert place is not None, "only runs of trials are looked at"
+    if any(record.exit.interrupted for record in visit):
+        return None
+    if visit[-1].void and place.block is not None:
+        reason = "; ".join(visit[-1].void)
+        return BlockVoided(block=place.block, arm=place.arm, cause=cause_of(visit[-1]), reason=reason)
+    if [record.benchmark for record in visit] != list(benchmarks):
+        return None
+    failure = next((f"{one.benchmark}: {one.failure}" for one in visit if one.failure is not None), None)
+    return run_event(place.block, place.arm, visit, failure)
+
+
+def contradicted(log: Sequence[Event], records: Sequence[RunRecord]) -> list[str]:
+    """Runs of the log that the records of the store do not give."""
+    by_number = {record.run: record for record in records}
+    found = []
+    for event in log:
+        if not isinstance(event, RunEnded):
+            continue
+        record = by_number.get(event.run)
+        if record is None:
+            found.append(f"run {event.run} of the log is not in the store")
+            continue
+        for kept in record.measurements if event.failure is None else ():
+            told = event.measurements.get(f"{record.benchmark}.{kept.outcome}")
+            if told != kept.value:
+                found.append(f"run {event.run}: the log has {kept.outcome} = {told}, its record {kept.value}")
+    return found

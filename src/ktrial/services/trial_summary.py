@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ktrial.domain.stored_trial import StoredTrial, TrialSummary
+from ktrial.domain.trial_log import Ended, Event, Protocol
+
+
+def summary_of(trial: StoredTrial, log: Sequence[Event]) -> TrialSummary:
+    """The line of a trial, from its log."""
+    from ktrial.stats.judge import judge
+
+    judgement = judge(log)
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    return TrialSummary(
+        trial=trial.trial,
+        name=protocol.name,
+        started_unix_ms=trial.started_unix_ms,
+        primary=protocol.primary,
+        blocks=judgement.blocks,
+        verdicts={
+            one.arm: one.verdict
+            for one in judgement.judged
+            if one.role == "primary" and one.against == protocol.control
+        },
+        ended=next((event.reason for event in log if isinstance(event, Ended)), None),
+    )

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the words of `ktrial try` to the arms of a trial, and to a benchmark that can tell them apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import chain
+
+from ktrial.catalog.model import Catalog
+from ktrial.domain.address import is_assignment, parse_assignment
+from ktrial.domain.errors import BadInput, Contradiction, UnknownName
+from ktrial.domain.plan import find_knob
+from ktrial.domain.profile import Profile, flatten
+from ktrial.domain.trial_file import CONTROL, ArmFile
+
+#: Kinds of values that hold commas themselves.
+_LISTS = frozenset(("ints", "text", "mask"))
+#: Knob pattern -> what tells its values apart; the first that fits.
+_WORKLOADS: Mapping[str, str] = {
+    "thp:*": "pagefault",
+    "vm.nr_hugepages*": "pagefault",
+    "vm.compact*": "pagefault",
+    "vm.dirty*": "fileio",
+    "queue:*": "fileio",
+    "vm.*": "memory-pressure",
+    "zram:*": "memory-pressure",
+    "lru_gen:*": "memory-pressure",
+    "kernel.sched*": "messaging",
+    "sched:*": "messaging",
+    "feature:*": "messaging",
+    "net.*": "network-response",
+}
+
+
+def arms_of(
+    words: Sequence[str], catalog: Catalog, environment: Mapping[str, str], *, placebo: bool
+) -> dict[str, ArmFile]:
+    """The control and what is tried: all words together are one arm, a list of values is an arm for each."""
+    profiles = tuple(_profile(word, catalog) for word in words if not is_assignment(word))
+    values = dict(_values(word, catalog) for word in words if is_assignment(word))
+    grids = [knob for knob, some in values.items() if len(some) > 1]
+    if len(grids) > 1:
+        raise Contradiction(
+            f"{grids[0]} and {grids[1]} both have several values",
+            hint="one of them at a time, or write the arms into a file: `ktrial trial run FILE`",
+        )
+    arms = {CONTROL: ArmFile()} | ({"placebo": ArmFile(placebo=True)} if placebo else {})
+    for chosen in values[grids[0]] if grids else ("",):
+        own = {knob: chosen if knob in grids else some[0] for knob, some in values.items()}
+        arm = ArmFile(set=own, profile=profiles, environment=environment)
+        if not arm.changes_nothing:
+            arms[_name({grids[0]: chosen}, (), {}) if grids else _name(own, profiles, environment)] = arm
+    if len(arms) < 2:
+        raise BadInput(
+            "nothing to try",
+            hint="name a setting (`ktrial try vm.swappiness=10`), a profile, --env NAME=VALUE or --placebo",
+        )
+    return arms
+
+
+def _profile(word: str, catalog: Catalog) -> str:
+    if word not in catalog.profiles and word in catalog.knobs:
+        raise BadInput(f"{word} is a knob: which value?", hint=f"write {word}=VALUE; `ktrial explain {word}`")
+    if word not in catalog.profiles:
+        raise UnknownName("profile", word, catalog.profiles, hint="`ktrial profiles` lists them")
+    return word
+
+
+def _values(word: str, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
+    """A setting's knob and the values to try; of a knob whose values hold commas there is one."""
+    address, value = parse_assignment(word)
+    knob = find_knob(address.knob, catalog.knobs)
+    several = knob.value.type not in _LISTS
+    return str(address), tuple(part.strip() for part in value.split(",")) if several else (value,)
+
+
+def _name(settings: Mapping[str, str], profiles: Sequence[str], environment: Mapping[str, str]) -> str:
+    parts = [*profiles]
+    parts += [f"{re.split(r'[.:]', knob)[-1]}-{value}" for knob, value in chain(settings.items(), environment.items())]
+    text = re.sub(r"[^A-Za-z0-9._+-]+", "-", "+".join(parts)).strip("-.+_")
+    return text[:60] or "tried"
+
+
+def default_suite(words: Sequence[str], catalog: Catalog) -> str:
+    """What can tell these settings apart; raises BadInput where nothing is known to."""
+    for knob in _knobs(words, catalog):
+        found = next((suite for pattern, suite in _WORKLOADS.items() if fnmatchcase(knob, pattern)), None)
+        if found is not None:
+            return found
+    raise BadInput(
+        "what is to be measured?",
+        hint="--suite NAME (`ktrial bench --list`), or a command of yours:  ktrial try … -- CMD",
+    )
+
+
+def _knobs(words: Sequence[str], catalog: Catalog) -> list[str]:
+    found = []
+    for word in words:
+        if is_assignment(word):
+            found.append(parse_assignment(word)[0].knob)
+        elif word in catalog.profiles and catalog.profiles[word].generated is None:
+            settings = flatten(word, catalog.profiles)
+            found += [one.knob.partition("@")[0] for one in settings if not isinstance(one, Profile)]
+    return found
