@@ -10,8 +10,8 @@ import pytest
 from hypothesis import settings
 
 # The same inputs in every ./check, so that a failure is a change's own; `./check --full` draws new ones.
-settings.register_profile("same", derandomize=True, database=None)
-settings.register_profile("new", database=None)
+settings.register_profile("same", derandomize=True, database=None, deadline=None)
+settings.register_profile("new", database=None, deadline=None)
 settings.load_profile(os.environ.get("KTRIAL_FUZZ", "same"))
 # Started in the background of a script or by nohup, ./check inherits an ignored SIGINT or SIGHUP, and so would all that
 # the tests interrupt.

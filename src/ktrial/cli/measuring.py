@@ -51,7 +51,7 @@ SETTLE_LIMIT = "10m"
 
 
 class TakesCommand(click.Command):
-    """A command that keeps the words after `--` apart, and whose --settle may stand without a value."""
+    """A command that keeps the words after `--` apart."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the words after `--` away before click sees them."""
@@ -59,8 +59,17 @@ class TakesCommand(click.Command):
             at = args.index("--")
             ctx.meta[_OWN_WORDS] = tuple(args[at + 1 :])
             args = args[:at]
-        args = [f"--settle={SETTLE_LIMIT}" if word == "--settle" else word for word in args]
         return super().parse_args(ctx, args)
+
+
+class TakesSettle(TakesCommand):
+    """Also one whose --settle may stand without a value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give it its value; words after `--` are the command's own."""
+        end = args.index("--") if "--" in args else len(args)
+        own = [f"--settle={SETTLE_LIMIT}" if word == "--settle" else word for word in args[:end]]
+        return super().parse_args(ctx, [*own, *args[end:]])
 
 
 def own_words(ctx: click.Context) -> tuple[str, ...] | None:

@@ -163,11 +163,9 @@ def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, liste
     if found is not None and protocol.primary in found.differences:
         return found
     pilot = noise.pilot_protocol(protocol)
-    log = noise.MemoryLog()
     session = _session(app, ready, label=None)
     app.run_store.begin(session, "")
-    log.append("", [pilot])
-    standing = Standing(trial=pilot.name, protocol_sha256="", session=session, log=log.events, records=[], next_run=1)
+    standing = Standing(trial=pilot.name, protocol_sha256="", session=session, log=[pilot], records=[], next_run=1)
     course = TrialCourse(
         standing,
         rig.benchmarked,
@@ -176,16 +174,17 @@ def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, liste
         rig.maker,
         rig.around,
         app.run_store,
-        log,
+        noise.NoLog(),
         app.clock,
         ready.facts,
         listen,
         ready.settle_s,
         most_blocks=noise.BLOCKS,
     )
-    if course.carry_out() and course.interrupted:
+    course.carry_out()
+    if course.interrupted:
         raise KeyboardInterrupt(app.interrupts.number)
-    made = noise.profile_of(log.events, key, app.clock.unix_ms())
+    made = noise.profile_of(standing.log, key, app.clock.unix_ms())
     app.trials.keep_profile(made)
     return made
 
@@ -311,7 +310,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
 def told(app: App, stored: StoredTrial) -> Comparison:
     """A trial of the store as a comparison."""
     from ktrial.services.trial_comparison import Told, comparison_of
-    from ktrial.stats.judge import judge
+    from ktrial.services.trial_summary import judgement_of
 
     log = app.trials.log(stored.trial)
     earlier = app.run_store.earlier(stored.protocol_sha256)
@@ -323,7 +322,7 @@ def told(app: App, stored: StoredTrial) -> Comparison:
         if tool in app.benchmarks
         for outcome in app.benchmarks[tool].outcomes
     }
-    return comparison_of(stored, log, judge(log), Told(outcomes=outcomes, records=records))
+    return comparison_of(stored, log, judgement_of(log), Told(outcomes=outcomes, records=records))
 
 
 def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
@@ -364,9 +363,9 @@ def write_report(found: Comparison, path: Path) -> None:
 def recheck_trial(app: App, stored: StoredTrial) -> list[str]:
     """Everything of which a trial can be convicted."""
     from ktrial.services.trial_resume import contradicted
-    from ktrial.stats.audit import audit
+    from ktrial.services.trial_summary import audited
 
     log = app.trials.log(stored.trial)
     earlier = app.run_store.earlier(stored.protocol_sha256)
     records = earlier.records if earlier is not None else ()
-    return [*(one.sentence for one in audit(log)), *contradicted(log, records)]
+    return [*(one.sentence for one in audited(log)), *contradicted(log, records)]

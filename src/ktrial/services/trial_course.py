@@ -320,7 +320,7 @@ def _measurements(records: Sequence[RunRecord]) -> dict[str, float]:
 
 def _events(records: Sequence[RunRecord]) -> dict[str, int]:
     """How many events the percentiles of a run rest on, where its record holds the histogram."""
-    found = {}
+    found: dict[str, int] = {}
     for record in records:
         counts = record.details.get("histogram_ns")
         if isinstance(counts, Mapping):

@@ -5,15 +5,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ktrial.domain.finding import Finding
+from ktrial.domain.judgement import Judgement
 from ktrial.domain.stored_trial import StoredTrial, TrialSummary
 from ktrial.domain.trial_log import Ended, Event, Protocol
 
 
-def summary_of(trial: StoredTrial, log: Sequence[Event]) -> TrialSummary:
-    """The line of a trial, from its log."""
+def judgement_of(log: Sequence[Event]) -> Judgement:
+    """What the judge says of a log."""
     from ktrial.stats.judge import judge
 
-    judgement = judge(log)
+    return judge(log)
+
+
+def audited(log: Sequence[Event]) -> tuple[Finding, ...]:
+    """Orders that the seed does not give, and verdicts that the runs before them do not give."""
+    from ktrial.stats.audit import audit
+
+    return audit(log)
+
+
+def summary_of(trial: StoredTrial, log: Sequence[Event]) -> TrialSummary:
+    """The line of a trial, from its log."""
+    judgement = judgement_of(log)
     protocol = log[0]
     assert isinstance(protocol, Protocol), "a log begins with its protocol"
     return TrialSummary(

@@ -12,7 +12,7 @@ import click
 from ktrial.cli import interruption
 from ktrial.cli.measuring import (
     Progress,
-    TakesCommand,
+    TakesSettle,
     check_output,
     choose,
     limits_of,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 EXIT_PARTIAL = 1
 
 
-@click.command(cls=TakesCommand, short_help="Measure: a suite, one benchmark, or any command.")
+@click.command(cls=TakesSettle, short_help="Measure: a suite, one benchmark, or any command.")
 @click.argument("suite", shell_complete=measurable_names, required=False, metavar="[SUITE|BENCHMARK|-- CMD…]")
 @click.option("-n", "--runs", type=click.IntRange(1, 100_000), default=5, show_default=True, help="Runs of each.")
 @click.option("--label", metavar="NAME", help="A name for what is measured, kept with each run.")
