@@ -126,7 +126,7 @@ def _guards(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Gu
 def _exploratory(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Answered, ...]:
     """P of every member and adjusted for all of them; never a verdict."""
     p_values = [_p_of(member) for member in members]
-    adjusted = benjamini_hochberg(p_values)
+    adjusted = benjamini_hochberg(p_values).tolist()
     alone = row_of(protocol.alpha, 1)
     answers = []
     for member, p, p_adjusted in zip(members, p_values, adjusted, strict=True):

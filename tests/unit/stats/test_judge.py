@@ -460,6 +460,7 @@ def test_exploratory_outcomes_have_p_and_never_a_verdict() -> None:
     # Seven of one sign: 2/2^7; of two, Benjamini and Hochberg double the smaller one.
     assert (first.p, first.p_adjusted) == pytest.approx((2 / 128, 4 / 128))
     assert (second.p, second.p_adjusted) == (1, 1)
+    assert b'"p_adjusted":0.03125' in msgspec.json.encode(said)
 
 
 def test_questions_that_can_never_be_answered_are_refused_before_the_first_run() -> None:
