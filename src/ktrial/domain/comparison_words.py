@@ -55,8 +55,8 @@ def answer_of(
     contrasts = [(outcome, contrast) for outcome in outcomes for contrast in outcome.contrasts]
     if not contrasts:
         return f"There is nothing to compare: no outcome of {control} is in {_listed(arms, 'or')}."
+    more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
     if refused and accepted is None and all(contrast.verdict == "not comparable" for _, contrast in contrasts):
-        more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
         return f"{_listed([control, *arms])} cannot be compared: {refused[0].sentence}{more}."
     if len(arms) > _TOLD:
         parts = [_of_many(control, contrasts)]
@@ -67,7 +67,7 @@ def answer_of(
     holds = ("How far it holds cannot be told: " if UNKNOWN in scope else "This holds ") + scope if decided else ""
     doubts = _doubts(contrasts, findings) if decided else ""
     spite = (
-        f" It was compared in spite of this: {refused[0].sentence} (accepted: {accepted})."
+        f" It was compared in spite of this: {refused[0].sentence}{more} (accepted: {accepted})."
         if refused and accepted
         else ""
     )
