@@ -22,7 +22,7 @@ def notice_list(comparison: Comparison) -> Markup:
     found = notices(comparison)
     if not found:
         return tag("p", "Nothing: no outcome is better or worse beyond doubt.")
-    several = len({notice.arm for notice in found}) > 1
+    several = len(comparison.arms) > 2
     lines = []
     for notice in found:
         word = tag("strong", notice.kind, class_="doubt" if notice.kind == "trade-off" else notice.kind)

@@ -159,3 +159,12 @@ def test_text_cannot_become_markup(text: str) -> None:
 def test_markup_stays_markup() -> None:
     assert render([Markup("<b>"), "<b>", None, ["&"]]) == "<b>&lt;b&gt;&amp;"
     assert tag("input", type="checkbox", checked=True, hidden=False) == '<input type="checkbox" checked>'
+
+
+def test_with_several_arms_each_thing_to_notice_names_its_arm() -> None:
+    made = four_arms(5)
+    first = made.outcomes[0]
+    one = msgspec.structs.replace(first, contrasts=tuple(c for c in first.contrasts if c.arm == "mglru"))
+    page = html_page(msgspec.structs.replace(made, outcomes=(one,)))
+    noticed = page[page.index('class="notices"') :].partition("</ul>")[0]
+    assert "<strong>mglru</strong>, " in noticed
