@@ -222,9 +222,22 @@ def _order_of_blocks(
     rounds = all(before[1] < after[0] for before, after in itertools.pairwise(spans))
     mixed = 4 * min(control_first, len(spans) - control_first) >= len(spans)
     if not rounds and not mixed:
-        return "sequence", []
+        return _order_across_blocks(control, arm)
     fixed = control_first in {0, len(spans)} and len(spans) >= 4
     return "interleaved", [_FIXED_ORDER] if fixed else []
+
+
+def _order_across_blocks(control: tuple[int | None, ...], arm: tuple[int | None, ...]) -> tuple[Order, list[Finding]]:
+    """Of blocks that lie over each other in time: the arms may have taken turns, whichever was first within them."""
+    visits = _visits(_in_order(control, arm) or [])
+    if len(visits) < _FEWEST_TURNS or _in_visits(visits):
+        return "sequence", []
+    strict = len(visits) == len(control) + len(arm)
+    return "interleaved", [_STRICT_TURNS] if strict else []
+
+
+#: Fewer changes of arms than this are no turns.
+_FEWEST_TURNS = 8
 
 
 _FIXED_ORDER = Finding(

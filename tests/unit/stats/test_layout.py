@@ -154,3 +154,19 @@ def test_zero_or_less_forbids_ratios_and_direction_gives_the_sign() -> None:
     zeros = Question(name="t", direction="lower", arms={"a": (*runs, Observation(value=0.0))}, control="a", margin=0.02)
     assert scale_of(zeros) == "difference"
     assert read_runs((Observation(value=float("nan")),), "log", None).scores.tolist() == []
+
+
+@pytest.mark.parametrize(
+    "order, expected, doubts",
+    [
+        # Two inputs, measured five times each in turns that no rule foresaw; a is the earlier one in both.
+        ("abbaaababbabbaababab", "interleaved", []),
+        ("abababababababababab", "interleaved", ["fixed-order"]),
+        ("aaaaaaaaaabbbbbbbbbb", "sequence", []),
+    ],
+)
+def test_blocks_that_lie_over_each_other_in_time(order: str, expected: Order, doubts: list[str]) -> None:
+    alternating = ["m1", "m2"] * 5
+    layout = laid_out(order, block={"a": alternating, "b": alternating})
+    assert layout.unit == "block"
+    assert (layout.order, [finding.kind for finding in layout.findings]) == (expected, doubts)
