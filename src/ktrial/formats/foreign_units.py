@@ -65,6 +65,8 @@ _WORDS: Mapping[str, Scale] = {
     **dict.fromkeys(("requests per second", "operations per second", "transactions per second"), Scale("1/s")),
     **dict.fromkeys(("1/min", "ops/min"), Scale("1/s", 1, 60)),
     **dict.fromkeys(("byte", "bytes"), Scale("B")),
+    **dict.fromkeys(("bytes/s", "bytes/sec"), Scale("B/s")),
+    **dict.fromkeys(("bits/s", "bits/sec"), Scale("B/s", 1, 8)),
     **dict.fromkeys(("percent",), Scale("ratio", 1, 100)),
     **{name: Scale(name) for name in ("count", "score", "ratio")},
     **dict.fromkeys(("watt", "watts"), Scale("W")),

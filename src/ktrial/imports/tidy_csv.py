@@ -21,6 +21,7 @@ WHAT = "Tidy CSV: one row for each run; --value, --by, --block and --benchmark n
 TAKES_COLUMNS = True
 _NAMED_UNIT = re.compile(r"(.+?)\s*[(\[]\s*([^()\[\]]+?)\s*[)\]]")
 _ENDING = re.compile(r"(.+)_(s|ms|us|ns|sec|bytes|percent)")
+_RATE = re.compile(r"(?:.*_)?([^_]+)_per_(s|sec|second|min|minute)")
 _CELL = re.compile(r"(\S*[\d.,])\s*([^\d\s.,+-].*)")
 _UNIT = "unit"
 _SUMMARY = ("mean", "stddev", "median")
@@ -52,6 +53,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     table = read_tidy_csv(data, name)
     _check_summary(table, name)
     columns = _value_columns(table, options, name)
+    _check_unit(columns, options, name)
     by, block, benchmark = (
         _place(table, wanted, option, name)
         for wanted, option in ((options.by, "--by"), (options.block, "--block"), (options.benchmark, "--benchmark"))
@@ -116,12 +118,23 @@ def _value_columns(table: TidyTable, options: ImportOptions, name: str) -> tuple
     for header in options.values:
         place = _place(table, header, "--value", name)
         assert place is not None, "a name was asked for"
-        match = _NAMED_UNIT.fullmatch(header) or _ENDING.fullmatch(header)
-        outcome, unit = (match[1], match[2]) if match else (header, None)
+        outcome, unit = _told_by(header)
         if outcome in found:
             raise BadInput(f"--value {header!r}: {outcome} is measured by another column already", file=name)
         found[outcome] = _Column(header=header, outcome=outcome, place=place, unit=unit)
     return tuple(found.values())
+
+
+def _told_by(header: str) -> tuple[str, str | None]:
+    """The outcome and the unit that a header names: `time(sec)`, `p99_us`, `requests_per_s`, `read_MB_per_s`."""
+    if named := _NAMED_UNIT.fullmatch(header):
+        return named[1], named[2]
+    if rate := _RATE.fullmatch(header):
+        time = "min" if rate[2].startswith("min") else "s"
+        unit = f"{rate[1]}/{time}"
+        return header, unit if scale_of(unit) is not None else f"1/{time}"
+    ending = _ENDING.fullmatch(header)
+    return (ending[1], ending[2]) if ending else (header, None)
 
 
 def _cell(row: Row, place: int, table: TidyTable, name: str) -> str:
@@ -132,19 +145,33 @@ def _cell(row: Row, place: int, table: TidyTable, name: str) -> str:
 
 
 def _scale(column: _Column, table: TidyTable, options: ImportOptions, name: str) -> tuple[str, Scale]:
-    """The unit of a column: said by the user, told by the header, or the one that stands in all of its cells."""
-    told = options.unit or column.unit or _unit_of_cells(column, table, name)
+    """The unit of a column: told by the header, said by the user, or the one that stands in all of its cells."""
+    header = column.unit if column.unit is not None and scale_of(column.unit) is not None else None
+    told = header or options.unit or column.unit or _unit_of_cells(column, table, name)
     if told is None:
         return "", AS_IT_STANDS
-    scale = scale_of(told)
-    if scale is None and options.unit is not None:
+    return told, scale_of(told) or AS_IT_STANDS
+
+
+def _check_unit(columns: Sequence[_Column], options: ImportOptions, name: str) -> None:
+    """What --unit says must be a unit, and there must be a column that does not tell its own."""
+    if options.unit is None:
+        return
+    said = scale_of(options.unit)
+    if said is None:
         raise BadInput(f"--unit {options.unit}: no such unit", hint=f"one of: {', '.join(known_units())}")
-    return told, scale or AS_IT_STANDS
+    scales = [None if column.unit is None else scale_of(column.unit) for column in columns]
+    if None not in scales and said not in scales:
+        raise BadInput(
+            f"--unit {options.unit}: column {columns[0].header!r} is in {columns[0].unit}, as its header says",
+            file=name,
+            hint="leave --unit out, or rename the column if it is wrong",
+        )
 
 
 def _unit_column(table: TidyTable, columns: Sequence[_Column], options: ImportOptions) -> int | None:
-    """A column `unit` that tells of each row in what its value is, where nothing else does."""
-    alone = len(columns) == 1 and columns[0].unit is None and options.unit is None
+    """A column `unit` that tells of each row in what its value is, where no header does."""
+    alone = len(columns) == 1 and columns[0].unit is None
     return table.columns.index(_UNIT) if alone and _UNIT in table.columns else None
 
 
