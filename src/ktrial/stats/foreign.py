@@ -184,7 +184,7 @@ def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, chec
         adjusted=held,
         adjusted_for=None if held is None else covariate.NAME,
         sentence="",
-        findings=(*findings, *layout.findings, *_explained(effect, held, drifted)),
+        findings=(*findings, *layout.findings, *_explained(effect, held, drifted), *_dependent(layout, series)),
     )
 
 
@@ -244,6 +244,14 @@ def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> li
     if drifted is not None and not drifted.holds:
         found.append(Finding(kind="drift", level="suspect", sentence=drifted.sentence))
     return found
+
+
+def _dependent(layout: Layout, series: Series) -> list[Finding]:
+    """Runs that are alike because they follow each other are fewer than they seem, unless they are paired."""
+    check = series.dependence
+    if check is None or check.holds or layout.unit != "run":
+        return []
+    return [Finding(kind="dependent-runs", level="note", sentence=check.sentence)]
 
 
 def _answer(read: Read, contrasts: Mapping[Key, Contrast], alpha: float, swing: float, detailed: bool) -> Answer:

@@ -84,6 +84,7 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
     if scale == "difference":
         sentence = "values of zero or below: effects are differences, not ratios"
         found.append(Finding(kind="difference-scale", level="note", sentence=sentence))
+        found.extend(_counted(question, runs))
     if question.direction is None:
         sentence = "nobody said which way is better: a difference is no verdict; above zero means more"
         found.append(Finding(kind="no-direction", level="note", sentence=sentence))
@@ -94,6 +95,26 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
         sentence = f"two modes in {_listed(modes)}: what differs may be how often each occurs (share of the worse mode)"
         found.append(Finding(kind="two-modes", level="suspect", sentence=sentence, values=modes))
     return found
+
+
+#: So many arms are told with their counts.
+_TOLD_COUNTS = 6
+
+
+def _counted(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
+    """Of values that are zero or above, how many there are in all, and how often there is none: what a mean hides."""
+    held = {arm: [run.value for run in question.arms[arm] if is_usable(run.value)] for arm in runs}
+    if len(held) > _TOLD_COUNTS or min(min(values) for values in held.values()) < 0:
+        return []
+    rates = {arm: sum(values) / len(values) for arm, values in held.items()}
+    base = rates.get(question.control)
+    told = [
+        f"{arm}: {sum(values):g} in {len(values)} runs"
+        + (f", {rates[arm] / base:.3g} times as many a run" if base and arm != question.control else "")
+        + f", none in {values.count(0.0)}"
+        for arm, values in held.items()
+    ]
+    return [Finding(kind="counts", level="note", sentence=f"in all, {'; '.join(told)}", values=rates)]
 
 
 def _listed(arms: Mapping[str, float]) -> str:

@@ -242,6 +242,28 @@ def test_counts_with_zeros_are_compared_as_differences() -> None:
     assert only(asked("ab" * 12, values)).verdict == "better"
 
 
+def test_counts_are_told_in_all_and_as_runs_without_any() -> None:
+    values = {"a": [0.0, 4.0, 0.0, 8.0, 3.0, 0.0], "b": [0.0, 1.0, 0.0, 0.0, 2.0, 0.0]}
+    (answer,) = judge_foreign([asked("abbaab" * 2, values)])
+    told = next(finding for finding in answer.findings if finding.kind == "counts")
+    assert told.sentence == "in all, a: 15 in 6 runs, none in 3; b: 3 in 6 runs, 0.2 times as many a run, none in 4"
+    below = {"a": [-1.0, *values["a"][1:]], "b": values["b"]}
+    (answer,) = judge_foreign([asked("abbaab" * 2, below)])
+    assert "counts" not in kinds(answer)
+
+
+def test_runs_that_are_alike_because_they_follow_each_other_are_noted() -> None:
+    level = np.cumsum(np.random.default_rng(5).normal(0, 0.02, 40))
+    order = "abbabaabbaabababbaba" * 2
+    places = {arm: [place for place, name in enumerate(order) if name == arm] for arm in "ab"}
+    wandering = {arm: np.exp(level[places[arm]]) for arm in "ab"}
+    assert "dependent-runs" in kinds(only(asked(order, wandering)))
+    rounds = {arm: [str(index) for index in range(20)] for arm in "ab"}
+    assert "dependent-runs" not in kinds(only(asked("ab" * 20, wandering, block=rounds)))
+    steady = {"a": times(20, seed=1), "b": times(20, seed=2)}
+    assert "dependent-runs" not in kinds(only(asked(order, steady)))
+
+
 def test_several_arms_get_their_tables() -> None:
     random = np.random.default_rng(3)
     values = {arm: np.exp(random.normal(0, 0.02, 6)) for arm in "abc"}
