@@ -170,6 +170,20 @@ def test_bad_input_is_answered(place: Path, argv: tuple[str, ...], said: str) ->
     assert ran.out == ""
 
 
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("[[claim]]\nsays = 'p50 -31%'\n[[claim]]\nsays = 'much'\n", "list.toml: [[claim]] 2: claim 'much'"),
+        ("[[claim]]\nsays = 'zebra -5%'\n", "list.toml: [[claim]] 1: no outcome is called 'zebra'"),
+        ("[[change]]\nwhat='x'\nfrom='0'\nto='5'\nsays='-5%'\n", "list.toml: [[change]] 1: 0: a ratio needs"),
+    ],
+)
+def test_a_bad_claim_of_a_file_is_named_with_its_place(place: Path, text: str, said: str) -> None:
+    (place / "list.toml").write_text(text)
+    ran = run("claim", "list.toml", *TABLE)
+    assert (ran.status, said in ran.err, "next: " in ran.err) == (2, True, True)
+
+
 def test_numbers_that_are_none(place: Path) -> None:
     document = json.loads((place / "before.json").read_text())
     document["results"][0]["times"][0] = float("nan")

@@ -150,7 +150,7 @@ def change_range(old: Printed, new: Printed) -> tuple[float, float, float]:
     """The logarithm of new / old, and the least and greatest that the printed numbers allow."""
     for one in (old, new):
         if one.value <= 0:
-            raise BadInput(f"{one.text}: a ratio needs numbers above zero")
+            raise BadInput(f"{one.text}: a ratio needs numbers above zero", hint="leave this claim out")
     low = math.log(max(new.low, 5e-324) / old.high)
     high = math.log(new.high / old.low) if old.low > 0 else math.inf
     return math.log(new.value / old.value), low, high

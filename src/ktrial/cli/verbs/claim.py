@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,17 +64,18 @@ def command(
     from ktrial.services.compare import Asked
 
     file = _file(claim)
-    texts = [(one.says, one.arm) for one in file.claim]
-    for text, _ in texts:
-        parse_claim(text)
-    if texts and not words:
+    place = claim if claim.endswith(".toml") else None
+    for number, one in enumerate(file.claim, 1):
+        with _placed(place, "claim", number):
+            parse_claim(one.says)
+    if file.claim and not words:
         raise BadInput("the data that the claim is about are not named", hint="ktrial claim CLAIM CONTROL ARM")
     found = None
-    if texts:
+    if file.claim:
         asked = Asked(margin=share(margin, "--margin"), accepted=accepted, keep_repeats=True)
         arms = gathered(app, words, options).arms
         found = compared(app, arms, control, asked, declared, swing=0.25, assumptions=False)
-    results = _results(file, found)
+    results = _results(file, found, place)
     if as_json:
         write_json({"schema": "ktrial.claims/1", "source": file.source, "about": file.about, "results": results})
     else:
@@ -93,11 +96,29 @@ def _file(claim: str) -> ClaimFile:
     return ClaimFile(claim=(DataClaim(says=claim),))
 
 
-def _results(file: ClaimFile, found: Comparison | None) -> list[ClaimResult]:
+def _results(file: ClaimFile, found: Comparison | None, place: str | None) -> list[ClaimResult]:
     from ktrial.services.claim import claim_on_change, claim_on_data, claims_on_tukey
 
-    return [
-        *(claim_on_data(one.says, one.arm, found) for one in file.claim if found is not None),
-        *(claim_on_change(one) for one in file.change),
-        *claims_on_tukey(file.tukey),
-    ]
+    results: list[ClaimResult] = []
+    for number, one in enumerate(file.claim, 1):
+        assert found is not None, "data were named"
+        with _placed(place, "claim", number):
+            results.append(claim_on_data(one.says, one.arm, found))
+    for number, change in enumerate(file.change, 1):
+        with _placed(place, "change", number):
+            results.append(claim_on_change(change))
+    with _placed(place, "tukey"):
+        results.extend(claims_on_tukey(file.tukey))
+    return results
+
+
+@contextmanager
+def _placed(file: str | None, table: str, number: int | None = None) -> Iterator[None]:
+    """What is wrong with a claim of a file, with where it stands there."""
+    try:
+        yield
+    except BadInput as error:
+        if file is None:
+            raise
+        which = f"[[{table}]]" + (f" {number}" if number is not None else "")
+        raise BadInput(f"{which}: {error.message}", file=file, hint=error.hint) from error
