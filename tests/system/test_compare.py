@@ -121,6 +121,22 @@ def test_blocks_of_a_table(place: Path) -> None:
     assert again == 0
 
 
+@pytest.mark.parametrize("control, arm, verdict", [("80", "69%", "not comparable"), ("80%", "71", "equivalent")])
+def test_battery_levels_of_a_table_must_be_near(place: Path, control: str, arm: str, verdict: str) -> None:
+    levels = {"a": control, "b": arm}
+    rows = [
+        f"{name},{block},{10 + block % 3 / 1000 + (name == 'b') / 1e4},{levels[name]}"
+        for block in range(10)
+        for name in ("ab" if block % 2 else "ba")
+    ]
+    (place / "levels.csv").write_text("\n".join(["k,block,v(s),Battery", *rows]) + "\n")
+    found = comparison(
+        "compare", "levels.csv", "--by", "k", "--block", "block", "--value", "v(s)", "--direction", "lower"
+    )
+    assert found.outcomes[0].contrasts[0].verdict == verdict
+    assert all("Battery" not in finding.sentence for finding in found.findings)
+
+
 def test_exit_status_of_a_guard(place: Path) -> None:
     ran = run("compare", *TABLE, "--fail-on", "worse")
     assert (ran.status, "1 verdict worse" in ran.err) == (3, True)

@@ -64,8 +64,8 @@ def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[
     groups = sorted({run.group for run in runs})
     if len(groups) > 1:
         raise BadInput(
-            f"--label names one group, and this file has {len(groups)}: {', '.join(groups)}",
+            f"it holds {len(groups)} groups, and one name cannot be that of all: {', '.join(groups)}",
             file=name,
-            hint="leave --label out",
+            hint="leave --label out; of `compare` and `claim`, NAME=",
         )
     return tuple(msgspec.structs.replace(run, group=label) for run in runs)

@@ -63,6 +63,8 @@ _ALIASES = {
 }
 _HOSTS = ("hostname", "host", "machine")
 _TEMPERATURES = ("temp_start_c", "start_temperature_c", "temperature_c")
+#: Readings by the names that foreign files use for them, the best one first.
+_READINGS = {"temperature_c": _TEMPERATURES, "battery_percent": ("battery_percent", "battery_level", "battery")}
 #: What tells one run from the next, and so says nothing of an arm.
 _OF_A_RUN = frozenset(("run", "round", "session", "suite", "date", "temp_end_c", "metrics_collected", "ktrial_version"))
 
@@ -213,15 +215,17 @@ def _pairs(table: Mapping[str, Any] | None) -> str:
 
 
 def _foreign(name: str, run: ForeignRun, clocks: Mapping[str, float]) -> ComparedRun:
+    told = {attribute.lower(): text for attribute, text in run.attributes.items()}
+    readings = {name: value for name in _READINGS if (value := _reading(name, told)) is not None}
+    of_readings = {spelled for name in readings for spelled in _READINGS[name]}
     known: dict[str, str] = {}
     other: dict[str, str] = {}
     for attribute, text in run.attributes.items():
         key = _ALIASES.get(attribute.lower())
         if key is not None:
             known.setdefault(key, text)
-        elif attribute.lower() not in (*_HOSTS, *_TEMPERATURES, "boot_id", *_OF_A_RUN):
+        elif attribute.lower() not in (*_HOSTS, *_TEMPERATURES, *of_readings, "boot_id", *_OF_A_RUN):
             other[attribute] = text
-    told = {attribute.lower(): text for attribute, text in run.attributes.items()}
     return ComparedRun(
         name=name,
         benchmark=run.benchmark,
@@ -234,14 +238,14 @@ def _foreign(name: str, run: ForeignRun, clocks: Mapping[str, float]) -> Compare
         machine=next((told[host] for host in _HOSTS if host in told), None),
         known=known,
         other=other,
-        readings=_temperature(told),
+        readings=readings,
     )
 
 
-def _temperature(told: Mapping[str, str]) -> dict[str, Reading]:
-    for name in _TEMPERATURES:
+def _reading(name: str, told: Mapping[str, str]) -> float | None:
+    for spelled in _READINGS[name]:
         try:
-            return {"temperature_c": float(told[name])}
+            return float(told[spelled].removesuffix("%"))
         except (KeyError, ValueError):
             continue
-    return {}
+    return None
