@@ -20,7 +20,7 @@ from ktrial.domain.verdict import Effect
 from ktrial.report.charts import comparison_charts, outcome_charts
 from ktrial.report.charts.blocks import _quoted
 from ktrial.report.charts.differences import round_differences
-from ktrial.report.charts.drawing import PAGE, Chart, Style, cast_of, spread_labels, value_axis
+from ktrial.report.charts.drawing import PAGE, Chart, Style, cast_of, labels, spread_labels, value_axis
 from ktrial.report.charts.forest import ticks
 from ktrial.report.charts.points import Shown, select, thin
 from ktrial.report.charts.quantiles import quantile_of
@@ -283,3 +283,43 @@ def test_a_reference_to_a_symbol_finds_it() -> None:
         used = {one.get("href", "#")[1:] for one in root.iter() if one.get("href")}
         assert used <= names
         assert all((name or "").startswith("f7-") for name in names)
+
+
+def test_long_names_of_arms_stay_apart() -> None:
+    names = [f"configuration-number-{number}-with-a-long-name" for number in (0, 1, 14)]
+    found = labels(["stock", *names], 14)
+    assert list(found.values()) == ["stock", "…on-number-0…", "…on-number-1…", "…on-number-14…"]
+    assert labels(["stock", "linux-6.18-bore", "linux-6.18-eevdf"])["linux-6.18-bore"] == "…6.18-bore"
+
+
+def test_names_that_differ_at_their_beginning_keep_it() -> None:
+    assert labels(["stock", "linux-6.18-with-bore-patches"]) == {
+        "stock": "stock",
+        "linux-6.18-with-bore-patches": "linux-6.18-…",
+    }
+    assert labels(["a\x1b[31m"]) == {"a\x1b[31m": "a\N{REPLACEMENT CHARACTER}[31m"}
+
+
+@given(st.lists(st.text(st.sampled_from("ab-"), max_size=40), unique=True, max_size=6), st.integers(4, 20))
+def test_labels_fit_their_room(names: list[str], limit: int) -> None:
+    found = labels(names, limit)
+    assert list(found) == names
+    assert all(len(text) <= limit for text in found.values())
+    assert all(found[name] == name for name in names if len(name) <= limit)
+
+
+def test_charts_tell_arms_with_long_names_apart() -> None:
+    made = four_arms()
+    data = msgspec.json.encode(made)
+    for place, arm in enumerate(("swappiness10", "mglru", "micro-stutter")):
+        data = data.replace(f'"{arm}"'.encode(), f'"a-kernel-with-a-long-name-{place}-of-mine"'.encode())
+    long = msgspec.json.decode(data, type=Comparison)
+    style = Style(width=900)
+    drawn = [*comparison_charts(long, style), *outcome_charts(long, long.outcomes[0], style)]
+    checked = 0
+    for chart in drawn:
+        words = svg_text(chart)
+        shown = [place for place in range(3) if f"-name-{place}" in words]
+        assert shown in ([], [0, 1, 2]), chart.name
+        checked += bool(shown)
+    assert checked >= 5

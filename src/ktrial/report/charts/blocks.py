@@ -90,13 +90,13 @@ def _table(outcome: OutcomeComparison, blocks: dict[str, dict[int, float]], cast
 def _body(outcome: OutcomeComparison, blocks: dict[str, dict[int, float]], cast: Cast, style: Style) -> Spec:
     axis = value_axis(outcome, [value for arms in blocks.values() for value in arms.values()])
     values: list[Spec] = [
-        {"block": place, "arm": arm, "name": label(cast.arms[arm], 12), "value": axis.at(value)}
+        {"block": place, "arm": arm, "name": cast.name(cast.arms[arm]), "value": axis.at(value)}
         for place, arms in enumerate(blocks.values())
         for arm, value in arms.items()
     ]
     present = sorted({value["arm"] for value in values})
     room = 12 if len(present) <= 2 else max(8, int((style.width - 70) / len(present) / 7))
-    names = {str(arm): label(cast.arms[arm], room) for arm in present}
+    names = {str(arm): cast.name(cast.arms[arm], room) for arm in present}
     x: Spec = {
         "field": "arm",
         "type": "ordinal",

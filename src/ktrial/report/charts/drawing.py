@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from posixpath import commonprefix
 from typing import Any
 
 import msgspec
@@ -123,6 +124,10 @@ class Cast(msgspec.Struct, frozen=True):
         """The arm's place among the colours."""
         return self.arms.index(arm)
 
+    def name(self, arm: str, limit: int = 12) -> str:
+        """What the arm is called where there is room for so many characters."""
+        return labels(self.arms, limit)[arm]
+
 
 def cast_of(comparison: Comparison) -> Cast:
     """The control and the first arms."""
@@ -222,6 +227,28 @@ def label(text: str, limit: int = 28) -> str:
     """Foreign text for a picture: no control characters, no more than that many characters."""
     shown = clean(text)
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
+
+
+def labels(texts: Iterable[str], limit: int = 12) -> dict[str, str]:
+    """Labels that stay apart: where long names begin alike, what these share is left out instead of their ends."""
+    shown = {text: clean(text) for text in dict.fromkeys(texts)}
+    alike: dict[str, list[str]] = {}
+    for name in shown.values():
+        alike.setdefault(label(name, limit), []).append(name)
+    cut = {name: _own_part(name, names, limit) for names in alike.values() for name in names}
+    return {text: cut[name] for text, name in shown.items()}
+
+
+def _own_part(name: str, names: Sequence[str], limit: int) -> str:
+    """What tells one of the names from the others, with as much of their common beginning as there is room for."""
+    if len(names) == 1 or len(name) <= limit:
+        return label(name, limit)
+    before = len(commonprefix(names))
+    after = len(commonprefix([one[before:][::-1] for one in names]))
+    own = max(len(one) for one in names) - before - after
+    before = max(0, before - max(0, limit - 2 - own))
+    part = name[before : len(name) - after]
+    return label(("…" if before else "") + part + ("…" if after else ""), limit)
 
 
 def frame(style: Style, title: str, body: Spec) -> Spec:

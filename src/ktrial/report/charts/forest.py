@@ -14,7 +14,7 @@ import msgspec
 from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
 from ktrial.domain.verdict import Effect
-from ktrial.report.charts.drawing import MARKS, Chart, Spec, Style, Table, frame, label
+from ktrial.report.charts.drawing import MARKS, Chart, Spec, Style, Table, frame, label, labels
 from ktrial.report.order import by_weight, short_names
 
 PLACE = 1
@@ -246,7 +246,8 @@ def _names(rows: Sequence[Row], limit: int) -> list[str]:
     shown = short_names(row.outcome for row in rows)
     if len({row.contrast.arm for row in rows}) == 1:
         return [label(shown[row.outcome.name], limit) for row in rows]
-    arms = [label(row.contrast.arm, limit // 2) for row in rows]
+    short = labels((row.contrast.arm for row in rows), limit // 2)
+    arms = [short[row.contrast.arm] for row in rows]
     return [
         f"{label(shown[row.outcome.name], limit - len(arm) - 3)} · {arm}" for row, arm in zip(rows, arms, strict=True)
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ktrial.domain.comparison import Comparison, OutcomeComparison, Pair
 from ktrial.domain.effect_words import effect_text
-from ktrial.report.charts.drawing import Chart, Spec, Style, Table, frame, label
+from ktrial.report.charts.drawing import Chart, Spec, Style, Table, frame, label, labels
 from ktrial.report.charts.forest import RATIO_LABEL, axis_words, ticks
 from ktrial.report.words import p_text
 
@@ -54,10 +54,11 @@ def _body(pairs: list[Pair], outcome: OutcomeComparison, style: Style) -> Spec:
             if end is not None
         ),
     )
+    names = labels(arm for pair in pairs for arm in (pair.first, pair.second))
     values = [
         {
             "row": place,
-            "name": f"{label(pair.second, 12)} \N{MINUS SIGN} {label(pair.first, 12)}",
+            "name": f"{names[pair.second]} \N{MINUS SIGN} {names[pair.first]}",
             "estimate": pair.effect.estimate,
             "low": pair.effect.estimate if pair.effect.low is None else pair.effect.low,
             "high": pair.effect.estimate if pair.effect.high is None else pair.effect.high,

@@ -140,7 +140,7 @@ def _names(outcome: OutcomeComparison, cast: Cast, wanted: list[float], colour: 
     places = spread_labels(wanted, 14, 4, _HEIGHT - 4)
     return [
         {
-            "data": {"values": [{"arm": cast.number(one.arm), "name": label(one.arm, 12)}]},
+            "data": {"values": [{"arm": cast.number(one.arm), "name": cast.name(one.arm)}]},
             "mark": {
                 "type": "text",
                 "align": "left",

@@ -76,7 +76,7 @@ def _body(rows: list[Row], cast: Cast, style: Style) -> Spec:
             "low": row.effect.estimate if row.effect.low is None else row.effect.low,
             "high": row.effect.estimate if row.effect.high is None else row.effect.high,
             "zero": 0,
-            "label": label(row.contrast.arm, 18),
+            "label": cast.name(row.contrast.arm, 18),
         }
         for row in rows
     ]

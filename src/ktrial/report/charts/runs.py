@@ -19,7 +19,6 @@ from ktrial.report.charts.drawing import (
     axis_title,
     cast_of,
     frame,
-    label,
     spread_labels,
     value_axis,
 )
@@ -167,7 +166,7 @@ def _median(values: ArmValues, place: float, cast: Cast, axis: ValueAxis, outcom
         "arm": cast.number(values.arm),
         "median": axis.at(values.median),
         "place": round(place, 1),
-        "label": label(values.arm, 12),
+        "label": cast.name(values.arm),
         "shown": show(values.median, outcome.unit),
     }
 

@@ -19,7 +19,6 @@ from ktrial.report.charts.drawing import (
     axis_title,
     cast_of,
     frame,
-    label,
     value_axis,
 )
 from ktrial.report.numbers import column
@@ -76,7 +75,7 @@ def _boxes(outcome: OutcomeComparison, arms: Sequence[ArmValues], axis: ValueAxi
     for one in arms:
         five = [axis.at(value) for value in five_numbers([point.value for point in one.points])]
         five_by_name = dict(zip(("low", "q1", "median", "q3", "high"), five, strict=True))
-        values.append({"arm": cast.number(one.arm), "name": label(one.arm, 12)} | five_by_name)
+        values.append({"arm": cast.number(one.arm), "name": cast.name(one.arm)} | five_by_name)
     x = _x(outcome, axis)
     y: Spec = {"field": "arm", "type": "ordinal", "axis": None}
     colour = arm_colour(cast, style)
@@ -162,7 +161,7 @@ def _histograms(
             for at, share in enumerate(shares)
             if share
         ]
-        panels.append(_histogram(label(one.arm, 12), values, x, cast, style))
+        panels.append(_histogram(cast.name(one.arm), values, x, cast, style))
     for panel in panels:
         panel["layer"][0]["encoding"]["y"]["scale"] = {"domain": [0, highest]}
     for panel in panels[:-1]:
