@@ -53,6 +53,8 @@ def test_the_picture_of_the_readme_is_that_of_its_data(tmp_path: Path, monkeypat
 @pytest.mark.parametrize("name", documents())
 def test_examples_print_what_the_document_shows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for variable in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "examples").symlink_to(ROOT / "examples")
