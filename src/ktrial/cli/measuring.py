@@ -9,7 +9,6 @@ import re
 import secrets
 import shutil
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
@@ -161,6 +160,8 @@ def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
 
 def _limit(gate: str, text: str) -> Any:
     """A limit as it stands, or the table of TOML that sets both."""
+    import tomllib
+
     if not text.startswith("{"):
         return text
     try:
