@@ -260,6 +260,17 @@ def test_a_gate_of_one_command_knows_both_limits(root: FakeRoot, tmp_path: Path)
     assert session["document"]["gates"]["swap"] == {"suspect": 1 << 20, "refuse": 10 << 20, "same": None}
 
 
+def test_show_tells_the_doubts_that_bench_told(root: FakeRoot, tmp_path: Path) -> None:
+    from tests.system.test_bench import run
+
+    ran = run("bench", "-n", "2", "-o", str(tmp_path / "x.json"), "--gate", "uptime=1x", "--", "sleep", "0.1")
+    told = json.loads((tmp_path / "x.json").read_text())["findings"]
+    assert "uptime" in {one["kind"] for one in told}, ran.err
+    (session,) = json.loads(run("runs", "--json").out)["sessions"]
+    assert json.loads(run("show", session["session"], "--json").out)["findings"] == told
+    assert "suspect: 1 of 2 runs began otherwise than the first" in run("show", session["session"]).out
+
+
 @pytest.mark.parametrize(
     "argv, said",
     [

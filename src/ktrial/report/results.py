@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ktrial.domain.finding import Finding
 from ktrial.domain.stored import RunState, StoredRun, StoredSession, StoredSummary
-from ktrial.report.bench import duration, number, percent, scale_for, show
+from ktrial.report.bench import duration, findings_text, number, percent, scale_for, show
 from ktrial.report.conditions import told_conditions
 from ktrial.report.terminal import labelled, least_width, paragraph, table
 
@@ -57,9 +58,14 @@ def sessions_text(sessions: Sequence[StoredSession], *, width: int) -> str:
 
 
 def session_text(
-    session: StoredSession, found: Sequence[StoredSummary], runs: Iterable[StoredRun], *, width: int
+    session: StoredSession,
+    found: Sequence[StoredSummary],
+    runs: Iterable[StoredRun],
+    doubts: Sequence[Finding] = (),
+    *,
+    width: int,
 ) -> str:
-    """One session: what it is, its outcomes, and the runs that did not count, with their reasons."""
+    """One session: what it is, its outcomes, its doubts, and the runs that did not count, with their reasons."""
     document = session.document
     lines = [
         labelled("session", session.session, width=width),
@@ -79,6 +85,8 @@ def session_text(
     lines += [labelled("note", str(note), width=width) for note in document.get("notes") or ()]
     if found:
         lines += ["", _summary_table(found, width=width)]
+    if doubts:
+        lines += ["", findings_text(doubts, width=width).rstrip()]
     doubtful = [f"run {run.number}, {run.benchmark}: {run.state}{_reason(run)}" for run in runs if run.state != "ok"]
     lines += ["", *(paragraph(text, width=width) for text in doubtful)] if doubtful else []
     return "\n".join(lines) + "\n"
