@@ -251,12 +251,34 @@ def test_bench_keeps_samples_and_show_tells_what_they_cost(
     assert TELEMETRY in document["raw"]
 
 
+def test_a_gate_of_one_command_knows_both_limits(root: FakeRoot, tmp_path: Path) -> None:
+    from tests.system.test_bench import run
+
+    ran = run("bench", "-n", "1", "--gate", 'swap={ suspect = "1MiB", refuse = "10MiB" }', "--", "true")
+    assert ran.status == 0, ran.err
+    (session,) = json.loads(run("runs", "--json").out)["sessions"]
+    assert session["document"]["gates"]["swap"] == {"suspect": 1 << 20, "refuse": 10 << 20, "same": None}
+
+
+def test_show_tells_the_doubts_that_bench_told(root: FakeRoot, tmp_path: Path) -> None:
+    from tests.system.test_bench import run
+
+    ran = run("bench", "-n", "2", "-o", str(tmp_path / "x.json"), "--gate", "uptime=1x", "--", "sleep", "0.1")
+    told = json.loads((tmp_path / "x.json").read_text())["findings"]
+    assert "uptime" in {one["kind"] for one in told}, ran.err
+    (session,) = json.loads(run("runs", "--json").out)["sessions"]
+    assert json.loads(run("show", session["session"], "--json").out)["findings"] == told
+    assert "suspect: 1 of 2 runs began otherwise than the first" in run("show", session["session"]).out
+
+
 @pytest.mark.parametrize(
     "argv, said",
     [
         (("--gate", "heat=8C"), "no gate is called 'heat'"),
         (("--gate", "swap"), "--gate 'swap' cannot be read"),
         (("--gate", "swap=hot"), "'hot' is no limit"),
+        (("--gate", "swap={ refuse = 1MiB }"), "is no table"),
+        (("--gate", 'swap={ stop = "1MiB" }'), "no level of gate swap is called 'stop'"),
         (("--settle=soon",), "--settle soon: not a duration"),
     ],
 )

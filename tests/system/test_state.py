@@ -34,6 +34,41 @@ def test_a_change_is_named_and_undeclared_until_somebody_declares_it(root: FakeR
         assert (one["name"], one["path"], one["before"], one["after"]) == ("vm.swappiness", SWAPPINESS, "60", "10")
 
 
+def test_a_saved_state_is_replaced_only_when_told(root: FakeRoot, tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    for place in (["before"], ["-o", str(file)]):
+        assert root.run("state", "save", *place).status == 0
+        root.write(SWAPPINESS, "10\n")
+        again = root.run("state", "save", *place)
+        assert (again.status, "already" in again.err) == (2, True)
+        side = str(file) if len(place) > 1 else "before"
+        assert root.run("state", "diff", side, "now", "--fail-on", "undeclared").status == 3
+        assert root.run("state", "save", "--force", *place).status == 0
+        assert root.run("state", "diff", side, "now", "--fail-on", "undeclared").status == 0
+        root.write(SWAPPINESS, "60\n")
+
+
+def test_secrets_are_left_out_by_name(root: FakeRoot) -> None:
+    key = "/proc/sys/net/ipv4/tcp_fastopen_key"
+    root.write(key, "01234567-01234567-01234567-01234567\n")
+    root.run("state", "save", "a")
+    state = root.run("state", "show", "a", "--json")
+    assert "01234567" not in state.out
+    assert {path for path, why in state.json["left_out"].items() if why == "a secret"} == {
+        key,
+        "/proc/sys/net/ipv6/conf/*/stable_secret",
+    }
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_device_is_never_replaced(root: FakeRoot, tmp_path: Path, force: list[str]) -> None:
+    place = tmp_path / "pipe"
+    os.mkfifo(place)
+    ran = root.run("state", "save", "-o", str(place), *force)
+    assert (ran.status, "a device, a pipe or a socket" in ran.err) == (2, True)
+    assert place.is_fifo()
+
+
 def test_a_transaction_declares_what_it_changed(root: FakeRoot) -> None:
     root.run("state", "save", "before")
     assert root.run("apply", "-y", "vm.swappiness=10").status == 0

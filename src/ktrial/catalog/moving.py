@@ -12,11 +12,15 @@ from ktrial.catalog.model import BUILT_IN
 
 
 class MovingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Files, and why they are left out; with `compared` they are not, and the reason goes with a difference."""
+    """Files, and why they are left out; with `compared` they are not, and the reason goes with a difference.
+
+    `hidden`: the agent does not even list them, so they are left out by this name, wherever they are.
+    """
 
     path: str
     why: str
     compared: bool = False
+    hidden: bool = False
 
 
 class _Moving(msgspec.Struct, forbid_unknown_fields=True):

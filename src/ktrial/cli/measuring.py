@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import click
 
@@ -158,13 +158,25 @@ def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
     """The suite's limits with those of the command line in their place."""
     from ktrial.domain.gate import parse_gates
 
-    given = {}
+    given: dict[str, Any] = {}
     for text in gates:
         name, equals, limit = text.partition("=")
         if not equals:
             raise BadInput(f"--gate {text!r} cannot be read", hint="write NAME=LIMIT: start_temperature=8C, swap=off")
-        given[name.strip()] = limit.strip()
+        given[name.strip()] = _limit(name.strip(), limit.strip())
     return parse_gates({**suite.gates, **given})
+
+
+def _limit(gate: str, text: str) -> Any:
+    """A limit as it stands, or the table of TOML that sets both."""
+    import tomllib
+
+    if not text.startswith("{"):
+        return text
+    try:
+        return tomllib.loads(f"limit = {text}")["limit"]
+    except tomllib.TOMLDecodeError:
+        raise BadInput(f"--gate {gate}: {text!r} is no table", hint='write { suspect = "1%", refuse = "5%" }') from None
 
 
 def surroundings(app: App, suite: Suite, order: Order, *, when_idle: bool, settle_s: float | None) -> Around:
@@ -278,11 +290,13 @@ class Progress:
 
 
 def check_output(path: Path | None, *, force: bool) -> None:
-    """Raise BadInput before anything is measured when the result could not be written there."""
+    """Raise BadInput before anything is done when the result could not be put there, or would replace something."""
     if path is None:
         return
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise BadInput(f"-o {path}: no such folder, or a folder itself", hint="name a file in a folder that is there")
+    if path.exists() and not path.is_file():
+        raise BadInput(f"-o {path}: a device, a pipe or a socket", hint="name a file: it is put in place as a whole")
     if path.exists() and not force:
         raise BadInput(f"-o {path}: the file exists already", hint="--force overwrites it")
 

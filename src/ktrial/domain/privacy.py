@@ -50,6 +50,10 @@ _KEPT_KEYS = frozenset(
     ("schema", "session", "benchmark", "tool", "outcome", "unit", "direction", "sha256", "kernel_release", "boot_id")
 )
 _IS = r"""["']?\s{0,3}[:=]\s{0,3}["']?"""
+#: The same in columns.
+_FAR = r"""["']?[ \t]{0,24}[:=][ \t]{0,24}["']?"""
+_QUANTITY = r"[\d.]+(?:[A-Za-z]{0,3}|e[-+]?\d+)(?![A-Za-z0-9_-])"
+_MIXED = r"(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])"
 _PAIR = "[0-9A-Fa-f]{2}"
 #: A longer row of pairs is no address.
 _NOT_AFTER = rf"(?<![^A-Za-z]{_PAIR}[_-])"
@@ -60,7 +64,10 @@ _PLACES = (
     r"""(?<![A-Za-z0-9_])Linux\ (?P<host_b>[A-Za-z0-9][A-Za-z0-9.-]{0,63})\ \d+\.\d+\.\S+\ \#""",
     r"""(?<![A-Za-z0-9_])(?:USER|LOGNAME|SUDO_USER|USERNAME)=(?P<user_a>[A-Za-z_][A-Za-z0-9_.-]{0,63})""",
     r"""(?<![A-Za-z0-9_.-])/(?:(?:var/|usr/)?home|Users)/(?P<user_b>[^/\s"':;,<>|\\\0()\[\]]{1,64})""",
-    rf"""(?<![A-Za-z0-9])(?i:serial[ _]?number|product_serial){_IS}(?P<serial_a>[A-Za-z0-9][A-Za-z0-9_.-]{{2,63}})""",
+    # As smartctl, as udev, and as lshw, lsblk and nvme have it; a number with a unit is none.
+    rf"""(?<![A-Za-z0-9])(?i:serial[ _]?number|product_serial){_FAR}(?P<serial_a>[A-Za-z0-9][A-Za-z0-9_.-]{{2,63}})""",
+    r"""(?<![A-Za-z0-9])ID_SERIAL(?:_SHORT)?=(?P<serial_c>[A-Za-z0-9][A-Za-z0-9_.-]{2,126})""",
+    rf"""(?:(?<![A-Za-z0-9])(?i:serial)|(?m:^)sn){_FAR}(?!tty|{_QUANTITY})(?P<serial_d>{_MIXED}[A-Za-z0-9_-]{{7,64}})""",
     r"""(?<![A-Za-z0-9])(?:PART)?UUID=(?P<serial_b>[0-9A-Fa-f]{4,8}-[0-9A-Fa-f-]{4,28})""",
     rf"""(?<![0-9A-Fa-f:.]){_NOT_AFTER}(?P<mac_a>(?=[0-9:]*[A-Fa-f])(?:{_PAIR}:){{5}}{_PAIR})(?![:.]?[0-9A-Fa-f]){_ENDS}""",
     # As the name of a sensor has it.

@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ktrial.domain.finding import Finding
 from ktrial.domain.stored import RunState, StoredRun, StoredSession, StoredSummary
-from ktrial.report.bench import duration, number, percent, scale_for, show
+from ktrial.report.bench import duration, findings_text, number, percent, scale_for, show
 from ktrial.report.conditions import told_conditions
-from ktrial.report.terminal import labelled, paragraph, table
+from ktrial.report.terminal import labelled, least_width, paragraph, table
 
 _BETTER = {"lower": "less", "higher": "more", None: "?"}
 #: States of runs, in the order in which they are counted.
@@ -36,28 +37,35 @@ def runs_of(session: StoredSession) -> str:
 
 
 def sessions_text(sessions: Sequence[StoredSession], *, width: int) -> str:
-    """A table of sessions."""
+    """A table of sessions. Where it is too narrow, the time goes first, which a session's name tells too."""
     rows = [
-        (
-            one.session,
-            moment(one.started_unix_ms),
-            one.suite,
-            one.label or "",
-            one.kernel_release or "",
-            runs_of(one),
-            one.origin,
-        )
+        {
+            "session": one.session,
+            "when (UTC)": moment(one.started_unix_ms),
+            "suite": one.suite,
+            "label": one.label or "",
+            "kernel": one.kernel_release or "",
+            "runs": runs_of(one),
+            "from": one.origin,
+        }
         for one in sessions
     ]
-    return (
-        table(("session", "when (UTC)", "suite", "label", "kernel", "runs", "from"), rows, width=width, whole=1) + "\n"
-    )
+    headers = list(rows[0]) if rows else []
+    for spare in ("when (UTC)", "kernel"):
+        if least_width(headers, [[row[name] for name in headers] for row in rows], whole=1) > width:
+            headers.remove(spare)
+    return table(headers, [[row[name] for name in headers] for row in rows], width=width, whole=1) + "\n"
 
 
 def session_text(
-    session: StoredSession, found: Sequence[StoredSummary], runs: Iterable[StoredRun], *, width: int
+    session: StoredSession,
+    found: Sequence[StoredSummary],
+    runs: Iterable[StoredRun],
+    doubts: Sequence[Finding] = (),
+    *,
+    width: int,
 ) -> str:
-    """One session: what it is, its outcomes, and the runs that did not count, with their reasons."""
+    """One session: what it is, its outcomes, its doubts, and the runs that did not count, with their reasons."""
     document = session.document
     lines = [
         labelled("session", session.session, width=width),
@@ -77,6 +85,8 @@ def session_text(
     lines += [labelled("note", str(note), width=width) for note in document.get("notes") or ()]
     if found:
         lines += ["", _summary_table(found, width=width)]
+    if doubts:
+        lines += ["", findings_text(doubts, width=width).rstrip()]
     doubtful = [f"run {run.number}, {run.benchmark}: {run.state}{_reason(run)}" for run in runs if run.state != "ok"]
     lines += ["", *(paragraph(text, width=width) for text in doubtful)] if doubtful else []
     return "\n".join(lines) + "\n"

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 from collections.abc import Sequence
 
 MINIMUM_COLUMNS = 60
 _GAP = 2
 _NARROWEST = 6
+#: Where lines of a cell may end.
+_BLANKS = re.compile(r"\s+")
+_PARTS = re.compile(r"\s+|(?<=[A-Za-z0-9]-)(?=[A-Za-z])")
 _RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
 
 
@@ -32,12 +36,10 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int, 
     """
     cells = [[clean(cell) for cell in row] for row in rows]
     natural = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
-    needed = [
-        max(len(word) for cell in column for word in (cell.split() or [""]))
-        for column in zip(headers, *cells, strict=True)
-    ]
+    needed = _longest(headers, cells, [_BLANKS] * len(headers))
+    parts = _longest(headers, cells, _breaks(headers, whole))
     least = [*needed[:whole], *[_NARROWEST] * (len(needed) - whole)]
-    widths = _fit(natural, needed, least, width - _GAP * (len(headers) - 1))
+    widths = _fit(natural, (needed, parts, least), width - _GAP * (len(headers) - 1))
     rule = _RULE * (sum(widths) + _GAP * (len(widths) - 1))
     lines = [*_lines(headers, widths), rule]
     for row in cells:
@@ -45,10 +47,26 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int, 
     return "\n".join(lines)
 
 
-def _fit(natural: list[int], needed: list[int], least: list[int], room: int) -> list[int]:
-    """Widths that fill no more than `room`: the widest shrink first, to their longest word, then below."""
+def least_width(headers: Sequence[str], rows: Sequence[Sequence[str]], *, whole: int = 0) -> int:
+    """The width below which `table` breaks words elsewhere than after a hyphen."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    return sum(_longest(headers, cells, _breaks(headers, whole))) + _GAP * (len(headers) - 1)
+
+
+def _breaks(headers: Sequence[str], whole: int) -> list[re.Pattern[str]]:
+    return [_BLANKS] * whole + [_PARTS] * (len(headers) - whole)
+
+
+def _longest(headers: Sequence[str], cells: Sequence[Sequence[str]], breaks: Sequence[re.Pattern[str]]) -> list[int]:
+    """The longest part of each column, when its lines end where its pattern allows."""
+    columns = zip(breaks, zip(headers, *cells, strict=True), strict=True)
+    return [max(len(part) for cell in column for part in at.split(cell)) for at, column in columns]
+
+
+def _fit(natural: list[int], floors: Sequence[list[int]], room: int) -> list[int]:
+    """Widths that fill no more than `room`: the widest shrink first, to the first floor, then below."""
     widths = list(natural)
-    for floor in (needed, least):
+    for floor in floors:
         while sum(widths) > room:
             shrinkable = [number for number, width in enumerate(widths) if width > max(floor[number], 1)]
             if not shrinkable:

@@ -125,6 +125,7 @@ def _files_below(machine: Machine, folder: str) -> Iterator[str]:
 
 
 def _left_out(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    yield from ((entry.path, entry.why) for entry in moving_files() if entry.hidden)
     entries = [(re.compile(_pattern(entry.path)), entry.why) for entry in moving_files() if not entry.compared]
     for path in paths:
         why = next((why for pattern, why in entries if pattern.fullmatch(path)), None)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -28,7 +30,10 @@ _PATIENCE_S = 30
 _NETWORK = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs")
 )
+_DRIVER = "psycopg[binary]>=3.2"
 _FORMS = "postgresql://USER@HOST/NAME, or a file's path"
+#: What libpq takes for a connection, and no file is called: it may hold a password, so it is not shown.
+_CONNECTION_WORDS = re.compile(r"\bpassword\s*=|^postgres(ql)?(\+\w+)?:")
 #: In the query of a URL: never shown.
 _SECRETS = ("password", "sslpassword")
 _ELSEWHERE = "name another place:  ktrial --store FILE …, or --store postgresql://USER@HOST/NAME"
@@ -45,6 +50,8 @@ class Database:
     def open(cls, url: str) -> Database:
         """Open or make it: a file, or a PostgreSQL database that is there already."""
         if "://" not in url:
+            if _CONNECTION_WORDS.search(url):
+                raise BadInput("--store: not a URL", hint=f"write {_FORMS}")
             return cls._open_file(Path(url))
         try:
             parsed = sa.make_url(url)
@@ -88,7 +95,8 @@ class Database:
             )
         except ModuleNotFoundError:
             raise KtrialError(
-                f"{shown} needs the PostgreSQL driver, which is not installed", hint="pip install 'ktrial[postgres]'"
+                f"{shown} needs the PostgreSQL driver, which is not installed",
+                hint=f"{sys.executable} -m pip install '{_DRIVER}'",
             ) from None
         database = cls(engine, shown)
         database._bring_up_to_date()
@@ -135,7 +143,8 @@ class Database:
             yield
         except exc.DBAPIError as error:
             said = str(error.orig).strip().splitlines() or ["no reason given"]
-            raise KtrialError(f"{self.shown} cannot be {done}: {said[0]}", hint=_hint(" ".join(said))) from None
+            first = said[0].partition(" with text ")[0]  # sqlite3 quotes a whole document that it cannot decode
+            raise KtrialError(f"{self.shown} cannot be {done}: {first}", hint=_hint(" ".join(said))) from None
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> Any:
@@ -166,6 +175,8 @@ def _check_place(path: Path) -> None:
         )
     if path.is_dir():
         raise BadInput(f"--store {path} is a folder", hint=f"name a file: {path}/results.db")
+    if path.exists() and not path.is_file():
+        raise BadInput(f"--store {path} is no store: a device, a pipe or a socket", hint=_ELSEWHERE)
     if path.exists() and path.stat().st_size and not _is_sqlite(path):
         raise BadInput(f"--store {path} is no store: another kind of file", hint=_ELSEWHERE)
     if path.exists() and _is_of_others(path):
@@ -213,7 +224,7 @@ def _hint(said: str) -> str:
         return "another ktrial writes to it; wait for it to end"
     if "password" in said or "authentication" in said:
         return "check user and password (PGPASSWORD or ~/.pgpass)"
-    if "malformed" in said or "not a database" in said:
+    if "malformed" in said or "not a database" in said or "Could not decode" in said:
         return "the file is damaged: move it away, or restore it from a bundle"
     reached = "connect" not in said and "resolve host" not in said
     return _ELSEWHERE if reached else "is the server running, and can this user reach it?"

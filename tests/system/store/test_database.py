@@ -8,8 +8,10 @@ import itertools
 import os
 import sqlite3
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.store.database import Database
 from ktrial.store.runs import Store
 from tests.support.stores import a_run, a_session, postgresql
+
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 @contextmanager
@@ -109,6 +113,35 @@ def test_a_damaged_file_is_said(tmp_path: Path) -> None:
     assert "damaged" in (damaged.value.hint or "")
 
 
+def test_text_that_is_no_utf8_is_damage(tmp_path: Path) -> None:
+    url = str(tmp_path / "results.db")
+    store = Store(Database.open(url))
+    store.begin(a_session("s1"))
+    with closing(sqlite3.connect(url)) as connection:
+        connection.execute("UPDATE sessions SET document = CAST(x'7b22ff22' AS TEXT)")
+        connection.commit()
+    with pytest.raises(KtrialError, match="cannot be read: Could not decode") as damaged:
+        store.sessions()
+    store.close()
+    assert "with text" not in damaged.value.message
+    assert "damaged" in (damaged.value.hint or "")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/null")])
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "results.db")
+    with pytest.raises(BadInput, match="a device, a pipe or a socket"):
+        Database.open(str(tmp_path / "results.db"))
+
+
+def test_the_driver_is_to_be_installed_where_ktrial_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(KtrialError, match="needs the PostgreSQL driver") as missing:
+        Database.open("postgresql://me@127.0.0.1:1/none")
+    (extra,) = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["postgres"]
+    assert missing.value.hint == f"{sys.executable} -m pip install '{extra}'"
+
+
 def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     Database.open(str(tmp_path / "deep" / "results.db")).close()
     assert (tmp_path / "deep" / "results.db").stat().st_mode & 0o777 == 0o600
@@ -122,6 +155,8 @@ def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
         ("postgresql://me:a@secret-word@127.0.0.1:1/none", "a second @"),
         ("postgresql://me:a@b:secret-word@127.0.0.1:1/none", "not a URL"),
         ("postgresql://me:secret-word@127.0.0.1:port/none", "not a URL"),
+        ("host=127.0.0.1 user=me password=secret-word", "not a URL"),
+        ("postgresql:me:secret-word@127.0.0.1", "not a URL"),
     ],
 )
 def test_a_password_is_never_shown(url: str, said: str) -> None:

@@ -42,6 +42,15 @@ def scrubber(results: tuple[str, ...] = (), **names: tuple[str, ...]) -> Scrubbe
         ("power.hid-d8_9a_12_34_56_78-battery.charge", "power.hid-mac-X-battery.charge"),
         ("power.ps_pad_d8_9a_12_34_56_78.charge", "power.ps_pad_mac-X.charge"),
         ("Serial Number: PF3XW1AB", "Serial Number: serial-X"),
+        ("Serial Number:    S4EVNF0M123456\n", "Serial Number:    serial-X\n"),  # smartctl
+        ("ID_SERIAL_SHORT=S4EVNF0M123456", "ID_SERIAL_SHORT=serial-X"),  # udevadm
+        ("E: ID_SERIAL=Samsung_SSD_970_S4EVNF0M123456\n", "E: ID_SERIAL=serial-X\n"),
+        ("        serial: S4EVNF0M123456\n", "        serial: serial-X\n"),  # lshw
+        ('{"serial":"S4EVNF0M123456"}', '{"serial":"serial-X"}'),  # lsblk -J
+        (
+            "vid       : 0x144d\nsn        : S4EVNF0M123456   \n",
+            "vid       : 0x144d\nsn        : serial-X   \n",
+        ),  # nvme
         ("root=UUID=1234abcd-12ab-34cd-56ef-1234567890ab rw", "root=UUID=serial-X rw"),
     ],
 )
@@ -59,6 +68,7 @@ def test_what_tells_is_replaced(text: str, pattern: str) -> None:
         "ab-cd-ef-01:23:45:67:89:ab:cd:ef",
         "10_11_12_13_14_15 ab_cd_ef_01_23_45_67_89",
         "latency 1e5 0x1f 12.5 ms",
+        "serial: 1234567 serial: 1234.5678ms serial = 1.2345e-07 serial: ttyS0 serial: parallel serial: 16550A",
         "on localhost as root in /root",
         '"user": "0.123"',
     ],

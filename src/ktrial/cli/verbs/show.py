@@ -34,6 +34,7 @@ def command(app: App, place: str, name: str | None, as_json: bool) -> int:
     from ktrial.domain.stored import summaries
     from ktrial.report.results import run_text, session_text
     from ktrial.report.terminal import columns
+    from ktrial.services.kept_doubts import kept_findings
 
     session_name, slash, run_number = place.rpartition("/")
     session = app.store.session(session_name if slash else place)
@@ -41,11 +42,12 @@ def command(app: App, place: str, name: str | None, as_json: bool) -> int:
         if name is not None:
             raise BadInput("--raw needs a run", hint=f"ktrial show {session.session}/1 --raw {name}")
         runs = list(app.store.runs(session.session))
-        found = summaries(runs)
+        found, doubts = summaries(runs), kept_findings(session, runs)
         if as_json:
-            write_json({"schema": "ktrial.session/1", "session": session, "summaries": found, "runs": runs})
+            told = {"session": session, "summaries": found, "findings": doubts, "runs": runs}
+            write_json({"schema": "ktrial.session/1", **told})
         else:
-            sys.stdout.write(session_text(session, found, runs, width=columns()))
+            sys.stdout.write(session_text(session, found, runs, doubts, width=columns()))
         return 0
     run = _find(app, session.session, run_number)
     if name is not None:

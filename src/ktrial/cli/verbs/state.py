@@ -31,13 +31,18 @@ def command() -> None:
 @command.command(short_help="Keep the present state.")
 @click.argument("name", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there instead.")
+@click.option("--force", is_flag=True, help="Replace what is kept under NAME, or FILE.")
 @click.pass_obj
-def save(app: App, name: str | None, output: Path | None) -> None:
+def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
     """Keep the present state under NAME, or in a file. Root sees more: debugfs, and what only root may read."""
+    from ktrial.cli.measuring import check_output
     from ktrial.host.states import write_whole
 
     if (name is None) == (output is None):
         raise BadInput("where is the state to go?", hint="give a NAME, or -o FILE")
+    check_output(output, force=force)
+    if name is not None and app.saved_states.has(name) and not force:
+        raise BadInput(f"a state is kept as {name!r} already", hint="choose another name, or --force replaces it")
     state = _now(app)
     if output is not None:
         write_whole(output, state.canonical())
