@@ -134,6 +134,10 @@ def test_a_program_of_the_image_is_measured_by_the_agent_inside(user: User) -> N
     assert (first["container"]["runtime"], first["container"]["image"]) == ("podman", "tools")
     assert first["container"]["runtime_version"].startswith("podman version ")
     assert first["container"] == second["container"]
+    told = ktrial(user, "show", f"{first['session']['session']}/1")
+    assert told.returncode == 0, told.stderr
+    shown = " ".join(told.stdout.split())
+    assert f"{first['container']['runtime_version']}, image tools ({first['container']['image_id']})" in shown
     assert first["argv"][0] == "/bin/sh"
     printed = raw(user.home, first["raw"]["stdout"]).decode().splitlines()
     assert printed[0] == str(user.uid)
@@ -186,7 +190,7 @@ def test_however_the_head_ends_the_container_ends_too(user: User, number: signal
     [
         ("container", "`ktrial tools container` makes it"),
         ("container=nosuch", "next: podman pull nosuch"),
-        ("container=docker:tools", "no image tools can be used|docker, not installed"),
+        ("container=docker:tools", "docker cannot be used|docker, not installed"),
     ],
 )
 def test_what_is_not_there_is_not_downloaded(user: User, tools: str, message: str) -> None:

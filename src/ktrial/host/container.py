@@ -69,7 +69,7 @@ class Runtimes:
     def box(self, wanted: Wanted, agent: Path, mounts: Sequence[Path]) -> Box:
         """The commands for what `wanted` names."""
         runtime, path = self.program(wanted.runtime)
-        version = self.answer([path, "--version"], f"{path} cannot be used", f"try  {runtime} --version")
+        version = self._version(runtime, path)
         if runtime == "distrobox":
             return self._distrobox(wanted.name, path, version, agent)
         pull = "`ktrial tools container` makes it" if wanted.name == DEFAULT_IMAGE else f"{runtime} pull {wanted.name}"
@@ -110,15 +110,21 @@ class Runtimes:
             )
         return self.answer([path, "image", "inspect", "--format", _INSPECT, DEFAULT_IMAGE], "no image was made", "")
 
+    def _version(self, runtime: Runtime, path: str) -> str:
+        """The version of what runs the containers: docker's is its daemon's, which must be there."""
+        if runtime != "docker":
+            return self.answer([path, "--version"], f"{path} cannot be used", f"try  {runtime} --version")
+        question = [path, "version", "--format", "{{.Server.Version}}"]
+        hint = "start its daemon; the members of its group docker, and root, may use it"
+        return f"docker version {self.answer(question, 'docker cannot be used', hint)}"
+
     def _user(self, runtime: Runtime, path: str) -> list[str]:
         """What makes the container's user the one who runs ktrial."""
         if os.geteuid() == 0:
             return []
         if runtime == "podman":
             return ["--userns=keep-id"]
-        told = self.answer(
-            [path, "info", "--format", "{{.SecurityOptions}}"], "docker cannot be used", "start its daemon"
-        )
+        told = self.answer([path, "info", "--format", "{{.SecurityOptions}}"], "docker cannot be used", "")
         return [] if "rootless" in told else [f"--user={os.geteuid()}:{os.getegid()}"]
 
     def _distrobox(self, name: str, path: str, version: str, agent: Path) -> Box:
@@ -134,7 +140,7 @@ class Runtimes:
         return Box(
             container=Container(
                 runtime="distrobox",
-                runtime_version=f"{version}; {self.answer([manager, '--version'], below, '')}",
+                runtime_version=f"{version}; {self._version(below, manager)}",
                 image=image,
                 image_id=image_id if image_id.startswith("sha256:") else f"sha256:{image_id}",
                 argv=(),
