@@ -87,11 +87,12 @@ def ktrial(user: User, *words: str) -> subprocess.CompletedProcess[str]:
     return user.start("./ktrial", *words, environment={"COLUMNS": "100"})
 
 
-def started(user: User, *words: str) -> subprocess.Popen[bytes]:
-    """The same in the background, once what it measures runs in the container."""
-    process = subprocess.Popen(
-        [*user.become(), "./ktrial", *words], cwd=user.checkout, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
+def started(user: User, *words: str, said: Path = Path(os.devnull)) -> subprocess.Popen[bytes]:
+    """The same in the background, once what it measures runs in the container; what it says goes to a file."""
+    with said.open("wb") as stderr:
+        process = subprocess.Popen(
+            [*user.become(), "./ktrial", *words], cwd=user.checkout, stderr=stderr, stdout=subprocess.DEVNULL
+        )
     wait_until(lambda: sleepers(user) == 2 or process.poll() is not None)
     assert process.poll() is None
     return process
@@ -183,6 +184,19 @@ def test_however_the_head_ends_the_container_ends_too(user: User, number: signal
     assert process.wait(60) == status
     wait_until(lambda: sleepers(user) == 0)
     wait_until(lambda: containers(user) == "")
+
+
+def test_a_container_that_somebody_ends_is_named(user: User) -> None:
+    process = started(
+        user, "bench", "endless", "-n", "2", "--fresh", "--tools", "container=tools", said=user.home / "said"
+    )
+    assert user.start("podman", "kill", "--all", directory=user.home).returncode == 0
+    assert process.wait(60) == 1
+    said = (user.home / "said").read_text()
+    assert "no agent can be reached in the container of tools" in said
+    assert "did somebody end it?" in said
+    assert "remove .setup" not in said
+    assert (sleepers(user), containers(user)) == (0, "")
 
 
 @pytest.mark.parametrize(

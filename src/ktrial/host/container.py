@@ -12,7 +12,8 @@ import os
 import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -204,17 +205,22 @@ class ContainerExecutor:
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         """Where each program is in the container."""
-        return self._inside.programs(names)
+        with self._telling():
+            return self._inside.programs(names)
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
         """Run it to its end or its limit, or to a Ctrl-C."""
         if invocation.load is not None:
             return self._outside.run(invocation, watch)
-        return msgspec.structs.replace(self._inside.run(invocation, watch), container=self.container)
+        with self._telling():
+            return msgspec.structs.replace(self._inside.run(invocation, watch), container=self.container)
 
     def start(self, invocation: Invocation) -> RunningLoad:
         """Start a background load; it ends when it is stopped."""
-        return (self._outside if invocation.load is not None else self._inside).start(invocation)
+        if invocation.load is not None:
+            return self._outside.start(invocation)
+        with self._telling():
+            return self._inside.start(invocation)
 
     def close(self) -> None:
         """End the container, and what is in it."""
@@ -225,6 +231,20 @@ class ContainerExecutor:
             # Gone by itself in all but the case that it did not end in time.
             _ask(self._box.remove)
             self._holder = None
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """An agent that is not reached is the container's fault, and not that of how ktrial was set up."""
+        try:
+            yield
+        except AgentError as error:
+            if error.kind != "lost":
+                raise
+            image = self.container.image
+            raise KtrialError(
+                f"no agent can be reached in the container of {image}: {error.message}",
+                hint="did somebody end it? What was measured is kept; the same command goes on from there",
+            ) from None
 
     def _connect(self) -> DetachedTransport:
         box = self._box = self._box or self._make_box()
