@@ -87,11 +87,12 @@ def ktrial(user: User, *words: str) -> subprocess.CompletedProcess[str]:
     return user.start("./ktrial", *words, environment={"COLUMNS": "100"})
 
 
-def started(user: User, *words: str) -> subprocess.Popen[bytes]:
-    """The same in the background, once what it measures runs in the container."""
-    process = subprocess.Popen(
-        [*user.become(), "./ktrial", *words], cwd=user.checkout, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
+def started(user: User, *words: str, said: Path = Path(os.devnull)) -> subprocess.Popen[bytes]:
+    """The same in the background, once what it measures runs in the container; what it says goes to a file."""
+    with said.open("wb") as stderr:
+        process = subprocess.Popen(
+            [*user.become(), "./ktrial", *words], cwd=user.checkout, stderr=stderr, stdout=subprocess.DEVNULL
+        )
     wait_until(lambda: sleepers(user) == 2 or process.poll() is not None)
     assert process.poll() is None
     return process
@@ -134,6 +135,10 @@ def test_a_program_of_the_image_is_measured_by_the_agent_inside(user: User) -> N
     assert (first["container"]["runtime"], first["container"]["image"]) == ("podman", "tools")
     assert first["container"]["runtime_version"].startswith("podman version ")
     assert first["container"] == second["container"]
+    told = ktrial(user, "show", f"{first['session']['session']}/1")
+    assert told.returncode == 0, told.stderr
+    shown = " ".join(told.stdout.split())
+    assert f"{first['container']['runtime_version']}, image tools ({first['container']['image_id']})" in shown
     assert first["argv"][0] == "/bin/sh"
     printed = raw(user.home, first["raw"]["stdout"]).decode().splitlines()
     assert printed[0] == str(user.uid)
@@ -181,12 +186,25 @@ def test_however_the_head_ends_the_container_ends_too(user: User, number: signal
     wait_until(lambda: containers(user) == "")
 
 
+def test_a_container_that_somebody_ends_is_named(user: User) -> None:
+    process = started(
+        user, "bench", "endless", "-n", "2", "--fresh", "--tools", "container=tools", said=user.home / "said"
+    )
+    assert user.start("podman", "kill", "--all", directory=user.home).returncode == 0
+    assert process.wait(60) == 1
+    said = (user.home / "said").read_text()
+    assert "no agent can be reached in the container of tools" in said
+    assert "did somebody end it?" in said
+    assert "remove .setup" not in said
+    assert (sleepers(user), containers(user)) == (0, "")
+
+
 @pytest.mark.parametrize(
     "tools, message",
     [
         ("container", "`ktrial tools container` makes it"),
         ("container=nosuch", "next: podman pull nosuch"),
-        ("container=docker:tools", "no image tools can be used|docker, not installed"),
+        ("container=docker:tools", "docker cannot be used|docker, not installed"),
     ],
 )
 def test_what_is_not_there_is_not_downloaded(user: User, tools: str, message: str) -> None:

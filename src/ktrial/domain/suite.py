@@ -156,7 +156,7 @@ def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = Non
     if kinds is not None and text in kinds:
         found = kinds[text]
         if not found:
-            raise BadInput(f"this machine has no {text} cores", hint="its CPUs are all of one kind; name them: 0-3")
+            raise BadInput(f"this machine has no {text} cores", hint="its CPUs are all of one kind; give their numbers")
         return tuple(found)
     cpus: set[int] = set()
     for part in text.split(","):

@@ -12,7 +12,8 @@ import os
 import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -69,7 +70,7 @@ class Runtimes:
     def box(self, wanted: Wanted, agent: Path, mounts: Sequence[Path]) -> Box:
         """The commands for what `wanted` names."""
         runtime, path = self.program(wanted.runtime)
-        version = self.answer([path, "--version"], f"{path} cannot be used", f"try  {runtime} --version")
+        version = self._version(runtime, path)
         if runtime == "distrobox":
             return self._distrobox(wanted.name, path, version, agent)
         pull = "`ktrial tools container` makes it" if wanted.name == DEFAULT_IMAGE else f"{runtime} pull {wanted.name}"
@@ -110,15 +111,21 @@ class Runtimes:
             )
         return self.answer([path, "image", "inspect", "--format", _INSPECT, DEFAULT_IMAGE], "no image was made", "")
 
+    def _version(self, runtime: Runtime, path: str) -> str:
+        """The version of what runs the containers: docker's is its daemon's, which must be there."""
+        if runtime != "docker":
+            return self.answer([path, "--version"], f"{path} cannot be used", f"try  {runtime} --version")
+        question = [path, "version", "--format", "{{.Server.Version}}"]
+        hint = "start its daemon; the members of its group docker, and root, may use it"
+        return f"docker version {self.answer(question, 'docker cannot be used', hint)}"
+
     def _user(self, runtime: Runtime, path: str) -> list[str]:
         """What makes the container's user the one who runs ktrial."""
         if os.geteuid() == 0:
             return []
         if runtime == "podman":
             return ["--userns=keep-id"]
-        told = self.answer(
-            [path, "info", "--format", "{{.SecurityOptions}}"], "docker cannot be used", "start its daemon"
-        )
+        told = self.answer([path, "info", "--format", "{{.SecurityOptions}}"], "docker cannot be used", "")
         return [] if "rootless" in told else [f"--user={os.geteuid()}:{os.getegid()}"]
 
     def _distrobox(self, name: str, path: str, version: str, agent: Path) -> Box:
@@ -134,7 +141,7 @@ class Runtimes:
         return Box(
             container=Container(
                 runtime="distrobox",
-                runtime_version=f"{version}; {self.answer([manager, '--version'], below, '')}",
+                runtime_version=f"{version}; {self._version(below, manager)}",
                 image=image,
                 image_id=image_id if image_id.startswith("sha256:") else f"sha256:{image_id}",
                 argv=(),
@@ -198,17 +205,22 @@ class ContainerExecutor:
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         """Where each program is in the container."""
-        return self._inside.programs(names)
+        with self._telling():
+            return self._inside.programs(names)
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
         """Run it to its end or its limit, or to a Ctrl-C."""
         if invocation.load is not None:
             return self._outside.run(invocation, watch)
-        return msgspec.structs.replace(self._inside.run(invocation, watch), container=self.container)
+        with self._telling():
+            return msgspec.structs.replace(self._inside.run(invocation, watch), container=self.container)
 
     def start(self, invocation: Invocation) -> RunningLoad:
         """Start a background load; it ends when it is stopped."""
-        return (self._outside if invocation.load is not None else self._inside).start(invocation)
+        if invocation.load is not None:
+            return self._outside.start(invocation)
+        with self._telling():
+            return self._inside.start(invocation)
 
     def close(self) -> None:
         """End the container, and what is in it."""
@@ -219,6 +231,20 @@ class ContainerExecutor:
             # Gone by itself in all but the case that it did not end in time.
             _ask(self._box.remove)
             self._holder = None
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """An agent that is not reached is the container's fault, and not that of how ktrial was set up."""
+        try:
+            yield
+        except AgentError as error:
+            if error.kind != "lost":
+                raise
+            image = self.container.image
+            raise KtrialError(
+                f"no agent can be reached in the container of {image}: {error.message}",
+                hint="did somebody end it? What was measured is kept; the same command goes on from there",
+            ) from None
 
     def _connect(self) -> DetachedTransport:
         box = self._box = self._box or self._make_box()

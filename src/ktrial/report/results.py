@@ -141,6 +141,8 @@ def _identity(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "load", str(load.get("name"))
     if document.get("directory"):
         yield "in", str(document["directory"])
+    if box := document.get("container"):
+        yield "container", f"{box['runtime_version']}, image {box['image']} ({box['image_id']})"
     for name in ("parameters", "attributes"):
         if given := document.get(name):
             yield name, ", ".join(f"{key}={value}" for key, value in given.items())

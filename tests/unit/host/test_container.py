@@ -14,15 +14,15 @@ from ktrial.domain.errors import KtrialError
 from ktrial.host.container import AGENT, Box, Runtimes
 
 ID = "9aa8f852e3df1c73cad646068e3c2e6928a331a28139140c4ff79ccf959ee4f6"
-#: What podman 4.3.1, docker 28.2.2 and distrobox 1.4.2.1 say. Docker's answers about images and its daemon are from its
-#: documentation: no daemon was at hand.
+#: What podman 4.3.1, docker 20.10.24 (its client also in version 28.2.2) and distrobox 1.4.2.1 say; that a daemon of
+#: docker is rootless, its documentation.
 ANSWERS = {
     "podman --version": "podman version 4.3.1\n",
     "podman image inspect": f"{ID}\n",
     "podman container inspect": f"c0ffee {ID} docker.io/library/debian:13\n",
-    "docker --version": "Docker version 28.2.2, build e6534b4\n",
+    "docker version": "20.10.24+dfsg1\n",
     "docker image inspect": f"sha256:{ID}\n",
-    "docker info": "[name=seccomp,profile=builtin name=cgroupns]\n",
+    "docker info": "[name=seccomp,profile=default]\n",
     "distrobox --version": "distrobox: 1.4.2.1\n",
 }
 
@@ -76,6 +76,7 @@ def test_docker_runs_as_the_user_unless_it_is_rootless() -> None:
     assert "--user=1001:1002" in made.hold
     assert "--userns=keep-id" not in made.hold
     assert made.container.image_id == f"sha256:{ID}"
+    assert made.container.runtime_version == "docker version 20.10.24+dfsg1"
     rootless = {**ANSWERS, "docker info": "[name=seccomp,profile=builtin name=rootless name=cgroupns]\n"}
     assert not [
         word for word in box(Wanted("docker", "x"), there=("docker",), answers=rootless).hold if "--user" in word
@@ -101,6 +102,17 @@ def test_nothing_is_pulled() -> None:
         box(Wanted(None, "gone"), answers={"podman --version": "podman version 4.3.1"}, log=log)
     assert caught.value.hint == "podman pull gone"
     assert log == ["podman --version", "podman image inspect --format {{.Id}} gone"]
+
+
+def test_a_daemon_out_of_reach_is_not_taken_for_a_missing_image() -> None:
+    said = "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
+
+    def ask(argv: Sequence[str]) -> tuple[int, str, str]:
+        return (0, "Docker version 20.10.24+dfsg1, build 297e128\n", "") if "--version" in argv else (1, "", said)
+
+    with pytest.raises(KtrialError, match="docker cannot be used: permission denied while") as caught:
+        Runtimes(ask, lambda name: f"/usr/bin/{name}").box(Wanted("docker", "debian:13"), Path("/opt/agent"), [])
+    assert caught.value.hint == "start its daemon; the members of its group docker, and root, may use it"
 
 
 def test_the_default_image_is_made_by_a_verb() -> None:

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two threads and a futex: prints the median time in nanoseconds from the waker's stamp to the sleeper's running.
+//
+// timer: the waker sleeps by its own timer until each moment, stamps and wakes: the agent's order.
+// closed: the sleeper sleeps by its timer, wakes the waker, which stamps and wakes the sleeper: schbench's order.
+#define _GNU_SOURCE
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { COUNT = 300, PERIOD_NS = 1000000 };
+
+static _Atomic uint32_t to_sleeper, to_waker;
+static _Atomic uint64_t stamp_ns;
+static int closed;
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void sleep_until(uint64_t moment_ns) {
+    struct timespec moment = {(time_t)(moment_ns / 1000000000u), (long)(moment_ns % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL)) {}
+}
+
+static void ring(_Atomic uint32_t *bell) {
+    atomic_fetch_add(bell, 1);
+    syscall(SYS_futex, bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void hear(_Atomic uint32_t *bell, uint32_t heard) {
+    while (atomic_load(bell) == heard) syscall(SYS_futex, bell, FUTEX_WAIT_PRIVATE, heard, NULL, NULL, 0);
+}
+
+static void *wake(void *unused) {
+    prctl(PR_SET_TIMERSLACK, 1);
+    uint64_t first_ns = now_ns() + 5 * PERIOD_NS;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        if (closed) hear(&to_waker, i);
+        else sleep_until(first_ns + (uint64_t)i * PERIOD_NS);
+        atomic_store(&stamp_ns, now_ns());
+        ring(&to_sleeper);
+    }
+    return unused;
+}
+
+static int by_size(const void *left, const void *right) {
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+int main(int count, char **words) {
+    static uint64_t taken_ns[COUNT];
+    pthread_t waker;
+    uint32_t found = 0, heard = 0;
+    closed = count == 2 && !strcmp(words[1], "closed");
+    pthread_create(&waker, NULL, wake, NULL);
+    while (heard < COUNT) {
+        if (closed) {
+            sleep_until(now_ns() + PERIOD_NS);
+            ring(&to_waker);
+        }
+        hear(&to_sleeper, heard);
+        taken_ns[found++] = now_ns() - atomic_load(&stamp_ns);
+        heard = atomic_load(&to_sleeper);
+    }
+    pthread_join(waker, NULL);
+    qsort(taken_ns, found, sizeof *taken_ns, by_size);
+    printf("%llu\n", (unsigned long long)taken_ns[found / 2]);
+    return 0;
+}
