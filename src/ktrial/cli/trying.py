@@ -16,6 +16,7 @@ from ktrial.domain.errors import BadInput, KtrialError, Refused
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ktrial.cli.trial_progress import TrialProgress
     from ktrial.cli.wiring import App
     from ktrial.domain.comparison import Comparison
     from ktrial.domain.facts import FactBook
@@ -151,7 +152,7 @@ def order_of(ready: Prepared, label: str | None = None) -> Order:
     )
 
 
-def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, listen: TrialListener) -> NoiseProfile:
+def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, listen: TrialProgress) -> NoiseProfile:
     """The profile that holds here now: one of the store, or one that is made now."""
     from ktrial.services import noise
     from ktrial.services.trial_arms import Arms
@@ -163,6 +164,7 @@ def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, liste
     if found is not None and protocol.primary in found.differences:
         return found
     pilot = noise.pilot_protocol(protocol)
+    listen.learn_noise(noise.BLOCKS)
     session = _session(app, ready, label=None)
     app.run_store.begin(session, "")
     standing = Standing(trial=pilot.name, protocol_sha256="", session=session, log=[pilot], records=[], next_run=1)
@@ -309,26 +311,22 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
 
 def told(app: App, stored: StoredTrial) -> Comparison:
     """A trial of the store as a comparison."""
-    from ktrial.services.trial_comparison import Told, comparison_of
+    from ktrial.services.trial_comparison import Told, comparison_of, outcomes_of
     from ktrial.services.trial_summary import judgement_of
 
     log = app.trials.log(stored.trial)
     earlier = app.run_store.earlier(stored.protocol_sha256)
     records = earlier.records if earlier is not None else ()
-    tools = {record.benchmark: record.tool for record in records}
-    outcomes = {
-        f"{label}.{outcome.name}": outcome
-        for label, tool in tools.items()
-        if tool in app.benchmarks
-        for outcome in app.benchmarks[tool].outcomes
-    }
-    return comparison_of(stored, log, judgement_of(log), Told(outcomes=outcomes, records=records))
+    return comparison_of(
+        stored, log, judgement_of(log), Told(outcomes=outcomes_of(records, app.benchmarks), records=records)
+    )
 
 
 def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
     """Go on with a trial of the store, with exactly what was fixed."""
     from ktrial.cli.trial_progress import TrialProgress
     from ktrial.domain.trial_log import Ended, Protocol
+    from ktrial.services.trial_summary import judgement_of
 
     log = app.trials.log(stored.trial)
     if any(isinstance(event, Ended) for event in log):
@@ -347,7 +345,7 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
     assert isinstance(protocol, Protocol), "a log begins with its protocol"
     listen = TrialProgress(as_json=as_json)
     with app.interrupts, listen:
-        listen.announce(ready, protocol)
+        listen.announce(ready, protocol, judgement_of(log))
         _, interrupted = carry_on(app, stored, ready, rig, listen)
     return finish(app, stored, interrupted=interrupted, as_json=as_json)
 
