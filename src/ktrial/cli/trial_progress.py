@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-import time
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from ktrial.domain.judgement import Judgement
     from ktrial.domain.run import RunRecord
     from ktrial.domain.trial_log import Protocol
+    from ktrial.services.ports import Clock
     from ktrial.services.trial_events import TrialEvent, VisitBegan, VisitEnded
 
 #: No faster than this, so that trials of very short runs are not slowed down.
@@ -31,14 +31,15 @@ _DRAWN_EVERY_S = 0.2
 class TrialProgress:
     """Talks on stderr; with `as_json` also writes every event on stdout."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, clock: Clock, *, as_json: bool) -> None:
+        self._clock = clock
         self._as_json = as_json
         self._is_live = is_live(sys.stderr, os.environ) and not (as_json and sys.stdout.isatty())
         self._live = _lines_of_stderr()
         self._protocol: Protocol | None = None
         self._profile_blocks = 0
         self._judgement: Judgement | None = None
-        self._pace = _Pace()
+        self._pace = _Pace(clock)
         self._temperature_c: float | None = None
         self._waiting: str | None = None
         self._drawn_s: float | None = None
@@ -54,7 +55,7 @@ class TrialProgress:
         from ktrial.report.terminal import columns
         from ktrial.report.trial import announcement
 
-        self._protocol, self._judgement, self._pace = protocol, judgement, _Pace()
+        self._protocol, self._judgement, self._pace = protocol, judgement, _Pace(self._clock)
         self._live, self._drawn_s = _lines_of_stderr(), None
         self._say(announcement(protocol, ready.arms, ready.idle, ready.settle_s, width=columns()))
 
@@ -98,7 +99,7 @@ class TrialProgress:
         self._temperature_c = _temperature(event.record)
         if event.failure or event.void:
             self._say(f"a run gave nothing: {event.void or event.failure}\n")
-        if self._drawn_s is None or time.monotonic() - self._drawn_s >= _DRAWN_EVERY_S:
+        if self._drawn_s is None or self._now_s() - self._drawn_s >= _DRAWN_EVERY_S:
             self._draw()
 
     def _block_ended(self, judgement: Judgement) -> None:
@@ -115,7 +116,7 @@ class TrialProgress:
         """Only between runs; what it takes is wall time of the trial, never of a run."""
         if not self._is_live:
             return
-        self._drawn_s = time.monotonic()
+        self._drawn_s = self._now_s()
         self._live.draw(self._lines(self._live.columns))
 
     def _lines(self, width: int) -> list[str]:
@@ -141,10 +142,13 @@ class TrialProgress:
                 left_s=left.cap_s,
                 stop=left.stop,
                 stop_s=left.stop_s,
-                now_unix_s=time.time(),
+                now_unix_s=self._clock.unix_ms() / 1e3,
             ),
             width=width,
         )
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ns() / 1e9
 
     def _say(self, text: str) -> None:
         if self._is_live:
@@ -156,7 +160,8 @@ class TrialProgress:
 class _Pace:
     """How far the present block has come, and how long a run takes with all that belongs to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._block: int | None = None
         self._begun = 0
         self._ended_here = 0
@@ -167,7 +172,7 @@ class _Pace:
 
     def begins(self, event: VisitBegan) -> None:
         """One more run of every benchmark of the visit."""
-        now_s = time.monotonic()
+        now_s = self._clock.monotonic_ns() / 1e9
         if self._began_s is not None:
             self._took_s.append(now_s - self._began_s)
         self._began_s = now_s

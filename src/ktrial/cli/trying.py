@@ -280,7 +280,7 @@ def run_file(app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool,
     gates = order_of(ready).gates
     runs_per_visit = file.design.runs_per_visit or 1
     protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, None, runs_per_visit)
-    listen = TrialProgress(as_json=as_json)
+    listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         if profile and protocol.outcomes[protocol.primary].scale == "log":
             made = noise_profile(app, ready, rig, protocol, listen)
@@ -343,7 +343,7 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
     rig = rig_of(app, ready)
     protocol = log[0]
     assert isinstance(protocol, Protocol), "a log begins with its protocol"
-    listen = TrialProgress(as_json=as_json)
+    listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         listen.announce(ready, protocol, judgement_of(log))
         _, interrupted = carry_on(app, stored, ready, rig, listen)

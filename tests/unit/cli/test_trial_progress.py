@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -74,11 +73,23 @@ def prepared() -> Prepared:
     )
 
 
-@pytest.fixture(autouse=True)
-def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+class Ticking:
     """Half a second goes by between any two looks at the clock."""
-    clock = itertools.count()
-    monkeypatch.setattr(time, "monotonic", lambda: 0.5 * next(clock))
+
+    def __init__(self) -> None:
+        self._looks = itertools.count()
+
+    def monotonic_ns(self) -> int:
+        return next(self._looks) * 500_000_000
+
+    def unix_ms(self) -> int:
+        return 0
+
+    def slept_s(self) -> float:
+        return 0.0
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("who shows something does not wait")
 
 
 def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Seen:
@@ -89,7 +100,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Seen:
     monkeypatch.setattr(os, "get_terminal_size", lambda _: screen.size)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    return Seen(terminal, TrialProgress(as_json=False))
+    return Seen(terminal, TrialProgress(Ticking(), as_json=False))
 
 
 def events(fixed: Protocol, blocks: int, order: Sequence[str] = ARMS, warm_ups: int = 2) -> Iterator[TrialEvent]:
@@ -155,11 +166,9 @@ def test_nothing_tells_the_arm_of_a_visit_before_its_block_is_over(live: bool, m
         monkeypatch.setattr(sys, "stderr", terminal if live else io.StringIO())
         monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 30)))
         monkeypatch.setattr(os, "getloadavg", lambda: (0.5, 0.5, 0.5))
-        monkeypatch.setattr(time, "time", lambda: 0.0)
-        monkeypatch.setattr(time, "monotonic", itertools.count().__next__)
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.delenv("NO_COLOR", raising=False)
-        progress = TrialProgress(as_json=False)
+        progress = TrialProgress(Ticking(), as_json=False)
         progress.announce(prepared(), protocol())
         for event in events(protocol(), 7, order):
             progress(event)
@@ -182,7 +191,7 @@ def test_nothing_is_drawn_when_a_run_begins(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_log_file_has_one_line_for_each_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    progress = TrialProgress(as_json=False)
+    progress = TrialProgress(Ticking(), as_json=False)
     fixed = protocol()
     progress.announce(prepared(), fixed)
     for event in events(fixed, 7):
@@ -199,7 +208,7 @@ def test_a_log_file_has_one_line_for_each_block(monkeypatch: pytest.MonkeyPatch)
 def test_json_has_every_event_and_the_profile_says_what_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    progress = TrialProgress(as_json=True)
+    progress = TrialProgress(Ticking(), as_json=True)
     fixed = protocol()
     progress.learn_noise(10)
     told = list(events(fixed, 2, warm_ups=0))
