@@ -10,6 +10,7 @@ import msgspec
 
 from ktrial.domain.run import RunRecord
 
+_UNITS = {"rate": "1/s", "faults": "count"}
 BOOT = "11111111-2222-3333-4444-555555555555"
 
 
@@ -37,7 +38,7 @@ def run_record(
         {
             "outcome": name,
             "value": value,
-            "unit": "1/s" if name == "rate" else "s",
+            "unit": _UNITS.get(name, "s"),
             "direction": "higher" if name == "rate" else "lower",
             "original": repr(value),
         }

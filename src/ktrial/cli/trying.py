@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ktrial.domain.judgement import Judgement
     from ktrial.domain.noise_profile import NoiseProfile
     from ktrial.domain.plan import Plan
-    from ktrial.domain.run import Session
+    from ktrial.domain.run import RunRecord, Session
     from ktrial.domain.stored_trial import ArmSettings, StoredTrial
     from ktrial.domain.suite import Suite, Task
     from ktrial.domain.trial_file import TrialFile
@@ -294,14 +294,14 @@ def run_file(app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool,
 def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
     """Say what came of it; the exit status."""
     from ktrial.cli import interruption
-    from ktrial.report.comparison_terminal import comparison_text
     from ktrial.report.terminal import columns
+    from ktrial.report.trial_terminal import trial_text
 
     found = told(app, stored)
     if as_json:
         sys.stdout.write(msgspec.json.encode({"event": "comparison", "comparison": found}).decode() + "\n")
     else:
-        sys.stdout.write(comparison_text(found, width=columns()))
+        sys.stdout.write(trial_text(found, width=columns()))
     if interrupted:
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial trial resume {stored.trial}` goes on with it")
         return interruption.status(app.interrupts.number)
@@ -315,8 +315,7 @@ def told(app: App, stored: StoredTrial) -> Comparison:
     from ktrial.services.trial_summary import judgement_of
 
     log = app.trials.log(stored.trial)
-    earlier = app.run_store.earlier(stored.protocol_sha256)
-    records = earlier.records if earlier is not None else ()
+    records = records_of(app, stored)
     return comparison_of(
         stored, log, judgement_of(log), Told(outcomes=outcomes_of(records, app.benchmarks), records=records)
     )
@@ -360,10 +359,18 @@ def write_report(found: Comparison, path: Path) -> None:
 
 def recheck_trial(app: App, stored: StoredTrial) -> list[str]:
     """Everything of which a trial can be convicted."""
-    from ktrial.services.trial_resume import contradicted
     from ktrial.services.trial_summary import audited
+    from ktrial.services.trial_visits import contradicted
 
     log = app.trials.log(stored.trial)
-    earlier = app.run_store.earlier(stored.protocol_sha256)
-    records = earlier.records if earlier is not None else ()
-    return [*(one.sentence for one in audited(log)), *contradicted(log, records)]
+    wrong = contradicted(log, records_of(app, stored), stored.protocol_sha256)
+    return [*(one.sentence for one in audited(log)), *(f"run {run}: {told}" for run, told in wrong)]
+
+
+def records_of(app: App, stored: StoredTrial) -> tuple[RunRecord, ...]:
+    """The records of a trial's runs, as far as they have ended."""
+    from ktrial.store.recorder import record_of
+
+    session = app.store.session(stored.session)
+    found = (record_of(run, session) for run in app.store.runs(stored.session))
+    return tuple(one for one in found if one is not None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 
 import msgspec
 
@@ -61,7 +62,7 @@ def view(moment: Moment, *, width: int) -> list[str]:
     name = max(8, min(_NAME, max(len(arm) for arm, _ in arms)))
     cells = max(_LEAST_PICTURE, width - name - _FIGURES - _VERDICT - 3 * _GAP)
     cells -= 1 - cells % 2
-    reach = _reach(rule, list(shown.values()))
+    reach = reach_of(math.log1p(rule.margin), (one.effect for one in shown.values()))
     lines = [f"{clean(protocol.name)}: {clean(protocol.primary)}, {rule.direction} is better", _progress(moment)]
     lines.append(" " * (name + _GAP) + _scale_line(cells))
     for arm, _ in arms:
@@ -119,10 +120,10 @@ def _primaries(judgement: Judgement | None) -> list[Judged]:
     return [] if judgement is None else [one for one in judgement.judged if one.role == "primary"]
 
 
-def _reach(rule: OutcomeRule, shown: list[Judged]) -> float:
-    """How far the pictures go to either side: a round step, so that it seldom changes while intervals close in."""
-    far = [abs(one.effect.estimate) for one in shown if one.effect is not None and one.effect.scale == "log"]
-    wanted = max([_MARGINS * math.log1p(rule.margin), *(_ROOM * one for one in far if math.isfinite(one))])
+def reach_of(margin: float, effects: Iterable[Effect | None]) -> float:
+    """How far pictures go to either side: a round step, so that it seldom changes while intervals close in."""
+    far = [abs(one.estimate) for one in effects if one is not None and one.scale == "log"]
+    wanted = max([_MARGINS * margin, *(_ROOM * one for one in far if math.isfinite(one))])
     return next((step for step in _STEPS if step >= wanted), _STEPS[-1])
 
 

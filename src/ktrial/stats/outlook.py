@@ -8,7 +8,7 @@ import math
 from ktrial.domain.judgement import Judged, Judgement
 from ktrial.domain.trial_log import Protocol
 from ktrial.stats.primary import log_margin, table_row
-from ktrial.stats.sequential import call, looks
+from ktrial.stats.sequential import FAST_BLOCKS, call, looks
 
 
 def expected_stop(protocol: Protocol, judgement: Judgement) -> int | None:
@@ -40,3 +40,13 @@ def _expected(judged: Judged, steps: list[int], cap: int, margin: float) -> int 
         if call(effect.estimate - now, effect.estimate + now, margin) is not None:
             return blocks
     return cap
+
+
+def deciding_blocks(protocol: Protocol, cap: int | None) -> frozenset[int]:
+    """The numbers of blocks after which a verdict on the primary outcome may fall; none while no cap is planned."""
+    if cap is None:
+        return frozenset()
+    if protocol.outcomes[protocol.primary].scale == "count":
+        return frozenset((cap,))
+    fast = {FAST_BLOCKS} if protocol.profile.get(protocol.primary) else set()
+    return frozenset((*looks(cap, table_row(protocol)), *fast))

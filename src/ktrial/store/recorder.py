@@ -41,7 +41,7 @@ class Recorder:
         runs = list(store.runs(name))
         if any(run.state == "running" for run in runs):
             return None
-        records = [_record(one, session) for one in runs]
+        records = [record_of(one, stored) for one in runs]
         return Earlier(
             session=session,
             records=tuple(record for record in records if record is not None),
@@ -96,11 +96,11 @@ class Recorder:
         return f"{record.session.session}/{record.run}"
 
 
-def _record(run: StoredRun, session: Session) -> RunRecord | None:
+def record_of(run: StoredRun, session: StoredSession) -> RunRecord | None:
     """The record of a run; None of one that never ended."""
     if run.document is None:
         return None
-    return msgspec.convert({**run.document, "session": msgspec.to_builtins(session)}, RunRecord)
+    return msgspec.convert({**run.document, "session": session.document}, RunRecord)
 
 
 def _state(record: RunRecord) -> RunState:
