@@ -114,49 +114,50 @@ def _panel(looks: Sequence[ToldLook], number: int, scene: _Scene, *, is_lowest: 
         },
     }
     colour = arm_colour(scene.cast, style)
-    palette = style.palette
     decided = next((one for one in looks if one.verdict is not None), looks[-1])
     words = f"{label(looks[0].arm, 24)}: " + (
         f"{MARKS[decided.verdict]} {decided.verdict} after {decided.blocks} blocks" if decided.verdict else "open"
     )
-    return {
-        "width": style.width - _BESIDE,
-        "height": _HEIGHT,
-        "layer": [
-            {
-                "data": {"values": [{"low": -scene.margin, "high": scene.margin}]},
-                "mark": {"type": "rect", "color": palette.band},
-                "encoding": {"y": {"field": "low"} | y, "y2": {"field": "high"}},
-            },
-            {
-                "data": {"values": [{}]},
-                "mark": {"type": "rule", "color": palette.muted},
-                "encoding": {"y": {"datum": 0} | y},
-            },
-            {
-                "data": {"values": [value for value in values if value["decides"] and value["low"] is not None]},
-                "mark": {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
-                "encoding": {
-                    "x": {"field": "blocks"} | x,
-                    "y": {"field": "low"} | y,
-                    "y2": {"field": "high"},
-                    "color": colour,
-                },
-            },
-            {
-                "name": f"values_{number}",
-                "data": {"values": values},
-                "mark": {"type": "point", "filled": True, "opacity": 1, "size": 34},
-                "encoding": {"x": {"field": "blocks"} | x, "y": {"field": "estimate"} | y, "color": colour},
-            },
-            {
-                "data": {"values": [{"words": words, "arm": arm}]},
-                "mark": {"type": "text", "align": "left", "x": 0, "y": -9, "fontWeight": "bold"},
-                "encoding": {"text": {"field": "words"}, "color": colour},
-            },
-            *([_better(style)] if number == 0 else []),
-        ],
-    }
+    at, estimate = {"field": "blocks"} | x, {"field": "estimate"} | y
+    bars = [value for value in values if value["decides"] and value["low"] is not None]
+    layers: list[Spec] = [
+        *_ground(scene, y),
+        {
+            "data": {"values": bars},
+            "mark": {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
+            "encoding": {"x": at, "y": {"field": "low"} | y, "y2": {"field": "high"}, "color": colour},
+        },
+        {
+            "name": f"values_{number}",
+            "data": {"values": values},
+            "mark": {"type": "point", "filled": True, "opacity": 1, "size": 34},
+            "encoding": {"x": at, "y": estimate, "color": colour},
+        },
+        {
+            "data": {"values": [{"words": words, "arm": arm}]},
+            "mark": {"type": "text", "align": "left", "x": 0, "y": -9, "fontWeight": "bold"},
+            "encoding": {"text": {"field": "words"}, "color": colour},
+        },
+        *([_better(style)] if number == 0 else []),
+    ]
+    return {"width": style.width - _BESIDE, "height": _HEIGHT, "layer": layers}
+
+
+def _ground(scene: _Scene, y: Spec) -> list[Spec]:
+    """The band of the margin, and the line of no effect."""
+    palette = scene.style.palette
+    return [
+        {
+            "data": {"values": [{"low": -scene.margin, "high": scene.margin}]},
+            "mark": {"type": "rect", "color": palette.band},
+            "encoding": {"y": {"field": "low"} | y, "y2": {"field": "high"}},
+        },
+        {
+            "data": {"values": [{}]},
+            "mark": {"type": "rule", "color": palette.muted},
+            "encoding": {"y": {"datum": 0} | y},
+        },
+    ]
 
 
 def _better(style: Style) -> Spec:
