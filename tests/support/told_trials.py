@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -13,7 +14,8 @@ import numpy as np
 
 from ktrial.domain.benchmark import Outcome
 from ktrial.domain.comparison import Comparison
-from ktrial.domain.run import RunRecord
+from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
+from ktrial.domain.run import RunRecord, Session
 from ktrial.domain.stored_trial import ArmSettings, StoredTrial, protocol_sha256
 from ktrial.domain.trial_file import ArmFile, TrialFile
 from ktrial.domain.trial_log import (
@@ -30,8 +32,11 @@ from ktrial.domain.trial_log import (
 )
 from ktrial.services.trial_comparison import Told, comparison_of, outcomes_of
 from ktrial.stats.judge import judge
+from ktrial.store.recorder import Recorder
+from ktrial.store.runs import Store
+from ktrial.store.trials import Trials
 from tests.support.comparisons import HOSTILE, _poisoned
-from tests.support.records import run_record
+from tests.support.records import run_record, session_document
 
 RATE, P99, FAULTS, WALL = "tool.rate", "tool.p99", "tool.faults", "tool.wall"
 #: What each arm does to the logarithm of the rate.
@@ -174,3 +179,78 @@ class _Course:
             "faults": float(self._random.poisson(20 if arm == "sw180" else 4)),
             "wall": 1.5 * math.exp(noise[2]),
         }
+
+
+def messaging_trial(store: Store, *, command: str = "perf", ended: bool = True) -> StoredTrial:
+    """A trial in a store whose runs have the output of `perf bench sched messaging`; `case` is 4 % faster."""
+    protocol = a_protocol(
+        ("control", "case"),
+        name="messages",
+        outcomes={"perf-messaging.time": OutcomeRule(direction="lower", role="primary")},
+        profile={"perf-messaging.time": tuple(0.001 * (-1) ** place * (place + 1) for place in range(10))},
+    )
+    arms = {"control": ArmSettings(), "case": ArmSettings(environment={"TOOL": command})}
+    file = TrialFile(
+        name="messages",
+        suite="perf-messaging",
+        primary="time",
+        arms={"control": ArmFile(), "case": ArmFile(environment={"TOOL": command})},
+    )
+    digest = protocol_sha256(file, protocol, arms)
+    recorder = Recorder(lambda: store, lambda: 1_700_000_000_000)
+    session = msgspec.convert(session_document("20261122T030000-messages-abcdef"), Session)
+    recorder.begin(session, digest)
+    stored = StoredTrial(
+        trial="messages-abcdef",
+        session=session.session,
+        protocol_sha256=digest,
+        started_unix_ms=1_700_000_000_000,
+        file=file,
+        arms=arms,
+        settle_s=0.0,
+        machine="model CPU",
+    )
+    course = _Messages(protocol, 0.01, 3, digest)
+    course.carry_out(void_block=None, ended=ended)
+    trials = Trials(lambda: store.database)
+    key = ProfileKey(machine="m", suite="messages", tool_versions={}, kernel_release="6.18.0", governor=None)
+    trials.keep_profile(NoiseProfile(key=key, made_unix_ms=0, differences=protocol.profile))
+    trials.begin(stored, protocol)
+    trials.append(stored.trial, course.log[1:])
+    for record, stdout in zip(course.records, course.printed, strict=True):
+        recorder.start(session.session, record.run, record.benchmark, warm_up=record.is_warm_up)
+        recorder.save(record, {"stdout": stdout})
+    return stored
+
+
+class _Messages(_Course):
+    """The course with a real tool's output."""
+
+    def __init__(self, protocol: Protocol, noise: float, seed: int, digest: str) -> None:
+        super().__init__(protocol, noise, seed, digest)
+        self.printed: list[bytes] = []
+
+    def _run(self, block: int | None, arm: str, failure: str | None = None) -> None:
+        number = len(self.records) + 1
+        seconds = round(0.2 * math.exp((-0.04 if arm == "case" else 0.0) + self._random.normal(0, self._noise)), 3)
+        stdout = (
+            b"# Running 'sched/messaging' benchmark:\n# 20 sender and receiver processes per group\n"
+            b"# 2 groups == 80 processes run\n\n     Total time: %.3f [sec]\n" % seconds
+        )
+        where = {"trial": "messages-abcdef", "protocol_sha256": self._digest, "block": block, "arm": arm}
+        record = run_record(
+            number,
+            arm,
+            block,
+            {"time": seconds},
+            tool="perf-messaging",
+            session=session_document("20261122T030000-messages-abcdef"),
+            parameters={"groups": 2, "loops": 200},
+            details={"tasks": 80},
+            raw={"stdout": {"sha256": hashlib.sha256(stdout).hexdigest(), "size_bytes": len(stdout)}},
+            trial=where | {"kernel_release": "6.18.0", "boot_id": "boot-1"},
+        )
+        measured = msgspec.structs.replace(record.measurements[0], original=f"{seconds:.3f} s")
+        self.records.append(msgspec.structs.replace(record, measurements=(measured,)))
+        self.printed.append(stdout)
+        self.log.append(RunEnded(run=number, block=block, arm=arm, measurements={"perf-messaging.time": seconds}))

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from ktrial.domain.comparison import Comparison
     from ktrial.domain.facts import FactBook
     from ktrial.domain.judgement import Judgement
+    from ktrial.domain.kept_trial import KeptTrial
     from ktrial.domain.noise_profile import NoiseProfile
     from ktrial.domain.plan import Plan
-    from ktrial.domain.run import RunRecord, Session
+    from ktrial.domain.run import Session
     from ktrial.domain.stored_trial import ArmSettings, StoredTrial
     from ktrial.domain.suite import Suite, Task
     from ktrial.domain.trial_file import TrialFile
@@ -210,7 +211,8 @@ def begin(app: App, ready: Prepared, protocol: Protocol) -> StoredTrial:
     from ktrial.domain.stored_trial import StoredTrial, protocol_sha256
     from ktrial.services.trial_prepare import machine_of
 
-    digest = protocol_sha256(ready.file, protocol, ready.arms)
+    file = msgspec.structs.replace(ready.file, design=msgspec.structs.replace(ready.file.design, seed=ready.seed))
+    digest = protocol_sha256(file, protocol, ready.arms)
     session = _session(app, ready, label=None)
     app.run_store.begin(session, digest)
     stored = StoredTrial(
@@ -218,7 +220,7 @@ def begin(app: App, ready: Prepared, protocol: Protocol) -> StoredTrial:
         session=session.session,
         protocol_sha256=digest,
         started_unix_ms=app.clock.unix_ms(),
-        file=msgspec.structs.replace(ready.file, design=msgspec.structs.replace(ready.file.design, seed=ready.seed)),
+        file=file,
         arms=ready.arms,
         settle_s=ready.settle_s,
         machine=machine_of(ready.facts),
@@ -311,14 +313,16 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
 
 def told(app: App, stored: StoredTrial) -> Comparison:
     """A trial of the store as a comparison."""
-    from ktrial.services.trial_comparison import Told, comparison_of, outcomes_of
-    from ktrial.services.trial_summary import judgement_of
+    from ktrial.services.trial_recheck import told_again
 
-    log = app.trials.log(stored.trial)
-    records = records_of(app, stored)
-    return comparison_of(
-        stored, log, judgement_of(log), Told(outcomes=outcomes_of(records, app.benchmarks), records=records)
-    )
+    return told_again(kept_trial(app, stored), app.store, app.benchmarks)
+
+
+def kept_trial(app: App, stored: StoredTrial) -> KeptTrial:
+    """A trial of the store with its log."""
+    kept = app.trials.named(stored.trial)
+    assert kept is not None, "it was found a moment ago"
+    return kept
 
 
 def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
@@ -358,19 +362,12 @@ def write_report(found: Comparison, path: Path) -> None:
 
 
 def recheck_trial(app: App, stored: StoredTrial) -> list[str]:
-    """Everything of which a trial can be convicted."""
-    from ktrial.services.trial_summary import audited
-    from ktrial.services.trial_visits import contradicted
+    """Everything of which a trial of the store can be convicted: by its log, its records and their raw output."""
+    from ktrial.services.reparse import BROKEN, reparse
+    from ktrial.services.trial_recheck import trial_differences
 
-    log = app.trials.log(stored.trial)
-    wrong = contradicted(log, records_of(app, stored), stored.protocol_sha256)
-    return [*(one.sentence for one in audited(log)), *(f"run {run}: {told}" for run, told in wrong)]
-
-
-def records_of(app: App, stored: StoredTrial) -> tuple[RunRecord, ...]:
-    """The records of a trial's runs, as far as they have ended."""
-    from ktrial.store.recorder import record_of
-
-    session = app.store.session(stored.session)
-    found = (record_of(run, session) for run in app.store.runs(stored.session))
-    return tuple(one for one in found if one is not None)
+    found = [f"{one.where}: {one.told}" for one in trial_differences(kept_trial(app, stored), app.store)]
+    for run in reparse([stored.session], app.store, app.benchmarks):
+        broken = [run.unread] if run.unread is not None and run.unread.startswith(BROKEN) else []
+        found += [f"run {run.run}, {run.benchmark}: {change}" for change in (*run.changes, *broken)]
+    return found

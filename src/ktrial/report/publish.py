@@ -42,6 +42,8 @@ def published(comparison: Comparison, data: Mapping[str, bytes] = {}) -> dict[st
     files["README.md"] = markdown(comparison, pictures).encode()
     files["comparison.json"] = _json(comparison)
     files |= _runs(comparison)
+    if comparison.trial is not None:
+        files["trial.toml"] = comparison.trial.text.encode()
     if comparison.exclusions:
         files["exclusions.json"] = _json(comparison.exclusions)
     if comparison.reproduce:

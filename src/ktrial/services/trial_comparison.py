@@ -91,7 +91,7 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         outcomes=outcomes,
         findings=findings,
         state_changes=told.state_changes,
-        reproduce=(f"ktrial trial recheck {trial.trial}",),
+        reproduce=("ktrial trial run trial.toml", f"ktrial trial recheck {trial.trial}"),
         protocol=msgspec.to_builtins(trial.file),
         protocol_sha256=trial.protocol_sha256,
         versions=_versions(told.records),

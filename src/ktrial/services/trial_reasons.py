@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from ktrial.domain.judgement import Counter, Judged
@@ -61,6 +62,9 @@ def _needed(judged: Judged, needed: int, protocol: Protocol) -> str:
     detect = _percent(protocol.detect)
     if needed > judged.blocks:
         return f"with this noise {needed} blocks would be needed to find a difference of {detect}"
+    effect, far = judged.effect, math.log1p(protocol.detect)
+    if effect is None or effect.low is None or effect.high is None or effect.low < -far or effect.high > far:
+        return f"as many blocks as for a difference of {detect}, and its interval still holds one: noise came in bursts"
     margin = _percent(protocol.outcomes[judged.outcome].margin)
     return f"a difference of {detect} would probably have been found, whether one above {margin} is there stays open"
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from ktrial.domain.kept_trial import record_of
 from ktrial.domain.run import Earlier, RunRecord, Session
 from ktrial.domain.stored import RunState, StoredMeasurement, StoredRun, StoredSession
 from ktrial.store.runs import Store
@@ -94,13 +95,6 @@ class Recorder:
             parts,
         )
         return f"{record.session.session}/{record.run}"
-
-
-def record_of(run: StoredRun, session: StoredSession) -> RunRecord | None:
-    """The record of a run; None of one that never ended."""
-    if run.document is None:
-        return None
-    return msgspec.convert({**run.document, "session": session.document}, RunRecord)
 
 
 def _state(record: RunRecord) -> RunState:
