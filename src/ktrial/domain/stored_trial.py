@@ -48,7 +48,7 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 def protocol_sha256(file: TrialFile, protocol: Protocol, arms: Mapping[str, ArmSettings]) -> str:
     """The hash that goes into every run: of the file, of what the judge goes by, and of what the arms came to."""
-    written = msgspec.json.encode((file, protocol, arms), order="deterministic")
+    written = msgspec.json.encode((file, protocol, arms))
     # As it is when it is read again: 8 and 8.0 are one limit.
     read = msgspec.json.decode(written, type=tuple[TrialFile, Protocol, dict[str, ArmSettings]])
-    return hashlib.sha256(msgspec.json.encode(read, order="deterministic")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(read, order="sorted")).hexdigest()

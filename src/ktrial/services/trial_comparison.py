@@ -241,7 +241,7 @@ def _scope(records: Sequence[RunRecord]) -> str:
 
 
 def _ended(log: Sequence[Event]) -> tuple[Finding, ...]:
-    if any(isinstance(event, Ended) for event in log):
+    if isinstance(log[-1], Ended):
         return ()
     sentence = "the trial is not over: `ktrial trial resume` goes on with it"
     return (Finding(kind="unfinished", level="note", sentence=sentence),)

@@ -75,7 +75,7 @@ def _left_out(kept: KeptTrial, records: Sequence[RunRecord]) -> Iterator[tuple[i
     The last runs of a trial that was killed may be missing: `resume` takes them up.
     """
     told = {one.run for visit in visits_of(kept.log, records).values() for one in visit.values()}
-    is_over = any(isinstance(event, Ended) for event in kept.log)
+    is_over = isinstance(kept.log[-1], Ended)
     last = math.inf if is_over else max((event.run for event in kept.log if isinstance(event, RunEnded)), default=0)
     voided = {event.block for event in kept.log if isinstance(event, BlockVoided)}
     whole = _whole_visits(kept, records)

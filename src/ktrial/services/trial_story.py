@@ -25,7 +25,7 @@ def story_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement) -> 
         detect=protocol.detect,
         settle_s=trial.settle_s,
         blocks=judgement.blocks,
-        ended=next((event.reason for event in log if isinstance(event, Ended)), None),
+        ended=log[-1].reason if isinstance(log[-1], Ended) else None,
         arms=tuple(_arm(trial, one.name, placebo=one.placebo) for one in protocol.arms),
         drawn=tuple(_drawn(log)),
         looks=tuple(_looks(protocol, log)),

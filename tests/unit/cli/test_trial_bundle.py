@@ -115,6 +115,14 @@ def test_a_published_trial_comes_out_again(machine: FakeRoot, folder: Path) -> N
     assert "ktrial trial run trial.toml" in (folder / "reproduce.sh").read_text()
 
 
+def test_anybody_can_compute_the_hash_of_a_protocol(folder: Path) -> None:
+    kept = json.loads((folder / FOLDER / "trial.json").read_text())
+    protocol = json.loads((folder / FOLDER / "log.jsonl").read_text().splitlines()[0])
+    whole = [kept["file"], protocol, kept["arms"]]
+    canonical = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert hashlib.sha256(canonical.encode()).hexdigest() == kept["protocol_sha256"]
+
+
 def test_publishing_again_gives_the_same_bytes(machine: FakeRoot, folder: Path) -> None:
     assert machine.run("--store", "a.db", "publish", TRIAL, "--data", "-o", "again").status == 0
     assert (folder / "SHA256SUMS").read_bytes() == Path("again/SHA256SUMS").read_bytes()
