@@ -169,7 +169,7 @@ def _contrast(judged: Judged, ran: _Ran, counts: Mapping[str, int], outcome: Out
         arm=judged.arm,
         control=judged.against,
         verdict=judged.verdict or "inconclusive",
-        why=why(judged, ran.protocol, ran.judgement.cap, ran.ended),
+        why=why(judged, ran.protocol, ran.judgement, ran.ended),
         effect=judged.effect,
         worth=judged.worth,
         n_arm=counts.get(judged.arm, 0),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from ktrial.domain.judgement import Counter, Judged
+from ktrial.domain.judgement import Counter, Judged, Judgement
 from ktrial.domain.trial_log import Protocol
 
 _WHYS: Mapping[str, str] = {
@@ -16,7 +16,6 @@ _WHYS: Mapping[str, str] = {
     "e-value": "the evidence since the cap decided it",
     "counter": "its counts decided it",
     "failures": "its runs fail",
-    "check": "a check refused it",
     "open": "the trial has not decided it yet",
 }
 _GUARDS: Mapping[str, str] = {
@@ -26,13 +25,14 @@ _GUARDS: Mapping[str, str] = {
 }
 
 
-def why(judged: Judged, protocol: Protocol, cap: int | None, ended: str | None) -> str:
+def why(judged: Judged, protocol: Protocol, judgement: Judgement, ended: str | None) -> str:
     """What led to the verdict, and where there is none what it would take."""
     if judged.role == "exploratory":
         if judged.p is None or judged.p_adjusted is None:
             return "explored only: no verdict is given on it"
         return f"explored only, no verdict: p {judged.p:.2g}, {judged.p_adjusted:.2g} with all explored counted in"
-    parts = [_reason(judged, cap, ended)]
+    cap = judgement.cap
+    parts = [_reason(judged, judgement, ended)]
     if judged.why == "ended" and judged.role != "primary":
         counts = protocol.outcomes[judged.outcome].scale == "count" and judged.counter is None
         looked = f"counts are looked at after all {cap or protocol.budget} blocks only; " if counts else ""
@@ -41,12 +41,13 @@ def why(judged: Judged, protocol: Protocol, cap: int | None, ended: str | None) 
         parts.insert(0, _GUARDS[judged.guard].format(margin=_percent(protocol.outcomes[judged.outcome].margin)))
     if judged.counter is not None:
         parts.append(_counted(judged.counter, judged.blocks))
-    if judged.needed is not None:
+    if judged.needed is not None and judged.verdict == "inconclusive":
         parts.append(_needed(judged, judged.needed, protocol))
     return "; ".join(parts)
 
 
-def _reason(judged: Judged, most: int | None, ended: str | None) -> str:
+def _reason(judged: Judged, judgement: Judgement, ended: str | None) -> str:
+    most = judgement.cap
     cap = f"the cap of {most} blocks" if most is not None else "the cap"
     if judged.why == "cap":
         return f"{cap} was reached"
@@ -54,6 +55,9 @@ def _reason(judged: Judged, most: int | None, ended: str | None) -> str:
         return f"given up after {judged.blocks} blocks: those up to {cap} would hardly have decided it"
     if judged.why == "ended":
         return f"the trial ended first: {ended}" if ended is not None else "the trial ended first"
+    if judged.why == "check":
+        refused = next((one for one in (*judged.findings, *judgement.findings) if one.level == "refuse"), None)
+        return "a check refused it" if refused is None else f"refused: {refused.sentence}"
     return _WHYS.get(judged.why, judged.why)
 
 
@@ -64,7 +68,7 @@ def _needed(judged: Judged, needed: int, protocol: Protocol) -> str:
         return f"with this noise {needed} blocks would be needed to find a difference of {detect}"
     effect, far = judged.effect, math.log1p(protocol.detect)
     if effect is None or effect.low is None or effect.high is None or effect.low < -far or effect.high > far:
-        return f"as many blocks as for a difference of {detect}, and its interval still holds one: noise came in bursts"
+        return f"its interval still holds a difference of {detect}"
     margin = _percent(protocol.outcomes[judged.outcome].margin)
     return f"a difference of {detect} would probably have been found, whether one above {margin} is there stays open"
 

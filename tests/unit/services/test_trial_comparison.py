@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from ktrial.domain.comparison import Comparison, OutcomeComparison
+from ktrial.domain.finding import Finding
 from ktrial.domain.judgement import Counter, Judged
 from ktrial.domain.trial_log import BlockVoided, Ended, Looked, OutcomeRule, Protocol, RunEnded
 from ktrial.domain.verdict import Effect
@@ -135,7 +137,10 @@ def judged(**fields: Any) -> Judged:
 
 
 def reason(protocol: Protocol | None = None, ended: str | None = None, **fields: Any) -> str:
-    return why(judged(**fields), protocol or a_protocol(), 20, ended)
+    said = replace(
+        judge([a_protocol()]), findings=(Finding(kind="voids", level="refuse", sentence="9 of 10 are void"),)
+    )
+    return why(judged(**fields), protocol or a_protocol(), said, ended)
 
 
 def test_the_reason_of_futility_says_what_it_would_take() -> None:
@@ -158,11 +163,18 @@ def test_where_enough_blocks_were_made_it_does_not_ask_for_fewer() -> None:
         ({"why": "boundary", "verdict": "better"}, "its interval decided it"),
         ({"why": "ended"}, "the trial ended first: no time is left for another block"),
         ({"why": "open", "verdict": None}, "the trial has not decided it yet"),
+        ({"why": "check", "verdict": "not comparable", "needed": 40}, "refused: 9 of 10 are void"),
         ({"why": "failures", "verdict": "worse"}, "its runs fail"),
     ],
 )
 def test_reasons(fields: dict[str, Any], said: str) -> None:
     assert reason(ended="no time is left for another block", **fields) == said
+
+
+def test_an_interval_that_holds_the_effect_is_not_said_to_exclude_it() -> None:
+    said = reason(needed=7, effect=Effect(estimate=0.01, low=-0.01, high=0.06, method="m"))
+    assert "would probably have been found" not in said
+    assert said.endswith("its interval still holds a difference of 5 %")
 
 
 @pytest.mark.parametrize(
