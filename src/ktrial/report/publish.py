@@ -43,7 +43,8 @@ def published(comparison: Comparison, data: Mapping[str, bytes] = {}) -> dict[st
     files["comparison.json"] = _json(comparison)
     files |= _runs(comparison)
     if comparison.trial is not None:
-        files["trial.toml"] = comparison.trial.text.encode()
+        lines = comparison.trial.text.removesuffix("\n").split("\n")
+        files["trial.toml"] = "".join(f"{clean(line)}\n" for line in lines).encode()
     if comparison.exclusions:
         files["exclusions.json"] = _json(comparison.exclusions)
     if comparison.reproduce:
