@@ -161,7 +161,7 @@ class _Body:
             return []
         return [
             ("values", "Value by value", self._pictures("response")),
-            ("course", "How it went", [*course_parts(trial), *self._pictures("course", "visits")]),
+            ("course", "How it went", [*course_parts(trial, self._comparison), *self._pictures("course", "visits")]),
             ("arms", "What each arm came to", arms_parts(trial, self._comparison)),
         ]
 

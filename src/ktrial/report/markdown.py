@@ -145,7 +145,7 @@ def trial_sections(comparison: Comparison) -> list[tuple[str, str]]:
         return []
     rows = came_to_rows(trial, comparison.control)
     voids = [(str(one.block), ", ".join(one.order), one.void) for one in trial.drawn if one.void is not None]
-    went = [escaped(sentence) for sentence in course_sentences(trial)]
+    went = [escaped(sentence) for sentence in course_sentences(comparison, trial)]
     went += [table(("void block", "order", "why"), voids)] if voids else []
     arms = [table(("arm", "sets", "in force already", "left out, and why"), rows)]
     arms += [escaped(sentence) for sentence in placebo_sentences(comparison)]

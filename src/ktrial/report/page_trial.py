@@ -21,9 +21,9 @@ def arms_parts(trial: ToldTrial, comparison: Comparison) -> list[Part]:
     return [*parts, *(tag("p", sentence) for sentence in placebo_sentences(comparison))]
 
 
-def course_parts(trial: ToldTrial) -> list[Part]:
+def course_parts(trial: ToldTrial, comparison: Comparison) -> list[Part]:
     """How many blocks there were and why it ended; every block that does not count."""
-    parts: list[Part] = [tag("p", sentence) for sentence in course_sentences(trial)]
+    parts: list[Part] = [tag("p", sentence) for sentence in course_sentences(comparison, trial)]
     rows = [(str(one.block), ", ".join(one.order), one.void) for one in trial.drawn if one.void is not None]
     if rows:
         parts.append(

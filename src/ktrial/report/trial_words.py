@@ -40,14 +40,21 @@ def placebo_sentences(comparison: Comparison) -> list[str]:
     return found
 
 
-def course_sentences(trial: ToldTrial) -> list[str]:
+def ended_words(comparison: Comparison, trial: ToldTrial) -> str | None:
+    """Why no further run follows; None while the trial goes on."""
+    asked = [one.verdict for outcome in comparison.outcomes if outcome.role == "primary" for one in outcome.contrasts]
+    if trial.ended is not None and asked and all(verdict == "not comparable" for verdict in asked):
+        return "nothing of it can be compared"
+    return trial.ended
+
+
+def course_sentences(comparison: Comparison, trial: ToldTrial) -> list[str]:
     """How far it went and why it ended."""
+    why = ended_words(comparison, trial)
     most = "" if trial.cap is None else f" of at most {trial.cap}"
     void = sum(one.void is not None for one in trial.drawn)
     told = f"{trial.blocks}{most} blocks" + (
         f", {counted(void, 'more is', 'more are')} void and counted nowhere" if void else ""
     )
-    ended = "It is not over." if trial.ended is None else f"It ended because {trial.ended}."
-    if trial.ended is not None and trial.ended.startswith("no "):
-        ended = f"It ended: {trial.ended}."
+    ended = "It is not over." if why is None else f"It ended: {why}."
     return [f"{told}. {ended} Before each visit {trial.settle_s:g} s to settle."]

@@ -15,6 +15,7 @@ from ktrial.domain.kept_trial import KeptTrial, record_of
 from ktrial.domain.recheck import Difference
 from ktrial.domain.run import RunRecord
 from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Looked, RunEnded
+from ktrial.services.reparse import BROKEN
 from ktrial.services.results import ReadResults
 from ktrial.services.trial_comparison import Told, comparison_of, outcomes_of
 from ktrial.services.trial_summary import audited, judgement_of
@@ -22,12 +23,21 @@ from ktrial.services.trial_visits import contradicted, visits_of
 
 
 def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
-    """The records of a trial's runs, as far as they have ended. Raises KtrialError where its session is not there."""
+    """The records of a trial's runs, as far as they have ended.
+
+    Raises KtrialError where its session is not there, or a record is none.
+    """
     session = next((one for one in results.sessions() if one.session == kept.stored.session), None)
     if session is None:
         raise KtrialError(f"the runs of {kept.stored.trial} are not in the store", hint="--store names where they are")
-    found = (record_of(run, session) for run in results.runs(session.session))
-    return tuple(one for one in found if one is not None)
+    found: list[RunRecord] = []
+    for run in results.runs(session.session):
+        try:
+            record = record_of(run, session)
+        except msgspec.ValidationError as error:
+            raise KtrialError(f"run {run.number} of {session.session}: {BROKEN}: {error}") from None
+        found += [] if record is None else [record]
+    return tuple(found)
 
 
 def told_again(kept: KeptTrial, results: ReadResults, benchmarks: Mapping[str, Benchmark]) -> Comparison:
@@ -60,10 +70,8 @@ def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Differe
         return
     try:
         records = records_in(kept, results)
-    except msgspec.ValidationError as error:
-        yield Difference(
-            kind="trial", where=f"trial {name}, its runs", told=f"a record is not as ktrial writes it: {error}"
-        )
+    except KtrialError as error:
+        yield Difference(kind="trial", where=f"trial {name}, its runs", told=error.message)
         return
     for run, told in (*contradicted(kept.log, records, stored.protocol_sha256), *_left_out(kept, records)):
         yield Difference(kind="trial", where=f"trial {name}, run {run}", told=told)

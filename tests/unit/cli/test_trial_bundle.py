@@ -254,6 +254,18 @@ def test_a_changed_record_is_named_twice(machine: FakeRoot, folder: Path) -> Non
     assert {"measurement", "trial"} <= {one["kind"] for one in found}
 
 
+def test_a_record_that_is_none_is_named(machine: FakeRoot, folder: Path) -> None:
+    def change(line: dict[str, Any]) -> None:
+        if line["number"] == 6:
+            line["document"]["position"] = "first"
+
+    change_records(folder, change)
+    put_right(folder)
+    status, found = check(machine, folder)
+    assert status == 1
+    assert any("run 6" in one["told"] and "not as ktrial writes it" in one["told"] for one in found), found
+
+
 def test_a_changed_report_is_named(machine: FakeRoot, folder: Path) -> None:
     change_document(
         folder / "comparison.json", lambda one: one["outcomes"][0]["contrasts"][0].update(verdict="equivalent")

@@ -69,3 +69,12 @@ def test_a_trial_without_a_block_says_so() -> None:
     )
     assert "0 of at most 20 blocks; it is not over" in trial_text(empty, width=80)
     assert "There is nothing to compare." in trial_text(empty, width=80)
+
+
+def test_a_trial_that_was_refused_is_not_called_decided() -> None:
+    told = a_trial().told()
+    primary = told.outcomes[0]
+    refused = tuple(replace(one, verdict="not comparable") for one in primary.contrasts)
+    said = trial_text(replace(told, outcomes=(replace(primary, contrasts=refused),)), width=80)
+    assert said.startswith("swappiness: 10 of at most 20 blocks; nothing of it can be compared\n")
+    assert "decided" not in said.splitlines()[0]
