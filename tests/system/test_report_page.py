@@ -13,6 +13,7 @@ from ktrial.domain.comparison import Comparison
 from ktrial.report.html import html_page
 from tests.support.chromium import Chromium
 from tests.support.comparisons import four_arms, hostile, large, two_arms
+from tests.support.told_trials import a_trial, hostile_trial
 
 PHONE, DESK = 360, 1100
 ARROW_RIGHT, ESCAPE, TAB, ENTER = 39, 27, 9, 13
@@ -28,6 +29,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     made = {"two": two_arms(), "four": four_arms(), "hostile": hostile()}
+    made |= {"trial": a_trial().told(), "hostile-trial": hostile_trial()}
     return {name: written(folder / f"{name}.html", comparison) for name, comparison in made.items()}
 
 
@@ -36,7 +38,7 @@ def written(path: Path, comparison: Comparison) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["two", "four", "hostile"])
+@pytest.mark.parametrize("name", ["two", "four", "hostile", "trial", "hostile-trial"])
 @pytest.mark.parametrize("width", [PHONE, DESK])
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_loads_quietly_and_fits(
@@ -50,7 +52,8 @@ def test_it_loads_quietly_and_fits(
     wide = "[...document.querySelectorAll('svg')].filter(one => one.getBoundingClientRect().width > 200)"
     drawn = browser.value(f"{wide}.length")
     assert drawn >= browser.value("document.querySelectorAll('figure').length") > 5
-    assert browser.value("document.title").startswith({"two": "vm.", "four": "Four", "hostile": "vm."}[name])
+    titles = {"two": "vm.", "four": "Four", "hostile": "vm.", "trial": "swappiness", "hostile-trial": "swappiness"}
+    assert browser.value("document.title").startswith(titles[name])
 
 
 def test_marks_have_the_colours_of_their_arms_by_day_and_by_night(browser: Chromium, pages: dict[str, Path]) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktrial.domain.errors import BadInput
+from ktrial.domain.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from ktrial.cli.wiring import App
     from ktrial.domain.comparison import Comparison
+    from ktrial.domain.stored import StoredSession
     from ktrial.services.bundles import Brought, Made, Scrubbing
     from ktrial.store.bundle import BundleWriter
 
@@ -40,22 +41,65 @@ def carried(
     from ktrial.services.bundles import Made, pack
     from ktrial.services.carry import carry, question_of, sessions_of
 
+    if published.trial is not None:
+        return carried_trial(app, published, published.trial.trial, keep_identity=keep_identity)
+
     wanted = dict.fromkeys((*sessions_of(question_of(published)), *names))
     sessions = {one.session: one for one in map(app.store.session, wanted)} if wanted else {}
     writer = app.bundles.new()
     scrubbing = None if keep_identity else scrubbing_of(app)
     made = Made(sessions=(), left=(), spoiled=())
     if sessions:
-        made = pack(list(sessions.values()), app.store, writer, scrubbing)
+        made = pack(list(sessions.values()), app.store, writer, scrubbing, app.trials)
     again = partial(answered_again, app)
     found = carry(published, lambda path: read_file(Path(path), LIMIT_BYTES), again, writer, made.sessions, scrubbing)
     return writer, made, found
 
 
+def carried_trial(
+    app: App, published: Comparison, name: str, *, keep_identity: bool
+) -> tuple[BundleWriter, Made, Comparison]:
+    """A bundle, not yet written, of a trial; the comparison as it comes out of it."""
+    from ktrial.domain.recheck import same_figures
+    from ktrial.services.bundle_reading import BundleResults
+    from ktrial.services.bundles import pack
+    from ktrial.services.trial_bundles import trial_in
+    from ktrial.services.trial_recheck import told_again
+
+    kept = app.trials.named(name)
+    if kept is None:
+        raise BadInput(f"the trial {name} is not in {app.store.shown}", hint="--store names where it is")
+    writer = app.bundles.new()
+    scrubbing = None if keep_identity else scrubbing_of(app)
+    made = pack([app.store.session(kept.stored.session)], app.store, writer, scrubbing, app.trials)
+    bundle = writer.opened(made.sessions)
+    found = told_again(trial_in(bundle, name), BundleResults(bundle), app.benchmarks)
+    wrong = same_figures(published, found)
+    if wrong is not None:
+        raise Refused(
+            f"the comparison is not that of the trial {name} now: {wrong.where}: {wrong.told}",
+            hint=f"`ktrial trial show {name} --json` tells it anew",
+        )
+    return writer, made, found
+
+
+def sessions_named(app: App, names: Sequence[str]) -> list[StoredSession]:
+    """Sessions by their names, or by the name of a trial whose runs they hold; all without a name."""
+    if not names:
+        return list(app.store.sessions())
+    found: dict[str, StoredSession] = {}
+    for name in names:
+        trial = app.trials.named(name)
+        session = app.store.session(name if trial is None else trial.stored.session)
+        found[session.session] = session
+    return list(found.values())
+
+
 def tell(app: App, output: Path, made: Made, *, kept: bool) -> None:
     """What went into a bundle, and what to look at before it is published."""
     sessions = "1 session" if len(made.sessions) == 1 else f"{len(made.sessions)} sessions"
-    app.say(f"{output}: {sessions}")
+    trials = f", with the trial{'s'[: len(made.trials) != 1]} {', '.join(made.trials)}" if made.trials else ""
+    app.say(f"{output}: {sessions}{trials}")
     counts: dict[str, int] = {}
     for one in made.sessions:
         for kind, times in (one.replaced or {}).items():
@@ -89,4 +133,4 @@ def import_bundle(app: App, path: Path, *, dry_run: bool) -> Brought:
     if dry_run:
         raise BadInput(f"{path} is a bundle, and --dry-run shows files of other tools", hint="leave --dry-run out")
 
-    return bring_back(app.bundles.open(path), app.store, scrubbing_of(app))
+    return bring_back(app.bundles.open(path), app.store, scrubbing_of(app), app.trials)

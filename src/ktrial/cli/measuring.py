@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import secrets
@@ -11,10 +10,11 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from ktrial.cli.streams import tell
 from ktrial.domain.errors import BadInput, KtrialError
 
 if TYPE_CHECKING:
@@ -268,25 +268,10 @@ class Progress:
         if self._as_json:
             import msgspec
 
-            self._to(sys.stdout, msgspec.json.encode(event).decode() + "\n")
+            tell(sys.stdout, msgspec.json.encode(event).decode() + "\n")
 
     def _write(self, text: str) -> None:
-        self._to(sys.stderr, text)
-
-    @staticmethod
-    def _to(stream: TextIO, text: str) -> None:
-        try:
-            stream.write(text)
-            stream.flush()
-        except BrokenPipeError:
-            raise KtrialError(
-                "nobody reads on, so measuring has ended; the runs that were made are kept",
-                hint="the same command goes on with it",
-            ) from None
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            # The terminal has gone: its SIGHUP ends the measurement in order, unless somebody wants it to go on.
+        tell(sys.stderr, text)
 
 
 def check_output(path: Path | None, *, force: bool) -> None:

@@ -16,10 +16,12 @@ from ktrial.domain.errors import BadInput, KtrialError, Refused
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ktrial.cli.trial_progress import TrialProgress
     from ktrial.cli.wiring import App
     from ktrial.domain.comparison import Comparison
     from ktrial.domain.facts import FactBook
     from ktrial.domain.judgement import Judgement
+    from ktrial.domain.kept_trial import KeptTrial
     from ktrial.domain.noise_profile import NoiseProfile
     from ktrial.domain.plan import Plan
     from ktrial.domain.run import Session
@@ -151,7 +153,7 @@ def order_of(ready: Prepared, label: str | None = None) -> Order:
     )
 
 
-def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, listen: TrialListener) -> NoiseProfile:
+def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, listen: TrialProgress) -> NoiseProfile:
     """The profile that holds here now: one of the store, or one that is made now."""
     from ktrial.services import noise
     from ktrial.services.trial_arms import Arms
@@ -163,6 +165,7 @@ def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, liste
     if found is not None and protocol.primary in found.differences:
         return found
     pilot = noise.pilot_protocol(protocol)
+    listen.learn_noise(noise.BLOCKS)
     session = _session(app, ready, label=None)
     app.run_store.begin(session, "")
     standing = Standing(trial=pilot.name, protocol_sha256="", session=session, log=[pilot], records=[], next_run=1)
@@ -208,7 +211,8 @@ def begin(app: App, ready: Prepared, protocol: Protocol) -> StoredTrial:
     from ktrial.domain.stored_trial import StoredTrial, protocol_sha256
     from ktrial.services.trial_prepare import machine_of
 
-    digest = protocol_sha256(ready.file, protocol, ready.arms)
+    file = msgspec.structs.replace(ready.file, design=msgspec.structs.replace(ready.file.design, seed=ready.seed))
+    digest = protocol_sha256(file, protocol, ready.arms)
     session = _session(app, ready, label=None)
     app.run_store.begin(session, digest)
     stored = StoredTrial(
@@ -216,7 +220,7 @@ def begin(app: App, ready: Prepared, protocol: Protocol) -> StoredTrial:
         session=session.session,
         protocol_sha256=digest,
         started_unix_ms=app.clock.unix_ms(),
-        file=msgspec.structs.replace(ready.file, design=msgspec.structs.replace(ready.file.design, seed=ready.seed)),
+        file=file,
         arms=ready.arms,
         settle_s=ready.settle_s,
         machine=machine_of(ready.facts),
@@ -278,7 +282,7 @@ def run_file(app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool,
     gates = order_of(ready).gates
     runs_per_visit = file.design.runs_per_visit or 1
     protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, None, runs_per_visit)
-    listen = TrialProgress(as_json=as_json)
+    listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         if profile and protocol.outcomes[protocol.primary].scale == "log":
             made = noise_profile(app, ready, rig, protocol, listen)
@@ -292,14 +296,14 @@ def run_file(app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool,
 def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
     """Say what came of it; the exit status."""
     from ktrial.cli import interruption
-    from ktrial.report.comparison_terminal import comparison_text
     from ktrial.report.terminal import columns
+    from ktrial.report.trial_terminal import trial_text
 
     found = told(app, stored)
     if as_json:
         sys.stdout.write(msgspec.json.encode({"event": "comparison", "comparison": found}).decode() + "\n")
     else:
-        sys.stdout.write(comparison_text(found, width=columns()))
+        sys.stdout.write(trial_text(found, width=columns()))
     if interrupted:
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial trial resume {stored.trial}` goes on with it")
         return interruption.status(app.interrupts.number)
@@ -309,26 +313,23 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
 
 def told(app: App, stored: StoredTrial) -> Comparison:
     """A trial of the store as a comparison."""
-    from ktrial.services.trial_comparison import Told, comparison_of
-    from ktrial.services.trial_summary import judgement_of
+    from ktrial.services.trial_recheck import told_again
 
-    log = app.trials.log(stored.trial)
-    earlier = app.run_store.earlier(stored.protocol_sha256)
-    records = earlier.records if earlier is not None else ()
-    tools = {record.benchmark: record.tool for record in records}
-    outcomes = {
-        f"{label}.{outcome.name}": outcome
-        for label, tool in tools.items()
-        if tool in app.benchmarks
-        for outcome in app.benchmarks[tool].outcomes
-    }
-    return comparison_of(stored, log, judgement_of(log), Told(outcomes=outcomes, records=records))
+    return told_again(kept_trial(app, stored), app.store, app.benchmarks)
+
+
+def kept_trial(app: App, stored: StoredTrial) -> KeptTrial:
+    """A trial of the store with its log."""
+    kept = app.trials.named(stored.trial)
+    assert kept is not None, "it was found a moment ago"
+    return kept
 
 
 def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
     """Go on with a trial of the store, with exactly what was fixed."""
     from ktrial.cli.trial_progress import TrialProgress
     from ktrial.domain.trial_log import Ended, Protocol
+    from ktrial.services.trial_summary import judgement_of
 
     log = app.trials.log(stored.trial)
     if any(isinstance(event, Ended) for event in log):
@@ -345,9 +346,9 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
     rig = rig_of(app, ready)
     protocol = log[0]
     assert isinstance(protocol, Protocol), "a log begins with its protocol"
-    listen = TrialProgress(as_json=as_json)
+    listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
-        listen.announce(ready, protocol)
+        listen.announce(ready, protocol, judgement_of(log))
         _, interrupted = carry_on(app, stored, ready, rig, listen)
     return finish(app, stored, interrupted=interrupted, as_json=as_json)
 
@@ -361,11 +362,12 @@ def write_report(found: Comparison, path: Path) -> None:
 
 
 def recheck_trial(app: App, stored: StoredTrial) -> list[str]:
-    """Everything of which a trial can be convicted."""
-    from ktrial.services.trial_resume import contradicted
-    from ktrial.services.trial_summary import audited
+    """Everything of which a trial of the store can be convicted: by its log, its records and their raw output."""
+    from ktrial.services.reparse import BROKEN, reparse
+    from ktrial.services.trial_recheck import trial_differences
 
-    log = app.trials.log(stored.trial)
-    earlier = app.run_store.earlier(stored.protocol_sha256)
-    records = earlier.records if earlier is not None else ()
-    return [*(one.sentence for one in audited(log)), *contradicted(log, records)]
+    found = [f"{one.where}: {one.told}" for one in trial_differences(kept_trial(app, stored), app.store)]
+    for run in reparse([stored.session], app.store, app.benchmarks):
+        broken = [run.unread] if run.unread is not None and run.unread.startswith(BROKEN) else []
+        found += [f"run {run.run}, {run.benchmark}: {change}" for change in (*run.changes, *broken)]
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -24,6 +24,7 @@ MOST_MEMBERS = 1_000_000
 #: Every name that a member may have.
 MEMBER = re.compile(
     r"comparison\.json|raw/[0-9a-f]{64}|sessions/[A-Za-z0-9_%-][A-Za-z0-9._%-]{0,99}/(?:session\.json|runs\.jsonl)"
+    r"|trials/[A-Za-z0-9_%-][A-Za-z0-9._%-]{0,199}/(?:trial\.json|log\.jsonl|noise\.json)"
 )
 
 
@@ -78,5 +79,20 @@ class BundledRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def folder_of(session: str) -> str:
     """`sessions/NAME`, with what a file's name should not hold written as `%41`."""
-    quoted = urllib.parse.quote(session, safe="").replace("~", "%7E")
-    return f"sessions/{'%2E' + quoted[1:] if quoted.startswith('.') else quoted}"
+    return f"sessions/{_quoted(session)}"
+
+
+def trial_folder_of(trial: str) -> str:
+    """`trials/NAME`, likewise."""
+    return f"trials/{_quoted(trial)}"
+
+
+def trials_of(members: Iterable[str]) -> tuple[str, ...]:
+    """The names of the trials whose files are among these."""
+    folders = {name.split("/")[1] for name in members if name.startswith("trials/")}
+    return tuple(sorted(urllib.parse.unquote(folder) for folder in folders))
+
+
+def _quoted(name: str) -> str:
+    quoted = urllib.parse.quote(name, safe="").replace("~", "%7E")
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted

@@ -11,6 +11,7 @@ import msgspec
 from ktrial.domain.asked import AskedComparison
 from ktrial.domain.benchmark import Direction, Unit
 from ktrial.domain.finding import Finding
+from ktrial.domain.told_trial import ToldTrial
 from ktrial.domain.verdict import Effect, Verdict, WorthIt
 
 Role = Literal["primary", "secondary", "guard", "exploratory"]
@@ -204,7 +205,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     `accepted` is the user's reason for comparing what was refused. `without` is the same comparison with the
     exclusions undone, null where nothing was excluded. `reproduce` are the commands that give it again. `protocol` is
     what was fixed before the first run, and `protocol_sha256` its hash; both are empty where there was none. `asked` is
-    the question with its digest, which `ktrial recheck` puts again.
+    the question with its digest, which `ktrial recheck` puts again. `trial` is what else a trial tells, null of others.
     """
 
     schema: Literal["ktrial.comparison/1"] = "ktrial.comparison/1"
@@ -225,3 +226,4 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     protocol_sha256: str | None = None
     asked: AskedComparison | None = None
     asked_sha256: str | None = None
+    trial: ToldTrial | None = None

@@ -138,7 +138,7 @@ def interval_phrase(effect: Effect, unit: Unit, direction: Direction | None) -> 
     low, high = _ends(effect, direction)
     if low is None or high is None:
         return ""
-    name = f"{100 * effect.confidence:g} % interval"
+    name = f"{100 * effect.confidence:.4g} % interval"
     if effect.scale == "log":
         return f"{name} {range_words(low, high)}"
     return f"{name} {_amount(low, unit, signed=True)} to {_amount(high, unit, signed=True)}"

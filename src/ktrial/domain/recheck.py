@@ -17,7 +17,8 @@ from ktrial.domain.verdict import Effect
 TOLERANCE = 1e-9
 #: `hash`: bytes are not what their digest says; `measurement`: raw output gives another number than is kept;
 #: `question`, `comparison`: what is published does not follow; `file`: a published file is not what is made of it.
-Kind = Literal["hash", "measurement", "question", "comparison", "file"]
+#: `protocol`: a trial's is not what was fixed; `trial`: an order, a verdict or a run of its log does not come out.
+Kind = Literal["hash", "measurement", "question", "comparison", "file", "protocol", "trial"]
 _LONG = 120
 _NOTHING = object()
 

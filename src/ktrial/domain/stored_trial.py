@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -48,4 +49,15 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 def protocol_sha256(file: TrialFile, protocol: Protocol, arms: Mapping[str, ArmSettings]) -> str:
     """The hash that goes into every run: of the file, of what the judge goes by, and of what the arms came to."""
-    return hashlib.sha256(msgspec.json.encode((file, protocol, arms), order="deterministic")).hexdigest()
+    written = msgspec.json.encode((file, protocol, arms))
+    # As it is when it is read again: 8 and 8.0 are one limit.
+    read = msgspec.json.decode(written, type=tuple[TrialFile, Protocol, dict[str, ArmSettings]])
+    return hashlib.sha256(msgspec.json.encode(_said(msgspec.to_builtins(read)), order="sorted")).hexdigest()
+
+
+def _said(value: Any) -> Any:
+    """Without what is null or empty: a field that a later ktrial adds does not change the hash of earlier trials."""
+    if isinstance(value, dict):
+        found = {name: _said(one) for name, one in value.items()}
+        return {name: one for name, one in found.items() if one not in (None, {}, [])}
+    return [_said(one) for one in value] if isinstance(value, list | tuple) else value

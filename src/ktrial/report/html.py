@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 
 from ktrial.domain.comparison import Comparison, OutcomeComparison
 from ktrial.report.charts import comparison_charts, outcome_charts
 from ktrial.report.charts.drawing import PAGE, Cast, Chart, Style, cast_of, label
 from ktrial.report.charts.svg import inline_svg
 from ktrial.report.markup import Markup, Part, render, tag
-from ktrial.report.order import by_weight
+from ktrial.report.order import asked_only, by_weight, explored
 from ktrial.report.page_script import SCRIPT
 from ktrial.report.page_sections import (
     all_findings,
@@ -27,13 +28,15 @@ from ktrial.report.page_sections import (
 )
 from ktrial.report.page_style import STYLE
 from ktrial.report.page_tables import tiers_table, twin, verdict_table
+from ktrial.report.page_trial import arms_parts, course_parts, explored_parts
 
 _HELP = "Point at a mark, or step through a chart with the arrow keys, to see its row; headings of tables sort them."
 _WIDE = 900
 _NARROW = 340
 _BESIDE = 400
-#: How many outcomes have charts, and how many points all of them together.
 _EFFECTS = ("forest", "differences")
+_OF_TRIALS = ("course", "visits", "response")
+#: How many outcomes have charts, and how many points all of them together.
 _MOST_CHARTED = 12
 _ALL_POINTS = 7500
 _MOST_POINTS = 1200
@@ -42,7 +45,9 @@ _FEWEST_POINTS = 200
 
 def html_page(comparison: Comparison) -> str:
     """The whole page."""
-    body = _Body(comparison)
+    others = explored(comparison)
+    comparison = asked_only(comparison)
+    body = _Body(comparison, others)
     sections = body.sections()
     head = (
         tag("meta", charset="utf-8"),
@@ -110,8 +115,9 @@ def _arms(cast: Cast) -> Markup:
 class _Body:
     """The content of one page; numbers its figures."""
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: Comparison, others: Sequence[OutcomeComparison]) -> None:
         self._comparison = comparison
+        self._others = others
         self._figures = 0
         self.cast = cast_of(comparison)
         self._wide = comparison_charts(comparison, Style(palette=PAGE, width=_WIDE, titled=False))
@@ -131,10 +137,12 @@ class _Body:
         found: list[Section] = [
             ("notice", "What you would notice", [notice_list(comparison)]),
             ("verdicts", "Verdicts", [verdict_table(comparison, places)]),
+            *self._trial(),
             ("tiers", "Tiers", [tiers] if (tiers := tiers_table(comparison, places)) is not None else []),
             ("same", "What was the same, and what was not", same_and_different(comparison)),
             ("together", "Outcomes together", self._together()),
             ("outcomes", "Outcomes one by one", self._outcomes(charted, places)),
+            ("explored", "Measured too, and not asked", explored_parts(self._others)),
             ("state", "Changes of the tunable state", state_changes(comparison)),
             ("findings", "Findings", all_findings(comparison)),
             ("exclusions", "Left out afterwards", exclusions(comparison) if comparison.exclusions else []),
@@ -143,8 +151,23 @@ class _Body:
         return [section for section in found if section[2]]
 
     def _together(self) -> list[Part]:
-        figures = [self._figure(chart, None) for chart in self._beside if chart.name not in _EFFECTS]
+        figures = [self._figure(chart, None) for chart in self._beside if not _has_its_place(chart)]
         return [tag("div", figures, class_="charts")] if figures else []
+
+    def _trial(self) -> list[Section]:
+        """What only a trial has."""
+        trial = self._comparison.trial
+        if trial is None:
+            return []
+        return [
+            ("values", "Value by value", self._pictures("response")),
+            ("course", "How it went", [*course_parts(trial, self._comparison), *self._pictures("course", "visits")]),
+            ("arms", "What each arm came to", arms_parts(trial, self._comparison)),
+        ]
+
+    def _pictures(self, *names: str) -> list[Part]:
+        pairs = zip(self._wide, self._narrow, strict=True)
+        return [self._figure(*pair) for pair in pairs if pair[0].name.partition("-")[0] in names]
 
     def _outcomes(self, charted: list[OutcomeComparison], places: dict[str, str]) -> list[Part]:
         most = max(_FEWEST_POINTS, min(_MOST_POINTS, _ALL_POINTS // max(1, len(charted))))
@@ -182,6 +205,11 @@ class _Body:
             tag("details", tag("summary", f"{chart.title} as a table"), twin(chart, self.cast), id=anchor),
             class_="marks" if chart.marks else None,
         )
+
+
+def _has_its_place(chart: Chart) -> bool:
+    """Whether a picture of all outcomes stands in a section of its own."""
+    return chart.name in _EFFECTS or chart.name.partition("-")[0] in _OF_TRIALS
 
 
 def _plot(chart: Chart, prefix: str, name: str, kind: str) -> Markup:

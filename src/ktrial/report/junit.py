@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A comparison as JUnit XML, which build servers read: a case for each outcome of each arm.
 
-`worse` is a failure. What is `inconclusive` or `not comparable` is skipped: it neither passed nor failed.
+`worse` is a failure, and a guard that is broken. What is `inconclusive` or `not comparable` is skipped: it neither
+passed nor failed.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ import xml.etree.ElementTree as ET
 from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
 from ktrial.report.bench import percent, show
+from ktrial.report.order import asked_only
 from ktrial.report.terminal import clean
 from ktrial.report.tiers import pair_name
 
 
 def junit_xml(comparison: Comparison) -> bytes:
     """One suite."""
+    comparison = asked_only(comparison)
     suite = ET.Element("testsuite", {"name": clean(comparison.title)})
-    verdicts = []
+    verdicts: list[str] = []
     for outcome in comparison.outcomes:
         for contrast in outcome.judged:
-            verdicts.append(contrast.verdict)
+            verdicts.append("worse" if _is_broken(contrast) else contrast.verdict)
             suite.append(_case(outcome, contrast))
     skipped = verdicts.count("inconclusive") + verdicts.count("not comparable")
     for name, count in (("tests", len(verdicts)), ("failures", verdicts.count("worse")), ("errors", 0)):
@@ -60,11 +63,16 @@ def _findings(comparison: Comparison) -> list[str]:
     return [clean(f"{level}: {sentence}") for level, sentence in dict.fromkeys(found)]
 
 
+def _is_broken(contrast: Contrast) -> bool:
+    """Whether it is a guard that is surely worse than it may be."""
+    return any(one.kind == "guard-broken" for one in contrast.findings)
+
+
 def _case(outcome: OutcomeComparison, contrast: Contrast) -> ET.Element:
     case = ET.Element("testcase", {"classname": clean(outcome.name), "name": clean(pair_name(contrast, outcome))})
     estimate, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
     told = f"{contrast.verdict}: {estimate} ({interval}), {contrast.why}"
-    if contrast.verdict == "worse":
+    if contrast.verdict == "worse" or _is_broken(contrast):
         failure = ET.SubElement(case, "failure", {"type": "worse", "message": clean(told)})
         failure.text = clean(contrast.sentence)
     elif contrast.verdict in {"inconclusive", "not comparable"}:

@@ -11,11 +11,12 @@ from ktrial.domain.effect_words import effect_text
 from ktrial.report.bench import percent
 from ktrial.report.charts.drawing import MARKS
 from ktrial.report.numbers import column
-from ktrial.report.order import by_level, by_weight, short_names
+from ktrial.report.order import asked_only, by_level, by_weight, explored, short_names
 from ktrial.report.protocol import protocol_rows
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import clean
 from ktrial.report.tiers import pair_name, tier_rows
+from ktrial.report.trial_words import came_to_rows, course_sentences, placebo_sentences
 from ktrial.report.words import adjusted_words, known_of, made_with, notices, p_text
 
 #: Characters that mean something in Markdown, in HTML within it, or to a site that shows it.
@@ -51,12 +52,12 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, numeric: Seq
     return "\n".join(lines)
 
 
-def code_block(lines: Sequence[str]) -> str:
+def code_block(lines: Sequence[str], language: str = "sh") -> str:
     """Lines as they are, within a fence that none of them can close."""
     shown = [clean(line) for line in lines]
     longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
-    return "\n".join((fence + "sh", *shown, fence))
+    return "\n".join((fence + language, *shown, fence))
 
 
 def verdict_table(comparison: Comparison) -> str:
@@ -104,12 +105,16 @@ def notice_list(comparison: Comparison) -> str:
 def markdown(comparison: Comparison, charts: Mapping[str, Sequence[tuple[str, str]]] | None = None) -> str:
     """The whole report. `charts` holds (title, address) of pictures by outcome, those of all outcomes under ""."""
     pictures = charts or {}
+    others = explored(comparison)
+    comparison = asked_only(comparison)
     sections: list[tuple[str, str]] = [
         ("What you would notice", notice_list(comparison)),
         ("Verdicts", f"Each arm against {escaped(comparison.control)}.\n\n{verdict_table(comparison)}"),
         ("Tiers", tier_table(comparison)),
+        *trial_sections(comparison),
         ("What was the same, and what was not", _same(comparison)),
         *((f"{name}", _outcome(outcome, pictures.get(outcome.name, ()))) for name, outcome in _named(comparison)),
+        ("Measured too, and not asked", explored_table(others)),
         ("Changes of the tunable state", _state(comparison)),
         ("Findings", findings_list(comparison)),
         ("Left out afterwards", _exclusions(comparison)),
@@ -131,6 +136,32 @@ def markdown(comparison: Comparison, charts: Mapping[str, Sequence[tuple[str, st
     head += _images(pictures.get("", ()))
     body = [f"## {escaped(title)}\n\n{text}" for title, text in sections if text]
     return "\n\n".join([*head, *body]) + "\n"
+
+
+def trial_sections(comparison: Comparison) -> list[tuple[str, str]]:
+    """How a trial went, and what its arms came to."""
+    trial = comparison.trial
+    if trial is None:
+        return []
+    rows = came_to_rows(trial, comparison.control)
+    voids = [(str(one.block), ", ".join(one.order), one.void) for one in trial.drawn if one.void is not None]
+    went = [escaped(sentence) for sentence in course_sentences(comparison, trial)]
+    went += [table(("void block", "order", "why"), voids)] if voids else []
+    arms = [table(("arm", "sets", "in force already", "left out, and why"), rows)]
+    arms += [escaped(sentence) for sentence in placebo_sentences(comparison)]
+    return [("How it went", "\n\n".join(went)), ("What each arm came to", "\n\n".join(arms))]
+
+
+def explored_table(outcomes: Sequence[OutcomeComparison]) -> str:
+    """Outcomes on which no verdict is given."""
+    rows = []
+    for outcome in outcomes:
+        for one in outcome.contrasts:
+            estimate, interval = effect_text(one.effect, outcome.unit, outcome.direction)
+            rows.append((outcome.name, one.arm, estimate, interval, str(one.n_arm), one.why))
+    return (
+        table(("outcome", "arm", "change", "interval", "n", "what is known"), rows, numeric=(2, 3, 4)) if rows else ""
+    )
 
 
 def _named(comparison: Comparison) -> list[tuple[str, OutcomeComparison]]:
@@ -292,7 +323,9 @@ def tier_table(comparison: Comparison) -> str:
 
 def _protocol(comparison: Comparison) -> str:
     parts = [] if comparison.protocol_sha256 is None else [f"SHA-256 {escaped(comparison.protocol_sha256)}."]
-    if comparison.protocol:
+    if comparison.trial is not None:
+        parts.append(code_block(comparison.trial.text.splitlines(), "toml"))
+    elif comparison.protocol:
         parts.append(table(("what", "is"), protocol_rows(comparison.protocol)))
     return "\n\n".join(parts)
 

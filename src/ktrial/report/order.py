@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ktrial.domain.comparison import OutcomeComparison, Role
+from msgspec.structs import replace
+
+from ktrial.domain.comparison import Comparison, OutcomeComparison, Role
 from ktrial.domain.finding import Finding, FindingLevel
 
 _ROLES: Mapping[Role, int] = {"primary": 0, "secondary": 1, "guard": 2, "exploratory": 3}
@@ -15,6 +17,18 @@ _LEVELS: Mapping[FindingLevel, int] = {"refuse": 0, "suspect": 1, "note": 2}
 def by_weight(outcomes: Iterable[OutcomeComparison]) -> list[OutcomeComparison]:
     """The primary outcome first, then secondary ones, guards, and what was only looked at."""
     return sorted(outcomes, key=lambda outcome: _ROLES[outcome.role])
+
+
+def asked_only(comparison: Comparison) -> Comparison:
+    """A trial without the outcomes that its protocol did not ask for: no verdict is given on these."""
+    if comparison.trial is None:
+        return comparison
+    return replace(comparison, outcomes=tuple(one for one in comparison.outcomes if one.role != "exploratory"))
+
+
+def explored(comparison: Comparison) -> list[OutcomeComparison]:
+    """What a trial measured although its protocol did not ask for it."""
+    return [] if comparison.trial is None else [one for one in comparison.outcomes if one.role == "exploratory"]
 
 
 def short_names(outcomes: Iterable[OutcomeComparison]) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from ktrial.domain.finding import Finding
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.order import by_level, by_weight
 from ktrial.report.page_tables import anova_tables, arms_table, exclusions_table, table, tests_table
+from ktrial.report.page_trial import protocol_parts
 from ktrial.report.protocol import protocol_rows
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.tiers import pair_name
@@ -156,7 +157,7 @@ def outcome_text(outcome: OutcomeComparison, runs: str | None) -> list[Part]:
 
 def _methods(outcome: OutcomeComparison) -> list[Markup]:
     methods = dict.fromkeys(
-        f"{contrast.effect.method}, {100 * contrast.effect.confidence:g} % interval"
+        f"{contrast.effect.method}, {100 * contrast.effect.confidence:.4g} % interval"
         for contrast in outcome.judged
         if contrast.effect is not None
     )
@@ -223,15 +224,23 @@ def sources(comparison: Comparison) -> list[Part]:
             " what the tool printed.",
         )
     )
+    parts += _protocol(comparison)
+    if comparison.reproduce:
+        commands = Markup("\n").join(tag("span", line) for line in comparison.reproduce)
+        parts += [tag("h3", "To get this again"), tag("pre", tag("code", Markup(commands)), tabindex=0)]
+    if versions := made_with(comparison):
+        parts += [tag("h3", "Made with"), table("Versions", ("what", "version"), versions)]
+    return parts
+
+
+def _protocol(comparison: Comparison) -> list[Part]:
+    if comparison.trial is not None:
+        return protocol_parts(comparison.trial, comparison.protocol_sha256)
+    parts: list[Part] = []
     if comparison.protocol or comparison.protocol_sha256 is not None:
         parts.append(tag("h3", "Protocol, fixed before the first run"))
     if comparison.protocol_sha256 is not None:
         parts.append(tag("p", "SHA-256 ", tag("code", comparison.protocol_sha256)))
     if comparison.protocol:
         parts.append(table("Protocol", ("what", "is"), protocol_rows(comparison.protocol), long=(1,)))
-    if comparison.reproduce:
-        commands = Markup("\n").join(tag("span", line) for line in comparison.reproduce)
-        parts += [tag("h3", "To get this again"), tag("pre", tag("code", Markup(commands)), tabindex=0)]
-    if versions := made_with(comparison):
-        parts += [tag("h3", "Made with"), table("Versions", ("what", "version"), versions)]
     return parts

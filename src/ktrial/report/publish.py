@@ -42,6 +42,9 @@ def published(comparison: Comparison, data: Mapping[str, bytes] = {}) -> dict[st
     files["README.md"] = markdown(comparison, pictures).encode()
     files["comparison.json"] = _json(comparison)
     files |= _runs(comparison)
+    if comparison.trial is not None:
+        lines = comparison.trial.text.removesuffix("\n").split("\n")
+        files["trial.toml"] = "".join(f"{clean(line)}\n" for line in lines).encode()
     if comparison.exclusions:
         files["exclusions.json"] = _json(comparison.exclusions)
     if comparison.reproduce:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from ktrial.domain.comparison import Comparison
 from ktrial.report.markdown import arms_table, escaped, findings_list, notice_list, tier_table, verdict_table
+from ktrial.report.order import asked_only
 
 
 def step_summary(comparison: Comparison) -> str:
     """The answer, what one would notice, the verdicts, the figures of each arm, and the doubts."""
+    comparison = asked_only(comparison)
     found = findings_list(comparison)
     parts = [
         f"### {escaped(comparison.title)}",

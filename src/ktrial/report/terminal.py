@@ -97,6 +97,7 @@ def paragraph(text: str, *, width: int, indent: str = "") -> str:
 
 def labelled(label: str, text: str, *, width: int, label_columns: int = 12) -> str:
     """`label       text`, wrapped below the text; a word too long for that stands below its label."""
+    label = clean(label)
     if max(map(len, text.split()), default=0) > min(width, 100) - label_columns:
         return f"{label}\n{paragraph(text, width=width, indent='  ')}"
     return textwrap.fill(

@@ -6,11 +6,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from ktrial.domain.effect_words import percent_text
 from ktrial.domain.judgement import Judged, Judgement
 from ktrial.domain.stored_trial import ArmSettings, TrialSummary
-from ktrial.domain.trial_log import Protocol
-from ktrial.report.terminal import labelled, paragraph, table
+from ktrial.domain.trial_log import OutcomeRule, Protocol
+from ktrial.report.terminal import clean, labelled, paragraph, table
+from ktrial.report.trial_view import effect_figures
 
 
 def announcement(
@@ -32,20 +32,18 @@ def announcement(
     return "\n".join(lines) + "\n"
 
 
-def block_line(judgement: Judgement, *, width: int) -> str:
-    """How far the trial has come: the interval of every arm against the margin."""
-    cap = judgement.cap or "?"
-    head = f"block {judgement.blocks}/{cap}"
-    parts = [_arm(one) for one in judgement.judged if one.role == "primary"]
-    return paragraph(f"{head}: {'; '.join(parts)}", width=width) + "\n"
+def block_line(protocol: Protocol, judgement: Judgement) -> str:
+    """How far the trial has come, in one line: of every arm the verdict and the interval of the measured value."""
+    cap = judgement.cap or f"at most {protocol.budget}"
+    rule = protocol.outcomes[protocol.primary]
+    parts = [_arm(one, rule, protocol.control) for one in judgement.judged if one.role == "primary"]
+    return clean(f"block {judgement.blocks}/{cap}: {'; '.join(parts)}") + "\n"
 
 
-def _arm(one: Judged) -> str:
-    if one.verdict is not None:
-        return f"{one.arm} {one.verdict}"
-    if one.effect is None or one.effect.low is None or one.effect.high is None:
-        return f"{one.arm} open"
-    return f"{one.arm} {percent_text(one.effect.low)} to {percent_text(one.effect.high)}"
+def _arm(one: Judged, rule: OutcomeRule, control: str) -> str:
+    name = one.arm if one.against == control else f"{one.arm} to {one.against}"
+    figures = "" if one.effect is None else f" ({effect_figures(one.effect, rule)})"
+    return f"{name} {one.verdict or 'open'}{figures}"
 
 
 def trials_text(found: Sequence[TrialSummary], *, width: int) -> str:

@@ -40,6 +40,13 @@ class Bundle(Protocol):
         """The comparison that it is of."""
 
     @property
+    def trials(self) -> tuple[str, ...]:
+        """The trials that it holds."""
+
+    def trial(self, name: str, part: str) -> bytes | None:
+        """A file of a trial."""
+
+    @property
     def damaged(self) -> frozenset[str]:
         """Members that are not what their digest says, where such are allowed."""
 

@@ -14,12 +14,14 @@ import msgspec
 from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.bundle import BundledRun, BundledSession, Manifest, Packed, folder_of
 from ktrial.domain.errors import BadInput, Refused
+from ktrial.domain.kept_trial import KeptTrial, cleaned
 from ktrial.domain.privacy import Identity, Scrubber
 from ktrial.domain.stored import StoredRun, StoredSession
 from ktrial.services import packed_raw
 from ktrial.services.bundle_reading import CAME, Bundle, brought, runs_of, session_of
 from ktrial.services.reparse import read_again, reparse_run
 from ktrial.services.results import Results
+from ktrial.services.trial_bundles import TrialKeeper, check_same_verdicts, members_of, new_trials
 
 #: Facts of a machine in which a name of it may stand.
 _TELLING_FACTS = frozenset(("kernel.command_line", "kernel.version"))
@@ -60,6 +62,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     sessions: tuple[Packed, ...]
+    trials: tuple[str, ...] = ()
     left: tuple[str, ...]
     spoiled: tuple[str, ...]
 
@@ -69,61 +72,93 @@ class Brought(msgspec.Struct, frozen=True, kw_only=True):
 
     imported: tuple[str, ...]
     skipped: tuple[str, ...]
+    trials: tuple[str, ...] = ()
 
 
 def make_bundle(
-    path: Path, sessions: Sequence[StoredSession], results: Results, writer: Writer, scrubbing: Scrubbing | None
+    path: Path,
+    sessions: Sequence[StoredSession],
+    results: Results,
+    writer: Writer,
+    scrubbing: Scrubbing | None,
+    trials: TrialKeeper | None = None,
 ) -> Made:
-    """Write the sessions to a file; without `scrubbing` as they are."""
-    made = pack(sessions, results, writer, scrubbing)
+    """Write the sessions, and the trials that rest on them, to a file; without `scrubbing` as they are."""
+    made = pack(sessions, results, writer, scrubbing, trials)
     writer.write(path, made.sessions)
     return made
 
 
-def pack(sessions: Sequence[StoredSession], results: Results, writer: Writer, scrubbing: Scrubbing | None) -> Made:
-    """Put the sessions into a bundle that is written later."""
-    packed, left, spoiled = [], set(), []
+def pack(
+    sessions: Sequence[StoredSession],
+    results: Results,
+    writer: Writer,
+    scrubbing: Scrubbing | None,
+    trials: TrialKeeper | None = None,
+) -> Made:
+    """Put the sessions, and the trials that rest on them, into a bundle that is written later."""
+    packed, left, spoiled, names = [], set(), [], []
     for session in sorted(sessions, key=lambda one: one.session):
         if session.runs.get("running"):
             raise Refused(f"{session.session} is being measured", hint="wait for its end, or name other sessions")
-        one = _Packing(session, results, scrubbing)
+        rest = () if trials is None else trials.of_session(session.session)
+        one = _Packing(session, results, scrubbing, rest)
         one.put(writer)
+        names += [kept.stored.trial for kept in rest]
         packed.append(Packed(session=session.session, replaced=one.replaced))
         left |= one.left
         spoiled += one.spoiled
-    return Made(sessions=tuple(packed), left=tuple(sorted(left)), spoiled=tuple(spoiled))
+    return Made(sessions=tuple(packed), trials=tuple(names), left=tuple(sorted(left)), spoiled=tuple(spoiled))
 
 
-def bring_back(bundle: Bundle, results: Results, scrubbing: Scrubbing | None) -> Brought:
-    """Put the sessions of a bundle into a store. Nothing is written unless every one is new or there already, the same.
+def bring_back(
+    bundle: Bundle, results: Results, scrubbing: Scrubbing | None, trials: TrialKeeper | None = None
+) -> Brought:
+    """Put sessions and trials of a bundle into a store: nothing unless every one is new or there already, the same.
 
     `scrubbing` is what a bundle made here would be scrubbed with: a session that comes back so is the same.
     """
     there = {one.session: one for one in results.sessions()}
     imported, skipped = [], []
+    packings: list[_Packing] = []
     for packed in bundle.manifest.sessions:
         session = session_of(bundle, packed)
         for _ in runs_of(bundle, session):
             pass
         if packed.session not in there:
             imported.append(session)
-        elif _same(there[packed.session], bundle, results, scrubbing):
+        elif (same := _same(there[packed.session], bundle, results, scrubbing, trials)) is not None:
             skipped.append(packed.session)
+            packings.append(same)
         else:
             raise Refused(
                 f"{bundle.shown}: session {packed.session} is in the store already, and not the same",
                 hint="nothing was imported; import it into another store:  ktrial --store FILE import …",
             )
+    fresh = () if trials is None else new_trials(bundle, trials, (kept for one in packings for kept in one.trials))
     for session in imported:
         places = {place: bundle.raw(digest) for place, digest in session.states.items()}
         results.save_all(brought(session), runs_of(bundle, session), places)
-    return Brought(imported=tuple(one.session for one in imported), skipped=tuple(skipped))
+    if trials is not None:
+        trials.bring(fresh)
+    return Brought(
+        imported=tuple(one.session for one in imported),
+        skipped=tuple(skipped),
+        trials=tuple(one.stored.trial for one in fresh),
+    )
 
 
 class _Packing:
-    """One session on its way into a bundle."""
+    """One session with its trials on its way into a bundle."""
 
-    def __init__(self, session: StoredSession, results: Results, scrubbing: Scrubbing | None) -> None:
+    def __init__(
+        self,
+        session: StoredSession,
+        results: Results,
+        scrubbing: Scrubbing | None,
+        trials: Sequence[KeptTrial] = (),
+    ) -> None:
+        self._kept = tuple(trials)
         self._session = session
         self._results = results
         self._document = dict(session.document)
@@ -136,6 +171,12 @@ class _Packing:
         self.spoiled: list[str] = []
         if self._scrubbing is not None:
             self._scrubber = self._learned(self._scrubbing)
+        #: The trials as they go into it, and the hash of each protocol by the one that it had.
+        self.trials = tuple(cleaned(kept, self._clean) for kept in self._kept)
+        self._hashes = {
+            was.stored.protocol_sha256: now.stored.protocol_sha256
+            for was, now in zip(self._kept, self.trials, strict=True)
+        }
 
     @property
     def left(self) -> set[str]:
@@ -144,6 +185,11 @@ class _Packing:
 
     def put(self, sink: Sink) -> None:
         """Into the bundle."""
+        for was, now in zip(self._kept, self.trials, strict=True):
+            if was != now:
+                check_same_verdicts(was, now)
+            for name, data in members_of(now).items():
+                sink.member(name, [data])
         folder = folder_of(self._session.session)
         sink.member(f"{folder}/runs.jsonl", (self._line(run, sink) for run in self._runs()))
         states = self._results.states(self._session.session)
@@ -169,6 +215,8 @@ class _Packing:
     def _learned(self, scrubbing: Scrubbing) -> Scrubber:
         scrubber = Scrubber(scrubbing.identity, scrubbing.salt, self._names())
         scrubber.learn(self._document)
+        for kept in self._kept:
+            scrubber.learn(msgspec.to_builtins(kept))
         digests = set(self._results.states(self._session.session).values())
         for run in self._runs():
             scrubber.learn(run.document)
@@ -195,6 +243,11 @@ class _Packing:
         names = {self._session.suite}
         for run in self._runs():
             names |= {run.benchmark, str((run.document or {}).get("tool")), *(one.outcome for one in run.measurements)}
+        for kept in self._kept:
+            names |= {kept.stored.trial, kept.protocol.name, *kept.protocol.outcomes}
+            for arm in kept.protocol.arms:
+                changes = kept.stored.arms[arm.name].changes
+                names |= {arm.name, *changes, *changes.values()}
         for name, fact in (self._document.get("machine") or {}).items():
             if name not in _TELLING_FACTS and isinstance(fact, Mapping):
                 names |= {word for part in str(fact.get("value")).split() for word in (part, *part.split("-"))}
@@ -203,6 +256,9 @@ class _Packing:
     def _line(self, run: StoredRun, sink: Sink) -> bytes:
         raw = {name: self._results.raw(digest) for name, digest in run.raw.items()} if self._guarded(run) else {}
         clean = self._clean(run.document)
+        place = None if clean is None else clean.get("trial")
+        if isinstance(place, Mapping) and place.get("protocol_sha256") in self._hashes:
+            clean = {**clean, "trial": {**place, "protocol_sha256": self._hashes[place["protocol_sha256"]]}}
         places_only = bool(raw) and self._changed(run, clean, raw, places_only=False)
         if places_only and self._changed(run, clean, raw, places_only=True):
             self.spoiled.append(f"{run.session}/{run.number}")
@@ -279,16 +335,24 @@ class _Digests:
         self.members[name] = digest.hexdigest()
 
 
-def _same(session: StoredSession, bundle: Bundle, results: Results, scrubbing: Scrubbing | None) -> bool:
-    """Whether the store's session is the bundle's: as it is, or as it would go into a bundle."""
+def _same(
+    session: StoredSession,
+    bundle: Bundle,
+    results: Results,
+    scrubbing: Scrubbing | None,
+    trials: TrialKeeper | None,
+) -> _Packing | None:
+    """How the store's session is the bundle's: as it is, or as it would go into a bundle; None where it is neither."""
+    rest = () if trials is None else trials.of_session(session.session)
     folder = folder_of(session.session)
     wanted = {name: one.sha256 for name, one in bundle.manifest.members.items() if name.startswith(f"{folder}/")}
     for way in (None, scrubbing):
-        found = _Digests()
-        _Packing(session, results, way).put(found)
-        if found.members == wanted:
-            return True
-    return False
+        found, one = _Digests(), _Packing(session, results, way, rest)
+        one.put(found)
+        own = {name: digest for name, digest in found.members.items() if name.startswith(f"{folder}/")}
+        if own == wanted:
+            return one
+    return None
 
 
 def _line(value: msgspec.Struct) -> bytes:

@@ -3,21 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from ktrial.domain.benchmark import Benchmark
-from ktrial.domain.bundle import COMPARISON, folder_of
+from ktrial.domain.bundle import COMPARISON, folder_of, trials_of
 from ktrial.domain.comparison import Comparison
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.foreign import ForeignRun, Importer, ImportOptions
+from ktrial.domain.kept_trial import KeptTrial
 from ktrial.domain.recheck import Difference, Rechecked, Unread, comparison_differences
 from ktrial.domain.stored import StoredRun, StoredSession
 from ktrial.services.bring_in import ForeignFile, Wanted, document_of, read_results
 from ktrial.services.bundle_reading import Bundle, BundleResults
 from ktrial.services.carry import Again, question_of
 from ktrial.services.reparse import BROKEN, reparse_run
+from ktrial.services.trial_bundles import trial_in
+from ktrial.services.trial_recheck import told_again, trial_differences, trial_note
 
 
 class Readers(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +50,13 @@ def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> R
         told = list(_session(session, kept, results, readers))
         differences += [one for one in told if isinstance(one, Difference)]
         unread += [one for one in told if isinstance(one, Unread)]
+    trials, wrong = _trials(bundle, results)
+    differences += wrong
     again = None
-    if published is not None:
+    if published is not None and published.trial is not None:
+        wrong, again = _trial(published, published.trial.trial, trials, results, readers)
+        differences += wrong
+    elif published is not None:
         wrong, again = _comparison(bundle, published, results, readers)
         differences += wrong
     found = Rechecked(
@@ -58,9 +66,46 @@ def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> R
         question_sha256=None if published is None else published.asked_sha256,
         differences=tuple(differences),
         unread=tuple(unread),
-        notes=() if published is not None else ("it holds no comparison: only raw output was read again",),
+        notes=_notes(published, trials),
     )
     return Recomputed(found=found, comparison=again)
+
+
+def _notes(published: Comparison | None, trials: Sequence[KeptTrial]) -> tuple[str, ...]:
+    if trials:
+        return tuple(map(trial_note, trials))
+    return () if published is not None else ("it holds no comparison: only raw output was read again",)
+
+
+def _trials(bundle: Bundle, results: BundleResults) -> tuple[list[KeptTrial], list[Difference]]:
+    """All trials that can be read, and what they are convicted of."""
+    found: list[KeptTrial] = []
+    wrong: list[Difference] = []
+    for name in bundle.trials:
+        try:
+            trial = trial_in(bundle, name)
+        except BadInput as error:
+            wrong.append(Difference(kind="trial", where=f"trial {name}", told=f"it cannot be read: {error}"))
+            continue
+        found.append(trial)
+        wrong += trial_differences(trial, results)
+    return found, wrong
+
+
+def _trial(
+    published: Comparison, name: str, trials: Sequence[KeptTrial], results: BundleResults, readers: Readers
+) -> tuple[list[Difference], Comparison | None]:
+    """The comparison that a trial is, against the one that comes out of its log."""
+    kept = next((one for one in trials if one.stored.trial == name), None)
+    if kept is None:
+        told = f"it is of the trial {name}, which is not in the bundle"
+        return [Difference(kind="comparison", where="the comparison", told=told)], None
+    try:
+        again = told_again(kept, results, readers.benchmarks)
+    except KtrialError as error:
+        told = f"it cannot be computed again: {error.message}"
+        return [Difference(kind="comparison", where="the comparison", told=told)], None
+    return list(comparison_differences(published, again)), again
 
 
 def _damaged(bundle: Bundle, results: BundleResults) -> Iterator[Difference]:
@@ -88,7 +133,17 @@ def _damaged(bundle: Bundle, results: BundleResults) -> Iterator[Difference]:
             ),
         ]
         for place in places or ["the comparison" if member == COMPARISON else f"a compared file, {digest[:12]}…"]:
-            yield Difference(kind="hash", where=place, told=f"{member} was changed: it is not what its digest says")
+            yield Difference(
+                kind="hash", where=_place(member, place), told=f"{member} was changed: it is not what its digest says"
+            )
+
+
+def _place(member: str, place: str) -> str:
+    """Where a file of a trial belongs to."""
+    if not member.startswith("trials/"):
+        return place
+    part = {"trial.json": "its protocol", "log.jsonl": "its log"}.get(member.rpartition("/")[2], "its noise profile")
+    return f"trial {trials_of([member])[0]}, {part}"
 
 
 def _session(

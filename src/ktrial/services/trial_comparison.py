@@ -6,34 +6,31 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from ktrial.domain.benchmark import Outcome
+from ktrial.domain.benchmark import Benchmark, Outcome
+from ktrial.domain.compared import SHOWN_READINGS
 from ktrial.domain.comparison import ArmSource, ArmValues, Comparison, Contrast, OutcomeComparison, Point, StateChange
 from ktrial.domain.comparison_words import answer_of, contrast_sentence
+from ktrial.domain.doubts import readings_of
 from ktrial.domain.finding import Finding
 from ktrial.domain.judgement import Judged, Judgement
-from ktrial.domain.run import RunRecord, variation
+from ktrial.domain.run import Kept, RunRecord, variation
 from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Event, Protocol, RunEnded
+from ktrial.services.trial_reasons import why
+from ktrial.services.trial_story import story_of
+from ktrial.services.trial_visits import visits_of
 
-_WHYS: Mapping[str, str] = {
-    "fast path": "the first four blocks left no doubt",
-    "boundary": "the interval decided it",
-    "cap": "the cap was reached",
-    "futility": "the blocks up to the cap would hardly have decided it",
-    "failures": "its runs fail",
-    "check": "a check refused it",
-    "ended": "the trial ended before it was decided",
-    "open": "the trial has not decided it yet",
-}
+_ROLES = ("primary", "secondary", "guard", "exploratory")
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
     """What else a report needs: outcomes as their benchmarks declare them by `benchmark.outcome`, and the arms' states.
 
-    `records` are those of the trial that are at hand.
+    `records` are those of the trial's runs.
     """
 
     outcomes: Mapping[str, Outcome]
@@ -42,14 +39,43 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
+def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark]) -> dict[str, Outcome]:
+    """`benchmark.outcome` -> what is known of it: from the benchmark, of an own command from its records."""
+    found: dict[str, Outcome] = {}
+    for record in records:
+        declared = {one.name: one for one in benchmarks[record.tool].outcomes} if record.tool in benchmarks else {}
+        for kept in record.measurements:
+            name = f"{record.benchmark}.{kept.outcome}"
+            if name not in found:
+                found[name] = declared.get(kept.outcome) or _recorded(kept)
+    return found
+
+
+def _recorded(kept: Kept) -> Outcome:
+    """What a record says of an outcome that no benchmark here declares."""
+    return Outcome(
+        name=kept.outcome,
+        unit=kept.unit,
+        direction=kept.direction,
+        kind="score",
+        low=-math.inf,
+        high=math.inf,
+        better="",
+        worse="",
+        blind_spots="",
+    )
+
+
 def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement, told: Told) -> Comparison:
     """All of it."""
     protocol = log[0]
     assert isinstance(protocol, Protocol), "a log begins with its protocol"
     arms = [arm.name for arm in protocol.arms if arm.name != protocol.control]
     runs = [one for one in _valid(log) if one.block is not None]
-    outcomes = tuple(
-        _outcome(protocol, name, told.outcomes[name], judgement, runs, trial.session)
+    story = story_of(trial, log, judgement)
+    ran = _Ran(protocol, judgement, runs, visits_of(log, told.records), trial.session, story.ended)
+    outcomes = by_role(
+        _outcome(ran, name, told.outcomes[name])
         for name in protocol.outcomes
         if name in told.outcomes and any(name in run.measurements for run in runs)
     )
@@ -65,10 +91,29 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         outcomes=outcomes,
         findings=findings,
         state_changes=told.state_changes,
-        reproduce=(f"ktrial trial recheck {trial.trial}",),
+        reproduce=("ktrial trial run trial.toml", f"ktrial trial recheck {trial.trial}"),
         protocol=msgspec.to_builtins(trial.file),
         protocol_sha256=trial.protocol_sha256,
+        versions=_versions(told.records),
+        trial=story,
     )
+
+
+def by_role(outcomes: Iterable[OutcomeComparison]) -> tuple[OutcomeComparison, ...]:
+    """What decides first; a log does not keep the order of outcomes."""
+    return tuple(sorted(outcomes, key=lambda one: (_ROLES.index(one.role), one.name)))
+
+
+def _versions(records: Sequence[RunRecord]) -> dict[str, str]:
+    """What measured: ktrial, its agent and the tools."""
+    found: dict[str, str] = {}
+    for record in records:
+        found["ktrial"] = record.session.ktrial_version
+        if record.session.agent_version is not None:
+            found["agent"] = record.session.agent_version
+        if record.tool_version is not None:
+            found[record.tool] = record.tool_version
+    return found
 
 
 def _valid(log: Iterable[Event]) -> list[RunEnded]:
@@ -77,12 +122,22 @@ def _valid(log: Iterable[Event]) -> list[RunEnded]:
     return [event for event in events if isinstance(event, RunEnded) and event.block not in voided]
 
 
-def _outcome(
-    protocol: Protocol, name: str, about: Outcome, judgement: Judgement, runs: Sequence[RunEnded], session: str
-) -> OutcomeComparison:
+class _Ran(NamedTuple):
+    """A trial with its runs that count, and what is read of each of them."""
+
+    protocol: Protocol
+    judgement: Judgement
+    runs: Sequence[RunEnded]
+    visits: Mapping[int, Mapping[str, RunRecord]]
+    session: str
+    ended: str | None
+
+
+def _outcome(ran: _Ran, name: str, about: Outcome) -> OutcomeComparison:
+    protocol, runs = ran.protocol, ran.runs
     rule = protocol.outcomes[name]
     values = tuple(
-        _values(arm.name, [(at, run) for at, run in enumerate(runs, 1) if run.arm == arm.name], name, session)
+        _values(arm.name, [(at, run) for at, run in enumerate(runs, 1) if run.arm == arm.name], name, ran)
         for arm in protocol.arms
         if any(run.arm == arm.name and name in run.measurements for run in runs)
     )
@@ -99,9 +154,9 @@ def _outcome(
         worse=about.worse,
         blind_spots=about.blind_spots,
     )
-    judged = [one for one in judgement.judged if one.outcome == name]
+    judged = [one for one in ran.judgement.judged if one.outcome == name]
     counts = {one.arm: one.n for one in values}
-    contrasts = [_contrast(one, counts, found) for one in judged]
+    contrasts = [_contrast(one, ran, counts, found) for one in judged]
     return msgspec.structs.replace(
         found,
         contrasts=tuple(one for one in contrasts if one.control == protocol.control),
@@ -109,12 +164,12 @@ def _outcome(
     )
 
 
-def _contrast(judged: Judged, counts: Mapping[str, int], outcome: OutcomeComparison) -> Contrast:
+def _contrast(judged: Judged, ran: _Ran, counts: Mapping[str, int], outcome: OutcomeComparison) -> Contrast:
     contrast = Contrast(
         arm=judged.arm,
         control=judged.against,
         verdict=judged.verdict or "inconclusive",
-        why=_why(judged),
+        why=why(judged, ran.protocol, ran.judgement, ran.ended),
         effect=judged.effect,
         worth=judged.worth,
         n_arm=counts.get(judged.arm, 0),
@@ -127,19 +182,8 @@ def _contrast(judged: Judged, counts: Mapping[str, int], outcome: OutcomeCompari
     return msgspec.structs.replace(contrast, sentence=contrast_sentence(contrast, outcome))
 
 
-def _why(judged: Judged) -> str:
-    why = _WHYS.get(judged.why, judged.why)
-    if judged.needed is not None:
-        why = f"{why}; {judged.needed} blocks would be needed with this noise"
-    return f"explored only: {why}" if judged.role == "exploratory" else why
-
-
-def _values(arm: str, runs: Sequence[tuple[int, RunEnded]], name: str, session: str) -> ArmValues:
-    points = tuple(
-        Point(value=run.measurements[name], run=f"{session}/{run.run}", place=at, block=str(run.block))
-        for at, run in runs
-        if name in run.measurements
-    )
+def _values(arm: str, runs: Sequence[tuple[int, RunEnded]], name: str, ran: _Ran) -> ArmValues:
+    points = tuple(_point(at, run, name, ran) for at, run in runs if name in run.measurements)
     values = [point.value for point in points]
     return ArmValues(
         arm=arm,
@@ -154,6 +198,20 @@ def _values(arm: str, runs: Sequence[tuple[int, RunEnded]], name: str, session: 
     )
 
 
+def _point(at: int, run: RunEnded, name: str, ran: _Ran) -> Point:
+    record = ran.visits.get(run.run, {}).get(name.rpartition(".")[0])
+    read = {} if record is None else readings_of(record)
+    known = {key: float(value) for key, value in read.items() if isinstance(value, int | float)}
+    return Point(
+        value=run.measurements[name],
+        run=f"{ran.session}/{run.run if record is None else record.run}",
+        place=at,
+        block=str(run.block),
+        temperature_c=known.get("temperature_c"),
+        conditions={key: known[key] for key in SHOWN_READINGS if key in known},
+    )
+
+
 def _source(
     trial: StoredTrial, protocol: Protocol, arm: str, log: Sequence[Event], records: Sequence[RunRecord]
 ) -> ArmSource:
@@ -161,10 +219,10 @@ def _source(
     drawn = {event.block for event in log if isinstance(event, BlockDrawn) and arm in event.order}
     void = sum(isinstance(event, BlockVoided) and event.block in drawn for event in log)
     boots = {one.trial.boot_id for one in records if one.trial is not None and one.trial.arm == arm}
-    settings = trial.arms[arm]
-    known = {**settings.changes, **{f"environment {key}": value for key, value in settings.environment.items()}}
-    if next(one.placebo for one in protocol.arms if one.name == arm):
-        known = {"placebo": "changes nothing"}
+    known = {}
+    kernels = {one.trial.kernel_release for one in records if one.trial is not None and one.trial.arm == arm}
+    if len(kernels) == 1 and (kernel := kernels.pop()) is not None:
+        known["kernel"] = kernel
     return ArmSource(
         arm=arm,
         sources=(trial.trial,),
@@ -183,7 +241,7 @@ def _scope(records: Sequence[RunRecord]) -> str:
 
 
 def _ended(log: Sequence[Event]) -> tuple[Finding, ...]:
-    if any(isinstance(event, Ended) for event in log):
+    if isinstance(log[-1], Ended):
         return ()
     sentence = "the trial is not over: `ktrial trial resume` goes on with it"
     return (Finding(kind="unfinished", level="note", sentence=sentence),)

@@ -42,21 +42,3 @@ def _event(visit: Sequence[RunRecord], benchmarks: Sequence[str]) -> Event | Non
         return None
     failure = next((f"{one.benchmark}: {one.failure}" for one in visit if one.failure is not None), None)
     return run_event(place.block, place.arm, visit, failure)
-
-
-def contradicted(log: Sequence[Event], records: Sequence[RunRecord]) -> list[str]:
-    """Runs of the log that the records of the store do not give."""
-    by_number = {record.run: record for record in records}
-    found = []
-    for event in log:
-        if not isinstance(event, RunEnded):
-            continue
-        record = by_number.get(event.run)
-        if record is None:
-            found.append(f"run {event.run} of the log is not in the store")
-            continue
-        for kept in record.measurements if event.failure is None else ():
-            told = event.measurements.get(f"{record.benchmark}.{kept.outcome}")
-            if told != kept.value:
-                found.append(f"run {event.run}: the log has {kept.outcome} = {told}, its record {kept.value}")
-    return found

@@ -34,6 +34,8 @@ from ktrial.domain.bundle import (
     Member,
     Packed,
     folder_of,
+    trial_folder_of,
+    trials_of,
 )
 from ktrial.domain.errors import BadInput, KtrialError
 
@@ -208,7 +210,19 @@ class UnpackedBundle:
 
     def comparison(self) -> bytes | None:
         """The comparison that it is of."""
-        return self._place(COMPARISON).read_bytes() if COMPARISON in self.manifest.members else None
+        return self._member(COMPARISON)
+
+    @property
+    def trials(self) -> tuple[str, ...]:
+        """The trials that it holds."""
+        return trials_of(self.manifest.members)
+
+    def trial(self, name: str, part: str) -> bytes | None:
+        """A file of a trial."""
+        return self._member(f"{trial_folder_of(name)}/{part}")
+
+    def _member(self, name: str) -> bytes | None:
+        return self._place(name).read_bytes() if name in self.manifest.members else None
 
 
 def _opened_folder(path: Path) -> UnpackedBundle:
@@ -338,7 +352,7 @@ def _next(frame: _Frame, shown: str) -> tuple[str, int] | None:
     if name != MANIFEST and MEMBER.fullmatch(name) is None:
         leads = "a name that leads elsewhere" if name.startswith("/") or ".." in name.split("/") else "no such file"
         raise BadInput(f"{shown}: {name!r}: {leads}; nothing was unpacked")
-    largest = LARGEST_BUNDLE_BYTES if name.endswith(".jsonl") else LARGEST_BYTES
+    largest = LARGEST_BUNDLE_BYTES if name.endswith("/runs.jsonl") else LARGEST_BYTES
     if not 0 <= info.size <= largest:
         raise BadInput(f"{shown}: {name} is said to have {info.size} bytes; the limit is {largest}")
     return name, info.size

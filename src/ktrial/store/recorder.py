@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from ktrial.domain.kept_trial import record_of
 from ktrial.domain.run import Earlier, RunRecord, Session
 from ktrial.domain.stored import RunState, StoredMeasurement, StoredRun, StoredSession
 from ktrial.store.runs import Store
@@ -41,7 +42,7 @@ class Recorder:
         runs = list(store.runs(name))
         if any(run.state == "running" for run in runs):
             return None
-        records = [_record(one, session) for one in runs]
+        records = [record_of(one, stored) for one in runs]
         return Earlier(
             session=session,
             records=tuple(record for record in records if record is not None),
@@ -94,13 +95,6 @@ class Recorder:
             parts,
         )
         return f"{record.session.session}/{record.run}"
-
-
-def _record(run: StoredRun, session: Session) -> RunRecord | None:
-    """The record of a run; None of one that never ended."""
-    if run.document is None:
-        return None
-    return msgspec.convert({**run.document, "session": msgspec.to_builtins(session)}, RunRecord)
 
 
 def _state(record: RunRecord) -> RunState:

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import sqlalchemy as sa
 
 from ktrial.domain.errors import BadInput, KtrialError, UnknownName
+from ktrial.domain.kept_trial import KeptTrial
 from ktrial.domain.noise_profile import NoiseProfile
 from ktrial.domain.stored_trial import StoredTrial
-from ktrial.domain.trial_log import Event, decode, encode
+from ktrial.domain.trial_log import Event, Protocol, decode, encode
 from ktrial.store.database import Database
 from ktrial.store.schema import noise_profiles, trial_events, trials
 
@@ -28,15 +29,7 @@ class Trials:
             taken = connection.execute(sa.select(trials.c.key).where(trials.c.trial == trial.trial)).scalar()
             if taken is not None:
                 raise KtrialError(f"trial {trial.trial} is in the store already")
-            connection.execute(
-                sa.insert(trials).values(
-                    trial=trial.trial,
-                    session=trial.session,
-                    protocol_sha256=trial.protocol_sha256,
-                    started_unix_ms=trial.started_unix_ms,
-                    document=msgspec.json.encode(trial).decode(),
-                )
-            )
+            self._insert(connection, trial)
             self._append(connection, trial.trial, [first])
 
     def append(self, trial: str, events: Sequence[Event]) -> None:
@@ -97,6 +90,49 @@ class Trials:
                     document=msgspec.json.encode(profile).decode(),
                 )
             )
+
+    def of_session(self, session: str) -> tuple[KeptTrial, ...]:
+        """The trials whose runs are in a session, the oldest first."""
+        return tuple(self._kept(one) for one in reversed(self.all()) if one.session == session)
+
+    def named(self, name: str) -> KeptTrial | None:
+        """The trial of exactly this name."""
+        return next((self._kept(one) for one in self.all() if one.trial == name), None)
+
+    def bring(self, trials: Iterable[KeptTrial]) -> None:
+        """Keep trials that were made elsewhere, all or none. Their noise profile is that of another machine."""
+        with self._open_database().writing() as connection:
+            for kept in trials:
+                self._insert(connection, kept.stored)
+                self._append(connection, kept.stored.trial, kept.log)
+
+    def _kept(self, stored: StoredTrial) -> KeptTrial:
+        log = self.log(stored.trial)
+        first = log[0]
+        assert isinstance(first, Protocol), "a log begins with its protocol"
+        return KeptTrial(stored=stored, log=log, noise=self._profile_with(first.profile) if first.profile else None)
+
+    def _profile_with(self, differences: Mapping[str, tuple[float, ...]]) -> NoiseProfile | None:
+        """The newest noise profile that holds these."""
+        chosen = sa.select(noise_profiles.c.document).order_by(noise_profiles.c.made_unix_ms.desc())
+        with self._open_database().reading() as connection:
+            for row in connection.execute(chosen):
+                found = msgspec.json.decode(row.document, type=NoiseProfile)
+                if all(found.differences.get(name) == values for name, values in differences.items()):
+                    return found
+        return None
+
+    @staticmethod
+    def _insert(connection: sa.Connection, trial: StoredTrial) -> None:
+        connection.execute(
+            sa.insert(trials).values(
+                trial=trial.trial,
+                session=trial.session,
+                protocol_sha256=trial.protocol_sha256,
+                started_unix_ms=trial.started_unix_ms,
+                document=msgspec.json.encode(trial).decode(),
+            )
+        )
 
     @staticmethod
     def _append(connection: sa.Connection, trial: str, events: Sequence[Event]) -> None:

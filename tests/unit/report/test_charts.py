@@ -27,9 +27,11 @@ from ktrial.report.charts.quantiles import quantile_of
 from ktrial.report.charts.spread import bins, five_numbers
 from ktrial.report.charts.svg import inline_svg, png_bytes, svg_bytes, svg_text
 from tests.support.comparisons import HOSTILE, arm_values, four_arms, hostile, large, two_arms
+from tests.support.told_trials import a_trial, hostile_trial
 
 PLAIN = Style()
 ALL = {"two": two_arms(6), "four": four_arms(5), "large": large(110, 1), "hostile": hostile()}
+ALL |= {"trial": a_trial().told(), "hostile-trial": hostile_trial()}
 
 
 def charts(comparison: Comparison, style: Style = PLAIN) -> list[Chart]:
@@ -44,8 +46,19 @@ def marks(markup: str) -> list[ET.Element]:
 
 
 def test_specifications_are_valid() -> None:
-    every = {chart.name: chart for name in ("two", "four", "large") for chart in charts(ALL[name])}
-    assert set(every) == {"forest", "ratios", "quantiles-1", "runs", "blocks", "spread", "pairs"}
+    every = {chart.name: chart for name in ("two", "four", "large", "trial") for chart in charts(ALL[name])}
+    assert set(every) == {
+        "course",
+        "visits",
+        "response",
+        "forest",
+        "ratios",
+        "quantiles-1",
+        "runs",
+        "blocks",
+        "spread",
+        "pairs",
+    }
     for chart in [*every.values(), comparison_charts(ALL["hostile"], Style())[0]]:
         altair.Chart.from_dict(chart.spec)
 
@@ -58,7 +71,7 @@ def test_which_charts_there_are() -> None:
 
 
 def test_a_chart_with_marks_has_a_row_for_each() -> None:
-    for name in ("two", "four", "large"):
+    for name in ("two", "four", "large", "trial"):
         for chart in charts(ALL[name], Style(palette=PAGE)):
             assert chart.table.rows
             assert {len(row) for row in chart.table.rows} == {len(chart.table.headers)}
@@ -258,7 +271,7 @@ def test_a_quoted_text_is_one_string_of_an_expression(text: str) -> None:
 
 
 def test_hostile_text_stays_text() -> None:
-    for chart in charts(ALL["hostile"], Style(palette=PAGE)):
+    for chart in [*charts(ALL["hostile"], Style(palette=PAGE)), *charts(ALL["hostile-trial"], Style(palette=PAGE))]:
         for markup in (svg_bytes(chart).decode(), inline_svg(chart, "f1")):
             root = ET.fromstring(markup)
             assert not any((ord(one) < 32 and one != "\n") or ord(one) in {0x9B, 0x202E} for one in markup)

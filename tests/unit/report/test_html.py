@@ -17,6 +17,7 @@ from ktrial.domain.comparison import Comparison
 from ktrial.report.html import html_page
 from ktrial.report.markup import Markup, render, tag
 from tests.support.comparisons import HOSTILE, four_arms, hostile, two_arms
+from tests.support.told_trials import a_trial, hostile_trial
 
 VOID = {"meta", "link", "br", "hr", "input", "col"}
 
@@ -55,7 +56,8 @@ class Page(HTMLParser):
 
 
 def pages() -> dict[str, str]:
-    return {name: html_page(made) for name, made in (("two", two_arms(6)), ("four", four_arms(5)), ("bad", hostile()))}
+    made = {"two": two_arms(6), "four": four_arms(5), "bad": hostile(), "trial": a_trial().told()}
+    return {name: html_page(one) for name, one in (made | {"bad trial": hostile_trial()}).items()}
 
 
 PAGES = pages()
@@ -101,14 +103,15 @@ def test_its_references_are_whole(name: str) -> None:
     assert {"main", "nav", "header", "footer", "h1", "caption"} <= set(tags)
 
 
-def test_hostile_text_is_text() -> None:
-    page = Page(PAGES["bad"])
+@pytest.mark.parametrize("name", ["bad", "bad trial"])
+def test_hostile_text_is_text(name: str) -> None:
+    page = Page(PAGES[name])
     assert page.text.count("<script>alert(1)</script>") > 100
     assert not any(
         (ord(one) < 32 and one not in "\n") or 0x7F <= ord(one) < 0xA0 or one == "\u202e" for one in page.text
     )
-    for name, _ in page.elements:
-        assert name not in {"img", "iframe", "object", "embed", "form", "base"}
+    for element, _ in page.elements:
+        assert element not in {"img", "iframe", "object", "embed", "form", "base"}
     assert "\x1b" in HOSTILE
 
 

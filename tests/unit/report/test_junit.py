@@ -6,11 +6,15 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
+from ktrial.domain.comparison import Comparison
 from ktrial.domain.finding import Finding
 from ktrial.report.bench import show
 from ktrial.report.junit import junit_xml
 from tests.support.comparisons import hostile, two_arms
+from tests.support.told_trials import a_trial, hostile_trial
 
 
 def test_a_case_for_each_verdict() -> None:
@@ -51,10 +55,36 @@ def test_the_figures_of_each_arm_are_told() -> None:
     assert f"median {show(first.arms[0].median, first.unit)}" in line
 
 
-def test_hostile_text_stays_text() -> None:
-    data = junit_xml(hostile())
+@pytest.mark.parametrize("made", [hostile(), hostile_trial()], ids=["comparison", "trial"])
+def test_hostile_text_stays_text(made: Comparison) -> None:
+    data = junit_xml(made)
     assert not any(byte < 32 and byte != 10 for byte in data)
     assert b"<script" not in data
     assert {one.tag for one in ET.fromstring(data).iter()} <= {
         *("testsuites", "testsuite", "testcase", "failure", "skipped", "system-out")
     }
+
+
+def test_a_trial_has_no_case_for_what_was_not_asked() -> None:
+    suite = ET.fromstring(junit_xml(a_trial().told()))[0]
+    cases = [(one.get("classname"), one.get("name")) for one in suite.findall("testcase")]
+    assert {name for name, _ in cases} == {"tool.rate", "tool.p99", "tool.faults"}
+    failed = {
+        (one.get("classname"), one.get("name")) for one in suite.findall("testcase") if one.find("failure") is not None
+    }
+    assert failed == {("tool.rate", "sw180"), ("tool.p99", "sw180")}
+    assert suite.get("failures") == "2"
+
+
+def test_a_broken_guard_is_a_failure() -> None:
+    told = a_trial().told()
+    broken = Finding(kind="guard-broken", level="suspect", sentence="worse by more than is allowed")
+    outcomes = [
+        replace(
+            one, contrasts=tuple(replace(each, verdict="inconclusive", findings=(broken,)) for each in one.contrasts)
+        )
+        for one in told.outcomes
+        if one.role == "guard"
+    ]
+    suite = ET.fromstring(junit_xml(replace(told, outcomes=tuple(outcomes))))[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "3")

@@ -13,6 +13,7 @@ from ktrial.report.markdown import code_block, escaped, markdown
 from ktrial.report.step_summary import step_summary
 from ktrial.report.terminal import clean
 from tests.support.comparisons import four_arms, hostile, two_arms
+from tests.support.told_trials import a_trial, hostile_trial
 
 
 @given(st.text("ab<>&|`*_[]()#@$:/.~\\!\n\t-+= 1w" + "\x1b"))
@@ -40,7 +41,7 @@ def cells(line: str) -> int:
 
 
 def test_tables_keep_their_columns_whatever_is_in_them() -> None:
-    for made in (two_arms(4), four_arms(4), hostile()):
+    for made in (two_arms(4), four_arms(4), hostile(), a_trial().told(), hostile_trial()):
         for text in (markdown(made), step_summary(made)):
             for block in text.split("\n\n"):
                 lines = block.strip().split("\n")
@@ -49,8 +50,9 @@ def test_tables_keep_their_columns_whatever_is_in_them() -> None:
 
 
 def test_hostile_text_makes_no_markup() -> None:
-    for text in (markdown(hostile()), step_summary(hostile())):
-        outside = re.sub(r"^(`{3,})sh\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+    hostiles = (hostile(), hostile_trial())
+    for text in [each for made in hostiles for each in (markdown(made), step_summary(made))]:
+        outside = re.sub(r"^(`{3,})(?:sh|toml)\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
         assert "<" not in outside
         assert "\x1b" not in text
         assert "\u202e" not in text

@@ -15,6 +15,7 @@ import msgspec
 from ktrial.domain.comparison import Comparison
 from ktrial.report.publish import LIST, published
 from tests.support.comparisons import HOSTILE, hostile, two_arms
+from tests.support.told_trials import hostile_trial
 
 
 def without_charts(made: Comparison) -> dict[str, bytes]:
@@ -91,6 +92,7 @@ def test_commands_stay_what_they_are(tmp_path: Path) -> None:
 def test_hostile_text_stays_text() -> None:
     made = hostile()
     files = published(msgspec.structs.replace(made, outcomes=made.outcomes[:1], without=None))
+    files |= {f"trial {name}": data for name, data in published(hostile_trial()).items()}
     for name, data in files.items():
         assert b"\x1b" not in data, name
         if name.endswith(".svg"):

@@ -16,7 +16,7 @@ from ktrial.domain.errors import BadInput
 
 @click.command(short_help="Pack sessions into one file that others can check.")
 @click.argument("output", type=click.Path(path_type=Path), metavar="OUT.tar.zst")
-@click.argument("sessions", nargs=-1, shell_complete=session_names, metavar="[SESSION…]")
+@click.argument("sessions", nargs=-1, shell_complete=session_names, metavar="[SESSION|TRIAL…]")
 @click.option(
     "--comparison",
     type=click.Path(path_type=Path),
@@ -38,12 +38,14 @@ def command(
 ) -> int:
     """Pack all sessions, or those named, with records, order, raw output, states and versions, into OUT.tar.zst.
 
+    Trials go with the session of their runs: protocol, log and noise profile. The name of a trial stands for that.
+
     Names of hosts and users, serial numbers and MAC addresses are replaced by placeholders, in raw output too; numbers
     stay as they are. `ktrial import OUT.tar.zst` brings the sessions into another store.
 
     With --comparison it holds that one and what it was made from, computed from what is packed.
     """
-    from ktrial.cli.bundling import carried, scrubbing_of, tell
+    from ktrial.cli.bundling import carried, scrubbing_of, sessions_named, tell
     from ktrial.services.bundles import make_bundle
 
     check_output(output, force=force)
@@ -57,11 +59,11 @@ def command(
         writer.write(output, made.sessions)
     else:
         store = app.store
-        chosen = {one.session: one for one in (map(store.session, sessions) if sessions else store.sessions())}
+        chosen = sessions_named(app, sessions)
         if not chosen:
             raise BadInput(f"nothing is in {store.shown} yet", hint="`ktrial bench` measures")
         scrubbing = None if keep_identity else scrubbing_of(app)
-        made = make_bundle(output, list(chosen.values()), store, app.bundles.new(), scrubbing)
+        made = make_bundle(output, chosen, store, app.bundles.new(), scrubbing, app.trials)
     if as_json:
         write_json({"schema": "ktrial.bundled/1", "file": str(output), "made": made})
     tell(app, output, made, kept=keep_identity)

@@ -77,5 +77,8 @@ def command(
         elif brought:
             sys.stdout.write(imported_text(brought, dry_run=dry_run, width=columns()))
         for name, back in bundles.items():
-            app.say(f"{name}: {len(back.imported)} sessions brought back, {len(back.skipped)} were there already")
+            trials = f", with {', '.join(back.trials)}" if back.trials else ""
+            app.say(
+                f"{name}: {len(back.imported)} sessions brought back{trials}, {len(back.skipped)} were there already"
+            )
     return 0

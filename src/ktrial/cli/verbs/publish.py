@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,15 +12,18 @@ from ktrial.cli.comparison_file import read_comparison, write_folder
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 
+if TYPE_CHECKING:
+    from ktrial.domain.comparison import Comparison
+
 
 @click.command(short_help="Write a comparison as files for a git repository.")
-@click.argument("file", type=click.Path(allow_dash=True, path_type=Path), metavar="COMPARISON.json")
+@click.argument("what", metavar="COMPARISON.json|TRIAL")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", required=True, help="Where to.")
 @click.option("--data", is_flag=True, help="Also what it was made from, so that `ktrial recheck` can compute it again.")
 @click.option("--keep-identity", is_flag=True, help="Leave names of hosts and users in --data.")
 @click.option("--force", is_flag=True, help="Write into a folder that holds something already.")
 @click.pass_obj
-def command(app: App, file: Path, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
+def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
     """Write README.md, charts, a JSON file for each run, exclusions and reproduce.sh into FOLDER.
 
     --data adds the sessions with their raw output, without names of hosts and users, and publishes the comparison as it
@@ -31,12 +35,13 @@ def command(app: App, file: Path, output: Path, data: bool, keep_identity: bool,
     \b
     ktrial compare stock tuned -o found.json
     ktrial publish found.json -o results/tuned
+    ktrial publish swappiness-3fa9c1 -o results/swappiness
     """
     from ktrial.report.publish import LIST, published
 
     if output.exists() and (not output.is_dir() or (any(output.iterdir()) and not force)):
         raise BadInput(f"-o {output}: not an empty folder", hint="name another one; --force publishes into it")
-    comparison = read_comparison(file)
+    comparison = _comparison(app, what)
     if not data:
         files = published(comparison)
     else:
@@ -49,3 +54,12 @@ def command(app: App, file: Path, output: Path, data: bool, keep_identity: bool,
     write_folder(output, files, LIST)
     app.say(f"{output}: {len(files)} files")
     return 0
+
+
+def _comparison(app: App, what: str) -> Comparison:
+    """That of a file, else that of a trial of the store."""
+    if what == "-" or what.endswith(".json") or Path(what).exists():
+        return read_comparison(Path(what))
+    from ktrial.cli.trying import told
+
+    return told(app, app.trials.find(what))

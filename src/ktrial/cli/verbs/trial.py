@@ -67,19 +67,22 @@ def list_(app: App, as_json: bool) -> None:
 
 @command.command(short_help="Show what a trial found.")
 @click.argument("name", required=False, metavar=_NAME)
+@click.option("--all", "everything", is_flag=True, help="All figures, and outcomes that were not asked for.")
 @json_option
 @click.pass_obj
-def show(app: App, name: str | None, as_json: bool) -> None:
+def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
     """What a trial found, as far as it has come; the newest one without a name."""
     from ktrial.cli.trying import told
     from ktrial.report.comparison_terminal import comparison_text
     from ktrial.report.terminal import columns
+    from ktrial.report.trial_terminal import trial_text
 
     found = told(app, app.trials.find(name))
     if as_json:
         write_json(found)
     else:
-        sys.stdout.write(comparison_text(found, width=columns()))
+        text = comparison_text if everything else trial_text
+        sys.stdout.write(text(found, width=columns()))
 
 
 @command.command(short_help="Write the report of a trial.")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a comparison that is a trial tells beside its figures: the protocol, how it went, how it came to its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ktrial.domain.verdict import Verdict
+
+
+class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
+    """What an arm came to on the machine: what it set, what was in force already, what was refused and why."""
+
+    arm: str
+    placebo: bool = False
+    changes: Mapping[str, str] = {}
+    same: tuple[str, ...] = ()
+    refused: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
+
+    @property
+    def sets(self) -> dict[str, str]:
+        """Everything that it changes, settings and variables alike."""
+        return {**self.changes, **{f"environment {name}": value for name, value in self.environment.items()}}
+
+
+class ToldBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """A block as it was drawn: arms in their order, why it is void, arms whose run failed in it."""
+
+    block: int
+    order: tuple[str, ...]
+    void: str | None = None
+    failed: tuple[str, ...] = ()
+
+
+class ToldLook(msgspec.Struct, frozen=True, kw_only=True):
+    """The primary outcome of one arm after so many blocks, on the scale of its effect; `decides`: a verdict could fall.
+
+    Before the first look there is no interval; between looks it stays.
+    """
+
+    blocks: int
+    arm: str
+    against: str
+    estimate: float
+    low: float | None
+    high: float | None
+    verdict: Verdict | None
+    decides: bool
+
+
+class ToldTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial. `text` is its protocol as a file; `ended` is why no further run follows, null while it goes on."""
+
+    trial: str
+    text: str
+    machine: str
+    seed: int
+    cap: int | None
+    detect: float
+    settle_s: float
+    blocks: int
+    ended: str | None
+    arms: tuple[ToldArm, ...]
+    drawn: tuple[ToldBlock, ...]
+    looks: tuple[ToldLook, ...]

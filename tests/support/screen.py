@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A terminal's screen as far as ktrial writes to one: text, line ends, up, clear below; it may be resized."""
+
+from __future__ import annotations
+
+import os
+import re
+
+_PART = re.compile(r"\x1b\[(\d+)A|(\x1b\[J)|(\r)|(\n)|([^\x1b\r\n]+)")
+
+
+class Screen:
+    """`reflows` says whether lines are broken anew when the window becomes narrower, or cut."""
+
+    def __init__(self, columns: int, rows: int, *, reflows: bool = True) -> None:
+        self.columns, self.rows = columns, rows
+        self._reflows = reflows
+        self._lines = [""]
+        self._row = self._column = 0
+
+    @property
+    def size(self) -> os.terminal_size:
+        return os.terminal_size((self.columns, self.rows))
+
+    @property
+    def lines(self) -> list[str]:
+        """Everything that was written, scrolled-out lines too, without what is empty at the end."""
+        return "\n".join(self._lines).rstrip("\n").split("\n")
+
+    def write(self, text: str) -> None:
+        """What the program writes; anything it does not know fails."""
+        at = 0
+        while at < len(text):
+            found = _PART.match(text, at)
+            assert found is not None, f"unknown control sequence: {text[at : at + 20]!r}"
+            up, clear, back, end, words = found.groups()
+            if up:
+                top = max(0, len(self._lines) - self.rows)
+                self._row = max(top, self._row - int(up))
+            elif clear:
+                self._lines[self._row] = self._lines[self._row][: self._column]
+                del self._lines[self._row + 1 :]
+            elif back:
+                self._column = 0
+            elif end:
+                self._down()
+            else:
+                self._put(words)
+            at = found.end()
+
+    def resize(self, columns: int, rows: int) -> None:
+        """The window gets another size; the cursor stands at the begin of an empty line."""
+        assert self._column == 0
+        self.columns, self.rows = columns, rows
+        if self._reflows:
+            broken = [
+                line[start : start + columns] for line in self._lines for start in range(0, max(1, len(line)), columns)
+            ]
+            self._row += len(broken) - len(self._lines)
+            self._lines = broken
+        else:
+            self._lines = [line[:columns] for line in self._lines]
+
+    def _down(self) -> None:
+        self._row += 1
+        self._column = 0
+        if self._row == len(self._lines):
+            self._lines.append("")
+
+    def _put(self, words: str) -> None:
+        for character in words:
+            if self._column == self.columns:
+                self._down()
+            line = self._lines[self._row].ljust(self._column)
+            self._lines[self._row] = line[: self._column] + character + line[self._column + 1 :]
+            self._column += 1

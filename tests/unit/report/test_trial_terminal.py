@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ktrial.report.trial_terminal import trial_text
+from tests.support.told_trials import a_trial, hostile_trial
+
+
+def text(width: int = 80) -> str:
+    return trial_text(a_trial().told(), width=width)
+
+
+def test_the_verdict_of_each_arm_comes_first() -> None:
+    lines = text().splitlines()
+    assert lines[0] == "swappiness: 10 of at most 20 blocks; every comparison is decided"
+    assert lines[1] == "tool.rate, higher is better; differences below 2 % do not matter"
+    verdicts = [tuple(line.split()[:2]) for line in lines[5:9]]
+    assert verdicts == [("sw10", "better"), ("sw60", "equivalent"), ("sw180", "worse"), ("placebo", "equivalent")]
+    assert lines[9] == "  sw10, sw180: its interval decided it, and it matters"
+
+
+def test_it_says_what_else_a_person_wants_to_know() -> None:
+    said = text()
+    order = [
+        "What you would notice:",
+        "Also asked:",
+        "p99 (guard)",
+        "the guard holds",
+        "measured too",
+        "left out: vm.nosuch",
+    ]
+    order += [
+        "1 runs of sw180 gave no value",
+        "1 block counts nowhere",
+        "on this boot",
+        "ktrial trial recheck swappiness-abcdef",
+    ]
+    places = [said.replace("\n", " ").index(words) for words in order]
+    assert places == sorted(places)
+
+
+def test_outcomes_that_were_not_asked_have_no_verdict() -> None:
+    assert "wall  " not in text()
+    assert "not asked, so no verdict: wall" in text()
+
+
+def test_it_fits() -> None:
+    for width in (60, 80, 120):
+        assert max(map(len, text(width).splitlines())) <= width
+
+
+def test_a_wide_terminal_has_pictures() -> None:
+    assert "├" not in text(80)
+    assert sum("•" in line for line in text(100).splitlines()) == 4
+
+
+def test_foreign_text_cannot_steer_the_terminal() -> None:
+    said = trial_text(hostile_trial(), width=80)
+    assert "\x1b" not in said
+    assert all(character.isprintable() or character == "\n" for character in said)
+
+
+def test_a_trial_without_a_block_says_so() -> None:
+    told = a_trial().told()
+    assert told.trial is not None
+    empty = replace(
+        told, outcomes=(), answer="There is nothing to compare.", trial=replace(told.trial, blocks=0, ended=None)
+    )
+    assert "0 of at most 20 blocks; it is not over" in trial_text(empty, width=80)
+    assert "There is nothing to compare." in trial_text(empty, width=80)
+
+
+def test_a_trial_that_was_refused_is_not_called_decided() -> None:
+    told = a_trial().told()
+    primary = told.outcomes[0]
+    refused = tuple(replace(one, verdict="not comparable") for one in primary.contrasts)
+    said = trial_text(replace(told, outcomes=(replace(primary, contrasts=refused),)), width=80)
+    assert said.startswith("swappiness: 10 of at most 20 blocks; nothing of it can be compared\n")
+    assert "decided" not in said.splitlines()[0]
