@@ -15,6 +15,7 @@ import msgspec
 from ktrial.domain.address import parse_address
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import parse_gates
+from ktrial.domain.safety import SafetyLimits, parse_limits
 from ktrial.domain.trial_log import Questions
 from ktrial.domain.units import parse_quantity
 
@@ -103,6 +104,12 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     design: DesignFile = DesignFile()
     arms: Mapping[str, ArmFile]
     gates: Mapping[str, Any] = {}
+    limits: Mapping[str, Any] = {}
+
+    @property
+    def safety(self) -> SafetyLimits:
+        """What ends the trial at once."""
+        return parse_limits(self.limits)
 
     @property
     def detect_share(self) -> float:
@@ -160,6 +167,7 @@ def check_trial_file(trial: TrialFile) -> None:
     _check_numbers(trial)
     _check_arms(trial)
     parse_gates(trial.gates)
+    parse_limits(trial.limits)
 
 
 def _check_numbers(trial: TrialFile) -> None:

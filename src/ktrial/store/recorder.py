@@ -34,10 +34,24 @@ class Recorder:
         store = self._open_store()
         store.mark_interrupted()
         name = store.take_up(plan)
-        if name is None:
-            return None
-        stored = store.session(name)
-        session = msgspec.convert(stored.document, Session)
+        return None if name is None else self._left(name)
+
+    def of_session(self, name: str) -> Earlier | None:
+        """What a session has so far, to go on with it; None when somebody else still measures it."""
+        store = self._open_store()
+        store.mark_interrupted()
+        return self._left(name) if store.take_up_session(name) else None
+
+    def records(self, session: str) -> tuple[RunRecord, ...]:
+        """The runs of a session that ended, only to be looked at."""
+        store = self._open_store()
+        stored = msgspec.convert(store.session(session).document, Session)
+        records = [_record(one, stored) for one in store.runs(session)]
+        return tuple(record for record in records if record is not None)
+
+    def _left(self, name: str) -> Earlier | None:
+        store = self._open_store()
+        session = msgspec.convert(store.session(name).document, Session)
         runs = list(store.runs(name))
         if any(run.state == "running" for run in runs):
             return None
