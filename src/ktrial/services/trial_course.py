@@ -23,6 +23,7 @@ from ktrial.domain.trial_log import (
     BlockVoided,
     Ended,
     Event,
+    Extended,
     Looked,
     Protocol,
     RunEnded,
@@ -133,6 +134,7 @@ class TrialCourse:
 
         try:
             if self._next_step().action != "stop":
+                self._around.begin(None)
                 self._warm_up()
             self._blocks()
         except KeyboardInterrupt:
@@ -141,7 +143,10 @@ class TrialCourse:
             self._append(Ended(reason=f"stopped: {error.message}"))
             raise
         finally:
-            self._arms.leave()
+            try:
+                self._arms.leave()
+            finally:
+                self._around.end()
         judgement = judge(self._standing.log)
         self._listen(TrialEnded(trial=self._standing.trial, judgement=judgement, interrupted=self.interrupted))
         return judgement
@@ -151,7 +156,7 @@ class TrialCourse:
             self._look_if_due()
             step = self._next_step()
             if step.action == "stop":
-                if self._most_blocks is None and not any(isinstance(event, Ended) for event in self._standing.log):
+                if self._most_blocks is None and not self._is_ended:
                     self._append(Ended(reason=step.reason))
                 return
             if self._is_out_of_time(step):
@@ -172,6 +177,12 @@ class TrialCourse:
             return judgement.next
         arms = tuple(arm.name for arm in self._protocol.arms)
         return NextStep(action="go on", reason="fixed blocks", block=max(self._drawn, default=0) + 1, arms=arms)
+
+    @property
+    def _is_ended(self) -> bool:
+        """Whether the log says so, and no extension after it."""
+        last = [event for event in self._standing.log if isinstance(event, Ended | Extended)]
+        return bool(last) and isinstance(last[-1], Ended)
 
     @property
     def _drawn(self) -> dict[int, BlockDrawn]:
@@ -296,6 +307,9 @@ class TrialCourse:
 
     def _void(self, block: int, arm: str, cause: Cause, reason: str) -> bool:
         self._append(BlockVoided(block=block, arm=arm, cause=cause, reason=reason))
+        if cause == "knob":
+            # The next visit brings its arm into force anew, also where it is the same.
+            self._arms.leave()
         return False
 
     def _settle(self) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ktrial.domain.run import RunRecord
 from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Event, ReadingsTaken, RunEnded
@@ -63,12 +63,22 @@ def contradicted(log: Sequence[Event], records: Sequence[RunRecord]) -> list[str
     for event in log:
         if not isinstance(event, RunEnded):
             continue
-        record = by_number.get(event.run)
-        if record is None:
+        if event.run not in by_number:
             found.append(f"run {event.run} of the log is not in the store")
             continue
-        for kept in record.measurements if event.failure is None else ():
-            told = event.measurements.get(f"{record.benchmark}.{kept.outcome}")
-            if told != kept.value:
-                found.append(f"run {event.run}: the log has {kept.outcome} = {told}, its record {kept.value}")
+        for record in _visit_of(event.run, by_number) if event.failure is None else ():
+            for kept in record.measurements:
+                told = event.measurements.get(f"{record.benchmark}.{kept.outcome}")
+                if told != kept.value:
+                    found.append(f"run {record.run}: the log has {kept.outcome} = {told}, its record {kept.value}")
+    return found
+
+
+def _visit_of(last: int, by_number: Mapping[int, RunRecord]) -> list[RunRecord]:
+    """The records of one visit, of which the last is known: one of each benchmark."""
+    found = [by_number[last]]
+    while (record := by_number.get(found[0].run - 1)) is not None:
+        if record.trial != found[0].trial or record.benchmark in {one.benchmark for one in found}:
+            break
+        found.insert(0, record)
     return found
