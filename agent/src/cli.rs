@@ -58,7 +58,7 @@ enum Command {
         /// What the session may do.
         #[arg(long)]
         role: Role,
-        /// The score that what it starts is to have when memory runs out, if its head is protected.
+        /// The least score that it and what it starts are to have when memory runs out.
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         oom_score_adj: Option<i32>,
         #[command(flatten)]

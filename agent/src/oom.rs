@@ -56,12 +56,18 @@ pub fn set(process: u32, wanted: i32) -> Result<i32> {
     Ok(before)
 }
 
-/// Gives this process the score that its head had.
+/// Exposes this process, and what it starts, at least so much. Anybody may.
 ///
 /// # Errors
 /// The score is none.
 pub fn expose(wanted: i32) -> Result<()> {
-    set_score(OWN, wanted).map_err(|error| failed(OWN, &error))
+    let raised = score(OWN).and_then(|now| {
+        if now < wanted {
+            return set_score(OWN, wanted);
+        }
+        Ok(())
+    });
+    raised.map_err(|error| failed(OWN, &error))
 }
 
 fn set_score(process: &str, wanted: i32) -> io::Result<()> {

@@ -241,7 +241,7 @@ class Trial:
         if late:
             self.logs.append("trial", late)
         executor = FakeExecutor()
-        executor._reply = lambda argv: self._reply(executor)  # noqa: SLF001 (it must see its own invocation)
+        executor._reply = lambda argv: self._reply(executor)
         sampling = FakeSampling(self.heat, {"temperature.cpu": LEVEL})
         watch = ConditionWatch(self.machine, sampling, FakeSleep(), "/home", lambda samples: b"PAR1", None)
         gates = StartGates(watch, self.clock, parse_gates({}))

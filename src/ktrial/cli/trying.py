@@ -67,14 +67,14 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     suite = with_parameters(suite, benchmarks, [f"{name}={_word(value)}" for name, value in file.parameters.items()])
     named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
     suite = needed_entries(file, suite, named)
-    facts = app.executor.facts()
-    tasks = tasks_of(suite, benchmarks, facts, file.cpus)
     plans = arm_plans(file, app.best_session("planning the arms"), app.catalog, allow_dangerous=allow_dangerous)
     root: Machine | None = None
     if any(not plan.empty for plan in plans.values()):
         root = app.root_session(f"the arms of the trial {file.name}")
         plans = arm_plans(file, root, app.catalog, allow_dangerous=allow_dangerous)
     app.protect()
+    facts = app.executor.facts()
+    tasks = tasks_of(suite, benchmarks, facts, file.cpus)
     arms = arm_settings(file, plans)
     file, idle = with_placebos(file, arms)
     seed = secrets.randbelow(2**32) if file.design.seed is None else file.design.seed

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ktrial.store.trials import Trials
 
 
+#: What is measured is killed before an ordinary process of the same size, and a third of the memory more.
+_MEASURED_SCORE = 300
 #: A file in the folder of `--machine-root` that lets trials run there, with this machine's loads: for tests.
 _TEST_MARK = ".ktrial-test-machine"
 
@@ -72,6 +74,7 @@ class App:
         self._root: AgentSession | None = None
         #: The score of this process when memory runs out, before it was protected.
         self._oom_before: int | None = None
+        self._measured_first = False
         self._helper = self._give_up_root()
 
     @property
@@ -85,8 +88,14 @@ class App:
         return self._machine_root is None or (self._machine_root / _TEST_MARK).exists()
 
     def protect(self) -> None:
-        """Have the kernel kill this process and the root session last when memory runs out, where root is at hand."""
-        if self._root is None or not self.on_this_machine or self._oom_before is not None:
+        """Have the kernel kill this process and the root session last when memory runs out.
+
+        Where root is not at hand or may not do that, what is measured goes first.
+        """
+        if not self.on_this_machine or self._oom_before is not None:
+            return
+        self._measured_first = True
+        if self._root is None:
             return
         from ktrial.domain.errors import AgentError
 
@@ -132,6 +141,11 @@ class App:
         if role == "user" and self._oom_before is not None:
             arguments += ["--oom-score-adj", str(self._oom_before)]
         return arguments
+
+    def _exposed(self) -> list[str]:
+        """How agents that run what is measured are started where nobody could be protected."""
+        exposed = self._measured_first and self._oom_before is None
+        return ["--oom-score-adj", str(_MEASURED_SCORE)] if exposed else []
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -298,7 +312,11 @@ class App:
         root = self.root_session if self.can_be_root else None
         work = self.measuring_place.work
         executor = AgentExecutor(
-            lambda: DetachedTransport([agent, *self._arguments("user")]), work, root, self.toolbox, self.interrupts
+            lambda: DetachedTransport([agent, *self._arguments("user"), *self._exposed()]),
+            work,
+            root,
+            self.toolbox,
+            self.interrupts,
         )
         self._sessions.append(executor)
         return executor

@@ -27,6 +27,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HINT = "`ktrial try --dry-run` prints one; docs/trial.md explains each line"
 _MOST_RUNS_PER_VISIT = 100
+#: Before so many blocks no verdict can fall, whatever they say.
+_FEWEST_BLOCKS = 7
 _LONGEST_SETTLE_S = 3600.0
 
 Value = bool | int | float | str
@@ -174,6 +176,11 @@ def _check_numbers(trial: TrialFile) -> None:
     design = trial.design
     if isinstance(design.budget, str) and design.budget not in BUDGETS:
         raise UnknownName("budget", design.budget, BUDGETS, hint=f"{', '.join(BUDGETS)}, or a number of blocks")
+    for what, blocks in (("budget", design.budget), ("cap", design.cap)):
+        if isinstance(blocks, int) and blocks < _FEWEST_BLOCKS:
+            raise BadInput(
+                f"{what} = {blocks}: too few blocks for any verdict", hint=f"{_FEWEST_BLOCKS} or more; quick are 9"
+            )
     if not trial.detect_share > 0:
         raise BadInput(f"detect = {trial.detect!r}: no effect is not to be found", hint='for example  detect = "5%"')
     for name, value in {"margin": trial.margin or 0.0, **trial.margins, **trial.guards}.items():

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -54,7 +55,12 @@ def test_a_trial_ends_with_a_verdict_and_leaves_the_machine_as_it_was() -> None:
 def test_every_block_runs_every_arm_in_the_order_of_the_seed_with_its_settings_in_force() -> None:
     trial = Trial(alike, cap=7)
     seen: list[tuple[int | None, str, object]] = []
-    trial.values = lambda block, arm: (seen.append((block, arm, trial.machine.files[SWAPPINESS])), alike(block, arm))[1]
+
+    def values(block: int | None, arm: str) -> float:
+        seen.append((block, arm, trial.machine.files[SWAPPINESS]))
+        return alike(block, arm)
+
+    trial.values = values
     trial.run()
     assert orders_in(trial.log) == [block_order(7, block, ("control", "case")) for block in range(1, 8)]
     wanted = [(block, arm) for block, order in enumerate(orders_in(trial.log), 1) for arm in order]
@@ -66,7 +72,7 @@ def test_an_arm_that_follows_itself_is_not_switched() -> None:
     trial = Trial(alike, cap=7)
     trial.run()
     arms = ["control", *(arm for order in orders_in(trial.log) for arm in order)]
-    switches = sum(before != after for before, after in zip(arms, arms[1:], strict=False))
+    switches = sum(before != after for before, after in pairwise(arms))
     assert len(trial.machine.history) == switches + (arms[-1] == "case")
 
 
@@ -334,7 +340,7 @@ def test_a_gate_that_refuses_makes_the_block_void_and_many_end_the_trial() -> No
 def test_what_was_read_is_in_the_log_before_the_run() -> None:
     trial = Trial(alike, cap=7)
     trial.run()
-    for before, event in zip(trial.log, trial.log[1:], strict=False):
+    for before, event in pairwise(trial.log):
         if isinstance(event, RunEnded) and event.block is not None:
             assert isinstance(before, ReadingsTaken)
             assert before.readings["temperature_c"] == 45.0
