@@ -158,9 +158,9 @@ def parse_trial_file(data: bytes, file: str) -> TrialFile:
 
 def check_trial_file(trial: TrialFile) -> None:
     """Raise BadInput for a protocol that says nothing that can be carried out on any machine."""
-    for what, name in (("trial", trial.name), *(("arm", name) for name in trial.arms)):
+    for what, name in (("a trial", trial.name), *(("an arm", name) for name in trial.arms)):
         if not _NAME.fullmatch(name):
-            raise BadInput(f"{name!r} is no name for a {what}", hint="letters, digits and . _ + -, for example wsf500")
+            raise BadInput(f"{name!r} is no name for {what}", hint="letters, digits and . _ + -, for example wsf500")
     if (trial.suite is None) == (not trial.command):
         what = "nothing is measured" if trial.suite is None else "both a suite and a command are measured"
         raise BadInput(what, hint='either  suite = "pagefault"  or  command = ["make", "-j4"]')
@@ -190,9 +190,9 @@ def _check_numbers(trial: TrialFile) -> None:
     if design.seed is not None and not 0 <= design.seed < 2**63:
         raise BadInput(f"seed = {design.seed}", hint="a whole number from 0 on")
     if (trial.settle_s or 0.0) > _LONGEST_SETTLE_S:
-        raise BadInput(f"settle = {design.settle!r} is longer than an hour")
+        raise BadInput(f"settle = {design.settle!r} is longer than an hour", hint='for example  settle = "5s"')
     if trial.time_s is not None and trial.time_s <= 0:
-        raise BadInput(f"time = {design.time!r} leaves no time for a run")
+        raise BadInput(f"time = {design.time!r} leaves no time for a run", hint='for example  time = "2h"')
 
 
 def _check_arms(trial: TrialFile) -> None:
@@ -292,8 +292,13 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{_key(key)} = {_toml(one)}" for key, one in value.items()) + " }" if value else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    return msgspec.json.encode(value).decode()
+    return _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    """As JSON, whose strings are those of TOML but for one character."""
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
 def _key(text: str) -> str:
-    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else msgspec.json.encode(text).decode()
+    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else _quoted(text)
