@@ -268,6 +268,7 @@ def carry_on(app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: T
         ready.file.time_s,
         keeps_states=True,
     )
+    app.store.database.hold()
     with limits_watched(app, ready.file):
         return _carried_out(course, stored)
 
