@@ -90,6 +90,8 @@ def wait_until_blocks(home: Path, blocks: int) -> None:
 
 def trials_in(home: Path) -> list[StoredTrial]:
     """All trials that are kept, the newest first."""
+    if not (state(home) / "results.db").exists():
+        return []
     store = Store(Database.open(str(state(home) / "results.db")))
     try:
         return list(Trials(lambda: store.database).all())
