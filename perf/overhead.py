@@ -64,9 +64,7 @@ def main() -> int:
     own_s = [(one.resources.wall_ns or 0) / 1e9 for one in records]
     cost_s = statistics.median(apart_s) - statistics.median(own_s)
     print(f"from one run's start to the next {1e3 * statistics.median(apart_s):.0f} ms (median of {len(apart_s)}),")
-    print(
-        f"of which the benchmark itself {1e3 * statistics.median(own_s):.1f} ms; with a profiler that slows all down:"
-    )
+    print(f"of which the benchmark itself {1e3 * statistics.median(own_s):.1f} ms; with a profiler, which slows it:")
     for part, took_s in _parts(profile, len(records)).items():
         print(f"  {1e3 * took_s:6.1f} ms  {part}")
     share = cost_s / BENCHMARK_S

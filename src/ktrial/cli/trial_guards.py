@@ -14,7 +14,19 @@ if TYPE_CHECKING:
     from ktrial.cli.wiring import App
     from ktrial.domain.stored_trial import StoredTrial
     from ktrial.domain.trial_file import TrialFile
+    from ktrial.services.ports import Machine
     from ktrial.services.trial_arms import Drift, NamesWriter
+
+
+def recover(app: App, session: Machine) -> None:
+    """Finish what an earlier ktrial was killed in, where this session may: what is found then is what was there."""
+    if not session.is_root:
+        return
+    told = session.request("status")["transactions"]
+    open_ones = [str(one["transaction"]) for one in told if one["state"] == "interrupted"]
+    if open_ones:
+        session.request("recover")
+        app.say(f"transaction {', '.join(open_ones)} was interrupted; what it had changed was put back")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ktrial.cli.trial_guards import limits_watched, refuse_changed, say_next, writers
+from ktrial.cli.trial_guards import limits_watched, recover, refuse_changed, say_next, writers
 from ktrial.domain.errors import BadInput, KtrialError, Refused
 
 if TYPE_CHECKING:
@@ -67,10 +67,13 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     suite = with_parameters(suite, benchmarks, [f"{name}={_word(value)}" for name, value in file.parameters.items()])
     named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
     suite = needed_entries(file, suite, named)
-    plans = arm_plans(file, app.best_session("planning the arms"), app.catalog, allow_dangerous=allow_dangerous)
+    session = app.best_session("planning the arms")
+    recover(app, session)
+    plans = arm_plans(file, session, app.catalog, allow_dangerous=allow_dangerous)
     root: Machine | None = None
     if any(not plan.empty for plan in plans.values()):
         root = app.root_session(f"the arms of the trial {file.name}")
+        recover(app, root)
         plans = arm_plans(file, root, app.catalog, allow_dangerous=allow_dangerous)
     app.protect()
     facts = app.executor.facts()

@@ -108,7 +108,7 @@ class Database:
             yield connection
 
     def hold(self) -> None:
-        """Keep a connection until the end: the last of a file that closes tidies up, which takes longer than a write."""
+        """Keep a connection until the end: the last of a file that closes tidies up, and that takes long."""
         if self._held is None:
             with self._speaking("opened"):
                 self._held = self.engine.raw_connection()
