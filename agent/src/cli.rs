@@ -6,6 +6,7 @@ use crate::error::{Error, Kind, Result};
 use crate::lease;
 use crate::load::Told;
 use crate::network;
+use crate::oom;
 use crate::plan::{Lease, Plan};
 use crate::protocol;
 use crate::revert;
@@ -57,6 +58,9 @@ enum Command {
         /// What the session may do.
         #[arg(long)]
         role: Role,
+        /// The least score that it and what it starts are to have when memory runs out.
+        #[arg(long, value_name = "N", allow_negative_numbers = true)]
+        oom_score_adj: Option<i32>,
         #[command(flatten)]
         machine: Machine,
     },
@@ -209,7 +213,12 @@ fn context(role: Role, machine: &Machine) -> Result<Context> {
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Serve { role, machine } => {
+        Command::Serve {
+            role,
+            oom_score_adj,
+            machine,
+        } => {
+            oom_score_adj.map_or(Ok(()), oom::expose)?;
             if role == Role::Root {
                 sys::outlive_terminal();
             }

@@ -22,6 +22,7 @@ mod list;
 pub mod load;
 mod machine;
 pub mod network;
+pub mod oom;
 pub mod plan;
 mod programs;
 pub mod protocol;

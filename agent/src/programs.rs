@@ -2,6 +2,7 @@
 //! The few programs that a plan may have run as root.
 
 use crate::machine::{Outcome, Refusal};
+use crate::oom;
 use crate::root::Root;
 use rustix::io::Errno;
 use rustix::process::{kill_process_group, Pid, Signal};
@@ -153,6 +154,7 @@ pub fn run(root: &Root, argv: &[String]) -> Result<(), Refusal> {
         errno: Errno::IO.raw_os_error(),
         message: format!("`{}` {message}", argv.join(" ")),
     };
+    let exposed = oom::Exposed::begin();
     let mut child = Command::new(file)
         .args(&argv[1..])
         .env_clear()
@@ -165,6 +167,7 @@ pub fn run(root: &Root, argv: &[String]) -> Result<(), Refusal> {
         .process_group(0)
         .spawn()
         .map_err(|error| failed(format!("could not be started: {error}")))?;
+    drop(exposed);
     let talk = child.stderr.take();
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -15,6 +15,7 @@ use crate::kernel_log;
 use crate::list;
 use crate::load;
 use crate::machine::{self, Outcome};
+use crate::oom;
 use crate::plan::Plan;
 use crate::protocol;
 use crate::recovery;
@@ -76,6 +77,11 @@ pub const REQUESTS: &[Request] = &[
         name: "grant",
         roles: ROOT,
         handle: grant,
+    },
+    Request {
+        name: "protect",
+        roles: ROOT,
+        handle: protect,
     },
     Request {
         name: "read",
@@ -216,7 +222,10 @@ fn exec(context: &mut Context, value: Value) -> Result<Value> {
 fn load(context: &mut Context, value: Value) -> Result<Value> {
     match context.role {
         Role::User => load::run(fields(value)?, context.told),
-        Role::Root => load::zram::run(context, fields(value)?),
+        Role::Root => {
+            let _exposed = oom::Exposed::begin();
+            load::zram::run(context, fields(value)?)
+        }
     }
 }
 
@@ -235,6 +244,20 @@ fn data(context: &mut Context, value: Value) -> Result<Value> {
     let data: Data = fields(value)?;
     let held_bytes = load::zram::take(context, &data.bytes, data.first)?;
     Ok(json!({ "held_bytes": held_bytes }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Protect {
+    process: u32,
+    #[serde(default)]
+    score: Option<i32>,
+}
+
+fn protect(_: &mut Context, value: Value) -> Result<Value> {
+    let Protect { process, score } = fields(value)?;
+    let before = score.map_or_else(|| oom::protect(process), |score| oom::set(process, score))?;
+    Ok(json!({ "before": before }))
 }
 
 #[derive(Deserialize)]

@@ -73,7 +73,7 @@ def carried_trial(
     scrubbing = None if keep_identity else scrubbing_of(app)
     made = pack([app.store.session(kept.stored.session)], app.store, writer, scrubbing, app.trials)
     bundle = writer.opened(made.sessions)
-    found = told_again(trial_in(bundle, name), BundleResults(bundle), app.benchmarks)
+    found = told_again(trial_in(bundle, name), BundleResults(bundle), app.benchmarks, app.catalog)
     wrong = same_figures(published, found)
     if wrong is not None:
         raise Refused(

@@ -29,7 +29,8 @@ def rechecked(app: App, path: Path) -> Rechecked:
     from ktrial.cli.comparison_file import decode_comparison, read_comparison
     from ktrial.services.recheck import Readers, recheck
 
-    readers = Readers(benchmarks=app.benchmarks, importers=app.importers, again=partial(answered_again, app))
+    again = partial(answered_again, app)
+    readers = Readers(benchmarks=app.benchmarks, importers=app.importers, catalog=app.catalog, again=again)
     if not path.is_dir():
         bundle = app.bundles.examine(path)
         data = bundle.comparison()

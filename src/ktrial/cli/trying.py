@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ktrial.cli.trial_guards import limits_watched, recover, refuse_changed, say_next, writers
 from ktrial.domain.errors import BadInput, KtrialError, Refused
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ktrial.services.one_run import RunMaker
     from ktrial.services.ports import Machine
     from ktrial.services.schedule import Order
-    from ktrial.services.trial_course import Benchmarked
+    from ktrial.services.trial_course import Benchmarked, TrialCourse
     from ktrial.services.trial_events import TrialListener
 
 
@@ -59,7 +60,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     from ktrial.services.suites import tasks_of, with_parameters
     from ktrial.services.trial_prepare import arm_plans, arm_settings, needed_entries, settle_s, with_placebos
 
-    if not app.on_this_machine:
+    if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     if any(arm.manual is not None for arm in file.arms.values()):
         hint = "measure each by hand and compare:  ktrial bench … --label NAME, ktrial compare"
@@ -68,13 +69,17 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     suite = with_parameters(suite, benchmarks, [f"{name}={_word(value)}" for name, value in file.parameters.items()])
     named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
     suite = needed_entries(file, suite, named)
-    facts = app.executor.facts()
-    tasks = tasks_of(suite, benchmarks, facts, file.cpus)
-    plans = arm_plans(file, app.best_session("planning the arms"), app.catalog, allow_dangerous=allow_dangerous)
+    session = app.best_session("planning the arms")
+    recover(app, session)
+    plans = arm_plans(file, session, app.catalog, allow_dangerous=allow_dangerous)
     root: Machine | None = None
     if any(not plan.empty for plan in plans.values()):
         root = app.root_session(f"the arms of the trial {file.name}")
+        recover(app, root)
         plans = arm_plans(file, root, app.catalog, allow_dangerous=allow_dangerous)
+    app.protect()
+    facts = app.executor.facts()
+    tasks = tasks_of(suite, benchmarks, facts, file.cpus)
     arms = arm_settings(file, plans)
     file, idle = with_placebos(file, arms)
     seed = secrets.randbelow(2**32) if file.design.seed is None else file.design.seed
@@ -173,7 +178,7 @@ def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, liste
         standing,
         rig.benchmarked,
         {},
-        Arms(None, {}),
+        Arms(ready.root, {arm.name: ready.plans[ready.file.control] for arm in pilot.arms}),
         rig.maker,
         rig.around,
         app.run_store,
@@ -209,7 +214,7 @@ def _session(app: App, ready: Prepared, label: str | None) -> Session:
 def begin(app: App, ready: Prepared, protocol: Protocol) -> StoredTrial:
     """Put the protocol on disk: from now on nothing of it changes."""
     from ktrial.domain.stored_trial import StoredTrial, protocol_sha256
-    from ktrial.services.trial_prepare import machine_of
+    from ktrial.services.trial_prepare import found_values, machine_of
 
     file = msgspec.structs.replace(ready.file, design=msgspec.structs.replace(ready.file.design, seed=ready.seed))
     digest = protocol_sha256(file, protocol, ready.arms)
@@ -224,6 +229,7 @@ def begin(app: App, ready: Prepared, protocol: Protocol) -> StoredTrial:
         arms=ready.arms,
         settle_s=ready.settle_s,
         machine=machine_of(ready.facts),
+        found=found_values(ready.plans),
     )
     app.trials.begin(stored, protocol)
     return stored
@@ -235,9 +241,9 @@ def carry_on(app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: T
     from ktrial.services.trial_course import Standing, TrialCourse
     from ktrial.services.trial_resume import untold
 
-    earlier = app.run_store.earlier(stored.protocol_sha256)
+    earlier = app.run_store.of_session(stored.session)
     if earlier is None:
-        raise KtrialError(f"the runs of {stored.trial} are not in the store", hint="--store names where they are")
+        raise KtrialError(f"another ktrial goes on with {stored.trial}", hint="wait for it, or stop it")
     log = list(app.trials.log(stored.trial))
     late = untold(log, earlier.records, [task.label for task in ready.tasks])
     if late:
@@ -257,7 +263,7 @@ def carry_on(app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: T
         standing,
         rig.benchmarked,
         {name: arm.environment for name, arm in ready.file.arms.items()},
-        Arms(ready.root, ready.plans),
+        Arms(ready.root, ready.plans, writers(app, ready)),
         rig.maker,
         rig.around,
         app.run_store,
@@ -267,8 +273,24 @@ def carry_on(app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: T
         listen,
         stored.settle_s,
         ready.file.time_s,
+        keeps_states=True,
     )
-    return course.carry_out(), course.interrupted
+    app.store.database.hold()
+    with limits_watched(app, ready.file):
+        return _carried_out(course, stored)
+
+
+def _carried_out(course: TrialCourse, stored: StoredTrial) -> tuple[Judgement, bool]:
+    """Until its end; whatever else stops it says how to go on."""
+    from ktrial.domain.errors import AgentError
+
+    try:
+        return course.carry_out(), course.interrupted
+    except AgentError as error:
+        if error.kind != "lost":
+            raise
+        hint = f"`ktrial recover` puts back what was changed, `ktrial trial resume {stored.trial}` goes on"
+        raise AgentError(error.kind, error.message, hint=hint) from None
 
 
 def run_file(app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool, as_json: bool) -> int:
@@ -289,8 +311,21 @@ def run_file(app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool,
             protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, made, runs_per_visit)
         listen.announce(ready, protocol)
         stored = begin(app, ready, protocol)
-        _, interrupted = carry_on(app, stored, ready, rig, listen)
+        interrupted = _to_its_end(app, stored, ready, rig, listen, as_json=as_json)
     return finish(app, stored, interrupted=interrupted, as_json=as_json)
+
+
+def _to_its_end(
+    app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: TrialListener, *, as_json: bool
+) -> bool:
+    """Carry a trial out; whether it was interrupted. One that a limit ended is shown before that is said."""
+    from ktrial.domain.errors import LimitPassed
+
+    try:
+        return carry_on(app, stored, ready, rig, listen)[1]
+    except LimitPassed:
+        finish(app, stored, interrupted=False, as_json=as_json)
+        raise
 
 
 def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
@@ -307,6 +342,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     if interrupted:
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial trial resume {stored.trial}` goes on with it")
         return interruption.status(app.interrupts.number)
+    say_next(app, stored)
     app.say(f"kept as {stored.trial}; the machine is as before: `ktrial status`")
     return 0
 
@@ -315,7 +351,7 @@ def told(app: App, stored: StoredTrial) -> Comparison:
     """A trial of the store as a comparison."""
     from ktrial.services.trial_recheck import told_again
 
-    return told_again(kept_trial(app, stored), app.store, app.benchmarks)
+    return told_again(kept_trial(app, stored), app.store, app.benchmarks, app.catalog)
 
 
 def kept_trial(app: App, stored: StoredTrial) -> KeptTrial:
@@ -329,10 +365,11 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
     """Go on with a trial of the store, with exactly what was fixed."""
     from ktrial.cli.trial_progress import TrialProgress
     from ktrial.domain.trial_log import Ended, Protocol
+    from ktrial.services.trial_prepare import found_values
     from ktrial.services.trial_summary import judgement_of
 
     log = app.trials.log(stored.trial)
-    if any(isinstance(event, Ended) for event in log):
+    if judgement_of(log).next.action == "stop" and isinstance(log[-1], Ended):
         app.say(f"{stored.trial} is over")
         return finish(app, stored, interrupted=False, as_json=as_json)
     app.lock_runs()
@@ -343,14 +380,26 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
             f"the arm {changed} would not be what it was when {stored.trial} began: the machine has changed",
             hint="put it back as it was, or begin a new trial",
         )
+    refuse_changed(stored, found_values(ready.plans))
     rig = rig_of(app, ready)
     protocol = log[0]
     assert isinstance(protocol, Protocol), "a log begins with its protocol"
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         listen.announce(ready, protocol, judgement_of(log))
-        _, interrupted = carry_on(app, stored, ready, rig, listen)
+        interrupted = _to_its_end(app, stored, ready, rig, listen, as_json=as_json)
     return finish(app, stored, interrupted=interrupted, as_json=as_json)
+
+
+def extend_trial(app: App, stored: StoredTrial, blocks: int, *, allow_dangerous: bool, as_json: bool) -> int:
+    """Go on beyond the end of a trial that had declared it."""
+    from ktrial.domain.trial_log import Extended
+    from ktrial.services.trial_summary import extendable
+
+    extendable(stored.trial, app.trials.log(stored.trial), blocks)
+    app.lock_runs()
+    app.trials.append(stored.trial, [Extended(blocks=blocks)])
+    return resume_trial(app, stored, allow_dangerous=allow_dangerous, as_json=as_json)
 
 
 def write_report(found: Comparison, path: Path) -> None:

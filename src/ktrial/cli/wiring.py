@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from ktrial.store.trials import Trials
 
 
+#: What is measured is killed before an ordinary process of the same size, and a third of the memory more.
+_MEASURED_SCORE = 300
+#: A file in the folder of `--machine-root` that lets trials run there, with this machine's loads: for tests.
+_TEST_MARK = ".ktrial-test-machine"
+
+
 class Closes(Protocol):
     """What is closed when the command ends."""
 
@@ -66,12 +72,50 @@ class App:
         self._machine_state = machine_state
         self._sessions: list[Closes] = []
         self._root: AgentSession | None = None
+        #: The score of this process when memory runs out, before it was protected.
+        self._oom_before: int | None = None
+        self._measured_first = False
         self._helper = self._give_up_root()
 
     @property
     def on_this_machine(self) -> bool:
         """Whether the sessions look at this machine itself rather than at a folder that stands for one."""
         return self._machine_root is None
+
+    @property
+    def may_run_trials(self) -> bool:
+        """Whether trials may run here: on this machine, or on a folder that is marked as one for tests."""
+        return self._machine_root is None or (self._machine_root / _TEST_MARK).exists()
+
+    def protect(self) -> None:
+        """Have the kernel kill this process and the root session last when memory runs out.
+
+        Where root is not at hand or may not do that, what is measured goes first.
+        """
+        if not self.on_this_machine or self._oom_before is not None:
+            return
+        self._measured_first = True
+        if self._root is None:
+            return
+        from ktrial.domain.errors import AgentError
+
+        try:
+            self._oom_before = int(self._root.request("protect", process=os.getpid())["before"])
+        except AgentError as error:
+            if error.kind == "lost":
+                raise
+
+    def _expose(self) -> None:
+        """The end of the protection."""
+        if self._root is None or self._oom_before is None:
+            return
+        from contextlib import suppress
+
+        from ktrial.domain.errors import AgentError
+
+        with suppress(AgentError):
+            self._root.request("protect", process=os.getpid(), score=self._oom_before)
+        self._oom_before = None
 
     def _give_up_root(self) -> RootHelper | None:
         if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_USER"} & set(os.environ):
@@ -94,7 +138,14 @@ class App:
             arguments += ["--root", str(self._machine_root.resolve())]
         if self._machine_state is not None:
             arguments += ["--state", str(self._machine_state)]
+        if role == "user" and self._oom_before is not None:
+            arguments += ["--oom-score-adj", str(self._oom_before)]
         return arguments
+
+    def _exposed(self) -> list[str]:
+        """How agents that run what is measured are started where nobody could be protected."""
+        exposed = self._measured_first and self._oom_before is None
+        return ["--oom-score-adj", str(_MEASURED_SCORE)] if exposed else []
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -257,10 +308,16 @@ class App:
         from ktrial.host.find_agent import find_agent
         from ktrial.host.transport import DetachedTransport
 
-        argv = [str(find_agent()), *self._arguments("user")]
+        agent = str(find_agent())
         root = self.root_session if self.can_be_root else None
         work = self.measuring_place.work
-        executor = AgentExecutor(lambda: DetachedTransport(argv), work, root, self.toolbox, self.interrupts)
+        executor = AgentExecutor(
+            lambda: DetachedTransport([agent, *self._arguments("user"), *self._exposed()]),
+            work,
+            root,
+            self.toolbox,
+            self.interrupts,
+        )
         self._sessions.append(executor)
         return executor
 
@@ -320,12 +377,19 @@ class App:
     @cached_property
     def sampling(self) -> Sampling:
         """Samples the machine's sensors beside runs, by agents of the user that no Ctrl-C reaches."""
+        return self._new_sampling()
+
+    def sampling_of(self, sources: Sequence[str]) -> Sampling:
+        """Another one that looks at these sources only."""
+        return self._new_sampling(sources)
+
+    def _new_sampling(self, sources: Sequence[str] = ()) -> Sampling:
         from ktrial.host.find_agent import find_agent
         from ktrial.host.sampling import Sampling
         from ktrial.host.transport import DetachedTransport
 
-        argv = [str(find_agent()), *self._arguments("user")]
-        sampling = Sampling(lambda: DetachedTransport(argv))
+        agent = str(find_agent())
+        sampling = Sampling(lambda: DetachedTransport([agent, *self._arguments("user")]), sources)
         self._sessions.append(sampling)
         return sampling
 
@@ -385,5 +449,6 @@ class App:
 
     def close(self) -> None:
         """End all sessions, the newest first."""
+        self._expose()
         for session in reversed(self._sessions):
             session.close()

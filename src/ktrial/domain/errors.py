@@ -6,6 +6,7 @@ KtrialError                    1  the environment, or ktrial itself, failed
 │   ├── UnknownName            2  no such knob, profile, fact, … with a did-you-mean
 │   └── Contradiction          2  two settings that cannot both hold
 ├── GuardTripped               3  a guard or a --fail-on condition
+│   └── LimitPassed            3  a limit that ends a trial at once: too hot, too little memory
 ├── Refused                    4  ktrial will not: a gate, a dangerous setting without consent
 ├── PrivilegeMissing           5  needs root, and may not or cannot ask for it
 ├── AgentError                 1  the agent answered with an error (its `kind` says which)
@@ -72,6 +73,10 @@ class GuardTripped(KtrialError):
     """A condition that the user asked to fail on."""
 
     exit_status = 3
+
+
+class LimitPassed(GuardTripped):
+    """The machine is in a state that a trial must not go on in."""
 
 
 class Refused(KtrialError):

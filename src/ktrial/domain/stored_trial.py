@@ -23,7 +23,7 @@ class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was fixed before the first run."""
+    """All that was fixed before the first run. `found` are the values, by address, that arms change, as found."""
 
     trial: str
     session: str
@@ -33,6 +33,7 @@ class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):
     arms: Mapping[str, ArmSettings]
     settle_s: float
     machine: str
+    found: Mapping[str, str] = {}
 
 
 class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ import msgspec
 from ktrial.domain.address import parse_address
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import parse_gates
+from ktrial.domain.safety import SafetyLimits, parse_limits
 from ktrial.domain.trial_log import Questions
 from ktrial.domain.units import parse_quantity
 
@@ -26,6 +27,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HINT = "`ktrial try --dry-run` prints one; docs/trial.md explains each line"
 _MOST_RUNS_PER_VISIT = 100
+#: Before so many blocks no verdict can fall, whatever they say.
+_FEWEST_BLOCKS = 7
 _LONGEST_SETTLE_S = 3600.0
 
 Value = bool | int | float | str
@@ -103,6 +106,12 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     design: DesignFile = DesignFile()
     arms: Mapping[str, ArmFile]
     gates: Mapping[str, Any] = {}
+    limits: Mapping[str, Any] = {}
+
+    @property
+    def safety(self) -> SafetyLimits:
+        """What ends the trial at once."""
+        return parse_limits(self.limits)
 
     @property
     def detect_share(self) -> float:
@@ -149,9 +158,9 @@ def parse_trial_file(data: bytes, file: str) -> TrialFile:
 
 def check_trial_file(trial: TrialFile) -> None:
     """Raise BadInput for a protocol that says nothing that can be carried out on any machine."""
-    for what, name in (("trial", trial.name), *(("arm", name) for name in trial.arms)):
+    for what, name in (("a trial", trial.name), *(("an arm", name) for name in trial.arms)):
         if not _NAME.fullmatch(name):
-            raise BadInput(f"{name!r} is no name for a {what}", hint="letters, digits and . _ + -, for example wsf500")
+            raise BadInput(f"{name!r} is no name for {what}", hint="letters, digits and . _ + -, for example wsf500")
     if (trial.suite is None) == (not trial.command):
         what = "nothing is measured" if trial.suite is None else "both a suite and a command are measured"
         raise BadInput(what, hint='either  suite = "pagefault"  or  command = ["make", "-j4"]')
@@ -160,12 +169,18 @@ def check_trial_file(trial: TrialFile) -> None:
     _check_numbers(trial)
     _check_arms(trial)
     parse_gates(trial.gates)
+    parse_limits(trial.limits)
 
 
 def _check_numbers(trial: TrialFile) -> None:
     design = trial.design
     if isinstance(design.budget, str) and design.budget not in BUDGETS:
         raise UnknownName("budget", design.budget, BUDGETS, hint=f"{', '.join(BUDGETS)}, or a number of blocks")
+    for what, blocks in (("budget", design.budget), ("cap", design.cap)):
+        if isinstance(blocks, int) and blocks < _FEWEST_BLOCKS:
+            raise BadInput(
+                f"{what} = {blocks}: too few blocks for any verdict", hint=f"{_FEWEST_BLOCKS} or more; quick are 9"
+            )
     if not trial.detect_share > 0:
         raise BadInput(f"detect = {trial.detect!r}: no effect is not to be found", hint='for example  detect = "5%"')
     for name, value in {"margin": trial.margin or 0.0, **trial.margins, **trial.guards}.items():
@@ -175,9 +190,9 @@ def _check_numbers(trial: TrialFile) -> None:
     if design.seed is not None and not 0 <= design.seed < 2**63:
         raise BadInput(f"seed = {design.seed}", hint="a whole number from 0 on")
     if (trial.settle_s or 0.0) > _LONGEST_SETTLE_S:
-        raise BadInput(f"settle = {design.settle!r} is longer than an hour")
+        raise BadInput(f"settle = {design.settle!r} is longer than an hour", hint='for example  settle = "5s"')
     if trial.time_s is not None and trial.time_s <= 0:
-        raise BadInput(f"time = {design.time!r} leaves no time for a run")
+        raise BadInput(f"time = {design.time!r} leaves no time for a run", hint='for example  time = "2h"')
 
 
 def _check_arms(trial: TrialFile) -> None:
@@ -277,8 +292,13 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{_key(key)} = {_toml(one)}" for key, one in value.items()) + " }" if value else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    return msgspec.json.encode(value).decode()
+    return _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    """As JSON, whose strings are those of TOML but for one character."""
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
 def _key(text: str) -> str:
-    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else msgspec.json.encode(text).decode()
+    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else _quoted(text)

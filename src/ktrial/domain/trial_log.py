@@ -150,12 +150,18 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="end"):
-    """Nothing follows. What was open then stays inconclusive."""
+    """Nothing follows but an extension. What was open then stays inconclusive."""
 
     reason: str
 
 
-Event: TypeAlias = Protocol | BlockDrawn | ReadingsTaken | RunEnded | BlockVoided | Looked | Ended
+class Extended(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="extend"):
+    """The trial goes on up to so many blocks in all, as its protocol declared: the e-value decides from here on."""
+
+    blocks: int
+
+
+Event: TypeAlias = Protocol | BlockDrawn | ReadingsTaken | RunEnded | BlockVoided | Looked | Ended | Extended
 TrialLog: TypeAlias = Sequence[Event]
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")

@@ -7,12 +7,15 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Self
 
 #: So many of them break in wherever it is: the way out of a wait that nobody made for it.
 _PATIENCE = 3
+#: Seconds between two looks of whoever watches.
+_WATCH_EACH_S = 1.0
 #: Who wants the head to end: Ctrl-C, a supervisor or `kill`, a terminal that has gone.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -29,6 +32,9 @@ class Interrupts:
         self._before: dict[signal.Signals, Any] = {}
         self._noted = 0
         self.number: int = signal.SIGINT
+        #: Called about once a second while something is waited for; what it raises ends the wait.
+        self.watch: Callable[[], None] | None = None
+        self._looked_s = -_WATCH_EACH_S
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -52,11 +58,23 @@ class Interrupts:
     def wait(self, descriptors: Sequence[int], limit_s: float | None = None) -> bool:
         """Wait until one of them can be read, or `limit_s` is over (then False); an answer goes before a signal."""
         own = [self._pipe[0]] if self._pipe is not None else []
-        ready, _, _ = select.select([*descriptors, *own], [], [], limit_s)
-        if set(ready) & set(descriptors):
-            return True
-        self.check()
-        return False
+        end_s = None if limit_s is None else time.monotonic() + limit_s
+        while True:
+            left_s = None if end_s is None else max(0.0, end_s - time.monotonic())
+            nap_s = left_s if self.watch is None else min(_WATCH_EACH_S, _WATCH_EACH_S if left_s is None else left_s)
+            ready, _, _ = select.select([*descriptors, *own], [], [], nap_s)
+            if set(ready) & set(descriptors):
+                return True
+            self.check()
+            self._look()
+            if ready or (end_s is not None and time.monotonic() >= end_s):
+                return False
+
+    def _look(self) -> None:
+        """Let whoever watches look, not more than once in its time."""
+        if self.watch is not None and time.monotonic() - self._looked_s >= _WATCH_EACH_S:
+            self._looked_s = time.monotonic()
+            self.watch()
 
     def check(self) -> None:
         """Raise KeyboardInterrupt when one of the signals came since the last time."""

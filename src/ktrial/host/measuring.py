@@ -26,6 +26,8 @@ class MeasuringPlace:
 
     def lock(self) -> None:
         """Keep other measurements of this user away until `close`; they would disturb each other."""
+        if self._lock is not None:
+            return
         path = self._folder / "lock"
         with _writing(path):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -85,7 +85,7 @@ def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[De
             if isinstance(setting, Profile):
                 continue
             found.append(Declaration(by=request.origin, knob=setting.knob))
-            found += _coupled(setting.knob, request.origin, catalog)
+            found += coupled_with(setting.knob, request.origin, catalog)
     return tuple(found)
 
 
@@ -99,11 +99,11 @@ def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declarati
                 if step["path"].startswith("/"):
                     found.append(Declaration(by=by, path=step["path"]))
                 if str(step.get("knob", "")).partition("@")[0] in catalog.knobs:
-                    found += _coupled(step["knob"], by, catalog)
+                    found += coupled_with(step["knob"], by, catalog)
     return tuple(found)
 
 
-def _coupled(address: str, by: str, catalog: Catalog) -> Iterator[Declaration]:
+def coupled_with(address: str, by: str, catalog: Catalog) -> Iterator[Declaration]:
     """Knobs that the kernel changes with this one."""
     knob = find_knob(address, catalog.knobs)
     for other in with_couples([knob], catalog.knobs):

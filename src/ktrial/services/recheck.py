@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from ktrial.catalog.model import Catalog
 from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.bundle import COMPARISON, folder_of, trials_of
 from ktrial.domain.comparison import Comparison
@@ -28,6 +29,7 @@ class Readers(msgspec.Struct, frozen=True, kw_only=True):
 
     benchmarks: Mapping[str, Benchmark]
     importers: Mapping[str, Importer]
+    catalog: Catalog
     again: Again
 
 
@@ -101,7 +103,7 @@ def _trial(
         told = f"it is of the trial {name}, which is not in the bundle"
         return [Difference(kind="comparison", where="the comparison", told=told)], None
     try:
-        again = told_again(kept, results, readers.benchmarks)
+        again = told_again(kept, results, readers.benchmarks, readers.catalog)
     except KtrialError as error:
         told = f"it cannot be computed again: {error.message}"
         return [Difference(kind="comparison", where="the comparison", told=told)], None

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ktrial.domain.errors import KtrialError
-from ktrial.domain.plan import Plan
+import msgspec
+
+from ktrial.domain.errors import KtrialError, StalePlan
+from ktrial.domain.plan import Change, Plan
+from ktrial.domain.reading import Reading
+from ktrial.domain.wire import read_bytes
 from ktrial.services.ports import Machine
 from ktrial.services.tune import apply_plan
 
@@ -20,12 +24,40 @@ class ArmLost(KtrialError):
     """An arm could not be brought into force, or not be taken back."""
 
 
-class Arms:
-    """`plans` by arm; an arm that has none is the machine as it is. `root` is None where no arm needs it."""
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that is not what the trial made of it, or found: somebody else changed it. `now` is null of no file."""
 
-    def __init__(self, root: Machine | None, plans: Mapping[str, Plan]) -> None:
+    address: str
+    path: str
+    wanted: str
+    now: str | None
+
+    @property
+    def sentence(self) -> str:
+        """What happened, without who did it."""
+        now = "is gone" if self.now is None else f"reads {self.now!r}"
+        return f"{self.address} ({self.path}) {now} instead of {self.wanted!r}"
+
+
+#: Says who wrote it, where that can be known.
+NamesWriter = Callable[[Drift, int | None], str | None]
+
+
+def _nobody(_drift: Drift, _own: int | None) -> str | None:
+    return None
+
+
+class Arms:
+    """`plans` by arm; an arm that has none is the machine as it is. `root` is None where no arm needs it.
+
+    What the plans found is what every value that the present arm does not set must be.
+    """
+
+    def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter = _nobody) -> None:
         self._root = root
         self._plans = {arm: plan for arm, plan in plans.items() if not plan.empty}
+        self._found = {change.path: change for change in changes_of(plans) if change.old is not None}
+        self._writer_of = writer_of
         self._present: str | None = None
         self._transaction: int | None = None
 
@@ -34,15 +66,25 @@ class Arms:
         """The transaction of the present arm, if it has one."""
         return self._transaction
 
-    def enter(self, arm: str) -> None:
-        """Leave the present arm and bring this one into force; nothing happens where it is there already."""
+    def enter(self, arm: str) -> Sequence[Drift]:
+        """Leave the present arm and bring this one into force; nothing happens where it is there already.
+
+        What is not as the plans found it keeps an arm from being brought into force, and is told.
+        """
         if arm == self._present:
-            return
+            return ()
         self.leave()
         plan = self._plans.get(arm)
         if plan is not None:
-            self._transaction = self._apply(arm, plan)
+            try:
+                self._transaction = self._apply(arm, plan)
+            except StalePlan:
+                drifts = tuple(self._changed_beside(None))
+                if not drifts:
+                    raise
+                return drifts
         self._present = arm
+        return ()
 
     def leave(self) -> None:
         """Put back what the present arm changed."""
@@ -55,12 +97,42 @@ class Arms:
             said = f"{failed[0]['path']} could not be put back: {failed[0]['message']}"
             raise ArmLost(said, hint="`ktrial recover` tries again")
 
-    def lost(self) -> tuple[str, ...]:
-        """Paths of the present arm that do not read back as it set them."""
+    def drifted(self) -> tuple[Drift, ...]:
+        """What does not read as the present arm set it, or, of what it does not set, as it was found."""
+        return (*self._lost(), *self._changed_beside(self._present))
+
+    def told(self, drift: Drift) -> str:
+        """The drift, and who wrote it where that can be known."""
+        writer = self._writer_of(drift, self._transaction)
+        return f"{drift.sentence}; {writer}" if writer else drift.sentence
+
+    def _lost(self) -> Iterator[Drift]:
+        """Steps of the present arm that others have overwritten."""
         if self._transaction is None or self._root is None:
-            return ()
+            return
         (found,) = self._root.request("verify", transaction=self._transaction)["transactions"]
-        return tuple(step["path"] for step in found["steps"] if step["outcome"] in {"drifted", "gone"})
+        for step in found["steps"]:
+            if step["outcome"] in {"drifted", "gone"}:
+                change = self._found.get(step["path"])
+                yield Drift(
+                    address=change.address if change is not None else step["path"],
+                    path=step["path"],
+                    wanted=_text(step.get("wanted")) or "",
+                    now=_text(step.get("now")),
+                )
+
+    def _changed_beside(self, arm: str | None) -> Iterator[Drift]:
+        """What the arm does not set, nor the kernel with it, and is not as it was found."""
+        plan = self._plans.get(arm) if arm is not None else None
+        own = {path for change in (plan.changes if plan else ()) for path in (change.path, *change.couples)}
+        watched = [path for path in self._found if path not in own]
+        if self._root is None or not watched:
+            return
+        for path, reading in self._root.read(watched).items():
+            before = Reading(data=self._found[path].old)
+            if reading is None or (reading.data is not None and reading.text != before.text):
+                now = reading.text if reading is not None else None
+                yield Drift(address=self._found[path].address, path=path, wanted=before.text or "", now=now)
 
     def _apply(self, arm: str, plan: Plan) -> int:
         if self._root is None:
@@ -71,3 +143,14 @@ class Arms:
             said = f"{failed[0]['path']}: {failed[0]['message']}" if failed else answer["state"]
             raise ArmLost(f"the arm {arm} could not be brought into force: {said}", hint="all is as it was")
         return int(answer["transaction"])
+
+
+def changes_of(plans: Mapping[str, Plan]) -> Iterator[Change]:
+    """All changes of all arms."""
+    for plan in plans.values():
+        yield from plan.changes
+
+
+def _text(value: Any) -> str | None:
+    """Bytes of the agent as text."""
+    return None if value is None else read_bytes(value).decode(errors="replace").strip()

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Literal
 from typing import Protocol as Port
 
 import msgspec
 
-from ktrial.domain.doubts import readings_of
-from ktrial.domain.errors import BadRun
+from ktrial.domain.errors import BadInput, BadRun, LimitPassed
 from ktrial.domain.facts import FactBook
 from ktrial.domain.judgement import Judgement, NextStep
 from ktrial.domain.run import RunRecord, Session, TrialPlace
@@ -25,9 +23,9 @@ from ktrial.domain.trial_log import (
     BlockVoided,
     Ended,
     Event,
+    Extended,
     Looked,
     Protocol,
-    ReadingsTaken,
     RunEnded,
     block_order,
 )
@@ -44,8 +42,8 @@ from ktrial.services.trial_events import (
     VisitEnded,
     VisitWaits,
 )
+from ktrial.services.trial_records import Cause, cause_of, measurements_of, readings_event, run_event
 
-Cause = Literal["reading", "knob", "suspend"]
 _OUT_OF_TIME = "no time is left for another block"
 
 
@@ -100,7 +98,13 @@ class TrialCourse:
         settle_s: float,
         time_s: float | None = None,
         most_blocks: int | None = None,
+        *,
+        keeps_states: bool = False,
     ) -> None:
+        """`time_s` is for the whole trial, with what was spent before. `most_blocks` are made whatever the judge says.
+
+        `keeps_states` keeps the state of the machine at the first visit of each arm.
+        """
         self._standing = standing
         self._protocol = standing.protocol
         self._benchmarked = benchmarked
@@ -116,7 +120,10 @@ class TrialCourse:
         self._settle_s = settle_s
         self._time_s = time_s
         self._most_blocks = most_blocks
+        self._keeps_states = keeps_states
+        self._seen = {event.arm for event in standing.log if isinstance(event, RunEnded) and event.block is not None}
         self._took_s: list[float] = []
+        self._spent_s = sum((one.resources.wall_ns or 0) / 1e9 + settle_s for one in standing.records)
         #: Whether somebody ended it before its time.
         self.interrupted = False
         self._began_ns = clock.monotonic_ns()
@@ -126,56 +133,109 @@ class TrialCourse:
         from ktrial.stats.judge import judge
 
         try:
-            if not any(isinstance(event, RunEnded) for event in self._standing.log):
+            if self._next_step().action != "stop":
+                self._around.begin(None)
                 self._warm_up()
             self._blocks()
         except KeyboardInterrupt:
             self.interrupted = True
+        except LimitPassed as error:
+            self._append(Ended(reason=f"stopped: {error.message}"))
+            raise
         finally:
-            self._arms.leave()
+            try:
+                self._arms.leave()
+            finally:
+                self._around.end()
         judgement = judge(self._standing.log)
         self._listen(TrialEnded(trial=self._standing.trial, judgement=judgement, interrupted=self.interrupted))
         return judgement
 
     def _blocks(self) -> None:
-        from ktrial.stats.judge import judge
-
         while True:
-            judgement = judge(self._standing.log)
-            step = judgement.next
-            if self._most_blocks is not None and judgement.blocks >= self._most_blocks:
-                return
-            if step.action != "stop" and self._is_out_of_time(step):
-                self._append(Ended(reason=_OUT_OF_TIME))
-                return
+            self._look_if_due()
+            step = self._next_step()
             if step.action == "stop":
-                if not any(isinstance(event, Ended) for event in self._standing.log):
+                if self._most_blocks is None and not self._is_ended:
                     self._append(Ended(reason=step.reason))
                 return
+            if self._is_out_of_time(step):
+                self._end_for_time(step)
+                return
             self._block(step)
+
+    def _next_step(self) -> NextStep:
+        """What the judge says; where the number of blocks is fixed, on to that number."""
+        from ktrial.stats.judge import judge
+
+        judgement = judge(self._standing.log)
+        if self._most_blocks is None:
+            return judgement.next
+        if judgement.blocks >= self._most_blocks or len(self._drawn) >= 2 * self._most_blocks:
+            return NextStep(action="stop", reason="all blocks are made")
+        if judgement.next.action != "stop":
+            return judgement.next
+        arms = tuple(arm.name for arm in self._protocol.arms)
+        return NextStep(action="go on", reason="fixed blocks", block=max(self._drawn, default=0) + 1, arms=arms)
+
+    @property
+    def _is_ended(self) -> bool:
+        """Whether the log says so, and no extension after it."""
+        last = [event for event in self._standing.log if isinstance(event, Ended | Extended)]
+        return bool(last) and isinstance(last[-1], Ended)
+
+    @property
+    def _drawn(self) -> dict[int, BlockDrawn]:
+        return {event.block: event for event in self._standing.log if isinstance(event, BlockDrawn)}
+
+    def _block_s(self, step: NextStep) -> float:
+        """About what one block takes."""
+        return statistics.median(self._took_s) * len(step.arms) * self._protocol.runs_per_visit
 
     def _is_out_of_time(self, step: NextStep) -> bool:
         if self._time_s is None or step.drawn or not self._took_s:
             return False
-        block_s = statistics.median(self._took_s) * len(step.arms) * self._protocol.runs_per_visit
-        return (self._clock.monotonic_ns() - self._began_ns) / 1e9 + block_s > self._time_s
+        spent_s = self._spent_s + (self._clock.monotonic_ns() - self._began_ns) / 1e9
+        return spent_s + self._block_s(step) > self._time_s
+
+    def _end_for_time(self, step: NextStep) -> None:
+        """Nothing more fits; raises BadInput where not even one block did."""
+        self._append(Ended(reason=_OUT_OF_TIME))
+        if not self._drawn:
+            raise BadInput(
+                f"time = {self._time_s:g} s is not enough for one block, which takes about {self._block_s(step):.2g} s "
+                "after the warm-up",
+                hint="more time, or shorter runs; nothing was tried",
+            )
 
     def _block(self, step: NextStep) -> None:
         """The rest of a block that has begun, or a new one."""
-        from ktrial.stats.judge import judge
-
         block, order = step.block or 1, step.arms
-        if not step.drawn:
+        if step.drawn:
+            order = self._drawn[block].order
+        else:
             order = block_order(self._protocol.seed, block, step.arms)
             self._append(BlockDrawn(block=block, order=order))
         for place, arm in enumerate(order, start=1):
             for _ in range(self._runs_left(block, arm)):
-                if not self._visit(block, arm, place, len(order), step):
+                if not self._visit(block, arm, place, len(order)):
                     return
+
+    def _look_if_due(self) -> None:
+        """What the judge says after a block is an event too, once."""
+        from ktrial.stats.judge import judge
+
+        at = max((at for at, event in enumerate(self._standing.log) if isinstance(event, BlockDrawn)), default=None)
+        if at is None or any(isinstance(event, Looked | Ended) for event in self._standing.log[at:]):
+            return
+        block = self._drawn[max(self._drawn)]
+        void = any(isinstance(event, BlockVoided) and event.block == block.block for event in self._standing.log[at:])
+        if void or any(self._runs_left(block.block, arm) > 0 for arm in block.order):
+            return
         judgement = judge(self._standing.log)
         primaries = {f"{one.arm}:{one.against}": one.verdict for one in judgement.judged if one.role == "primary"}
         self._append(Looked(blocks=judgement.blocks, verdicts=primaries))
-        self._listen(BlockEnded(block=block, judgement=judgement))
+        self._listen(BlockEnded(block=block.block, judgement=judgement))
 
     def _runs_left(self, block: int, arm: str) -> int:
         made = sum(
@@ -193,15 +253,16 @@ class TrialCourse:
         rule = protocol.outcomes[protocol.primary]
         scores: list[float] = []
         for number in range(1, WARM_MOST + 1):
-            self._arms.enter(protocol.control)
+            self._enter_to_warm_up(protocol.control)
             self._settle()
             records, failure, void = self._runs_of(None, protocol.control, 1, number, WARM_WITHOUT_PROFILE)
             self._append(run_event(None, protocol.control, records, failure))
-            told = _measurements(records).get(protocol.primary)
+            told = measurements_of(records).get(protocol.primary)
             if told is None or failure is not None:
                 raise BadRun(
-                    f"the benchmark fails before anything is changed: {failure or void or f'no {protocol.primary}'}",
-                    hint="`ktrial bench` shows its output; nothing was tried",
+                    f"the benchmark fails in {protocol.control}, in a run that does not count: "
+                    f"{failure or void or f'it gives no {protocol.primary}'}",
+                    hint="`ktrial bench` shows its output",
                 )
             scores.append(score(told, rule))
             if number < WARM_WITHOUT_PROFILE:
@@ -210,28 +271,45 @@ class TrialCourse:
             if not differences or is_warm(scores[-2], scores[-1:], spread):
                 return
 
-    def _visit(self, block: int, arm: str, place: int, visits: int, step: NextStep) -> bool:
+    def _enter_to_warm_up(self, control: str) -> None:
+        drifts = (*self._arms.enter(control), *self._arms.drifted())
+        if drifts:
+            raise BadRun(
+                f"the machine is not as it was found when the trial was planned: {self._arms.told(drifts[0])}",
+                hint="put it back as it was, or begin anew",
+            )
+
+    def _visit(self, block: int, arm: str, place: int, visits: int) -> bool:
         """One run of every benchmark with the arm in force; False where that made the block void."""
-        self._arms.enter(arm)
+        if drifts := self._arms.enter(arm):
+            return self._void(block, arm, "knob", self._arms.told(drifts[0]))
         self._settle()
-        lost = self._arms.lost()
-        if lost:
-            return self._void(block, arm, "knob", f"{lost[0]} does not read back as {arm} set it")
+        if drifts := self._arms.drifted():
+            return self._void(block, arm, "knob", self._arms.told(drifts[0]))
+        if self._keeps_states and arm not in self._seen:
+            self._keep_state(arm)
         records, failure, void = self._runs_of(block, arm, place, place, visits)
-        for record in records:
-            if readings := readings_of(record):
-                self._append(ReadingsTaken(block=block, arm=arm, readings=readings))
-                break
+        if (readings := readings_event(records)) is not None:
+            self._append(readings)
         if void is not None:
             return self._void(block, arm, cause_of(records[-1]), void)
-        lost = self._arms.lost()
-        if lost:
-            return self._void(block, arm, "knob", f"{lost[0]} no longer reads back as {arm} set it")
+        if drifts := self._arms.drifted():
+            return self._void(block, arm, "knob", self._arms.told(drifts[0]))
         self._append(run_event(block, arm, records, failure))
         return True
 
+    def _keep_state(self, arm: str) -> None:
+        """The whole tunable state with the arm in force: what differs from the control's must be what it declares."""
+        self._seen.add(arm)
+        state = self._around.state()
+        if state is not None:
+            self._runs.keep_state(self._standing.session.session, arm, state)
+
     def _void(self, block: int, arm: str, cause: Cause, reason: str) -> bool:
         self._append(BlockVoided(block=block, arm=arm, cause=cause, reason=reason))
+        if cause == "knob":
+            # The next visit brings its arm into force anew, also where it is the same.
+            self._arms.leave()
         return False
 
     def _settle(self) -> None:
@@ -299,52 +377,3 @@ class TrialCourse:
     def _append(self, event: Event) -> None:
         self._logs.append(self._standing.trial, [event])
         self._standing.log.append(event)
-
-
-def run_event(block: int | None, arm: str, records: Sequence[RunRecord], failure: str | None) -> RunEnded:
-    """The visit in the log, from the records of its benchmarks."""
-    return RunEnded(
-        run=records[-1].run,
-        block=block,
-        arm=arm,
-        measurements={} if failure is not None else _measurements(records),
-        failure=failure,
-        events=_events(records),
-        identity=_identity(records),
-    )
-
-
-def _measurements(records: Sequence[RunRecord]) -> dict[str, float]:
-    return {f"{record.benchmark}.{kept.outcome}": kept.value for record in records for kept in record.measurements}
-
-
-def _events(records: Sequence[RunRecord]) -> dict[str, int]:
-    """How many events the percentiles of a run rest on, where its record holds the histogram."""
-    found: dict[str, int] = {}
-    for record in records:
-        counts = record.details.get("histogram_ns")
-        if isinstance(counts, Mapping):
-            total = sum(int(count) for count in counts.values())
-            found |= {f"{record.benchmark}.{kept.outcome}": total for kept in record.measurements}
-    return found
-
-
-def _identity(records: Sequence[RunRecord]) -> dict[str, str]:
-    """What must be equal in all runs of a trial."""
-    place = records[0].trial
-    told = {"kernel": (place.kernel_release if place is not None else None) or ""}
-    for record in records:
-        told[f"{record.benchmark} version"] = record.tool_version or ""
-        told[f"{record.benchmark} command"] = " ".join(record.argv)
-        told[f"{record.benchmark} CPUs"] = ",".join(map(str, record.cpus or ()))
-        if record.conditions is not None:
-            governor = record.conditions.readings_before.get("governor")
-            told["governor"] = str(governor) if governor is not None else ""
-    return told
-
-
-def cause_of(record: RunRecord) -> Cause:
-    """Which rule made a run void: none of them looked at a measurement."""
-    if any(one.level == "refuse" for one in record.findings):
-        return "reading"
-    return "suspend" if any("slept" in why for why in record.void) else "knob"

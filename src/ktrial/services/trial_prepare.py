@@ -75,6 +75,16 @@ def _settings(plan: Plan, environment: Mapping[str, str]) -> ArmSettings:
     )
 
 
+def found_values(plans: Mapping[str, Plan]) -> dict[str, str]:
+    """What the arms change, as it is now: the control's values of it."""
+    return {
+        change.address: change.old_text
+        for plan in plans.values()
+        for change in plan.changes
+        if change.old_text is not None
+    }
+
+
 def with_placebos(trial: TrialFile, arms: Mapping[str, ArmSettings]) -> tuple[TrialFile, tuple[str, ...]]:
     """An arm that differs from the control in nothing here is a placebo: the trial that says so, and which they are."""
     control = arms[trial.control]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from ktrial.catalog.model import Catalog
 from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.comparison import Comparison
 from ktrial.domain.errors import KtrialError
@@ -18,6 +19,7 @@ from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Looked, RunE
 from ktrial.services.reparse import BROKEN
 from ktrial.services.results import ReadResults
 from ktrial.services.trial_comparison import Told, comparison_of, outcomes_of
+from ktrial.services.trial_states import purity
 from ktrial.services.trial_summary import audited, judgement_of
 from ktrial.services.trial_visits import contradicted, visits_of
 
@@ -40,11 +42,17 @@ def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
     return tuple(found)
 
 
-def told_again(kept: KeptTrial, results: ReadResults, benchmarks: Mapping[str, Benchmark]) -> Comparison:
-    """The comparison that a trial is, from its log and its runs."""
+def told_again(
+    kept: KeptTrial, results: ReadResults, benchmarks: Mapping[str, Benchmark], catalog: Catalog
+) -> Comparison:
+    """The comparison that a trial is, from its log, its runs and the states of its arms."""
+    stored = kept.stored
     records = records_in(kept, results)
-    told = Told(outcomes=outcomes_of(records, benchmarks), records=records)
-    return comparison_of(kept.stored, kept.log, judgement_of(kept.log), told)
+    places = results.states(stored.session)
+    states = {arm: results.raw(places[arm]) for arm in stored.arms if arm in places}
+    changes, findings = purity(stored, states, catalog)
+    told = Told(outcomes=outcomes_of(records, benchmarks), records=records, state_changes=changes, findings=findings)
+    return comparison_of(stored, kept.log, judgement_of(kept.log), told)
 
 
 def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Difference]:

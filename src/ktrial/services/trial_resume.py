@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ktrial.domain.run import RunRecord
-from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Event, RunEnded
-from ktrial.services.trial_course import cause_of, run_event
+from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Event, ReadingsTaken, RunEnded
+from ktrial.services.trial_records import cause_of, readings_event, run_event
 
 
 def untold(log: Sequence[Event], records: Iterable[RunRecord], benchmarks: Sequence[str]) -> list[Event]:
@@ -27,7 +27,19 @@ def untold(log: Sequence[Event], records: Iterable[RunRecord], benchmarks: Seque
         if fresh:
             visits.append([])
         visits[-1].append(record)
-    return [event for visit in visits if (event := _event(visit, benchmarks)) is not None]
+    found: list[Event] = []
+    for visit in visits:
+        event = _event(visit, benchmarks)
+        if event is not None:
+            readings = readings_event(visit)
+            found += [readings] if readings is not None and not _was_told(log, readings) else []
+            found.append(event)
+    return found
+
+
+def _was_told(log: Sequence[Event], readings: ReadingsTaken) -> bool:
+    """Whether the log ends with them: the head was killed between them and the visit's end."""
+    return bool(log) and log[-1] == readings
 
 
 def _event(visit: Sequence[RunRecord], benchmarks: Sequence[str]) -> Event | None:

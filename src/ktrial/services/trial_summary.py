@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.finding import Finding
 from ktrial.domain.judgement import Judgement
 from ktrial.domain.stored_trial import StoredTrial, TrialSummary
@@ -23,6 +24,26 @@ def audited(log: Sequence[Event]) -> tuple[Finding, ...]:
     from ktrial.stats.audit import audit
 
     return audit(log)
+
+
+def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
+    """Raise where a trial may not be extended to so many blocks."""
+    protocol, judgement = log[0], judgement_of(log)
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    if judgement.next.action != "stop":
+        raise BadInput(f"{name} is not over", hint=f"`ktrial trial resume {name}` goes on with it")
+    if not protocol.extend:
+        raise Refused(
+            f"{name} did not declare before its first run that it may be extended",
+            hint="a new trial; with  [design] extend = true  it can be extended, at the price of half its error rate",
+        )
+    if not any(one.verdict == "inconclusive" for one in judgement.judged if one.role == "primary"):
+        raise BadInput(f"{name} is decided", hint=f"`ktrial trial show {name}`")
+    if blocks <= judgement.blocks:
+        raise BadInput(
+            f"{name} has {judgement.blocks} blocks already, and {blocks} is not more",
+            hint="the number counts all blocks",
+        )
 
 
 def summary_of(trial: StoredTrial, log: Sequence[Event]) -> TrialSummary:

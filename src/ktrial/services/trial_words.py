@@ -19,18 +19,18 @@ from ktrial.domain.trial_file import CONTROL, ArmFile
 _LISTS = frozenset(("ints", "text", "mask"))
 #: Knob pattern -> what tells its values apart; the first that fits.
 _WORKLOADS: Mapping[str, str] = {
-    "thp:*": "pagefault",
-    "vm.nr_hugepages*": "pagefault",
-    "vm.compact*": "pagefault",
-    "vm.dirty*": "fileio",
-    "queue:*": "fileio",
+    "thp:*": "agent-pagefault",
+    "vm.nr_hugepages*": "agent-pagefault",
+    "vm.compact*": "agent-pagefault",
+    "vm.dirty*": "agent-fileio-read-sequential-cold",
+    "queue:*": "agent-fileio-read-sequential-cold",
     "vm.*": "memory-pressure",
     "zram:*": "memory-pressure",
     "lru_gen:*": "memory-pressure",
-    "kernel.sched*": "messaging",
-    "sched:*": "messaging",
-    "feature:*": "messaging",
-    "net.*": "network-response",
+    "kernel.sched*": "agent-messaging-pipe",
+    "sched:*": "agent-messaging-pipe",
+    "feature:*": "agent-messaging-pipe",
+    "net.*": "agent-tcp-request",
 }
 
 

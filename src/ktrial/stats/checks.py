@@ -69,11 +69,11 @@ def voids(by_arm: Mapping[str, int], visits: Mapping[str, int], drawn: int, cap:
     return found
 
 
-def knob_voids(count: int) -> Finding | None:
-    """A knob that did not hold more than once."""
-    if count < _KNOB_VOIDS:
+def knob_voids(reasons: Sequence[str]) -> Finding | None:
+    """Settings that did not hold more than once; `reasons` say which, block by block."""
+    if len(reasons) < _KNOB_VOIDS:
         return None
-    sentence = f"the arm's settings did not read back in {count} blocks (limit {_KNOB_VOIDS - 1})"
+    sentence = f"settings did not hold in {len(reasons)} blocks (limit {_KNOB_VOIDS - 1}), the last: {reasons[-1]}"
     return Finding(kind="arm-not-in-force", level="refuse", sentence=sentence)
 
 

@@ -16,6 +16,7 @@ from ktrial.domain.trial_log import (
     BlockDrawn,
     BlockVoided,
     Ended,
+    Extended,
     OutcomeRule,
     Protocol,
     ReadingsTaken,
@@ -29,7 +30,10 @@ _DAMAGED = "the log of this trial is damaged"
 
 
 class Trial(NamedTuple):
-    """`complete` are the numbers of blocks that count, in order; `runs` those of all blocks that are not void."""
+    """`complete` are the numbers of blocks that count, in order; `runs` those of all blocks that are not void.
+
+    `extended` is the number of blocks that the trial was extended to.
+    """
 
     protocol: Protocol
     drawn: Mapping[int, BlockDrawn]
@@ -38,6 +42,7 @@ class Trial(NamedTuple):
     runs: tuple[RunEnded, ...]
     readings: Mapping[str, Sequence[Readings]]
     ended: str | None
+    extended: int | None = None
 
     @property
     def unfinished(self) -> BlockDrawn | None:
@@ -86,13 +91,17 @@ def collect(log: TrialLog) -> Trial:
     protocol = log[0]
     drawn: dict[int, BlockDrawn] = {}
     of_block: list[RunEnded | ReadingsTaken | BlockVoided] = []
-    ended = None
+    ended = extended = None
     for event in log[1:]:
         if isinstance(event, BlockDrawn):
             _is_new(event, drawn, protocol)
             drawn[event.block] = event
         elif isinstance(event, Ended):
             ended = event.reason
+        elif isinstance(event, Extended):
+            if not protocol.extend or ended is None:
+                raise BadInput("a trial was extended that had not declared it, or was not over", hint=_DAMAGED)
+            ended, extended = None, event.blocks
         elif isinstance(event, RunEnded | ReadingsTaken | BlockVoided) and event.block is not None:
             if event.block not in drawn or event.arm not in drawn[event.block].order:
                 raise BadInput(f"block {event.block} does not hold the arm {event.arm!r}", hint=_DAMAGED)
@@ -100,7 +109,7 @@ def collect(log: TrialLog) -> Trial:
     voids = {event.block: event for event in of_block if isinstance(event, BlockVoided)}
     valid = [event for event in of_block if event.block not in voids]
     runs = tuple(event for event in valid if isinstance(event, RunEnded))
-    return Trial(protocol, drawn, voids, _complete(protocol, drawn, runs), runs, _readings(valid), ended)
+    return Trial(protocol, drawn, voids, _complete(protocol, drawn, runs), runs, _readings(valid), ended, extended)
 
 
 def _readings(valid: Iterable[RunEnded | ReadingsTaken | BlockVoided]) -> dict[str, list[Readings]]:

@@ -125,6 +125,8 @@ def _primary(stand: _Stand, contrast: Contrast) -> Judged:
     reading, findings = _with_failures(stand, contrast, reading)
     if reading.verdict is None:
         reading = _given_up(stand, reading)
+    elif _goes_on(stand, reading):
+        reading = reading._replace(verdict=None, why="open")
     if rule.scale == "count":
         return _judged(stand, outcome, contrast, reading, findings)
     used = pairs.differences[: reading.blocks]
@@ -192,6 +194,13 @@ def _given_up(stand: _Stand, reading: Reading) -> Reading:
     if stand.cap is not None and len(stand.trial.complete) >= math.ceil(_MOST_BLOCKS * stand.cap):
         return reading._replace(verdict="inconclusive", why="failures")
     return reading
+
+
+def _goes_on(stand: _Stand, reading: Reading) -> bool:
+    """Whether an extension has blocks left for what the tables gave up."""
+    trial = stand.trial
+    has_blocks = trial.extended is not None and trial.ended is None and len(trial.complete) < trial.extended
+    return has_blocks and reading.verdict == "inconclusive" and reading.why in {"cap", "futility"}
 
 
 def _needed(differences: Array, detect: float) -> int | None:
@@ -283,8 +292,9 @@ def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
     by_arm = Counter(void.arm for void in trial.voids.values())
     found = checks.identity([(run.arm, run.identity) for run in trial.runs], protocol.varies)
     if by_arm:
-        found += checks.voids(by_arm, trial.visits, len(trial.drawn), None if is_over else stand.cap)
-        knob = checks.knob_voids(sum(void.cause == "knob" for void in trial.voids.values()))
+        cap = None if is_over else stand.cap or protocol.budget
+        found += checks.voids(by_arm, trial.visits, len(trial.drawn), cap)
+        knob = checks.knob_voids([void.reason for void in trial.voids.values() if void.cause == "knob"])
         found += [knob] if knob else []
     if trial.readings:
         heat = checks.temperature(trial.readings)

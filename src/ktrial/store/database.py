@@ -45,6 +45,7 @@ class Database:
     def __init__(self, engine: sa.Engine, shown: str) -> None:
         self.engine = engine
         self.shown = shown
+        self._held: sa.PoolProxiedConnection | None = None
 
     @classmethod
     def open(cls, url: str) -> Database:
@@ -114,8 +115,17 @@ class Database:
         with self._speaking("written"), self.engine.execution_options(writes=True).begin() as connection:
             yield connection
 
+    def hold(self) -> None:
+        """Keep a connection until the end: the last of a file that closes tidies up, and that takes long."""
+        if self._held is None:
+            with self._speaking("opened"):
+                self._held = self.engine.raw_connection()
+
     def close(self) -> None:
         """Let go of it."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
         self.engine.dispose()
 
     def _bring_up_to_date(self) -> None:

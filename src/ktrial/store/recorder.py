@@ -35,16 +35,30 @@ class Recorder:
         store = self._open_store()
         store.mark_interrupted()
         name = store.take_up(plan)
-        if name is None:
-            return None
+        return None if name is None else self._left(name)
+
+    def of_session(self, name: str) -> Earlier | None:
+        """What a session has so far, to go on with it; None when somebody else still measures it."""
+        store = self._open_store()
+        store.mark_interrupted()
+        return self._left(name) if store.take_up_session(name) else None
+
+    def records(self, session: str) -> tuple[RunRecord, ...]:
+        """The runs of a session that ended, only to be looked at."""
+        store = self._open_store()
+        stored = store.session(session)
+        records = [record_of(one, stored) for one in store.runs(session)]
+        return tuple(record for record in records if record is not None)
+
+    def _left(self, name: str) -> Earlier | None:
+        store = self._open_store()
         stored = store.session(name)
-        session = msgspec.convert(stored.document, Session)
         runs = list(store.runs(name))
         if any(run.state == "running" for run in runs):
             return None
         records = [record_of(one, stored) for one in runs]
         return Earlier(
-            session=session,
+            session=msgspec.convert(stored.document, Session),
             records=tuple(record for record in records if record is not None),
             next_run=max((run.number for run in runs), default=0) + 1,
         )

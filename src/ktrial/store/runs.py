@@ -117,7 +117,15 @@ class Store:
 
     def take_up(self, plan: str) -> str | None:
         """Become the writer of the newest session with this plan; None when there is none, or it has a living one."""
-        chosen = sa.select(sessions).where(sessions.c.plan == plan).order_by(sessions.c.key.desc()).limit(1)
+        return self._take_up(
+            sa.select(sessions).where(sessions.c.plan == plan).order_by(sessions.c.key.desc()).limit(1)
+        )
+
+    def take_up_session(self, name: str) -> bool:
+        """Become the writer of a session; false when it has a living one."""
+        return self._take_up(sa.select(sessions).where(sessions.c.session == name)) is not None
+
+    def _take_up(self, chosen: sa.Select[Any]) -> str | None:
         with self._writing() as connection:
             row = connection.execute(chosen.with_for_update()).first()
             if row is None or (row.writer not in (None, self._writer) and not is_gone(row.writer)):

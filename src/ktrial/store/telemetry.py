@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -35,13 +36,19 @@ def to_parquet(samples: Samples) -> bytes:
         chosen.append(f"unnest(${place}::{'BIGINT' if whole else 'DOUBLE'}[]) AS {_quoted(name)}")
     about = {key: value for key, value in msgspec.to_builtins(samples).items() if key not in _IN_COLUMNS}
     text = msgspec.json.encode({"schema": SCHEMA, **about}).decode().replace("'", "''")
-    with _in_memory(b"") as (descriptor, path), duckdb.connect(":memory:") as connection:
-        connection.execute(
+    with _in_memory(b"") as (descriptor, path):
+        _writer().execute(
             f"COPY (SELECT {', '.join(chosen)}) TO '{path}'"
             f" (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false, KV_METADATA {{ktrial: '{text}'}})",
             values,
         )
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+@cache
+def _writer() -> duckdb.DuckDBPyConnection:
+    """Kept, since opening one takes longer than writing; of one thread, as a run may follow at once."""
+    return duckdb.connect(":memory:", config={"threads": 1})
 
 
 def from_parquet(data: bytes) -> Samples:

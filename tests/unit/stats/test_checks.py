@@ -131,7 +131,8 @@ def test_failures_of_one_arm_only_are_told() -> None:
 
 
 def test_a_knob_may_fail_to_hold_once() -> None:
-    assert checks.knob_voids(1) is None
-    found = checks.knob_voids(2)
+    assert checks.knob_voids(["a is gone"]) is None
+    found = checks.knob_voids(["a is gone", "b is gone"])
     assert found is not None
+    assert found.sentence == "settings did not hold in 2 blocks (limit 1), the last: b is gone"
     assert found.level == "refuse"

@@ -49,6 +49,19 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
     return resume_trial(app, app.trials.find(name), allow_dangerous=yes_dangerous, as_json=as_json)
 
 
+@command.command(short_help="Go on beyond a trial's end.")
+@click.argument("name", required=False, metavar=_NAME)
+@click.option("--blocks", type=click.IntRange(1, 1000), required=True, metavar="N", help="So many blocks in all.")
+@dangerous_option
+@json_option
+@click.pass_obj
+def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json: bool) -> int:
+    """Go on with an inconclusive trial whose protocol has `extend = true`; of any other, more is a new trial."""
+    from ktrial.cli.trying import extend_trial
+
+    return extend_trial(app, app.trials.find(name), blocks, allow_dangerous=yes_dangerous, as_json=as_json)
+
+
 @command.command("list", short_help="List all trials.")
 @json_option
 @click.pass_obj

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether an arm is pure: its machine differs from the control's in what it declares, and in nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ktrial.catalog.model import Catalog
+from ktrial.domain.comparison import StateChange
+from ktrial.domain.finding import Finding
+from ktrial.domain.machine_state import parse_state
+from ktrial.domain.state_difference import Declaration, Difference
+from ktrial.domain.stored_trial import ArmSettings, StoredTrial
+from ktrial.services.machine_state import compare_states, coupled_with
+
+#: Differences that a sentence names.
+_NAMED = 3
+
+
+def purity(
+    trial: StoredTrial, states: Mapping[str, bytes], catalog: Catalog
+) -> tuple[tuple[StateChange, ...], tuple[Finding, ...]]:
+    """How the machine of each arm differs from the control's, what nobody declared first; and what that leaves open.
+
+    `states` are by arm, of its first visit.
+    """
+    control = trial.file.control
+    if control not in states:
+        return (), ()
+    before = parse_state(states[control], f"the state of {control}")
+    base = _declared(control, trial.arms[control], catalog)
+    changes: list[StateChange] = []
+    findings: list[Finding] = []
+    for arm in trial.arms:
+        if arm == control or arm not in states:
+            continue
+        after = parse_state(states[arm], f"the state of {arm}")
+        found = compare_states(before, after, (*_declared(arm, trial.arms[arm], catalog), *base))
+        changes += [_change(arm, one) for one in (*found.undeclared, *found.declared)]
+        # What the kernel is known to change itself convicts nobody.
+        doubtful = [one for one in found.undeclared if one.note is None]
+        if doubtful:
+            findings.append(_impure(arm, doubtful))
+    return tuple(changes), tuple(findings)
+
+
+def _change(arm: str, one: Difference) -> StateChange:
+    return StateChange(
+        arm=arm, name=one.name, control_value=one.before, arm_value=one.after, declared=one.declared or one.note
+    )
+
+
+def _impure(arm: str, found: list[Difference]) -> Finding:
+    told = ", ".join(f"{one.name} is {one.after} instead of {one.before}" for one in found[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return Finding(
+        kind="impure",
+        level="suspect",
+        sentence=f"with {arm} in force the machine differs in what the protocol does not declare: {told}{more}",
+        values={arm: float(len(found))},
+    )
+
+
+def _declared(arm: str, settings: ArmSettings, catalog: Catalog) -> Iterator[Declaration]:
+    by = f"arm {arm}"
+    for address in (*settings.changes, *settings.same):
+        name = address.partition("@")[0]
+        if name in catalog.knobs:
+            yield Declaration(by=by, knob=address)
+            yield from coupled_with(address, by, catalog)
+        elif name == "zram":
+            yield from (Declaration(by=by, knob=knob.id) for knob in catalog.knobs.values() if knob.kind == "zram")

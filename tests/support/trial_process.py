@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial as a process that can be killed, its agents too, and what it left in the store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from ktrial.domain.stored_trial import StoredTrial
+from ktrial.domain.trial_log import Ended, Event, RunEnded
+from ktrial.services.trial_summary import summary_of
+from ktrial.store.database import Database
+from ktrial.store.runs import Store
+from ktrial.store.trials import Trials
+from tests.support.kept import records, state
+from tests.support.terminal import KTRIAL
+
+Victims = Literal["head", "agent", "both"]
+LIMIT_S = 60.0
+
+
+class TrialProcess:
+    """A head that was just started; what it says goes to a file."""
+
+    def __init__(self, options: Sequence[str], words: Sequence[str], said: Path) -> None:
+        self._said = said
+        with said.open("wb") as file:
+            self.process = subprocess.Popen(
+                [*KTRIAL, *options, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def said(self) -> str:
+        """Everything that it said."""
+        return self._said.read_text()
+
+    def wait(self) -> int:
+        """Until it has ended."""
+        return self.process.wait(LIMIT_S)
+
+    def end(self) -> None:
+        """Whatever became of the test."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.wait()
+
+    def root_agents(self) -> list[int]:
+        """Processes of its root session."""
+        return [pid for pid in children(self.process.pid) if b"root" in words_of(pid)]
+
+    def kill(self, victims: Victims) -> None:
+        """SIGKILL; the root agent may not be there yet."""
+        agents = self.root_agents()
+        if victims != "agent":
+            self.process.kill()
+        for agent in agents if victims != "head" else ():
+            os.kill(agent, signal.SIGKILL)
+
+
+def words_of(pid: int) -> list[bytes]:
+    """A process's command line."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def children(pid: int) -> list[int]:
+    """Direct children of a process."""
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def wait_until_blocks(home: Path, blocks: int) -> None:
+    """Until the newest trial has so many runs that count."""
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        if (state(home) / "results.db").exists() and len(runs_in(log_of(home))) >= blocks:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"never came to {blocks} runs")
+
+
+def trials_in(home: Path) -> list[StoredTrial]:
+    """All trials that are kept, the newest first."""
+    if not (state(home) / "results.db").exists():
+        return []
+    store = Store(Database.open(str(state(home) / "results.db")))
+    try:
+        return list(Trials(lambda: store.database).all())
+    finally:
+        store.close()
+
+
+def log_of(home: Path, number: int = 0) -> tuple[Event, ...]:
+    """The log of a trial; empty where there is none yet."""
+    store = Store(Database.open(str(state(home) / "results.db")))
+    try:
+        trials = Trials(lambda: store.database)
+        found = trials.all()
+        return trials.log(found[number].trial) if len(found) > number else ()
+    finally:
+        store.close()
+
+
+def runs_in(log: Sequence[Event]) -> list[RunEnded]:
+    """Runs that are no warm-ups."""
+    return [event for event in log if isinstance(event, RunEnded) and event.block is not None]
+
+
+def verdict_in(home: Path) -> str | None:
+    """What the newest trial says of its only arm."""
+    (told,) = summary_of(trials_in(home)[0], log_of(home)).verdicts.values()
+    return told
+
+
+def check_nothing_is_lost(home: Path) -> None:
+    """Every run of the newest trial's blocks that was recorded is in its log, and it has come to its end."""
+    log = log_of(home)
+    assert any(isinstance(event, Ended) for event in log)
+    told = {event.run for event in log if isinstance(event, RunEnded)}
+    session = trials_in(home)[0].session
+    kept = [one for one in records(home) if one["session"]["session"] == session]
+    lost = [
+        one["run"]
+        for one in kept
+        if one["trial"]["block"] is not None and not one["exit"]["interrupted"] and one["run"] not in told
+    ]
+    assert lost == [], "runs were recorded and are not in the log"
+    blocks = [(event.block, event.arm) for event in runs_in(log)]
+    assert len(blocks) == len(set(blocks)), "a visit counts twice"

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What arms come to on a machine, the protocol that is judged, and the words of `ktrial try`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ktrial.benchmarks import all_benchmarks
+from ktrial.catalog.loader import load_catalog
+from ktrial.catalog.suites import load_suites
+from ktrial.domain.errors import BadInput, Contradiction, KtrialError, Refused, UnknownName
+from ktrial.domain.facts import Fact, FactBook
+from ktrial.domain.gate import DEFAULTS
+from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
+from ktrial.domain.suite import Suite, SuiteEntry, Task
+from ktrial.domain.trial_file import ArmFile, DesignFile, TrialFile
+from ktrial.domain.trial_log import Ended, Extended
+from ktrial.services import noise
+from ktrial.services.trial_prepare import (
+    SETTLE_S,
+    arm_plans,
+    arm_settings,
+    found_values,
+    needed_entries,
+    settle_s,
+    with_placebos,
+)
+from ktrial.services.trial_protocol import protocol_of, quantile_of
+from ktrial.services.trial_summary import extendable, summary_of
+from ktrial.services.trial_words import _WORKLOADS, arms_of, default_suite
+from tests.support.bench import FakeBenchmark, outcome
+from tests.support.knobs import catalog, knob, profile
+from tests.support.machine import FakeMachine
+from tests.support.trials import TIME, log_of, pair_log, protocol
+from tests.unit.store.test_trials import stored
+
+FILES = {
+    "/proc/sys/vm/swappiness": "60\n",
+    "/proc/sys/vm/dirty_ratio": "20\n",
+    "/proc/sys/vm/dirty_bytes": "0\n",
+    "/proc/sys/net/ipv4/tcp_syncookies": "1\n",
+}
+
+
+def file(**arms: ArmFile) -> TrialFile:
+    return TrialFile(name="t", suite="tool", arms={"control": ArmFile(), **arms})
+
+
+def plans(trial: TrialFile, **changes: Any) -> dict[str, Any]:
+    return arm_plans(trial, FakeMachine(FILES), catalog(), **changes)
+
+
+def test_an_arm_is_what_it_changes_here() -> None:
+    trial = file(low=ArmFile(set={"vm.swappiness": 10, "vm.dirty_ratio": 20}))
+    made = plans(trial)
+    assert made["control"].empty
+    told = arm_settings(trial, made)["low"]
+    assert (told.changes, told.same) == ({"vm.swappiness": "10"}, ("vm.dirty_ratio",))
+    assert found_values(made) == {"vm.swappiness": "60"}
+
+
+@pytest.mark.parametrize(
+    "arm, kind, said",
+    [
+        (ArmFile(set={"vm.swappines": 1}), UnknownName, "vm.swappines"),
+        (ArmFile(set={"vm.swappiness": 999}), BadInput, "vm.swappiness=999: out of range"),
+        (ArmFile(set={"sched:latency_ns": 1000000}), BadInput, "arm x: sched:latency_ns = 1000000"),
+        (ArmFile(set={"net.ipv4.tcp_syncookies": 0}), Refused, "arm x: dangerous: net.ipv4.tcp_syncookies"),
+    ],
+)
+def test_what_cannot_be_set_is_told_before_anything_is_written(
+    arm: ArmFile, kind: type[KtrialError], said: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        plans(file(x=arm))
+    assert said in caught.value.message
+    assert caught.value.hint
+
+
+def test_an_absent_knob_names_its_successor() -> None:
+    with pytest.raises(BadInput) as caught:
+        plans(file(x=ArmFile(set={"sched:latency_ns": 1000000})))
+    assert "sched:base_slice_ns" in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_dangerous_settings_are_tried_with_consent() -> None:
+    made = plans(file(x=ArmFile(set={"net.ipv4.tcp_syncookies": 0})), allow_dangerous=True)
+    assert not made["x"].empty
+
+
+def test_an_arm_that_differs_in_nothing_here_is_a_placebo_unless_its_environment_does() -> None:
+    trial = file(
+        same=ArmFile(set={"vm.swappiness": 60}),
+        env=ArmFile(environment={"A": "1"}),
+        low=ArmFile(set={"vm.swappiness": 1}),
+    )
+    marked, found = with_placebos(trial, arm_settings(trial, plans(trial)))
+    assert found == ("same",)
+    assert [name for name, arm in marked.arms.items() if arm.placebo] == ["same"]
+
+
+def test_every_visit_waits_as_long_as_the_slowest_setting_wants() -> None:
+    trial = file(low=ArmFile(set={"vm.swappiness": 1}))
+    made = plans(trial)
+    knobs = {"vm.swappiness": knob("vm.swappiness", settle_s=5.0)}
+    assert settle_s(trial, made, knobs) == 5.0
+    assert settle_s(trial, made, {}) == 0.0
+    assert settle_s(msgspec.structs.replace(trial, design=DesignFile(settle="0.2s")), made, knobs) == 0.2
+    assert settle_s(trial, made, catalog().knobs) == SETTLE_S
+    env = file(env=ArmFile(environment={"A": "1"}))
+    assert settle_s(env, plans(env), knobs) == 0.0, "nothing is switched"
+
+
+def test_only_benchmarks_whose_outcomes_are_named_run() -> None:
+    suite = Suite(name="s", summary="s", benchmark=(SuiteEntry(use="a"), SuiteEntry(use="b")))
+    assert [one.use for one in needed_entries(file(), suite, ["b.time"]).benchmark] == ["b"]
+    assert [one.use for one in needed_entries(file(), suite, []).benchmark] == ["a", "b"]
+
+
+# The protocol.
+
+P99 = outcome("latency-p99", kind="latency-quantile", headline=False)
+COUNT = outcome("stalls", kind="count", unit="count", headline=False)
+TASKS = (
+    Task(label="tool", benchmark=FakeBenchmark(name="tool", outcomes=(outcome(), P99, COUNT)), parameters={}),
+    Task(label="b", benchmark=FakeBenchmark(name="b", outcomes=(outcome("time", headline=False),)), parameters={}),
+)
+
+
+def judged_by(trial: TrialFile, tasks: Any = TASKS, made: NoiseProfile | None = None) -> Any:
+    return protocol_of(trial, tasks, DEFAULTS, 7, made, 1)
+
+
+TWO = file(low=ArmFile(set={"vm.swappiness": 1}))
+
+
+def test_the_headline_decides_and_the_rest_is_explored() -> None:
+    found = judged_by(TWO)
+    assert found.primary == "tool.time"
+    assert {name: rule.role for name, rule in found.outcomes.items() if rule.role != "exploratory"} == {
+        "tool.time": "primary"
+    }
+    assert found.outcomes["tool.latency-p99"].margin == 0.10, "far tails spread more"
+    assert found.outcomes["tool.stalls"].scale == "count"
+    assert (found.cap, found.budget, found.seed) == (None, 20, 7)
+
+
+def test_roles_and_margins_are_as_written() -> None:
+    trial = msgspec.structs.replace(
+        TWO,
+        primary="b.time",
+        secondary=("tool.time",),
+        guards={"latency-p99": "5%"},
+        margin="3%",
+        margins={"tool.time": "1%"},
+        design=DesignFile(cap=17),
+    )
+    found = judged_by(trial)
+    rules = {name: (rule.role, rule.margin) for name, rule in found.outcomes.items()}
+    assert rules["b.time"] == ("primary", 0.03)
+    assert rules["tool.time"] == ("secondary", 0.01)
+    assert rules["tool.latency-p99"] == ("guard", 0.05)
+    assert found.cap == 20, "the next one of the table"
+
+
+@pytest.mark.parametrize(
+    "changes, kind, said",
+    [
+        ({"primary": "speed"}, UnknownName, "no outcome of this benchmark is called 'speed'"),
+        ({"primary": "time"}, BadInput, "'time' is an outcome of several benchmarks"),
+        ({"secondary": ("tool.time",)}, Contradiction, "tool.time is primary and secondary"),
+        ({"primary": "stalls"}, BadInput, "a counter as primary has a fixed number of blocks"),
+        ({"design": DesignFile(cap=7), "guards": {"latency-p99": "5%"}, "secondary": ("b.time", "stalls")}, None, ""),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_refused(changes: Any, kind: type[KtrialError] | None, said: str) -> None:
+    trial = msgspec.structs.replace(TWO, **changes)
+    if kind is None:
+        assert judged_by(trial).cap == 7
+        return
+    with pytest.raises(kind) as caught:
+        judged_by(trial)
+    assert said in caught.value.message
+    assert caught.value.hint
+
+
+def test_an_outcome_that_is_not_there_lists_those_that_are() -> None:
+    with pytest.raises(UnknownName) as caught:
+        judged_by(msgspec.structs.replace(TWO, primary="xyzzy"))
+    assert "tool.time, tool.latency-p99, tool.stalls, b.time" in (caught.value.hint or "")
+
+
+def test_several_arms_that_no_cap_can_decide_are_refused_readably() -> None:
+    arms = {name: ArmFile(set={"vm.swappiness": value}) for value, name in enumerate("abcdefgh")}
+    with pytest.raises(BadInput, match="7 blocks cannot decide 8 comparisons at once") as caught:
+        judged_by(msgspec.structs.replace(file(**arms), design=DesignFile(cap=7)))
+    assert "more blocks or fewer comparisons" in (caught.value.hint or "")
+
+
+def test_a_noise_profile_plans_the_cap() -> None:
+    key = noise.profile_key("s", "m", {"tool": None}, FactBook({"kernel.release": Fact(value="6")}))
+    quiet = NoiseProfile(key=key, made_unix_ms=0, differences={"tool.time": (0.001, -0.001) * 5})
+    wild = NoiseProfile(key=key, made_unix_ms=0, differences={"tool.time": (0.06, -0.06) * 5})
+    # 1.15·(3.24·s/ln 1.05)² + 3 blocks with s = 1.25·sd: 7 at the least for the quiet one.
+    assert judged_by(TWO, made=quiet).cap in {7, 9}
+    assert judged_by(TWO, made=wild).cap == 20, "never more than the budget"
+    assert judged_by(TWO, made=quiet).profile == {"tool.time": (0.001, -0.001) * 5}
+
+
+@pytest.mark.parametrize(
+    "name, wanted", [("latency-p99", 0.99), ("latency-p99_9", 0.999), ("p50", 0.5), ("mean", None)]
+)
+def test_percentiles_by_their_names(name: str, wanted: float | None) -> None:
+    assert quantile_of(outcome(name, kind="latency-quantile")) == wanted
+    assert quantile_of(outcome(name, kind="time")) is None
+
+
+# Noise profiles.
+
+KEY = ProfileKey(machine="m", suite="s", tool_versions={}, kernel_release="6", governor=None)
+
+
+def test_a_pilot_is_the_control_twice_and_its_profile_the_differences_in_order_of_time() -> None:
+    pilot = noise.pilot_protocol(protocol())
+    assert [arm.name for arm in pilot.arms] == ["first", "second"]
+    differences = [0.01 * place for place in range(10)]
+    scores = {TIME: {"first": [0.0] * 10, "second": differences}}
+    made = noise.profile_of(log_of(pilot, scores), KEY, 5)
+    assert sorted(abs(one) for one in made.differences[TIME]) == pytest.approx(differences)
+    assert made.made_unix_ms == 5
+    signs = {one > 0 for one in made.differences[TIME] if abs(one) > 1e-9}
+    assert signs == {True, False}, "the second visit less the first, whichever arm that was"
+
+
+def test_too_few_blocks_make_no_profile() -> None:
+    scores = {TIME: {"first": [0.0] * 9, "second": [0.1] * 9}}
+    with pytest.raises(KtrialError, match=r"9 of 10 blocks of the noise profile gave tool\.time"):
+        noise.profile_of(log_of(noise.pilot_protocol(protocol()), scores), KEY, 5)
+
+
+def test_a_profile_is_used_while_it_holds() -> None:
+    old = NoiseProfile(key=KEY, made_unix_ms=0, differences={})
+    assert noise.usable([old], KEY, 1000) == old
+    assert noise.usable([old], msgspec.structs.replace(KEY, kernel_release="7"), 1000) is None
+    assert noise.usable([old], KEY, 31 * 86_400_000) is None
+
+
+# The words of `ktrial try`.
+
+
+def test_words_together_are_one_arm_and_a_list_is_an_arm_for_each_value() -> None:
+    known = catalog(profile("fast", ("vm.swappiness", 1)))
+    together = arms_of(["fast", "vm.dirty_ratio=30"], known, {"A": "1"}, placebo=True)
+    assert list(together) == ["control", "placebo", "fast+dirty_ratio-30+A-1"]
+    arm = together["fast+dirty_ratio-30+A-1"]
+    assert (arm.profile, arm.set, arm.environment) == (("fast",), {"vm.dirty_ratio": "30"}, {"A": "1"})
+    grid = arms_of(["vm.swappiness=10,60", "vm.dirty_ratio=30"], known, {}, placebo=False)
+    assert {name: arm.set["vm.swappiness"] for name, arm in grid.items() if name != "control"} == {
+        "swappiness-10": "10",
+        "swappiness-60": "60",
+    }
+    assert all(arm.set["vm.dirty_ratio"] == "30" for name, arm in grid.items() if name != "control")
+
+
+@pytest.mark.parametrize(
+    "words, kind, said",
+    [
+        ([], BadInput, "nothing to try"),
+        (["vm.swappiness"], BadInput, "vm.swappiness is a knob: which value?"),
+        (["no-such"], UnknownName, "no profile is called 'no-such'"),
+        (["vm.swappiness=1,2", "vm.dirty_ratio=1,2"], Contradiction, "both have several values"),
+    ],
+)
+def test_words_that_say_nothing_to_try(words: list[str], kind: type[KtrialError], said: str) -> None:
+    with pytest.raises(kind) as caught:
+        arms_of(words, catalog(), {}, placebo=False)
+    assert said in caught.value.message
+    assert caught.value.hint
+
+
+def test_every_workload_that_is_chosen_for_a_knob_is_there() -> None:
+    benchmarks = all_benchmarks()
+    known = {*benchmarks, *load_suites([], benchmarks)}
+    assert set(_WORKLOADS.values()) <= known
+
+
+def test_a_workload_is_chosen_by_what_is_set() -> None:
+    full = load_catalog()
+    assert default_suite(["vm.swappiness=10"], full) == "memory-pressure"
+    assert default_suite(["thp:enabled=always"], full) == "agent-pagefault"
+    with pytest.raises(BadInput, match="what is to be measured"):
+        default_suite(["kernel.printk=1"], full)
+
+
+# A trial in a line, and whether it may go on.
+
+
+def test_a_line_says_what_came_of_it() -> None:
+    log = pair_log(protocol(), [0.05, 0.051, 0.049, 0.05, 0.052, 0.048, 0.05])
+    told = summary_of(stored("a"), [*log, Ended(reason="over")])
+    assert (told.blocks, told.primary, told.verdicts, told.ended) == (7, "tool.time", {"case": "better"}, "over")
+    assert summary_of(stored("a"), log).ended is None
+
+
+NOISY = [0.1, -0.12, 0.08, -0.09, 0.11, -0.1, 0.09]
+
+
+def test_only_what_declared_it_is_over_and_undecided_may_be_extended() -> None:
+    declared = protocol(cap=7, extend=True)
+    over = [*pair_log(declared, NOISY), Ended(reason="cap")]
+    extendable("t", over, 12)
+    with pytest.raises(BadInput, match="t has 7 blocks already, and 7 is not more"):
+        extendable("t", over, 7)
+    with pytest.raises(Refused, match="did not declare"):
+        extendable("t", [*pair_log(protocol(cap=7), NOISY), Ended(reason="cap")], 12)
+    with pytest.raises(BadInput, match="t is not over"):
+        extendable("t", [*over, Extended(blocks=12)], 13)
+    with pytest.raises(BadInput, match="t is decided"):
+        extendable("t", [*pair_log(declared, [0.05] * 6 + [0.051]), Ended(reason="decided")], 12)
