@@ -41,6 +41,8 @@ class Prepared(NamedTuple):
     file: TrialFile
     suite: Suite
     tasks: tuple[Task, ...]
+    #: Of the arms that set parameters.
+    own_tasks: Mapping[str, tuple[Task, ...]]
     facts: FactBook
     plans: Mapping[str, Plan]
     arms: Mapping[str, ArmSettings]
@@ -55,7 +57,14 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     """Find everything that the protocol names, on this machine. Raises for what is not there."""
     from ktrial.cli.measuring import choose
     from ktrial.services.suites import tasks_of, with_parameters
-    from ktrial.services.trial_prepare import arm_plans, arm_settings, needed_entries, settle_s, with_placebos
+    from ktrial.services.trial_prepare import (
+        arm_plans,
+        arm_settings,
+        in_force,
+        needed_entries,
+        settle_s,
+        with_placebos,
+    )
 
     if not app.on_this_machine:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
@@ -63,11 +72,16 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
         hint = "measure each by hand and compare:  ktrial bench … --label NAME, ktrial compare"
         raise Refused("manual arms cannot be tried yet", hint=hint)
     suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, None)
-    suite = with_parameters(suite, benchmarks, [f"{name}={_word(value)}" for name, value in file.parameters.items()])
+    suite = with_parameters(suite, benchmarks, _words(file.parameters))
     named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
     suite = needed_entries(file, suite, named)
     facts = app.executor.facts()
     tasks = tasks_of(suite, benchmarks, facts, file.cpus)
+    own_tasks = {
+        name: tasks_of(with_parameters(suite, benchmarks, _words(given)), benchmarks, facts, file.cpus)
+        for name in file.arms
+        if (given := in_force(file, name).parameters)
+    }
     plans = arm_plans(file, app.best_session("planning the arms"), app.catalog, allow_dangerous=allow_dangerous)
     root: Machine | None = None
     if any(not plan.empty for plan in plans.values()):
@@ -80,6 +94,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
         file=file,
         suite=suite,
         tasks=tasks,
+        own_tasks=own_tasks,
         facts=facts,
         plans=plans,
         arms=arms,
@@ -88,6 +103,10 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
         settle_s=settle_s(file, plans, app.catalog.knobs),
         seed=seed,
     )
+
+
+def _words(parameters: Mapping[str, object]) -> list[str]:
+    return [f"{name}={_word(value)}" for name, value in parameters.items()]
 
 
 def _word(value: object) -> str:
@@ -131,7 +150,7 @@ def rig_of(app: App, ready: Prepared) -> Rig:
         background.check()
     around = surroundings(app, ready.suite, order_of(ready), when_idle=False, settle_s=None)
     maker = RunMaker(executor, app.clock, background, around)
-    return Rig(Benchmarked(tasks=ready.tasks, versions=versions), maker, around)
+    return Rig(Benchmarked(tasks=ready.tasks, versions=versions, own=ready.own_tasks), maker, around)
 
 
 def order_of(ready: Prepared, label: str | None = None) -> Order:
@@ -168,7 +187,7 @@ def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, liste
     standing = Standing(trial=pilot.name, protocol_sha256="", session=session, log=[pilot], records=[], next_run=1)
     course = TrialCourse(
         standing,
-        rig.benchmarked,
+        msgspec.structs.replace(rig.benchmarked, tasks=control_tasks(ready), own={}),
         {},
         Arms(None, {}),
         rig.maker,
@@ -191,10 +210,15 @@ def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, liste
 
 def workload_of(ready: Prepared) -> str:
     """A name that two trials share when they measure the same thing."""
-    said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in ready.tasks]
+    said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in control_tasks(ready)]
     words = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
     digest = hashlib.sha256(msgspec.json.encode(words, order="deterministic")).hexdigest()
     return f"{ready.suite.name}-{digest[:12]}"
+
+
+def control_tasks(ready: Prepared) -> tuple[Task, ...]:
+    """What the control runs."""
+    return ready.own_tasks.get(ready.file.control, ready.tasks)
 
 
 def _session(app: App, ready: Prepared, label: str | None) -> Session:
@@ -252,7 +276,7 @@ def carry_on(app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: T
     course = TrialCourse(
         standing,
         rig.benchmarked,
-        {name: arm.environment for name, arm in ready.file.arms.items()},
+        {name: arm.environment for name, arm in ready.arms.items()},
         Arms(ready.root, ready.plans),
         rig.maker,
         rig.around,

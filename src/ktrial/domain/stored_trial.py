@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,7 @@ class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
     same: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
+    parameters: Mapping[str, Any] = {}
 
 
 class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):

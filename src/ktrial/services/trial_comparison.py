@@ -163,6 +163,7 @@ def _source(
     boots = {one.trial.boot_id for one in records if one.trial is not None and one.trial.arm == arm}
     settings = trial.arms[arm]
     known = {**settings.changes, **{f"environment {key}": value for key, value in settings.environment.items()}}
+    known |= {f"parameter {key}": str(value) for key, value in settings.parameters.items()}
     if next(one.placebo for one in protocol.arms if one.name == arm):
         known = {"placebo": "changes nothing"}
     return ArmSource(
