@@ -182,14 +182,15 @@ def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, liste
     if found is not None and protocol.primary in found.differences:
         return found
     pilot = noise.pilot_protocol(protocol)
+    control = ready.file.control
     session = _session(app, ready, label=None)
     app.run_store.begin(session, "")
     standing = Standing(trial=pilot.name, protocol_sha256="", session=session, log=[pilot], records=[], next_run=1)
     course = TrialCourse(
         standing,
         msgspec.structs.replace(rig.benchmarked, tasks=control_tasks(ready), own={}),
-        {},
-        Arms(None, {}),
+        {arm.name: ready.arms[control].environment for arm in pilot.arms},
+        Arms(ready.root, {arm.name: ready.plans[control] for arm in pilot.arms}),
         rig.maker,
         rig.around,
         app.run_store,
@@ -211,7 +212,10 @@ def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, liste
 def workload_of(ready: Prepared) -> str:
     """A name that two trials share when they measure the same thing."""
     said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in control_tasks(ready)]
-    words = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
+    words: tuple[object, ...] = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
+    control = ready.arms[ready.file.control]
+    if control.changes or control.environment:
+        words = (*words, control.changes, control.environment)
     digest = hashlib.sha256(msgspec.json.encode(words, order="deterministic")).hexdigest()
     return f"{ready.suite.name}-{digest[:12]}"
 

@@ -35,8 +35,8 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One configuration.
 
     `set` are settings, `profile` is one profile or several, `environment` is added to that of the benchmark,
-    `parameters` to its parameters. A placebo is the control again. `manual` says what a person does to bring the arm about; `expect` are the facts by which
-    it is recognised then.
+    `parameters` to its parameters. A placebo is the control again. `manual` says what a person does to bring the arm
+    about; `expect` are the facts by which it is recognised then.
     """
 
     set: Mapping[str, Value] = {}

@@ -14,6 +14,8 @@ from ktrial.domain.trial_log import Event, Protocol, TrialArm, TrialLog
 #: Blocks of a profile: two runs each.
 BLOCKS = 10
 _FIRST, _SECOND = "first", "second"
+#: Cap and error of a pilot: its first look is beyond its last block, so that no verdict ends it early.
+_CAP, _ALPHA = 12, 0.0025
 
 
 def profile_key(suite: str, machine: str, versions: Mapping[str, str | None], facts: FactBook) -> ProfileKey:
@@ -39,7 +41,8 @@ def pilot_protocol(trial: Protocol) -> Protocol:
         arms=(TrialArm(name=_FIRST), TrialArm(name=_SECOND, placebo=True)),
         control=_FIRST,
         outcomes=trial.outcomes,
-        cap=20,
+        cap=_CAP,
+        alpha=_ALPHA,
         seed=trial.seed,
         runs_per_visit=1,
         gates=trial.gates,

@@ -88,10 +88,7 @@ def with_placebos(trial: TrialFile, arms: Mapping[str, ArmSettings]) -> tuple[Tr
     found = tuple(
         name
         for name, arm in trial.arms.items()
-        if name != trial.control
-        and not arm.placebo
-        and arm.manual is None
-        and _what_differs(arms[name]) == control
+        if name != trial.control and not arm.placebo and arm.manual is None and _what_differs(arms[name]) == control
     )
     marked = {
         name: msgspec.structs.replace(arm, placebo=True) if name in found else arm for name, arm in trial.arms.items()
