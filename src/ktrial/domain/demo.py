@@ -57,7 +57,7 @@ class DemoFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """What will be tried. `why` is by arm, `paths` are the files that are written, `passed` what is not possible here."""
+    """What will be tried. `why` is by arm, `paths` are the files that are written, `passed` what is not possible."""
 
     file: TrialFile
     what: str

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -41,6 +41,14 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     also: tuple[Settings, ...] = ()
 
 
+class Size(NamedTuple):
+    """Seconds of a run, blocks at most, and the seed if it is given."""
+
+    run_s: float
+    cap: int
+    seed: int | None
+
+
 class Showpiece(msgspec.Struct, frozen=True, kw_only=True):
     """A load, and settings that help it, hurt it, or cannot matter to it. `what` is what the load measures."""
 
@@ -75,8 +83,8 @@ _HUGE = Showpiece(
     primary="page-rate",
     parameters={"bytes": 32 << 20},
     control={_HUGE_PAGES: "madvise"},
-    help=Arm(set={_HUGE_PAGES: "always"}, why="the other half gets huge pages too: 512 pages a fault"),
-    hurt=Arm(set={_HUGE_PAGES: "never"}, why="nothing gets huge pages: one fault a page"),
+    help=Arm(set={_HUGE_PAGES: "always"}, why="the other half gets huge pages too: one fault serves many pages"),
+    hurt=Arm(set={_HUGE_PAGES: "never"}, why="nothing gets huge pages: each page costs a fault"),
     copium=_system_copium("the load"),
 )
 _OWN_HUGE = Showpiece(
@@ -84,8 +92,11 @@ _OWN_HUGE = Showpiece(
     suite="agent-pagefault-mixed",
     primary="page-rate",
     parameters={"bytes": 32 << 20},
-    help=Arm(parameters={"huge_pages": "always"}, why="the program asks huge pages for all of it: 512 pages a fault"),
-    hurt=Arm(parameters={"huge_pages": "never"}, why="the program declines huge pages: one fault a page"),
+    help=Arm(
+        parameters={"huge_pages": "always"},
+        why="the program asks huge pages for all of it",
+    ),
+    hurt=Arm(parameters={"huge_pages": "never"}, why="the program declines them"),
     copium=(Arm(parameters={"io_priority": 0}, why="the best I/O priority, for a load that reads and writes no file"),),
 )
 _OWN_BLOCKS = Showpiece(
@@ -113,7 +124,7 @@ def _reading(device: str) -> Showpiece:
     )
 
 
-def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, seed: int | None = None) -> Demo:
+def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = CAP, seed: int | None = None) -> Demo:
     """The first showpiece that this session can show here, with what spoke against those before it."""
     facts = machine.facts()
 
@@ -126,11 +137,11 @@ def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, seed: int |
         if why_not is None:
             copium = _copium(one, plan, has_swap=facts.value("swap.total") != 0)
             if copium is not None:
-                return _demo(one, copium, plan, tuple(passed), run_s, seed)
+                return _demo(one, copium, plan, tuple(passed), Size(run_s, cap, seed))
             why_not = "no setting that cannot matter was found"
         passed.append(f"{', '.join(one.control) or one.what}: {why_not}")
     own = _OWN_HUGE if _has_huge_pages(machine, catalog) else _OWN_BLOCKS
-    return _demo(own, own.copium[0], plan, tuple(passed), run_s, seed)
+    return _demo(own, own.copium[0], plan, tuple(passed), Size(run_s, cap, seed))
 
 
 def _showpieces(machine: Machine, catalog: Catalog) -> Sequence[Showpiece]:
@@ -171,15 +182,17 @@ def _copium(one: Showpiece, plan: Plans, *, has_swap: bool) -> Arm | None:
     return None
 
 
-def _demo(one: Showpiece, copium: Arm, plan: Plans, passed: tuple[str, ...], run_s: float, seed: int | None) -> Demo:
+def _demo(one: Showpiece, copium: Arm, plan: Plans, passed: tuple[str, ...], size: Size) -> Demo:
     arms = {COPIUM: copium, HELP: one.help, HURT: one.hurt}
     file = TrialFile(
         name="demo",
         suite=one.suite,
-        parameters={**one.parameters, "duration_s": run_s},
+        parameters={**one.parameters, "duration_s": size.run_s},
         primary=one.primary,
         margin=MARGIN,
-        design=DesignFile(cap=CAP, alpha=ALPHA, settle=_SETTLE, time="4min", seed=seed, until_all_decided=True),
+        design=DesignFile(
+            cap=size.cap, alpha=ALPHA, settle=_SETTLE, time="4min", seed=size.seed, until_all_decided=True
+        ),
         arms={
             CONTROL: ArmFile(set=one.control),
             PLACEBO: ArmFile(placebo=True),

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where the report is written.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders again.")
 @click.option("--run-s", type=click.FloatRange(0.05, 1.5), default=0.4, hidden=True)
+@click.option("--cap", type=click.IntRange(12, 60), default=40, hidden=True)
 @click.pass_obj
-def command(app: App, output: Path | None, seed: int | None, run_s: float) -> int:
+def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: int) -> int:
     """Put four changes on trial of which it is known what they do, in a few minutes.
 
     The placebo changes nothing, the copium cannot matter for what is measured, the help helps and the hurt hurts. As
@@ -41,7 +42,7 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float) -> in
     machine: Machine = app.user_session
     if app.can_be_root:
         machine = app.root_session("the settings of the demo, which are put back")
-    demo = choose_demo(machine, app.catalog, run_s, seed=seed)
+    demo = choose_demo(machine, app.catalog, run_s, cap=cap, seed=seed)
     before = values(machine, demo.paths)
     sys.stderr.write(demo_plan(demo, width=width))
     app.lock_runs()
