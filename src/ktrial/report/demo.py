@@ -125,8 +125,8 @@ def as_before(before: Mapping[str, str | None], after: Mapping[str, str | None],
 
 
 def without_root(demo: Demo, *, asked: bool, width: int) -> str:
-    """What root would add; empty where it was not missed."""
-    if not demo.passed:
+    """What root would add; empty where settings of the kernel were tried."""
+    if demo.paths or not demo.passed:
         return ""
     missed = "; ".join(demo.passed)
     more = "With root (sudo ./ktrial demo) the arms are" if asked else "Elsewhere the arms may be"
