@@ -97,7 +97,7 @@ def demo_protocol(seed: int, profile: Sequence[float]) -> Protocol:
         cap=CAP,
         alpha=ALPHA,
         seed=seed,
-        profile={OUTCOME: tuple(profile)},
+        profile={OUTCOME: tuple(profile)} if profile else {},
         until_all_decided=True,
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial demo` on the real machine, in a short form: as root, as an ordinary user, and where /sys cannot be written."""
+"""`ktrial demo` on the real machine, in a short form: as root, as an ordinary user, where /sys cannot be written."""
 
 from __future__ import annotations
 

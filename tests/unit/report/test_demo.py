@@ -64,11 +64,11 @@ def found(verdicts: Mapping[str, Verdict | None] = MappingProxyType({}), *, apar
 
 def test_the_story_of_a_demo_that_went_as_it_ought_to() -> None:
     assert story(DEMO, found()) == (
-        "We measured how fast it goes, in 12 rounds of random order. thp:enabled=always helps (+200 %): more huge pages."
-        " thp:enabled=never hurts (-40 %): no huge pages. vm.swappiness=10 cannot matter (no swap), and the placebo "
-        "changes nothing: shown, any difference is below 5 %. Yet of the 48 single before/after pairs of these two "
-        "with the control, 12 (25 %) are off by more than 5 %, the worst by +20 %: whoever runs a benchmark once before "
-        "and once after believes such a number."
+        "We measured how fast it goes, in 12 rounds of random order. thp:enabled=always helps (+200 %): more huge "
+        "pages. thp:enabled=never hurts (-40 %): no huge pages. vm.swappiness=10 cannot matter (no swap), and the "
+        "placebo changes nothing: shown, any difference is below 5 %. Yet of the 48 single before/after pairs of these "
+        "two with the control, 12 (25 %) are off by more than 5 %, the worst by +20 %: whoever runs a benchmark once "
+        "before and once after believes such a number."
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command(short_help="See a trial: a placebo, a copium, a help and a hurt.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where the report is written.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders again.")
-@click.option("--run-s", type=click.FloatRange(0.05, 1.5), default=0.4, hidden=True)
+@click.option("--run-s", type=click.FloatRange(0.05, 1.5), default=0.6, hidden=True)
 @click.option("--cap", type=click.IntRange(12, 60), default=40, hidden=True)
 @click.pass_obj
 def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: int) -> int:
