@@ -83,8 +83,10 @@ _HUGE = Showpiece(
     primary="page-rate",
     parameters={"bytes": 32 << 20},
     control={_HUGE_PAGES: "madvise"},
-    help=Arm(set={_HUGE_PAGES: "always"}, why="the other half gets huge pages too: one fault serves many pages"),
-    hurt=Arm(set={_HUGE_PAGES: "never"}, why="nothing gets huge pages: each page costs a fault"),
+    help=Arm(
+        set={_HUGE_PAGES: "always"}, why="the other half gets huge pages too, so that one fault serves many pages"
+    ),
+    hurt=Arm(set={_HUGE_PAGES: "never"}, why="nothing gets huge pages, so that each page costs a fault"),
     copium=_system_copium("the load"),
 )
 _OWN_HUGE = Showpiece(
@@ -104,8 +106,8 @@ _OWN_BLOCKS = Showpiece(
     suite="agent-fileio-read-sequential-warm",
     primary="bandwidth",
     parameters={"bytes": 16 << 20, "block_bytes": 4096},
-    help=Arm(parameters={"block_bytes": 65536}, why="it reads 64 KiB at a time: a sixteenth of the system calls"),
-    hurt=Arm(parameters={"block_bytes": 512}, why="it reads 512 bytes at a time: eight times the system calls"),
+    help=Arm(parameters={"block_bytes": 65536}, why="it reads 64 KiB at a time, with a sixteenth of the system calls"),
+    hurt=Arm(parameters={"block_bytes": 512}, why="it reads 512 bytes at a time, with eight times the system calls"),
     copium=(Arm(parameters={"io_priority": 0}, why="the best I/O priority, for reads that reach no disk"),),
 )
 
@@ -119,7 +121,7 @@ def _reading(device: str) -> Showpiece:
         parameters={"bytes": 32 << 20, "block_bytes": 4096},
         control={knob: "16"},
         help=Arm(set={knob: "512"}, why="one request to the disk fetches 512 KiB"),
-        hurt=Arm(set={knob: "0"}, why="nothing is read ahead: one request to the disk for each page"),
+        hurt=Arm(set={knob: "0"}, why="nothing is read ahead, so that each page is a request to the disk"),
         copium=_system_copium("the reader"),
     )
 
