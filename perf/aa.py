@@ -33,7 +33,7 @@ from ktrial.cli.trial_progress import TrialProgress
 from ktrial.cli.trying import begin, carry_on, noise_profile, order_of, prepare, rig_of
 from ktrial.cli.wiring import App
 from ktrial.domain.demo import COPIUM, HELP, HURT, PLACEBO
-from ktrial.domain.errors import AgentError, BadRun
+from ktrial.domain.errors import KtrialError
 from ktrial.domain.judgement import Judged
 from ktrial.domain.trial_file import CONTROL, ArmFile, DesignFile, TrialFile, share
 from ktrial.domain.trial_log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
@@ -168,7 +168,7 @@ class Bench:
         while True:
             try:
                 return self._once(file)
-            except (BadRun, AgentError) as error:
+            except KtrialError as error:
                 self.lost[error.message] += 1
                 if sum(self.lost.values()) > MOST_LOST:
                     raise

@@ -47,13 +47,14 @@ class SinglePairs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoFound(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """All of it. `refused` is why nothing can be compared, null where it can."""
 
     arms: tuple[ArmFound, ...]
     single: SinglePairs
     margin: float
     blocks: int
     ended: bool
+    refused: str | None = None
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):

@@ -59,6 +59,10 @@ def story(demo: Demo, found: DemoFound) -> str:
     """What was tried, what was found, and what a measurement before and after would have said."""
     by_arm = {one.arm: one for one in found.arms}
     rounds = f"We measured {demo.what}, in {found.blocks} rounds of random order."
+    if found.refused is not None:
+        return (
+            f"{rounds} Nothing of it can be compared: {found.refused}. Let nothing else change the machine meanwhile."
+        )
     real = [_of_real(demo, by_arm[arm], wanted) for arm, wanted in ((HELP, "better"), (HURT, "worse"))]
     return " ".join([rounds, *real, *_of_nothing(demo, by_arm, found.margin), _of_single_pairs(found)])
 

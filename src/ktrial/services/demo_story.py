@@ -42,4 +42,5 @@ def found_in(log: Sequence[Event], judgement: Judgement) -> DemoFound:
         margin=margin,
         blocks=judgement.blocks,
         ended=trial.ended is not None,
+        refused="; ".join(one.sentence for one in judgement.findings if one.level == "refuse") or None,
     )

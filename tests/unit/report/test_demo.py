@@ -93,6 +93,14 @@ def test_a_quiet_machine_misleads_nobody() -> None:
     assert "Yet" not in said
 
 
+def test_what_cannot_be_compared_tells_no_story() -> None:
+    refused = msgspec.structs.replace(found(), refused="2 of 9 blocks are void: somebody wrote vm.page-cluster")
+    said = story(DEMO, refused)
+    assert "can be compared: 2 of 9 blocks are void: somebody wrote vm.page-cluster." in said
+    assert "helps" not in said
+    assert "pairs" not in said
+
+
 def test_no_pairs_no_share() -> None:
     nothing = msgspec.structs.replace(found(), single=SinglePairs(pairs=0, apart=0, largest=0.0))
     assert "pairs" not in story(DEMO, nothing)

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from ktrial.domain.demo import COPIUM, HELP, HURT, PLACEBO
-from ktrial.domain.trial_log import Ended, OutcomeRule, TrialArm
+from ktrial.domain.trial_log import BlockVoided, Ended, OutcomeRule, TrialArm
 from ktrial.services.demo_story import found_in
 from ktrial.stats.judge import judge
 from tests.support.trials import RATE, log_of, protocol
@@ -50,6 +50,15 @@ def test_a_claim_about_nothing_and_a_help_that_hurts_are_not_as_expected() -> No
     found = found_in(log, judge(log))
     assert {one.arm: one.as_expected for one in found.arms} == {PLACEBO: False, COPIUM: True, HELP: False, HURT: True}
     assert not found.ended
+
+
+def test_too_many_void_blocks_refuse_all_of_it() -> None:
+    log = log_of(FIXED, {RATE: {arm.name: [0.0] * 8 for arm in FIXED.arms}})
+    voids = [BlockVoided(block=block, arm=HELP, cause="knob", reason="it changed") for block in (2, 4, 6)]
+    found = found_in([*log, *voids], judge([*log, *voids]))
+    assert found.refused is not None
+    assert {one.verdict for one in found.arms} == {"not comparable"}
+    assert found_in(log, judge(log)).refused is None
 
 
 def test_before_its_first_block_nothing_is_found() -> None:
