@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
-from ktrial.domain.trial_log import Event, Protocol, TrialArm, TrialLog
+from ktrial.domain.trial_log import BlockVoided, Event, Protocol, TrialArm, TrialLog
 
 #: Blocks of a profile: two runs each.
 BLOCKS = 10
@@ -64,12 +64,24 @@ def profile_of(log: TrialLog, key: ProfileKey, now_unix_ms: int) -> NoiseProfile
         ]
         if len(values) >= BLOCKS and all(map(math.isfinite, values)):
             differences[outcome] = tuple(values)
+    if trial.protocol.primary not in differences and trial.voids:
+        voided = next(event for event in log if isinstance(event, BlockVoided))
+        raise KtrialError(
+            f"{len(trial.voids)} of {len(trial.drawn)} blocks of the noise profile are void: {shortened(voided.reason)}",
+            hint="let nothing else change the machine meanwhile, then begin again",
+        )
     if trial.protocol.primary not in differences:
         raise KtrialError(
             f"{len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
             hint="`ktrial bench` shows why it fails; --no-profile goes on without one",
         )
     return NoiseProfile(key=key, made_unix_ms=now_unix_ms, differences=differences)
+
+
+def shortened(reason: str) -> str:
+    """The first of several reasons, and how many more there are."""
+    first, *more = reason.split("; ")
+    return f"{first}, and {len(more)} more" if more else first
 
 
 class NoLog:
