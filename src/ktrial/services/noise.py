@@ -67,7 +67,8 @@ def profile_of(log: TrialLog, key: ProfileKey, now_unix_ms: int) -> NoiseProfile
     if trial.protocol.primary not in differences and trial.voids:
         voided = next(event for event in log if isinstance(event, BlockVoided))
         raise KtrialError(
-            f"{len(trial.voids)} of {len(trial.drawn)} blocks of the noise profile are void: {shortened(voided.reason)}",
+            f"{len(trial.voids)} of {len(trial.drawn)} blocks of the noise profile are void: "
+            f"{shortened(voided.reason)}",
             hint="let nothing else change the machine meanwhile, then begin again",
         )
     if trial.protocol.primary not in differences:
