@@ -106,3 +106,13 @@ def test_without_root(user: User) -> None:
     assert not user.sudo_log.exists()
     assert list((user.home / ".local/share/ktrial/reports").glob("demo-*.html"))
     assert user.files_of_others() == []
+
+
+def test_sudo_writes_the_knobs_and_leaves_all_files_to_the_user(user: User) -> None:
+    before = HUGE.read_text()
+    ran = user.start("sudo", "./ktrial", "demo", *SHORT)
+    assert ran.returncode == 0, ran.stderr
+    check_found(ran.stdout)
+    assert "thp:enabled=always" in ran.stdout
+    assert HUGE.read_text() == before
+    assert user.files_of_others() == []
