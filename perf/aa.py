@@ -38,6 +38,7 @@ from ktrial.domain.judgement import Judged
 from ktrial.domain.trial_file import CONTROL, ArmFile, DesignFile, TrialFile, share
 from ktrial.domain.trial_log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
 from ktrial.services.demo import ALPHA, CAP, MARGIN
+from ktrial.services.noise import shortened
 from ktrial.services.trial_protocol import protocol_of
 from ktrial.stats.judge import judge
 from ktrial.stats.planning import forecast
@@ -169,7 +170,7 @@ class Bench:
             try:
                 return self._once(file)
             except KtrialError as error:
-                self.lost[error.message] += 1
+                self.lost[shortened(error.message)] += 1
                 if sum(self.lost.values()) > MOST_LOST:
                     raise
                 time.sleep(LOST_WAIT_S)
@@ -229,8 +230,9 @@ def show_trials(bench: Bench, trials: int) -> bool:
         count = sum(verdicts.values())
         said = ", ".join(f"{verdict} {number}" for verdict, number in verdicts.most_common())
         print(f"  {suite:36} {said}; {blocks / max(1, count):.1f} blocks a trial", flush=True)
-    claims = Share(everything["better"] + everything["worse"], sum(everything.values()))
-    print(f"false claims {claims.text}; {time.monotonic() - began:.0f} s")
+    refused = everything["not comparable"]
+    claims = Share(everything["better"] + everything["worse"], sum(everything.values()) - refused)
+    print(f"false claims {claims.text}; {refused} more are not comparable; {time.monotonic() - began:.0f} s")
     return not claims.beyond(MOST_FALSE_TRIALS, upper=True)
 
 
