@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from ktrial.domain.trial_log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
-from ktrial.stats.critical import CRITICAL, LOOKS
+from ktrial.stats.critical import LOOKS, indices
 from perf.noise_sources import Array, Generator, Rows
 
 OUTCOME = "sim.time"
@@ -76,7 +76,7 @@ def twin(differences: Rows, cap: int, margin: float = MARGIN, profile: Rows | No
         low[hit] = first[hit].min(axis=1) - reach[hit]
         high[hit] = first[hit].max(axis=1) + reach[hit]
         live = np.nonzero(~hit)[0]
-    for look, index in zip(LOOKS, CRITICAL[cap][row - 1], strict=False):
+    for look, index in zip(LOOKS, indices(cap, row), strict=False):
         if index is None or not len(live):
             continue
         means = _walsh(differences[live, :look])

@@ -265,6 +265,23 @@ pub fn thread_faults() -> io::Result<u64> {
     Ok(usage.minor_faults + usage.major_faults)
 }
 
+/// Class and level of I/O priorities, as `linux/ioprio.h` packs them.
+const BEST_EFFORT: libc::c_int = 2 << 13;
+const ONE_THREAD: libc::c_int = 1;
+
+/// Gives the reads and writes of the calling thread, and of those that it starts, a level of the class best-effort.
+///
+/// # Errors
+/// The kernel has no I/O priorities.
+pub fn set_io_priority(level: u8) -> io::Result<()> {
+    let priority = BEST_EFFORT | libc::c_int::from(level);
+    // SAFETY: the call takes integers; 0 is the calling thread.
+    if unsafe { libc::syscall(libc::SYS_ioprio_set, ONE_THREAD, 0, priority) } == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
 /// What is asked of the kernel about huge pages in a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HugePages {
@@ -293,19 +310,33 @@ impl Mapping {
     pub fn anonymous(bytes: usize, huge: Option<HugePages>) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let mapping = Self::map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
+        match huge {
+            Some(huge) => mapping.advise(huge, bytes).map(|()| mapping),
+            None => Ok(mapping),
+        }
+    }
+
+    /// Asks for huge pages in the first `bytes`, or declines them.
+    ///
+    /// # Errors
+    /// The kernel has no huge pages to be asked about.
+    ///
+    /// # Panics
+    /// The mapping is shorter.
+    pub fn advise(&self, huge: HugePages, bytes: usize) -> io::Result<()> {
+        assert!(bytes <= self.bytes, "no {bytes} bytes in {self:?}");
         let advice = match huge {
-            None => return Ok(mapping),
-            Some(HugePages::Wanted) => libc::MADV_HUGEPAGE,
-            Some(HugePages::Declined) => libc::MADV_NOHUGEPAGE,
+            HugePages::Wanted => libc::MADV_HUGEPAGE,
+            HugePages::Declined => libc::MADV_NOHUGEPAGE,
         };
         // SAFETY: the range is the mapping's own; the advice changes no content.
-        if unsafe { libc::madvise(mapping.address.as_ptr().cast(), bytes, advice) } == 0 {
-            return Ok(mapping);
+        if unsafe { libc::madvise(self.address.as_ptr().cast(), bytes, advice) } == 0 {
+            return Ok(());
         }
         let error = io::Error::last_os_error();
         // A kernel without huge pages does not know the advice, and declines them anyway.
-        if huge == Some(HugePages::Declined) && error.raw_os_error() == Some(libc::EINVAL) {
-            return Ok(mapping);
+        if huge == HugePages::Declined && error.raw_os_error() == Some(libc::EINVAL) {
+            return Ok(());
         }
         Err(error)
     }
@@ -464,6 +495,16 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_has_the_io_priority_that_it_was_given() {
+        // SAFETY: the call takes integers; 0 is the calling thread.
+        let read = || unsafe { libc::syscall(libc::SYS_ioprio_get, ONE_THREAD, 0) };
+        let before = read();
+        let own = std::thread::spawn(move || set_io_priority(3).map(|()| read()));
+        assert_eq!(own.join().unwrap().unwrap(), libc::c_long::from(BEST_EFFORT | 3));
+        assert_eq!(read(), before);
+    }
+
+    #[test]
     fn a_mapping_has_bounds() {
         let file = tempfile::tempfile().unwrap();
         assert!(Mapping::of_file(&file, 1).is_err());
@@ -472,6 +513,8 @@ mod tests {
         mapping.read(9);
         assert!(std::panic::catch_unwind(|| mapping.read(10)).is_err());
         assert!(Mapping::anonymous(usize::MAX, None).is_err());
+        let small = Mapping::anonymous(page_bytes(), None).unwrap();
+        assert!(std::panic::catch_unwind(|| small.advise(HugePages::Declined, page_bytes() + 1)).is_err());
     }
 
     #[test]

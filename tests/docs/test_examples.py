@@ -7,12 +7,14 @@ agent on a folder that stands for `/`.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
+from ktrial.domain.effect_words import percent_text, range_text
 from tests.support.tree import FakeRoot
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +50,23 @@ def test_the_picture_of_the_readme_is_that_of_its_data(tmp_path: Path, monkeypat
     machine.run("compare", data, "--control", "pages-4k", "-o", "found.json")
     machine.run("report", "found.json", "-o", "found.svg")
     assert Path("found.svg").read_bytes() == (ROOT / "docs" / "huge-pages.svg").read_bytes()
+
+
+def test_the_demo_of_the_readme_is_that_of_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes two minutes and root: what is shown was recorded, with the trial that the picture is drawn from."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    data = ROOT / "examples" / "results" / "demo.json"
+    FakeRoot(tmp_path / "root").run("report", str(data), "-o", str(tmp_path / "demo.svg"))
+    assert (tmp_path / "demo.svg").read_bytes() == (ROOT / "docs" / "demo.svg").read_bytes()
+    shown = re.search(r"<!-- demo -->\n```text\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert shown is not None
+    (outcome,) = json.loads(data.read_text(encoding="utf-8"))["outcomes"]
+    rows = {line.split()[0]: " ".join(line.split()) for line in shown[1].splitlines() if line.strip()}
+    assert len(outcome["contrasts"]) == 4
+    for found in outcome["contrasts"]:
+        effect = found["effect"]
+        change = f"{percent_text(effect['estimate'])} {range_text(effect['low'], effect['high'])} {found['verdict']}"
+        assert rows[found["arm"]].endswith(change)
 
 
 @pytest.mark.parametrize("name", documents())

@@ -55,6 +55,8 @@ pub struct Parameters {
     duration_s: f64,
     /// Where the file is made.
     directory: String,
+    /// Level of the class best-effort for the reads and writes; as the agent's when missing.
+    io_priority: Option<u8>,
 }
 
 impl Default for Parameters {
@@ -68,6 +70,7 @@ impl Default for Parameters {
             block_bytes: 128 << 10,
             duration_s: 2.0,
             directory: files::DIRECTORY.to_owned(),
+            io_priority: None,
         }
     }
 }
@@ -78,6 +81,7 @@ impl Load for Parameters {
         within("block_bytes", self.block_bytes, 512, 1 << 20)?;
         seconds("duration_s", self.duration_s)?;
         files::check(&self.directory)?;
+        files::check_io_priority(self.io_priority)?;
         if self.cache == Cache::Warm {
             memory::room_for(self.bytes)?;
         }
@@ -163,6 +167,7 @@ impl Parameters {
     }
 
     fn blocks(&self, run: &Run, file: &File, end_ns: u64) -> io::Result<Histogram> {
+        files::set_io_priority(self.io_priority)?;
         let mut histogram = Histogram::new();
         let mut block = files::Aligned::new(usize::try_from(self.block_bytes).unwrap_or(1 << 20), 0x5a);
         if self.order == Order::Random {

@@ -2,6 +2,7 @@
 //! Files of loads. They have no name: the kernel removes them when the last one that has them open ends, however it ends.
 
 use crate::error::{Error, Kind, Result};
+use crate::sys;
 use rustix::fs::{fcntl_getfl, fcntl_setfl, open, unlink, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -55,6 +56,16 @@ pub fn check(directory: &str) -> Result<()> {
     }
     let message = format!("parameters: `directory` is {directory:?}: give an absolute path without ..");
     Err(Error::new(Kind::BadRequest, message))
+}
+
+/// Refuses a level that the class best-effort does not have.
+pub fn check_io_priority(level: Option<u8>) -> Result<()> {
+    level.map_or(Ok(()), |level| super::within("io_priority", level, 0, 7))
+}
+
+/// Gives the calling thread a level of its own, where one is asked for.
+pub fn set_io_priority(level: Option<u8>) -> io::Result<()> {
+    level.map_or(Ok(()), sys::set_io_priority)
 }
 
 /// A new file without a name in a folder, to read and to write.

@@ -30,6 +30,8 @@ enum Backing {
 enum Huge {
     /// Asked for, in force unless the system says `never`.
     Always,
+    /// Asked for in the first half of the memory, as the system is set in the other.
+    Half,
     /// Declined.
     Never,
     /// As the system is set.
@@ -47,6 +49,8 @@ pub struct Parameters {
     duration_s: f64,
     /// Where the file is made.
     directory: String,
+    /// Level of the class best-effort for the threads' reads and writes; as the agent's when missing.
+    io_priority: Option<u8>,
 }
 
 impl Default for Parameters {
@@ -58,6 +62,7 @@ impl Default for Parameters {
             threads: 1,
             duration_s: 2.0,
             directory: files::DIRECTORY.to_owned(),
+            io_priority: None,
         }
     }
 }
@@ -76,6 +81,7 @@ impl Load for Parameters {
         within("threads", self.threads, 1, 256)?;
         seconds("duration_s", self.duration_s)?;
         files::check(&self.directory)?;
+        files::check_io_priority(self.io_priority)?;
         memory::room_for(self.bytes * u64::from(self.threads))
     }
 
@@ -121,8 +127,9 @@ impl Parameters {
         let huge = match self.huge_pages {
             Huge::Always => Some(HugePages::Wanted),
             Huge::Never => Some(HugePages::Declined),
-            Huge::System => None,
+            Huge::Half | Huge::System => None,
         };
+        files::set_io_priority(self.io_priority)?;
         let page = sys::page_bytes();
         let mut touched = Touched::default();
         let before = sys::thread_faults()?;
@@ -131,6 +138,9 @@ impl Parameters {
                 None => Mapping::anonymous(size, huge)?,
                 Some(file) => Mapping::of_file(file, size)?,
             };
+            if self.huge_pages == Huge::Half && file.is_none() {
+                mapping.advise(HugePages::Wanted, size / 2)?;
+            }
             for offset in (0..size).step_by(page) {
                 match file {
                     None => mapping.write(offset, 1),

@@ -173,15 +173,23 @@ fn page_faults_are_those_that_the_kernel_counted() {
 #[test]
 fn huge_pages_take_fewer_faults_where_there_are_any() {
     let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    let reply = reply(
-        "pagefault",
-        &json!({"bytes": 32 << 20, "duration_s": 0.1, "huge_pages": "always"}),
-    );
-    let (faults, pages) = (number(&reply, "faults"), number(&reply, "pages"));
+    let faults_per_100_pages = |huge_pages: &str| {
+        let parameters =
+            json!({"bytes": 32 << 20, "duration_s": 0.1, "huge_pages": huge_pages, "io_priority": 0});
+        let reply = reply("pagefault", &parameters);
+        100 * number(&reply, "faults") / number(&reply, "pages")
+    };
+    let (always, half) = (faults_per_100_pages("always"), faults_per_100_pages("half"));
     if setting.is_empty() || setting.contains("[never]") {
-        assert!(faults >= pages, "{setting} {reply}");
+        assert!(always >= 100 && half >= 100, "{setting} {always} {half}");
     } else {
-        assert!(faults < pages, "{setting} {reply}");
+        assert!(always < 100 && half < 100, "{setting} {always} {half}");
+    }
+    if setting.contains("[madvise]") {
+        assert!(
+            half > always + 20,
+            "the other half has small pages: {always} {half}"
+        );
     }
 }
 
@@ -324,6 +332,8 @@ fn requests_that_make_no_sense_are_refused() {
     ];
     let more = [
         ("pagefault", json!({"bytes": 1}), "bytes"),
+        ("pagefault", json!({"io_priority": 8}), "io_priority"),
+        ("fileio", json!({"io_priority": 8}), "io_priority"),
         (
             "pagefault",
             json!({"bytes": 1_u64 << 31, "threads": 256}),

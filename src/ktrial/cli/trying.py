@@ -44,6 +44,8 @@ class Prepared(NamedTuple):
     file: TrialFile
     suite: Suite
     tasks: tuple[Task, ...]
+    #: Of the arms that set parameters.
+    own_tasks: Mapping[str, tuple[Task, ...]]
     facts: FactBook
     plans: Mapping[str, Plan]
     arms: Mapping[str, ArmSettings]
@@ -58,7 +60,14 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     """Find everything that the protocol names, on this machine. Raises for what is not there."""
     from ktrial.cli.measuring import choose
     from ktrial.services.suites import tasks_of, with_parameters
-    from ktrial.services.trial_prepare import arm_plans, arm_settings, needed_entries, settle_s, with_placebos
+    from ktrial.services.trial_prepare import (
+        arm_plans,
+        arm_settings,
+        in_force,
+        needed_entries,
+        settle_s,
+        with_placebos,
+    )
 
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
@@ -66,7 +75,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
         hint = "measure each by hand and compare:  ktrial bench … --label NAME, ktrial compare"
         raise Refused("manual arms cannot be tried yet", hint=hint)
     suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, None)
-    suite = with_parameters(suite, benchmarks, [f"{name}={_word(value)}" for name, value in file.parameters.items()])
+    suite = with_parameters(suite, benchmarks, _words(file.parameters))
     named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
     suite = needed_entries(file, suite, named)
     session = app.best_session("planning the arms")
@@ -80,6 +89,11 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     app.protect()
     facts = app.executor.facts()
     tasks = tasks_of(suite, benchmarks, facts, file.cpus)
+    own_tasks = {
+        name: tasks_of(with_parameters(suite, benchmarks, _words(given)), benchmarks, facts, file.cpus)
+        for name in file.arms
+        if (given := in_force(file, name).parameters)
+    }
     arms = arm_settings(file, plans)
     file, idle = with_placebos(file, arms)
     seed = secrets.randbelow(2**32) if file.design.seed is None else file.design.seed
@@ -87,6 +101,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
         file=file,
         suite=suite,
         tasks=tasks,
+        own_tasks=own_tasks,
         facts=facts,
         plans=plans,
         arms=arms,
@@ -95,6 +110,10 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
         settle_s=settle_s(file, plans, app.catalog.knobs),
         seed=seed,
     )
+
+
+def _words(parameters: Mapping[str, object]) -> list[str]:
+    return [f"{name}={_word(value)}" for name, value in parameters.items()]
 
 
 def _word(value: object) -> str:
@@ -138,7 +157,7 @@ def rig_of(app: App, ready: Prepared) -> Rig:
         background.check()
     around = surroundings(app, ready.suite, order_of(ready), when_idle=False, settle_s=None)
     maker = RunMaker(executor, app.clock, background, around)
-    return Rig(Benchmarked(tasks=ready.tasks, versions=versions), maker, around)
+    return Rig(Benchmarked(tasks=ready.tasks, versions=versions, own=ready.own_tasks), maker, around)
 
 
 def order_of(ready: Prepared, label: str | None = None) -> Order:
@@ -171,14 +190,15 @@ def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, liste
         return found
     pilot = noise.pilot_protocol(protocol)
     listen.learn_noise(noise.BLOCKS)
+    control = ready.file.control
     session = _session(app, ready, label=None)
     app.run_store.begin(session, "")
     standing = Standing(trial=pilot.name, protocol_sha256="", session=session, log=[pilot], records=[], next_run=1)
     course = TrialCourse(
         standing,
-        rig.benchmarked,
-        {},
-        Arms(ready.root, {arm.name: ready.plans[ready.file.control] for arm in pilot.arms}),
+        msgspec.structs.replace(rig.benchmarked, tasks=control_tasks(ready), own={}),
+        {arm.name: ready.arms[control].environment for arm in pilot.arms},
+        Arms(ready.root, {arm.name: ready.plans[control] for arm in pilot.arms}),
         rig.maker,
         rig.around,
         app.run_store,
@@ -199,10 +219,18 @@ def noise_profile(app: App, ready: Prepared, rig: Rig, protocol: Protocol, liste
 
 def workload_of(ready: Prepared) -> str:
     """A name that two trials share when they measure the same thing."""
-    said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in ready.tasks]
-    words = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
+    said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in control_tasks(ready)]
+    words: tuple[object, ...] = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
+    control = ready.arms[ready.file.control]
+    if control.changes or control.environment:
+        words = (*words, control.changes, control.environment)
     digest = hashlib.sha256(msgspec.json.encode(words, order="deterministic")).hexdigest()
     return f"{ready.suite.name}-{digest[:12]}"
+
+
+def control_tasks(ready: Prepared) -> tuple[Task, ...]:
+    """What the control runs."""
+    return ready.own_tasks.get(ready.file.control, ready.tasks)
 
 
 def _session(app: App, ready: Prepared, label: str | None) -> Session:
@@ -262,7 +290,7 @@ def carry_on(app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: T
     course = TrialCourse(
         standing,
         rig.benchmarked,
-        {name: arm.environment for name, arm in ready.file.arms.items()},
+        {name: arm.environment for name, arm in ready.arms.items()},
         Arms(ready.root, ready.plans, writers(app, ready)),
         rig.maker,
         rig.around,

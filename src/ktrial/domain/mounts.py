@@ -36,6 +36,17 @@ def file_system(path: str, text: str) -> str | None:
     return kinds[nearest] if nearest is not None else None
 
 
+def device_of(path: str, text: str) -> str | None:
+    """What is mounted where `path` lies, `/dev/vda1`; None when no mount holds it."""
+    devices: dict[str, str] = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) >= 4:
+            devices[fields[1].replace("\\040", " ")] = fields[0]
+    nearest = _nearest(path, devices)
+    return devices[nearest] if nearest is not None else None
+
+
 def _nearest(path: str, points: Iterable[str]) -> str | None:
     """The mount point that holds `path`."""
     above = [point for point in points if path == point or path.startswith(point.rstrip("/") + "/")]

@@ -20,6 +20,7 @@ class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
     same: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
+    parameters: Mapping[str, Any] = {}
 
 
 class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):

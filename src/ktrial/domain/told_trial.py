@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -19,11 +20,13 @@ class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
     same: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
+    parameters: Mapping[str, Any] = {}
 
     @property
     def sets(self) -> dict[str, str]:
-        """Everything that it changes, settings and variables alike."""
-        return {**self.changes, **{f"environment {name}": value for name, value in self.environment.items()}}
+        """Everything that it changes: settings, variables and parameters alike."""
+        variables = {f"environment {name}": value for name, value in self.environment.items()}
+        return {**self.changes, **variables, **{f"parameter {name}": str(one) for name, one in self.parameters.items()}}
 
 
 class ToldBlock(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,14 +37,15 @@ Value = bool | int | float | str
 class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One configuration.
 
-    `set` are settings, `profile` is one profile or several, `environment` is added to that of the benchmark. A
-    placebo changes nothing. `manual` says what a person does to bring the arm about; `expect` are the facts by which
-    it is recognised then.
+    `set` are settings, `profile` is one profile or several, `environment` is added to that of the benchmark,
+    `parameters` to its parameters. A placebo is the control again. `manual` says what a person does to bring the arm
+    about; `expect` are the facts by which it is recognised then.
     """
 
     set: Mapping[str, Value] = {}
     profile: str | tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
+    parameters: Mapping[str, Any] = {}
     placebo: bool = False
     manual: str | None = None
     expect: Mapping[str, Value] = {}
@@ -58,7 +59,7 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def changes_nothing(self) -> bool:
         """Whether it is the machine as it is found."""
-        return not (self.words or self.environment or self.manual)
+        return not (self.words or self.environment or self.parameters or self.manual)
 
 
 class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -40,6 +40,11 @@ def state_folder() -> Path:
     return _folder("XDG_STATE_HOME", ".local/state")
 
 
+def reports_folder() -> Path:
+    """Pages that were written without a name being asked for."""
+    return _folder("XDG_DATA_HOME", ".local/share") / "reports"
+
+
 def tools_folder() -> Path:
     """Tools that were built for this user, which can be built again."""
     return _folder("XDG_DATA_HOME", ".local/share") / "tools"

@@ -20,10 +20,11 @@ def announcement(
     rule = protocol.outcomes[protocol.primary]
     lines = [f"trial {protocol.name}: {protocol.primary}, {rule.direction} is better, margin {100 * rule.margin:g} %"]
     for arm in protocol.arms:
-        said = ", ".join(f"{name} = {value}" for name, value in arms[arm.name].changes.items())
-        said = said or ", ".join(f"{name}={value}" for name, value in arms[arm.name].environment.items())
-        told = "changes nothing: a placebo" if arm.placebo else "as it is found"
-        lines.append(labelled(f"  {arm.name}", said or told, width=width, label_columns=24))
+        settings = arms[arm.name]
+        changed = {**settings.changes, **settings.environment, **settings.parameters}
+        said = ", ".join(f"{name} = {value}" for name, value in changed.items())
+        said = "the control again: a placebo" if arm.placebo else said or "as it is found"
+        lines.append(labelled(f"  {arm.name}", said, width=width, label_columns=24))
     lines += [paragraph(f"{name}: what it sets is in force already, so it is a placebo", width=width) for name in idle]
     cap = f"at most {protocol.cap} blocks" if protocol.cap is not None else f"at most {protocol.budget} blocks"
     lines.append(

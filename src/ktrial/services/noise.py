@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
-from ktrial.domain.trial_log import Event, Protocol, TrialArm, TrialLog
+from ktrial.domain.trial_log import BlockVoided, Event, Protocol, TrialArm, TrialLog
 
 #: Blocks of a profile: two runs each.
 BLOCKS = 10
 _FIRST, _SECOND = "first", "second"
+#: Cap and error of a pilot: its first look is beyond its last block, so that no verdict ends it early.
+_CAP, _ALPHA = 12, 0.0025
 
 
 def profile_key(suite: str, machine: str, versions: Mapping[str, str | None], facts: FactBook) -> ProfileKey:
@@ -39,7 +41,8 @@ def pilot_protocol(trial: Protocol) -> Protocol:
         arms=(TrialArm(name=_FIRST), TrialArm(name=_SECOND, placebo=True)),
         control=_FIRST,
         outcomes=trial.outcomes,
-        cap=20,
+        cap=_CAP,
+        alpha=_ALPHA,
         seed=trial.seed,
         runs_per_visit=1,
         gates=trial.gates,
@@ -61,12 +64,25 @@ def profile_of(log: TrialLog, key: ProfileKey, now_unix_ms: int) -> NoiseProfile
         ]
         if len(values) >= BLOCKS and all(map(math.isfinite, values)):
             differences[outcome] = tuple(values)
+    if trial.protocol.primary not in differences and trial.voids:
+        voided = next(event for event in log if isinstance(event, BlockVoided))
+        raise KtrialError(
+            f"{len(trial.voids)} of {len(trial.drawn)} blocks of the noise profile are void: "
+            f"{shortened(voided.reason)}",
+            hint="let nothing else change the machine meanwhile, then begin again",
+        )
     if trial.protocol.primary not in differences:
         raise KtrialError(
             f"{len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
             hint="`ktrial bench` shows why it fails; --no-profile goes on without one",
         )
     return NoiseProfile(key=key, made_unix_ms=now_unix_ms, differences=differences)
+
+
+def shortened(reason: str) -> str:
+    """The first of several reasons, and how many more there are."""
+    first, *more = reason.split("; ")
+    return f"{first}, and {len(more)} more" if more else first
 
 
 class NoLog:

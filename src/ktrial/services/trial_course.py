@@ -55,10 +55,14 @@ class TrialStore(Port):
 
 
 class Benchmarked(msgspec.Struct, frozen=True, kw_only=True):
-    """What every visit runs: its benchmarks, each with the version of its tool and what it is called with."""
+    """What every visit runs: its benchmarks, each with the version of its tool and what it is called with.
+
+    `own` has those of the arms that set parameters.
+    """
 
     tasks: tuple[Task, ...]
     versions: Mapping[str, str | None]
+    own: Mapping[str, tuple[Task, ...]] = {}
 
 
 class Standing(msgspec.Struct, kw_only=True):
@@ -325,7 +329,7 @@ class TrialCourse:
         began_ns = self._clock.monotonic_ns()
         records: list[RunRecord] = []
         failure = void = None
-        for task in self._benchmarked.tasks:
+        for task in self._benchmarked.own.get(arm, self._benchmarked.tasks):
             record, name = self._run(task, block, arm, position)
             records.append(record)
             void = "; ".join(record.void) or None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,7 @@ from ktrial.domain.knob import Knob
 from ktrial.domain.plan import Plan, Refusal, Why
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite
-from ktrial.domain.trial_file import TrialFile
+from ktrial.domain.trial_file import ArmFile, TrialFile
 from ktrial.services.ports import Machine
 from ktrial.services.tune import make_plan
 
@@ -29,8 +30,8 @@ def arm_plans(
     """What each arm changes here. Raises for a setting that cannot be made here, before anything is written."""
     prefix = () if trial.baseline == "found" else (trial.baseline,)
     plans = {}
-    for name, arm in trial.arms.items():
-        words = (*prefix, *arm.words)
+    for name in trial.arms:
+        words = (*prefix, *in_force(trial, name).words)
         if not words:
             plans[name] = Plan(title=name, changes=(), same=(), refusals=())
             continue
@@ -60,10 +61,15 @@ def _told(refusal: Refusal) -> str:
 
 def arm_settings(trial: TrialFile, plans: Mapping[str, Plan]) -> dict[str, ArmSettings]:
     """What is recorded of each arm."""
-    return {name: _settings(plan, trial.arms[name].environment) for name, plan in plans.items()}
+    return {name: _settings(plan, in_force(trial, name)) for name, plan in plans.items()}
 
 
-def _settings(plan: Plan, environment: Mapping[str, str]) -> ArmSettings:
+def in_force(trial: TrialFile, name: str) -> ArmFile:
+    """What an arm is: a placebo is the control."""
+    return trial.arms[trial.control if trial.arms[name].placebo else name]
+
+
+def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
     changes = {change.address: change.new_text for change in plan.changes}
     if plan.zram is not None:
         changes["zram"] = f"{plan.zram.size_bytes} B, {plan.zram.algorithm or 'as it is'}"
@@ -71,7 +77,8 @@ def _settings(plan: Plan, environment: Mapping[str, str]) -> ArmSettings:
         changes=changes,
         same=tuple(change.address for change in plan.same),
         refused={refusal.address: refusal.reason for refusal in plan.refusals},
-        environment=environment,
+        environment=arm.environment,
+        parameters=arm.parameters,
     )
 
 
@@ -87,19 +94,20 @@ def found_values(plans: Mapping[str, Plan]) -> dict[str, str]:
 
 def with_placebos(trial: TrialFile, arms: Mapping[str, ArmSettings]) -> tuple[TrialFile, tuple[str, ...]]:
     """An arm that differs from the control in nothing here is a placebo: the trial that says so, and which they are."""
-    control = arms[trial.control]
+    control = _what_differs(arms[trial.control])
     found = tuple(
         name
         for name, arm in trial.arms.items()
-        if name != trial.control
-        and not arm.placebo
-        and arm.manual is None
-        and (arms[name].changes, arms[name].environment) == (control.changes, control.environment)
+        if name != trial.control and not arm.placebo and arm.manual is None and _what_differs(arms[name]) == control
     )
     marked = {
         name: msgspec.structs.replace(arm, placebo=True) if name in found else arm for name, arm in trial.arms.items()
     }
     return msgspec.structs.replace(trial, arms=marked), found
+
+
+def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
+    return arm.changes, arm.environment, arm.parameters
 
 
 def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:

@@ -41,6 +41,7 @@ def _arm(trial: StoredTrial, name: str, *, placebo: bool) -> ToldArm:
         same=came_to.same,
         refused=came_to.refused,
         environment=came_to.environment,
+        parameters=came_to.parameters,
     )
 
 

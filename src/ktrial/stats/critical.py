@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Critical indices of the group-sequential signed-rank procedure.
 
-`CRITICAL[cap][comparisons - 1]` holds one index for each look up to that cap: the interval at a look goes from the
-index-th smallest to the index-th largest Walsh average, from 0; None where nothing can be decided yet. The rows spend
-`0.042 / comparisons * (blocks / cap) ** 0.7` of the error and are nested: a smaller error never decides more. They were
-found by simulating the joint distribution of the signed-rank sums when nothing differs, and tests recompute them.
+`CRITICAL[cap]` has a row for each of `ROWS`, and a row one index for each look up to that cap: the interval at a look
+goes from the index-th smallest to the index-th largest Walsh average, from 0; None where nothing can be decided yet.
+The rows spend `0.042 / row * (blocks / cap) ** 0.7` of the error and are nested: a smaller error never decides more.
+They were found by simulating the joint distribution of the signed-rank sums when nothing differs, and tests recompute
+them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Mapping
 
 #: Every cap is also a look; the looks of a trial are all caps up to its own.
 LOOKS = (7, 9, 12, 16, 20, 25, 30, 40, 50, 60)
+#: Row -> its error is 0.05/row. What has no row of its own is read at the next stricter one.
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 20)
 #: The error that a table row for one comparison may make; with the fast path it is 0.05 in all.
 SPENT_BY_TABLE = 0.042
 
@@ -21,6 +24,8 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
     7: (
         (1,),
         (0,),
+        (_NO,),
+        (_NO,),
         (_NO,),
         (_NO,),
         (_NO,),
@@ -41,6 +46,8 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, 0),
         (_NO, 0),
         (_NO, 0),
+        (_NO, _NO),
+        (_NO, _NO),
     ),
     12: (
         (0, 3, 10),
@@ -51,6 +58,8 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, 0, 4),
         (_NO, 0, 3),
         (_NO, 0, 2),
+        (_NO, _NO, 2),
+        (_NO, _NO, 2),
         (_NO, _NO, 2),
         (_NO, _NO, 2),
     ),
@@ -65,6 +74,8 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 11),
         (_NO, _NO, 2, 11),
         (_NO, _NO, 2, 11),
+        (_NO, _NO, 2, 11),
+        (_NO, _NO, 2, 8),
     ),
     20: (
         (0, 2, 8, 21, 40),
@@ -77,6 +88,8 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 11, 26),
         (_NO, _NO, 2, 11, 26),
         (_NO, _NO, 2, 11, 26),
+        (_NO, _NO, 2, 9, 22),
+        (_NO, _NO, 1, 9, 19),
     ),
     25: (
         (0, 1, 7, 20, 38, 72),
@@ -89,6 +102,8 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 11, 26, 52),
         (_NO, _NO, 2, 11, 25, 49),
         (_NO, _NO, 2, 11, 24, 47),
+        (_NO, _NO, 2, 8, 20, 42),
+        (_NO, _NO, 1, 8, 17, 40),
     ),
     30: (
         (_NO, 2, 8, 20, 39, 71, 113),
@@ -101,6 +116,8 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 12, 24, 48, 81),
         (_NO, _NO, 2, 11, 23, 47, 80),
         (_NO, _NO, 2, 10, 23, 46, 78),
+        (_NO, _NO, 1, 9, 19, 42, 73),
+        (_NO, _NO, 1, 6, 17, 40, 70),
     ),
     40: (
         (_NO, 2, 7, 19, 36, 68, 109, 229),
@@ -113,6 +130,8 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 9, 23, 47, 80, 182),
         (_NO, _NO, 2, 9, 22, 46, 78, 177),
         (_NO, _NO, 2, 9, 20, 44, 77, 174),
+        (_NO, _NO, 1, 7, 18, 40, 71, 167),
+        (_NO, _NO, 0, 7, 18, 38, 68, 162),
     ),
     50: (
         (_NO, 2, 6, 17, 35, 66, 106, 225, 384),
@@ -125,6 +144,8 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 10, 20, 44, 78, 176, 313),
         (_NO, _NO, 2, 8, 20, 44, 76, 174, 310),
         (_NO, _NO, 2, 7, 20, 42, 74, 172, 306),
+        (_NO, _NO, 1, 5, 17, 39, 69, 164, 294),
+        (_NO, _NO, 0, 5, 17, 38, 68, 159, 287),
     ),
     60: (
         (_NO, 1, 6, 17, 34, 65, 105, 222, 378, 579),
@@ -137,5 +158,13 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 9, 19, 43, 75, 174, 308, 484),
         (_NO, _NO, 2, 8, 18, 41, 74, 171, 306, 480),
         (_NO, _NO, 1, 8, 18, 41, 74, 171, 304, 476),
+        (_NO, _NO, 0, 7, 18, 38, 68, 162, 291, 461),
+        (_NO, _NO, 0, 6, 14, 36, 64, 157, 283, 449),
     ),
 }
+
+
+def indices(cap: int, row: int) -> tuple[int | None, ...]:
+    """One index for each look, at an error of 0.05/row or the next smaller one there is; none beyond the last row."""
+    place = next((place for place, one in enumerate(ROWS) if one >= row), None)
+    return () if place is None or row < 1 else CRITICAL[cap][place]

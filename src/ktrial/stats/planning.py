@@ -89,8 +89,10 @@ def forecast(
     affordable = [cap for cap in LOOKS if cap <= budget]
     if not affordable:
         raise BadInput(f"{budget} blocks decide nothing", hint=f"a trial has at least {FEWEST_BLOCKS} blocks")
-    cap = next((cap for cap in affordable if cap >= needed), affordable[-1])
-    looks(cap, comparisons)
+    able = [cap for cap in affordable if _has_look(cap, comparisons)]
+    if not able:
+        looks(affordable[-1], comparisons)
+    cap = next((cap for cap in able if cap >= needed), able[-1])
     return Forecast(
         sd=sd,
         needed=needed,

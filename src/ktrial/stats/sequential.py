@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from ktrial.domain.errors import BadInput
 from ktrial.domain.verdict import Verdict, WorthIt
-from ktrial.stats.critical import CRITICAL, LOOKS
+from ktrial.stats.critical import CRITICAL, LOOKS, ROWS, indices
 
 Array: TypeAlias = NDArray[np.float64]
 Why = Literal["open", "fast path", "boundary", "cap", "futility"]
 
 #: The error of the whole procedure for which the tables were made.
 ALPHA = 0.05
-MOST_COMPARISONS = len(CRITICAL[LOOKS[0]])
+MOST_COMPARISONS = ROWS[-1]
 #: The fast path is looked at once, after this block.
 FAST_BLOCKS = 4
 #: A profile below this many A/A blocks does not open the fast path.
@@ -85,7 +85,7 @@ def looks(cap: int, row: int = 1) -> Mapping[int, int]:
     """Number of blocks at each look that can decide, with its critical index. Raises BadInput where there is none."""
     if cap not in CRITICAL:
         raise BadInput(f"{cap} is no cap", hint=f"caps are {', '.join(map(str, LOOKS))}")
-    found = _looks(cap, row) if 1 <= row <= MOST_COMPARISONS else {}
+    found = _looks(cap, row)
     if not found:
         raise BadInput(
             f"{cap} blocks cannot decide {row} comparisons at once",
@@ -96,8 +96,7 @@ def looks(cap: int, row: int = 1) -> Mapping[int, int]:
 
 @cache
 def _looks(cap: int, row: int) -> Mapping[int, int]:
-    indices = CRITICAL[cap][row - 1]
-    return {blocks: index for blocks, index in zip(LOOKS, indices, strict=False) if index is not None}
+    return {blocks: index for blocks, index in zip(LOOKS, indices(cap, row), strict=False) if index is not None}
 
 
 def block_differences(control: Array, arm: Array) -> Array:

@@ -63,6 +63,7 @@ def prepared() -> Prepared:
         file=file,
         suite=None,  # type: ignore[arg-type]
         tasks=(),
+        own_tasks={},
         facts=None,  # type: ignore[arg-type]
         plans={},
         arms=arms,

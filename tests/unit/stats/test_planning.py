@@ -100,3 +100,12 @@ def test_a_percentile_needs_ten_events_beyond_it() -> None:
     assert enough_events(0.99, 1000)
     assert not enough_events(0.99, 999)
     assert enough_events(0.5, 20)
+
+
+def test_the_planned_cap_has_a_look_for_all_comparisons() -> None:
+    """9 blocks would do, and decide nothing at 0.05/15; the tables begin at 12 there."""
+    quiet = [0.001, -0.001] * 5
+    assert forecast(quiet, detect=0.05, margin=0.02).cap == 7
+    assert forecast(quiet, detect=0.05, margin=0.02, comparisons=15).cap == 12
+    with pytest.raises(BadInput, match="9 blocks cannot decide 15"):
+        forecast(quiet, detect=0.05, margin=0.02, budget=9, comparisons=15)

@@ -40,7 +40,7 @@ BENCHMARKS = tuple(
         outcomes=_OUTCOMES,
         reader=_read,
         fixed={"placement": placement},
-        parameters={"duration_s": 5},
+        parameters={"duration_s": 5.0},
     )
     for placement, where in {"same": "both on one CPU", "cross": "on two CPUs"}.items()
 )

@@ -66,8 +66,9 @@ def _benchmark(operation: str, order: str, cache: str) -> LoadBenchmark:
         parameters={
             "bytes": 256 << 20,
             "block_bytes": block_bytes,
-            "duration_s": 5,
+            "duration_s": 5.0,
             "directory": "/var/tmp",
+            "io_priority": None,
             **directly,
         },
     )

@@ -60,5 +60,5 @@ BENCHMARK = LoadBenchmark(
     load="lock",
     outcomes=_OUTCOMES,
     reader=_read,
-    parameters={"threads": 4, "locks": 8, "yields": 1000, "duration_s": 5},
+    parameters={"threads": 4, "locks": 8, "yields": 1000, "duration_s": 5.0},
 )

@@ -32,5 +32,5 @@ BENCHMARK = LoadBenchmark(
     load="memcpy",
     outcomes=(_BANDWIDTH,),
     reader=_read,
-    parameters={"bytes": 64 << 20, "threads": 1, "duration_s": 3},
+    parameters={"bytes": 64 << 20, "threads": 1, "duration_s": 3.0},
 )

@@ -26,7 +26,7 @@ _LINK = {
     "rate_bytes_per_s": 0,
     "limit_packets": 1000,
 }
-_COMMON = {"connections": 1, "duration_s": 10, "ramp_s": 1, **_LINK}
+_COMMON = {"connections": 1, "duration_s": 10.0, "ramp_s": 1, **_LINK}
 _QUANTILES = {
     "response-p50": ("p50_ns", "the typical request"),
     "response-p99": ("p99_ns", "the latest request in a hundred"),

@@ -32,7 +32,7 @@ _PAGES = Outcome(
     blind_spots=f"{_BLIND} One page fault may serve many pages.",
     headline=True,
 )
-_PARAMETERS = {"bytes": 64 << 20, "threads": 1, "duration_s": 5}
+_PARAMETERS = {"bytes": 64 << 20, "threads": 1, "duration_s": 5.0}
 
 
 def _faults(reply: LoadReply) -> tuple[Measurement | None, ...]:
@@ -61,6 +61,15 @@ BENCHMARKS = (
         reader=_pages,
         fixed={"backing": "anonymous", "huge_pages": "always"},
         parameters=_PARAMETERS,
+    ),
+    LoadBenchmark(
+        name="agent-pagefault-mixed",
+        what="Pages per second of a thread that writes to fresh memory of which a part asks for huge pages.",
+        load="pagefault",
+        outcomes=(_PAGES,),
+        reader=_pages,
+        fixed={"backing": "anonymous"},
+        parameters={**_PARAMETERS, "duration_s": 0.5, "huge_pages": "half", "io_priority": None},
     ),
     LoadBenchmark(
         name="agent-pagefault-file",

@@ -104,7 +104,7 @@ BENCHMARK = LoadBenchmark(
         "bursts_per_s": 1,
         "reserve_bytes": 1 << 30,
         "frames_per_s": 60,
-        "duration_s": 60,
+        "duration_s": 60.0,
         "directory": "/var/tmp",
     },
 )

@@ -44,6 +44,6 @@ BENCHMARK = LoadBenchmark(
     load="spin",
     outcomes=_OUTCOMES,
     reader=_read,
-    parameters={"threads": None, "duration_s": 5},
+    parameters={"threads": None, "duration_s": 5.0},
     until_told=True,
 )

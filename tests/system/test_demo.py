@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial demo` on the real machine, in a short form: as root, as an ordinary user, where /sys cannot be written."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.user import CHECKOUT, User, ordinary_user
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("demo")]
+#: Short runs, and no more blocks than three looks.
+SHORT = ("--run-s", "0.1", "--cap", "20")
+HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+#: As containers have it.
+_READ_ONLY = """set -e
+mount --bind /sys /sys && mount -o remount,bind,ro /sys
+mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys
+exec "$@"
+"""
+
+
+def demo(tmp_path: Path, *before: str) -> subprocess.CompletedProcess[str]:
+    """As root, with folders of its own."""
+    own = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_DATA_HOME": str(tmp_path / "data"), "COLUMNS": "80"}
+    command = [*before, ".venv/bin/python", "-m", "ktrial", "demo", *SHORT]
+    return subprocess.run(
+        command, cwd=CHECKOUT, env={**os.environ, **own}, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def verdicts(output: str) -> dict[str, str]:
+    """Arm -> the last word of its row in the table."""
+    return {
+        row[1]: row[2]
+        for row in re.finditer(r"^(placebo|copium|help|hurt) .* (\w+)$", output, re.MULTILINE)
+        if row[2] in {"better", "worse", "equivalent", "inconclusive"}
+    }
+
+
+def check_found(output: str) -> None:
+    """A help that helps and a hurt that hurts. (Of the others a claim is possible, at most once in a hundred demos.)"""
+    found = verdicts(output)
+    assert list(found) == ["placebo", "copium", "help", "hurt"], output
+    assert (found["help"], found["hurt"]) == ("better", "worse"), output
+    assert re.search(r"single before/after pairs", output), output
+
+
+def test_settings_of_the_kernel_as_root(tmp_path: Path) -> None:
+    """Whatever is found, it is found again, and the trial holds."""
+    files = [HUGE, *map(Path, ("/proc/sys/vm/swappiness", "/proc/sys/vm/min_free_kbytes"))]
+    before = [path.read_text() for path in files]
+    ran = demo(tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    check_found(ran.stdout)
+    assert "thp:enabled=always" in ran.stdout
+    assert "The machine is as before:" in " ".join(ran.stdout.split())
+    assert [path.read_text() for path in files] == before
+    page = Path(re.search(r"^The report: (.*)$", ran.stdout, re.MULTILINE)[1])  # type: ignore[index]
+    assert page.parent == tmp_path / "data" / "ktrial" / "reports"
+    assert "<title>" in page.read_text(encoding="utf-8")
+    again = subprocess.run(
+        [".venv/bin/python", "-m", "ktrial", "trial", "recheck"],
+        cwd=CHECKOUT,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 0, again.stderr
+    assert "holds" in again.stderr
+
+
+def test_a_container_that_writes_no_setting(tmp_path: Path) -> None:
+    before = HUGE.read_text()
+    ran = demo(tmp_path, "unshare", "--mount", "--propagation", "private", "sh", "-c", _READ_ONLY, "sh")
+    assert ran.returncode == 0, ran.stderr
+    check_found(ran.stdout)
+    said = " ".join(ran.stdout.split())
+    assert "huge_pages=always" in said
+    assert "Nothing of the system was changed" in said
+    assert "mounted read-only" in said
+    assert HUGE.read_text() == before
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[User]:
+    with ordinary_user("demo") as user:
+        first = user.start("./ktrial", "--version")
+        assert first.returncode == 0, first.stderr
+        yield user
+
+
+def test_without_root(user: User) -> None:
+    ran = user.start("./ktrial", "--no-sudo", "demo", *SHORT)
+    assert ran.returncode == 0, ran.stderr
+    check_found(ran.stdout)
+    said = " ".join(ran.stdout.split())
+    assert "huge_pages=never" in said
+    assert "With root (sudo ./ktrial demo)" in said
+    assert not user.sudo_log.exists()
+    assert list((user.home / ".local/share/ktrial/reports").glob("demo-*.html"))
+    assert user.files_of_others() == []
+
+
+def test_sudo_writes_the_knobs_and_leaves_all_files_to_the_user(user: User) -> None:
+    before = HUGE.read_text()
+    ran = user.start("sudo", "./ktrial", "demo", *SHORT)
+    assert ran.returncode == 0, ran.stderr
+    check_found(ran.stdout)
+    assert "thp:enabled=always" in ran.stdout
+    assert HUGE.read_text() == before
+    assert user.files_of_others() == []

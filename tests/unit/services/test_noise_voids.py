@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A noise profile: ten blocks whatever they say, and why there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from ktrial.domain.errors import KtrialError
+from ktrial.domain.noise_profile import ProfileKey
+from ktrial.domain.trial_log import BlockVoided
+from ktrial.services.noise import BLOCKS, pilot_protocol, profile_of
+from ktrial.stats.judge import judge
+from tests.support.trials import TIME, log_of, protocol
+
+KEY = ProfileKey(machine="m", suite="s", tool_versions={}, kernel_release="6.18", governor=None)
+
+
+@pytest.mark.parametrize("second", [0.0, 5.0])
+def test_no_verdict_ends_a_pilot_early(second: float) -> None:
+    """Neither runs that are all alike nor a second run that always differs."""
+    pilot = pilot_protocol(protocol())
+    for blocks in range(1, BLOCKS):
+        log = log_of(pilot, {TIME: {"first": [0.0] * blocks, "second": [second] * blocks}})
+        assert judge(log).next.action == "go on", blocks
+    log = log_of(pilot, {TIME: {"first": [0.0] * BLOCKS, "second": [second] * BLOCKS}})
+    assert len(profile_of(log, KEY, 1).differences[TIME]) == BLOCKS
+
+
+def test_void_blocks_are_named_as_what_they_are() -> None:
+    log = log_of(pilot_protocol(protocol()), {TIME: {"first": [0.0] * 8, "second": [0.0] * 8}})
+    voids = [BlockVoided(block=block, arm="first", cause="knob", reason="a changed; b changed; c") for block in (1, 2)]
+    with pytest.raises(KtrialError, match="2 of 8 blocks of the noise profile are void: a changed, and 2 more"):
+        profile_of([*log, *voids], KEY, 1)
+    with pytest.raises(KtrialError, match="8 of 10 blocks of the noise profile gave"):
+        profile_of(log, KEY, 1)
