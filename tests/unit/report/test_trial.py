@@ -55,7 +55,7 @@ def test_a_trial_as_a_comparison() -> None:
     (contrast,) = one.contrasts
     assert (contrast.verdict, contrast.n_arm, contrast.n_control, contrast.blocks) == ("better", 7, 7, 7)
     assert [(arm.arm, arm.runs, arm.failed) for arm in found.arms] == [("control", 7, 0), ("case", 7, 0)]
-    assert [point.run for point in one.arms[0].points][0].startswith("session-a/")
+    assert one.arms[0].points[0].run.startswith("session-a/")
     assert found.protocol_sha256 == "f" * 64
     assert found.reproduce == ("ktrial trial recheck a",)
     assert found.scope == "on this boot of this machine"
