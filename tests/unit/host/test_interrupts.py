@@ -88,3 +88,29 @@ def test_what_the_caller_ignores_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_whoever_watches_looks_about_once_a_second_and_may_end_a_wait() -> None:
+    interrupts = Interrupts()
+    seen: list[float] = []
+
+    def look() -> None:
+        seen.append(time.monotonic())
+        if len(seen) == 2:
+            raise ValueError("enough")
+
+    interrupts.watch = look
+    read, write = os.pipe()
+    try:
+        assert not interrupts.wait([read], 0.01)
+        assert not interrupts.wait([read], 0.01), "it looked a moment ago"
+        assert len(seen) == 1
+        os.write(write, b"x")
+        assert interrupts.wait([read], 5), "an answer goes first"
+        os.read(read, 1)
+        with pytest.raises(ValueError, match="enough"):
+            interrupts.wait([read])
+        assert seen[1] - seen[0] >= 1
+    finally:
+        os.close(read)
+        os.close(write)

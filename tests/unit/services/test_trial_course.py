@@ -304,9 +304,10 @@ def test_every_look_is_in_the_log_and_holds() -> None:
     from ktrial.stats.audit import audit
 
     trial = Trial(alike)
-    trial.run()
+    judgement = trial.run()
+    assert judgement is not None
     looks = [event.blocks for event in trial.log if isinstance(event, Looked)]
-    assert looks == list(range(1, len(looks) + 1))
+    assert looks == list(range(1, judgement.blocks + 1))
     assert audit(trial.log) == ()
 
 

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import msgspec
+
+from ktrial.domain.stored_trial import ArmSettings, TrialSummary
+from ktrial.domain.trial_log import Ended, TrialArm
+from ktrial.report.trial import announcement, block_line, trials_text
+from ktrial.services.trial_comparison import Told, comparison_of
+from ktrial.stats.judge import judge
+from tests.support.bench import outcome
+from tests.support.trial_course import Trial, alike
+from tests.support.trials import TIME, pair_log, protocol
+from tests.unit.store.test_trials import stored
+
+BETTER = [0.05, 0.051, 0.049, 0.05, 0.052, 0.048, 0.05]
+
+
+def test_the_announcement_says_what_each_arm_is_and_what_it_costs() -> None:
+    fixed = protocol(arms=(TrialArm(name="control"), TrialArm(name="case"), TrialArm(name="same", placebo=True)))
+    arms = {
+        "control": ArmSettings(),
+        "case": ArmSettings(changes={"vm.swappiness": "10"}),
+        "same": ArmSettings(),
+    }
+    said = announcement(fixed, arms, ["same"], 1.5, width=100)
+    assert "trial test: tool.time, lower is better, margin 2 %" in said
+    assert "vm.swappiness = 10" in said
+    assert "changes nothing: a placebo" in said
+    assert "same: what it sets is in force already, so it is a placebo" in said
+    assert "at most 20 blocks of 3 visits in random order, seed 7; 1.5 s to settle" in said
+
+
+def test_a_line_for_each_block() -> None:
+    assert block_line(judge(pair_log(protocol(), BETTER[:3])), width=100) == "block 3/20: case open\n"
+    assert block_line(judge(pair_log(protocol(), BETTER)), width=100) == "block 7/20: case better\n"
+
+
+def test_trials_are_listed_with_what_is_open() -> None:
+    assert "No trial was made here yet" in trials_text([], width=100)
+    one = TrialSummary(
+        trial="a-1", name="a", started_unix_ms=0, primary=TIME, blocks=3, verdicts={"case": None}, ended=None
+    )
+    over = msgspec.structs.replace(one, verdicts={"case": "worse"}, ended="decided")
+    said = trials_text([one, over], width=100)
+    assert "1970-01-01" in said
+    assert "case: open (not over)" in said
+    assert "case: worse\n" in said
+
+
+def test_a_trial_as_a_comparison() -> None:
+    log = [*pair_log(protocol(), BETTER), Ended(reason="decided")]
+    found = comparison_of(stored("a"), log, judge(log), Told(outcomes={TIME: outcome()}, records=()))
+    (one,) = found.outcomes
+    (contrast,) = one.contrasts
+    assert (contrast.verdict, contrast.n_arm, contrast.n_control, contrast.blocks) == ("better", 7, 7, 7)
+    assert [(arm.arm, arm.runs, arm.failed) for arm in found.arms] == [("control", 7, 0), ("case", 7, 0)]
+    assert one.arms[0].points[0].run.startswith("session-a/")
+    assert found.protocol_sha256 == "f" * 64
+    assert found.reproduce == ("ktrial trial recheck a",)
+    assert found.scope == "on this boot of this machine"
+    assert not any(one.kind == "unfinished" for one in found.findings)
+
+
+def test_a_trial_that_is_not_over_says_so() -> None:
+    log = pair_log(protocol(), BETTER[:3])
+    found = comparison_of(stored("a"), log, judge(log), Told(outcomes={TIME: outcome()}, records=()))
+    assert [one.kind for one in found.findings if one.kind == "unfinished"] == ["unfinished"]
+    assert found.outcomes[0].contrasts[0].why.startswith("the trial has not decided it yet")
+
+
+def test_failed_and_void_runs_are_counted() -> None:
+    trial = Trial(lambda block, arm: b"oops" if (block, arm) == (2, "case") else alike(block, arm), cap=7)
+    judgement = trial.run()
+    assert judgement is not None
+    told = Told(outcomes={TIME: outcome()}, records=trial.store.records)
+    found = comparison_of(stored("a"), trial.log, judgement, told)
+    assert {one.arm: one.failed for one in found.arms} == {"control": 0, "case": 1}
+    assert {one.arm: one.boots for one in found.arms} == {"control": 1, "case": 1}
