@@ -53,7 +53,9 @@ def carried_out(file: TrialFile, effects: Effects, rng: np.random.Generator, sd:
     return BlamePart(trial=file.name, file=file, judgement=judge(log), runs=run)
 
 
-def blamed(asked: BlameQuestion, effects: Effects, seed: int = 1, sd: float = 0.03) -> tuple[Blame, Sequence[BlamePart]]:
+def blamed(
+    asked: BlameQuestion, effects: Effects, seed: int = 1, sd: float = 0.03
+) -> tuple[Blame, Sequence[BlamePart]]:
     """A whole blame."""
     rng = np.random.default_rng(seed)
     parts: list[BlamePart] = []

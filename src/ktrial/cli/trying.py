@@ -295,11 +295,13 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     from ktrial.report.comparison_terminal import comparison_text
     from ktrial.report.terminal import columns
 
-    found = told(app, stored)
-    if as_json:
+    if stored.file.screen is not None:
+        screening(app, stored, as_json=as_json)
+    elif as_json:
+        found = told(app, stored)
         sys.stdout.write(msgspec.json.encode({"event": "comparison", "comparison": found}).decode() + "\n")
     else:
-        sys.stdout.write(comparison_text(found, width=columns()))
+        sys.stdout.write(comparison_text(told(app, stored), width=columns()))
     if interrupted:
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial trial resume {stored.trial}` goes on with it")
         return interruption.status(app.interrupts.number)
@@ -323,6 +325,21 @@ def told(app: App, stored: StoredTrial) -> Comparison:
         for outcome in app.benchmarks[tool].outcomes
     }
     return comparison_of(stored, log, judgement_of(log), Told(outcomes=outcomes, records=records))
+
+
+def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
+    """Show a trial that looks for the setting that did it."""
+    from ktrial.report.blame import screening_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.trial_summary import judgement_of, summary_of
+
+    log = app.trials.log(stored.trial)
+    found = judgement_of(log)
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        return
+    ended = summary_of(stored, log).ended
+    sys.stdout.write(screening_text(stored.trial, found.screened, ended, width=columns()))
 
 
 def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:

@@ -41,7 +41,7 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     known: Known | None = None
     cap: int = 72
-    budget: int = 20
+    budget: int = 25
 
     def arm(self, names: tuple[str, ...]) -> ArmFile:
         """The arm in which these factors are on."""
@@ -84,7 +84,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blame(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer. `suspects` were named by a screening and not confirmed; `reason` is why nothing more is looked for."""
+    """The answer. `suspects` were named by a screening and not confirmed; `reason` is why no more is looked for."""
 
     schema: Literal["ktrial.blame/1"] = "ktrial.blame/1"
     name: str

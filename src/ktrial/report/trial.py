@@ -10,6 +10,7 @@ from ktrial.domain.effect_words import percent_text
 from ktrial.domain.judgement import Judged, Judgement
 from ktrial.domain.stored_trial import ArmSettings, TrialSummary
 from ktrial.domain.trial_log import Protocol
+from ktrial.report.blame import screening_line
 from ktrial.report.terminal import labelled, paragraph, table
 
 
@@ -18,6 +19,9 @@ def announcement(
 ) -> str:
     """What is about to be done."""
     rule = protocol.outcomes[protocol.primary]
+    if protocol.screen is not None:
+        told = f"{protocol.name}: which of {len(protocol.screen.settings)} settings is it? {protocol.primary}"
+        return f"{told}, at most {protocol.cap} blocks of 2 visits, seed {protocol.seed}; {settle_s:g} s to settle\n"
     lines = [f"trial {protocol.name}: {protocol.primary}, {rule.direction} is better, margin {100 * rule.margin:g} %"]
     for arm in protocol.arms:
         said = ", ".join(f"{name} = {value}" for name, value in arms[arm.name].changes.items())
@@ -34,6 +38,8 @@ def announcement(
 
 def block_line(judgement: Judgement, *, width: int) -> str:
     """How far the trial has come: the interval of every arm against the margin."""
+    if judgement.screened:
+        return paragraph(screening_line(judgement.blocks, judgement.cap, judgement.screened), width=width) + "\n"
     cap = judgement.cap or "?"
     head = f"block {judgement.blocks}/{cap}"
     parts = [_arm(one) for one in judgement.judged if one.role == "primary"]
@@ -59,6 +65,7 @@ def trials_text(found: Sequence[TrialSummary], *, width: int) -> str:
             one.primary,
             str(one.blocks),
             ", ".join(f"{arm}: {verdict or 'open'}" for arm, verdict in one.verdicts.items())
+            + (f"suspected: {', '.join(one.suspected)}" if one.suspected else "")
             + ("" if one.ended is not None else " (not over)"),
         )
         for one in found

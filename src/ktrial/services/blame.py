@@ -51,6 +51,8 @@ class _Course:
         self._known: Known | None = question.known
         #: What the whole set does to the score, as far as is known; 0 before anything was seen.
         self._effect = 0.0
+        #: What the least of those named by the newest screening does.
+        self._least = 0.0
         self._pool = tuple(one.name for one in question.factors)
         self._culprits: list[Culprit] = []
         self._suspects: list[str] = []
@@ -61,7 +63,7 @@ class _Course:
     def run(self) -> Course:
         """The trials one after the other."""
         if self._known is None:
-            shown = yield self._trial("shown", {ALL: self._pool}, first=True)
+            shown = yield self._trial("shown", {ALL: self._pool})
             judged = self._noted(shown, ALL, CONTROL)
             if judged.verdict not in _OPPOSITE:
                 return self._answer(_nothing_shown(judged.verdict))
@@ -88,8 +90,10 @@ class _Course:
             self._lonely(held)
             return f"without {_listed(named)} the set is not shown to be {_OPPOSITE[str(self._known)]}", ()
         self._confirmed = confirm
+        whole = _of(confirm, ALL, CONTROL).effect
+        self._effect = self._effect if whole is None else abs(whole.estimate)
         group = (*held, *named)
-        alone = yield self._trial(f"alone-{number}", self._alone_arms(named, held))
+        alone = yield self._trial(f"alone-{number}", self._alone_arms(named, held), size=self._least)
         needs = self._sorted_out(alone, named, held)
         if needs and without and number < ROUNDS:
             return None, needs
@@ -113,6 +117,7 @@ class _Course:
         named = _primary_of(part).named
         if not self._effect:
             self._effect = sum(abs(one.effect) for one in named)
+        self._least = min((abs(one.effect) for one in named), default=0.0)
         return tuple(one.setting for one in named)
 
     def _unnamed(self, held: Names) -> str:
@@ -157,7 +162,7 @@ class _Course:
         named = yield from self._suspected(1, ())
         if not named:
             return self._answer(self._unnamed(()))
-        part = yield self._trial("alone-1", self._alone_arms(named, ()))
+        part = yield self._trial("alone-1", self._alone_arms(named, ()), size=self._least)
         self._note(part)
         for place, one in enumerate(named, start=1):
             judged = _of(part, f"{ONLY}{place}", CONTROL)
@@ -180,18 +185,18 @@ class _Course:
         return judged
 
     def _trial(
-        self, kind: str, arms: dict[str, Names], *, ladder: bool = False, first: bool = False
+        self, kind: str, arms: dict[str, Names], *, ladder: bool = False, size: float | None = None
     ) -> TrialFile:
-        """A trial of sets of factors against the control; an empty set is the control itself."""
+        """A trial of sets of factors against the control, for an effect of that size; an empty set is the control."""
         made = {name: self._question.arm(names) for name, names in arms.items() if names}
         given = self._question.trial
-        size = self._effect
-        margin = given.margin if first or not size else max(math.expm1(_NEGLIGIBLE * size), _least_margin(given))
+        size = size or self._effect
+        margin = max(math.expm1(_NEGLIGIBLE * size), _least_margin(given)) if size else given.margin
         return msgspec.structs.replace(
             given,
             name=f"{self._question.name}.{kind}",
             part=self._question.name,
-            detect=given.detect if first or not size else math.expm1(size),
+            detect=math.expm1(size) if size else given.detect,
             margin=margin,
             questions="ladder" if ladder else "control",
             design=msgspec.structs.replace(

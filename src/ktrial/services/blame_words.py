@@ -6,8 +6,6 @@ from __future__ import annotations
 from ktrial.domain.blame import Fate, Recovery
 from ktrial.domain.judgement import Judged, Judgement
 
-_CHANGED = ("better", "worse")
-
 
 def recoveries_of(judgement: Judgement) -> tuple[Recovery, ...]:
     """Each outcome of the trial that confirms, with the arms `all` and `without`; explored ones are left out."""
@@ -35,5 +33,6 @@ def fate_of(whole: Judged, rest: Judged, step: Judged) -> Fate:
     if whole.verdict == "better":
         if step.verdict == "worse":
             return "lost"
-        return "retained" if step.verdict in {"equivalent", "better"} else "unclear"
+        is_there = step.verdict in {"equivalent", "better"} or rest.verdict == "better"
+        return "retained" if is_there else "unclear"
     return "unchanged" if whole.verdict == "equivalent" and rest.verdict == "equivalent" else "unclear"
