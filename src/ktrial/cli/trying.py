@@ -311,20 +311,15 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
 
 def told(app: App, stored: StoredTrial) -> Comparison:
     """A trial of the store as a comparison."""
-    from ktrial.services.trial_comparison import Told, comparison_of
+    from ktrial.services.trial_comparison import Told, comparison_of, outcomes_of
     from ktrial.services.trial_summary import judgement_of
 
     log = app.trials.log(stored.trial)
     earlier = app.run_store.earlier(stored.protocol_sha256)
     records = earlier.records if earlier is not None else ()
-    tools = {record.benchmark: record.tool for record in records}
-    outcomes = {
-        f"{label}.{outcome.name}": outcome
-        for label, tool in tools.items()
-        if tool in app.benchmarks
-        for outcome in app.benchmarks[tool].outcomes
-    }
-    return comparison_of(stored, log, judgement_of(log), Told(outcomes=outcomes, records=records))
+    return comparison_of(
+        stored, log, judgement_of(log), Told(outcomes=outcomes_of(records, app.benchmarks), records=records)
+    )
 
 
 def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ktrial.domain.benchmark import Outcome
+from ktrial.domain.benchmark import Benchmark, Outcome
 from ktrial.domain.comparison import ArmSource, ArmValues, Comparison, Contrast, OutcomeComparison, Point, StateChange
 from ktrial.domain.comparison_words import answer_of, contrast_sentence
 from ktrial.domain.finding import Finding
 from ktrial.domain.judgement import Judged, Judgement
-from ktrial.domain.run import RunRecord, variation
+from ktrial.domain.run import Kept, RunRecord, variation
 from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Event, Protocol, RunEnded
 
@@ -40,6 +40,33 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     records: Sequence[RunRecord]
     state_changes: tuple[StateChange, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+
+def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark]) -> dict[str, Outcome]:
+    """`benchmark.outcome` -> what is known of it: from the benchmark, of an own command from its records."""
+    found: dict[str, Outcome] = {}
+    for record in records:
+        declared = {one.name: one for one in benchmarks[record.tool].outcomes} if record.tool in benchmarks else {}
+        for kept in record.measurements:
+            name = f"{record.benchmark}.{kept.outcome}"
+            if name not in found:
+                found[name] = declared.get(kept.outcome) or _recorded(kept)
+    return found
+
+
+def _recorded(kept: Kept) -> Outcome:
+    """What a record says of an outcome that no benchmark here declares."""
+    return Outcome(
+        name=kept.outcome,
+        unit=kept.unit,
+        direction=kept.direction,
+        kind="score",
+        low=-math.inf,
+        high=math.inf,
+        better="",
+        worse="",
+        blind_spots="",
+    )
 
 
 def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement, told: Told) -> Comparison:
