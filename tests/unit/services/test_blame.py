@@ -45,7 +45,7 @@ def told(found: Blame) -> set[tuple[frozenset[str], str]]:
     [
         (harm("s5"), {(frozenset({"s5"}), "alone")}, 160),
         (harm("s5", "s11"), {(frozenset({"s5"}), "alone"), (frozenset({"s11"}), "alone")}, 220),
-        (together("s5", "s11"), {(frozenset({"s5", "s11"}), "together")}, 330),
+        (together("s5", "s11"), {(frozenset({"s5", "s11"}), "together")}, 360),
     ],
 )
 def test_the_culprits_among_16_are_named_exactly(
