@@ -89,6 +89,7 @@ def run_blame(
     app: App, question: BlameQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
 ) -> Blame | None:
     """To the answer; None where somebody interrupted."""
+    from ktrial.cli.ledgering import note
     from ktrial.cli.trial_progress import TrialProgress
     from ktrial.domain.trial_file import TrialFile
     from ktrial.services.blame import follow
@@ -106,6 +107,7 @@ def run_blame(
             if part is None:
                 return None
             done.append(part)
+    note(app)
     return wanted
 
 

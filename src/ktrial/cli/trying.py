@@ -292,9 +292,11 @@ def run_file(app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool,
 def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
     """Say what came of it; the exit status."""
     from ktrial.cli import interruption
+    from ktrial.cli.ledgering import note
     from ktrial.report.comparison_terminal import comparison_text
     from ktrial.report.terminal import columns
 
+    note(app)
     if stored.file.screen is not None:
         screening(app, stored, as_json=as_json)
     elif as_json:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ktrial.host.container import ContainerExecutor, Runtimes
     from ktrial.host.executor import AgentExecutor
     from ktrial.host.interrupts import Interrupts
+    from ktrial.host.ledger_file import LedgerFile
     from ktrial.host.measuring import MeasuringPlace
     from ktrial.host.privilege import RootHelper
     from ktrial.host.sampling import Sampling
@@ -249,6 +250,18 @@ class App:
         from ktrial.store.trials import Trials
 
         return Trials(lambda: self.store.database)
+
+    @cached_property
+    def ledger_file(self) -> LedgerFile:
+        """The ledger beside the store; another store has another one."""
+        from ktrial.host.folders import state_folder
+        from ktrial.host.ledger_file import LedgerFile
+
+        if self._store is None:
+            return LedgerFile(state_folder() / "ledger.json")
+        import hashlib
+
+        return LedgerFile(state_folder() / f"ledger-{hashlib.sha256(self._store.encode()).hexdigest()[:12]}.json")
 
     @cached_property
     def executor(self) -> AgentExecutor:
