@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.foreign import Importer
+    from ktrial.domain.goal import Goal
     from ktrial.domain.privacy import Identity
     from ktrial.domain.sensors import Samples
     from ktrial.domain.suite import Suite
@@ -181,6 +182,14 @@ class App:
         from ktrial.host.folders import config_folder
 
         return load_suites([config_folder(), *self._catalogs], self.benchmarks)
+
+    @cached_property
+    def goals(self) -> dict[str, Goal]:
+        """The built-in goals and the user's own, by name."""
+        from ktrial.catalog.goals import load_goals
+        from ktrial.host.folders import config_folder
+
+        return load_goals([config_folder(), *self._catalogs], self.catalog, (*self.suites, *self.benchmarks))
 
     @cached_property
     def bundles(self) -> BundleFolder:
