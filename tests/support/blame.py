@@ -50,7 +50,8 @@ def carried_out(file: TrialFile, effects: Effects, rng: np.random.Generator, sd:
             }
             log.append(RunEnded(run=run, block=step.block, arm=arm, measurements=measured))
     log.append(Ended(reason=step.reason))
-    return BlamePart(trial=file.name, file=file, judgement=judge(log), runs=run)
+    directions = {name: rule.direction for name, rule in protocol.outcomes.items()}
+    return BlamePart(trial=file.name, file=file, judgement=judge(log), runs=run, directions=directions)
 
 
 def blamed(

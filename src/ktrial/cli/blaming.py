@@ -6,6 +6,7 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -13,10 +14,9 @@ import msgspec
 from ktrial.domain.errors import Refused
 
 if TYPE_CHECKING:
-    from ktrial.cli.trial_progress import TrialProgress
+    from ktrial.cli.trying import Prepared
     from ktrial.cli.wiring import App
     from ktrial.domain.blame import Blame, BlamePart, BlameQuestion, Known
-    from ktrial.domain.stored_trial import StoredTrial
     from ktrial.domain.trial_file import ArmFile, TrialFile
 
 
@@ -52,90 +52,30 @@ def question_of(
 
 def taken_up(app: App, question: BlameQuestion, title: str) -> tuple[BlameQuestion, list[BlamePart]]:
     """The newest blame of the store that asks the same and is not answered yet, with its trials; else this one."""
-    from ktrial.domain.trial_file import TrialFile
+    from ktrial.cli.coursing import begun, belongs, is_open
     from ktrial.services.blame import follow
-    from ktrial.services.blame_question import belongs
 
-    groups: dict[str, list[StoredTrial]] = {}
-    for stored in app.trials.all():
-        if stored.file.part is not None and stored.file.part.rpartition("-")[0] == title:
-            groups.setdefault(stored.file.part, []).append(stored)
-    for name, group in groups.items():
-        ordered = sorted(group, key=lambda one: one.started_unix_ms)
-        first_seed = ordered[0].file.design.seed
-        asked = msgspec.structs.replace(question, name=name, seed=first_seed or 0)
-        parts = [part_of(app, stored) for stored in ordered]
-        if belongs(asked, parts) and (isinstance(follow(asked, parts), TrialFile) or not _is_over(parts[-1])):
+    for name, seed, parts in begun(app, title):
+        asked = msgspec.structs.replace(question, name=name, seed=seed)
+        course = partial(follow, asked)
+        if belongs(course, parts) and is_open(course, parts):
             return asked, parts
     return question, []
-
-
-def _is_over(part: BlamePart) -> bool:
-    return part.judgement.next.action == "stop"
-
-
-def part_of(app: App, stored: StoredTrial) -> BlamePart:
-    """A trial of the store as a part of a blame."""
-    from ktrial.domain.blame import BlamePart
-    from ktrial.domain.trial_log import RunEnded
-    from ktrial.services.trial_summary import judgement_of
-
-    log = app.trials.log(stored.trial)
-    runs = sum(isinstance(event, RunEnded) and event.block is not None for event in log)
-    return BlamePart(trial=stored.trial, file=stored.file, judgement=judgement_of(log), runs=runs)
 
 
 def run_blame(
     app: App, question: BlameQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
 ) -> Blame | None:
     """To the answer; None where somebody interrupted."""
-    from ktrial.cli.ledgering import note
-    from ktrial.cli.trial_progress import TrialProgress
-    from ktrial.domain.trial_file import TrialFile
+    from ktrial.cli.coursing import carry_out
     from ktrial.services.blame import follow
-
-    app.lock_runs()
-    done = list(parts)
-    stored = app.trials.find(done[-1].trial) if done and not _is_over(done[-1]) else None
-    if stored is not None:
-        done.pop()
-    listen = TrialProgress(as_json=as_json)
-    with app.interrupts, listen:
-        while isinstance(wanted := follow(question, done), TrialFile):
-            part = _carry_out(app, question, wanted, stored, listen, allow_dangerous=allow_dangerous)
-            stored = None
-            if part is None:
-                return None
-            done.append(part)
-    note(app)
-    return wanted
-
-
-def _carry_out(
-    app: App,
-    question: BlameQuestion,
-    file: TrialFile,
-    stored: StoredTrial | None,
-    listen: TrialProgress,
-    *,
-    allow_dangerous: bool,
-) -> BlamePart | None:
-    """One trial of it, from where it stands."""
-    from ktrial.cli.trying import begin, carry_on, order_of, prepare, rig_of
     from ktrial.services.blame_question import check_combinations
-    from ktrial.services.trial_protocol import protocol_of
 
-    ready = prepare(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
-    check_combinations(question, ready.file, ready.arms)
-    rig = rig_of(app, ready)
-    runs_per_visit = file.design.runs_per_visit or 1
-    protocol = protocol_of(ready.file, ready.tasks, order_of(ready).gates, ready.seed, None, runs_per_visit)
-    if stored is not None and stored.arms != ready.arms:
-        raise Refused(f"the machine is not as it was when {stored.trial} began", hint="--fresh begins anew")
-    listen.announce(ready, protocol)
-    stored = begin(app, ready, protocol) if stored is None else stored
-    _, interrupted = carry_on(app, stored, ready, rig, listen)
-    return None if interrupted else part_of(app, stored)
+    def check(ready: Prepared) -> None:
+        check_combinations(question, ready.file, ready.arms)
+
+    course = partial(follow, question)
+    return carry_out(app, course, parts, check, allow_dangerous=allow_dangerous, as_json=as_json)
 
 
 def show(blame: Blame, *, as_json: bool) -> None:

@@ -240,6 +240,14 @@ class App:
         return SavedStates(state_folder() / "states")
 
     @cached_property
+    def receipts(self) -> SavedStates:
+        """What tunings kept and refused: a file each."""
+        from ktrial.host.folders import state_folder
+        from ktrial.host.states import SavedStates
+
+        return SavedStates(state_folder() / "receipts")
+
+    @cached_property
     def importers(self) -> dict[str, Importer]:
         """Readers of other tools' results, by name."""
         from ktrial.imports.registry import all_importers

@@ -54,12 +54,13 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlamePart(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial of a blame, as far as it has come."""
+    """One trial of a question that several answer, as far as it has come; `directions` are of its outcomes."""
 
     trial: str
     file: TrialFile
     judgement: Judgement
     runs: int
+    directions: Mapping[str, Literal["lower", "higher"]] = {}
 
 
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):

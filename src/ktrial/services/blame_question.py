@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.domain.blame import BlamePart, BlameQuestion, Factor
+from ktrial.domain.blame import BlameQuestion, Factor
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.knob import Knob
 from ktrial.domain.plan import Change, Plan
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.trial_file import ArmFile, TrialFile
-from ktrial.services.blame import follow
 
 #: Below this there is no choice.
 _FEWEST = 2
@@ -78,21 +77,6 @@ def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[s
                 f"{owner} cannot be combined freely: without {others or 'the others'}, {address} = {wanted}: {why}",
                 hint="leave it out here, and try it by itself: `ktrial try`",
             )
-
-
-def belongs(question: BlameQuestion, parts: Sequence[BlamePart]) -> bool:
-    """Whether these trials are the beginning of this very question."""
-    for number, part in enumerate(parts):
-        wanted = follow(question, parts[:number])
-        if not isinstance(wanted, TrialFile) or _asked(wanted) != _asked(part.file):
-            return False
-    return True
-
-
-def _asked(file: TrialFile) -> TrialFile:
-    """What is asked for, without the marks that the machine put on it."""
-    plain = {name: msgspec.structs.replace(arm, placebo=False) for name, arm in file.arms.items()}
-    return msgspec.structs.replace(file, arms=plain, design=msgspec.structs.replace(file.design, time=None))
 
 
 def whole(words_arm: ArmFile, template: TrialFile) -> TrialFile:

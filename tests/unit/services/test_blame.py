@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import pytest
 
+from ktrial.cli.coursing import belongs, is_open
 from ktrial.domain.blame import Blame, Factor
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.judgement import Judged
@@ -13,7 +15,7 @@ from ktrial.domain.plan import Change, Plan, ZramStep
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.trial_file import TrialFile
 from ktrial.services.blame import follow
-from ktrial.services.blame_question import belongs, check_combinations, factors_of, left_out_of
+from ktrial.services.blame_question import check_combinations, factors_of, left_out_of
 from ktrial.services.blame_words import fate_of
 from tests.support.blame import blamed, question
 from tests.support.knobs import KNOBS
@@ -101,9 +103,11 @@ def test_a_blame_goes_on_from_its_trials_alone() -> None:
     assert follow(asked, parts) == found
     for done in range(len(parts)):
         assert follow(asked, parts[:done]) == parts[done].file
-    assert belongs(asked, parts)
-    assert not belongs(msgspec.structs.replace(asked, factors=asked.factors[:-1]), parts)
-    assert not belongs(msgspec.structs.replace(asked, cap=20), parts)
+    assert belongs(partial(follow, asked), parts)
+    assert not is_open(partial(follow, asked), parts)
+    assert is_open(partial(follow, asked), parts[:-1])
+    assert not belongs(partial(follow, msgspec.structs.replace(asked, factors=asked.factors[:-1])), parts)
+    assert not belongs(partial(follow, msgspec.structs.replace(asked, cap=20)), parts)
 
 
 def judged(verdict: str | None) -> Judged:

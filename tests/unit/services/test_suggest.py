@@ -116,7 +116,7 @@ def test_the_safe_and_supported_come_first() -> None:
         candidate("refuted"),
         candidate("supported", risk="caution"),
     ]
-    assert sorted(order[::-1], key=rank) == order
+    assert sorted(order, key=rank) == order
 
 
 def test_own_trials_of_just_this_by_this_measure_are_shown() -> None:
