@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -76,6 +76,11 @@ def run_blame(
 
     course = partial(follow, question)
     return carry_out(app, course, parts, check, allow_dangerous=allow_dangerous, as_json=as_json)
+
+
+def with_left_out(blame: Blame, left_out: Mapping[str, str]) -> Blame:
+    """The answer with what was named and cannot have done it."""
+    return msgspec.structs.replace(blame, left_out=left_out)
 
 
 def show(blame: Blame, *, as_json: bool) -> None:

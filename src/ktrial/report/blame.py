@@ -10,7 +10,7 @@ from ktrial.domain.effect_words import percent_text, range_text
 from ktrial.domain.judgement import Screened
 from ktrial.domain.verdict import Effect
 from ktrial.report.order import weightiest
-from ktrial.report.terminal import labelled, paragraph, table
+from ktrial.report.terminal import paragraph, table
 
 _KINDS: Mapping[str, str] = {
     "alone": "alone",
@@ -27,9 +27,7 @@ def question_text(question: BlameQuestion, left_out: Mapping[str, str], *, width
     lines += [
         paragraph(f"{name}: the kernel changes one with the other, so they are one", width=width) for name in joined
     ]
-    lines += [
-        labelled(f"  {name}", f"left out: {why}", width=width, label_columns=24) for name, why in left_out.items()
-    ]
+    lines += [paragraph(f"left out: {name}: {why}", width=width, indent="  ") for name, why in left_out.items()]
     return "\n".join(lines) + "\n"
 
 

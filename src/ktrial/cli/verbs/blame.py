@@ -58,7 +58,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     Each block runs a random half of the settings and the other half, so every block measures every setting; who is
     suspected is tried by a trial of its own. The same command goes on with what was interrupted.
     """
-    from ktrial.cli.blaming import Budgets, picture, question_of, run_blame, show, taken_up
+    from ktrial.cli.blaming import Budgets, picture, question_of, run_blame, show, taken_up, with_left_out
     from ktrial.cli.comparison_file import write_file
     from ktrial.report.blame import question_text
     from ktrial.report.terminal import columns
@@ -88,6 +88,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
 
         app.say(f"{interruption.words(app.interrupts.number)}; the same command goes on with it")
         return interruption.status(app.interrupts.number)
+    found = with_left_out(found, left_out)
     show(found, as_json=options["as_json"])
     if output is not None and found.screenings:
         write_file(output, picture(found, output.suffix.lower()))
