@@ -57,6 +57,8 @@ class TrialProgress:
 
         self._protocol, self._judgement, self._pace = protocol, judgement, _Pace(self._clock)
         self._live, self._drawn_s = _lines_of_stderr(), None
+        # A screening has a hundred arms: its line for each block says more than a picture of them.
+        self._is_live = self._is_live and protocol.screen is None
         self._say(announcement(protocol, ready.arms, ready.idle, ready.settle_s, width=columns()))
 
     def learn_noise(self, blocks: int) -> None:

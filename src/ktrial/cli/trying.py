@@ -301,7 +301,7 @@ def carry_on(app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: T
         listen,
         stored.settle_s,
         ready.file.time_s,
-        keeps_states=True,
+        keeps_states=ready.file.screen is None,
     )
     app.store.database.hold()
     with limits_watched(app, ready.file):
@@ -359,14 +359,18 @@ def _to_its_end(
 def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
     """Say what came of it; the exit status."""
     from ktrial.cli import interruption
+    from ktrial.cli.ledgering import note
     from ktrial.report.terminal import columns
     from ktrial.report.trial_terminal import trial_text
 
-    found = told(app, stored)
-    if as_json:
+    note(app)
+    if stored.file.screen is not None:
+        screening(app, stored, as_json=as_json)
+    elif as_json:
+        found = told(app, stored)
         sys.stdout.write(msgspec.json.encode({"event": "comparison", "comparison": found}).decode() + "\n")
     else:
-        sys.stdout.write(trial_text(found, width=columns()))
+        sys.stdout.write(trial_text(told(app, stored), width=columns()))
     if interrupted:
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial trial resume {stored.trial}` goes on with it")
         return interruption.status(app.interrupts.number)
@@ -387,6 +391,21 @@ def kept_trial(app: App, stored: StoredTrial) -> KeptTrial:
     kept = app.trials.named(stored.trial)
     assert kept is not None, "it was found a moment ago"
     return kept
+
+
+def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
+    """Show a trial that looks for the setting that did it."""
+    from ktrial.report.blame import screening_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.trial_summary import judgement_of, summary_of
+
+    log = app.trials.log(stored.trial)
+    found = judgement_of(log)
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        return
+    ended = summary_of(stored, log).ended
+    sys.stdout.write(screening_text(stored.trial, found.screened, ended, width=columns()))
 
 
 def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.foreign import Importer
+    from ktrial.domain.goal import Goal
     from ktrial.domain.privacy import Identity
     from ktrial.domain.sensors import Samples
     from ktrial.domain.suite import Suite
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ktrial.host.container import ContainerExecutor, Runtimes
     from ktrial.host.executor import AgentExecutor
     from ktrial.host.interrupts import Interrupts
+    from ktrial.host.ledger_file import LedgerFile
     from ktrial.host.measuring import MeasuringPlace
     from ktrial.host.privilege import RootHelper
     from ktrial.host.sampling import Sampling
@@ -233,6 +235,14 @@ class App:
         return load_suites([config_folder(), *self._catalogs], self.benchmarks)
 
     @cached_property
+    def goals(self) -> dict[str, Goal]:
+        """The built-in goals and the user's own, by name."""
+        from ktrial.catalog.goals import load_goals
+        from ktrial.host.folders import config_folder
+
+        return load_goals([config_folder(), *self._catalogs], self.catalog, (*self.suites, *self.benchmarks))
+
+    @cached_property
     def bundles(self) -> BundleFolder:
         """Packs and unpacks bundles, in a private folder of the user's."""
         from ktrial.host.folders import state_folder
@@ -281,6 +291,14 @@ class App:
         return SavedStates(state_folder() / "states")
 
     @cached_property
+    def receipts(self) -> SavedStates:
+        """What tunings kept and refused: a file each."""
+        from ktrial.host.folders import state_folder
+        from ktrial.host.states import SavedStates
+
+        return SavedStates(state_folder() / "receipts")
+
+    @cached_property
     def importers(self) -> dict[str, Importer]:
         """Readers of other tools' results, by name."""
         from ktrial.imports.registry import all_importers
@@ -300,6 +318,18 @@ class App:
         from ktrial.store.trials import Trials
 
         return Trials(lambda: self.store.database)
+
+    @cached_property
+    def ledger_file(self) -> LedgerFile:
+        """The ledger beside the store; another store has another one."""
+        from ktrial.host.folders import state_folder
+        from ktrial.host.ledger_file import LedgerFile
+
+        if self._store is None:
+            return LedgerFile(state_folder() / "ledger.json")
+        import hashlib
+
+        return LedgerFile(state_folder() / f"ledger-{hashlib.sha256(self._store.encode()).hexdigest()[:12]}.json")
 
     @cached_property
     def executor(self) -> AgentExecutor:

@@ -71,6 +71,33 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
+class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
+    """What turning one setting on does to the score (larger is better), after those that are named are taken out.
+
+    The interval has the error of naming: a setting whose interval holds zero is not named.
+    """
+
+    setting: str
+    effect: float
+    low: float
+    high: float
+    named: bool
+
+
+class Screened(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome of a screening; `blocks` are those up to its last look."""
+
+    outcome: str
+    role: Role
+    blocks: int
+    coefficients: tuple[Coefficient, ...]
+
+    @property
+    def named(self) -> tuple[Coefficient, ...]:
+        """What is suspected, the largest effect first."""
+        return tuple(sorted((one for one in self.coefficients if one.named), key=lambda one: -abs(one.effect)))
+
+
 class NextStep(msgspec.Struct, frozen=True, kw_only=True):
     """`go on` with this block and these arms, `repeat` a voided one under this number, or `stop`.
 
@@ -87,7 +114,10 @@ class NextStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a trial, as far as it has come. `dropped` are arms of which nothing is left to decide."""
+    """All of a trial, as far as it has come. `dropped` are arms of which nothing is left to decide.
+
+    `screened` is of trials that look for the setting that did it; those judge nothing.
+    """
 
     schema: Literal["ktrial.judgement/1"] = "ktrial.judgement/1"
     cap: int | None
@@ -98,6 +128,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[str, ...]
     findings: tuple[Finding, ...]
     next: NextStep
+    screened: tuple[Screened, ...] = ()
 
     def of(self, outcome: str, arm: str, against: str) -> Judged:
         """One of the answers."""

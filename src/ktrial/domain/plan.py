@@ -111,8 +111,18 @@ class Context(msgspec.Struct, frozen=True):
     states: Mapping[str, KnobState]
 
 
-def resolve(title: str, requests: Iterable[Request], context: Context, *, allow_dangerous: bool = False) -> Plan:
-    """Turn settings into a plan. Raises BadInput for what cannot be right on any machine."""
+def resolve(
+    title: str,
+    requests: Iterable[Request],
+    context: Context,
+    *,
+    allow_dangerous: bool = False,
+    later_wins: bool = False,
+) -> Plan:
+    """Turn settings into a plan. Raises BadInput for what cannot be right on any machine.
+
+    Requests that contradict each other are refused, unless the later one wins: layers on top of each other.
+    """
     outcomes: dict[str, Change | Refusal] = {}
     zram: list[tuple[Knob, Setting, str]] = []
     for request in requests:
@@ -122,8 +132,10 @@ def resolve(title: str, requests: Iterable[Request], context: Context, *, allow_
                 zram.append((knob, setting, request.origin))
                 continue
             for outcome in _resolve_setting(knob, setting, request.origin, context, allow_dangerous):
-                _add(outcomes, outcome)
+                _add(outcomes, outcome, later_wins=later_wins)
     changes = [outcome for outcome in outcomes.values() if isinstance(outcome, Change)]
+    if later_wins:
+        changes = _uncleared(changes, context.knobs)
     _check_pairs(changes, context.knobs)
     refusals = [outcome for outcome in outcomes.values() if isinstance(outcome, Refusal)]
     step = None
@@ -158,10 +170,10 @@ def _by_sysctl_name(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
     return next((knob for knob in knobs.values() if place in knob.files), None)
 
 
-def _add(outcomes: dict[str, Change | Refusal], outcome: Change | Refusal) -> None:
+def _add(outcomes: dict[str, Change | Refusal], outcome: Change | Refusal, *, later_wins: bool) -> None:
     key = outcome.address if isinstance(outcome, Change) else f"{outcome.address} refused {outcome.origin}"
     before = outcomes.get(key)
-    if isinstance(before, Change) and isinstance(outcome, Change):
+    if isinstance(before, Change) and isinstance(outcome, Change) and not later_wins:
         _check_agreement(before, outcome)
     outcomes.pop(key, None)
     outcomes[key] = outcome
@@ -173,6 +185,19 @@ def _check_agreement(before: Change, after: Change) -> None:
             f"{after.address} is set twice: {before.new_text} by {before.origin}, {after.new_text} by {after.origin}",
             hint="take one of them out, or put both into a profile of your own, where the later one wins",
         )
+
+
+def _uncleared(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:
+    """The changes without those whose value a later layer clears through their partner."""
+    kept: list[Change] = []
+    for change in changes:
+        if change.new_text != "0":
+            cleared = {
+                other for other in knobs[change.knob].couples if clear_each_other(knobs[change.knob], knobs[other])
+            }
+            kept = [one for one in kept if one.knob not in cleared or one.origin == change.origin]
+        kept.append(change)
+    return kept
 
 
 def _check_pairs(changes: list[Change], knobs: Mapping[str, Knob]) -> None:

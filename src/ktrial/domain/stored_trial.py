@@ -38,7 +38,10 @@ class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """`verdicts` are of the primary outcome by arm, null where it is open; `ended` is why no further run follows."""
+    """`verdicts` are of the primary outcome by arm, null where it is open; `ended` is why no further run follows.
+
+    A trial that looks for the setting that did it has `suspected` ones in place of verdicts.
+    """
 
     trial: str
     name: str
@@ -47,6 +50,7 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int
     verdicts: Mapping[str, str | None]
     ended: str | None
+    suspected: tuple[str, ...] = ()
 
 
 def protocol_sha256(file: TrialFile, protocol: Protocol, arms: Mapping[str, ArmSettings]) -> str:

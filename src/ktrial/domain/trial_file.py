@@ -16,7 +16,7 @@ from ktrial.domain.address import parse_address
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import parse_gates
 from ktrial.domain.safety import SafetyLimits, parse_limits
-from ktrial.domain.trial_log import Questions
+from ktrial.domain.trial_log import Questions, Screen
 from ktrial.domain.units import parse_quantity
 
 #: Blocks of a trial when nobody says otherwise, by the name of the budget.
@@ -86,7 +86,9 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     The benchmark is a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. `primary`,
     `secondary` and the keys of `guards` are `benchmark.outcome`, or the outcome alone where that is clear. Margins are
-    relative. `baseline` says what the control is: the machine as it is found, or a generated profile.
+    relative. `baseline` says what the control is: the machine as it is found, or a generated profile. `part` names the
+    question that this trial is a part of, and `screen` makes it one that looks for the setting that did it; both are
+    written by `ktrial blame`.
     """
 
     name: str
@@ -108,6 +110,8 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     arms: Mapping[str, ArmFile]
     gates: Mapping[str, Any] = {}
     limits: Mapping[str, Any] = {}
+    screen: Screen | None = None
+    part: str | None = None
 
     @property
     def safety(self) -> SafetyLimits:

@@ -24,6 +24,16 @@ FEWEST_COUNTER_BLOCKS = 20
 Questions = Literal["control", "ladder"]
 
 
+class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A trial that asks which of its settings did it: each block runs a configuration of them, and its complement.
+
+    `known` is what all of them together are to the control; with `either` each is looked for on both sides.
+    """
+
+    settings: tuple[str, ...]
+    known: Literal["better", "worse", "either"] = "either"
+
+
 class TrialArm(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration. A placebo is the control under another name, and is not counted among the comparisons."""
 
@@ -53,7 +63,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     `cap` null: it is planned from the first seven blocks, up to `budget`. `profile` holds differences of A/A blocks by
     outcome. `varies` are identities that the arms may change (the kernel). `until_all_decided` goes on for
     secondaries and guards, `extend` allows to go on after the cap at the price of half the error, `pooled` is part of
-    several machines' trial.
+    several machines' trial. With `screen` the arms are configurations of its settings, and nothing is compared.
     """
 
     schema: Literal["ktrial.trial-log/1"] = "ktrial.trial-log/1"
@@ -75,6 +85,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     until_all_decided: bool = False
     extend: bool = False
     pooled: bool = False
+    screen: Screen | None = None
 
     @property
     def primary(self) -> str:

@@ -10,6 +10,7 @@ from ktrial.domain.comparison import ArmSource, Comparison, Contrast, OutcomeCom
 from ktrial.domain.effect_words import effect_text
 from ktrial.domain.finding import Finding
 from ktrial.report.bench import number, percent, scale_for
+from ktrial.report.ladder import full_picture
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import labelled, paragraph, table
 from ktrial.report.tiers import tier_rows
@@ -29,6 +30,7 @@ def comparison_text(found: Comparison, *, width: int) -> str:
         paragraph(found.answer, width=width),
         _arms(found.arms, found.control, width),
         _verdicts(found.outcomes, notes, width),
+        full_picture(found, width=width),
         _tiers(found, notes, width),
         notes.text(width),
         _figures(found.outcomes, width),

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ktrial.domain.comparison import Comparison, OutcomeComparison, Role
 from ktrial.domain.finding import Finding, FindingLevel
+from ktrial.domain.judgement import Screened
 
 _ROLES: Mapping[Role, int] = {"primary": 0, "secondary": 1, "guard": 2, "exploratory": 3}
 _LEVELS: Mapping[FindingLevel, int] = {"refuse": 0, "suspect": 1, "note": 2}
@@ -41,3 +42,9 @@ def short_names(outcomes: Iterable[OutcomeComparison]) -> Mapping[str, str]:
 def by_level(findings: Iterable[Finding]) -> list[Finding]:
     """The gravest doubt first."""
     return sorted(findings, key=lambda finding: _LEVELS[finding.level])
+
+
+def weightiest(screening: Iterable[Screened]) -> list[Screened]:
+    """The primary outcome first; those that nobody asked for only where they suspect somebody."""
+    shown = [one for one in screening if one.role != "exploratory" or one.named]
+    return sorted(shown, key=lambda one: (_ROLES[one.role], one.outcome))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from ktrial.domain.judgement import Judged, Judgement
 from ktrial.domain.stored_trial import ArmSettings, TrialSummary
 from ktrial.domain.trial_log import OutcomeRule, Protocol
+from ktrial.report.blame import screening_line
 from ktrial.report.terminal import clean, labelled, paragraph, table
 from ktrial.report.trial_view import effect_figures
 
@@ -18,6 +19,9 @@ def announcement(
 ) -> str:
     """What is about to be done."""
     rule = protocol.outcomes[protocol.primary]
+    if protocol.screen is not None:
+        told = f"{protocol.name}: which of {len(protocol.screen.settings)} settings is it? {protocol.primary}"
+        return f"{told}, at most {protocol.cap} blocks of 2 visits, seed {protocol.seed}; {settle_s:g} s to settle\n"
     lines = [f"trial {protocol.name}: {protocol.primary}, {rule.direction} is better, margin {100 * rule.margin:g} %"]
     for arm in protocol.arms:
         settings = arms[arm.name]
@@ -35,6 +39,8 @@ def announcement(
 
 def block_line(protocol: Protocol, judgement: Judgement) -> str:
     """How far the trial has come, in one line: of every arm the verdict and the interval of the measured value."""
+    if judgement.screened:
+        return f"{screening_line(judgement.blocks, judgement.cap, judgement.screened)}\n"
     cap = judgement.cap or f"at most {protocol.budget}"
     rule = protocol.outcomes[protocol.primary]
     parts = [_arm(one, rule, protocol.control) for one in judgement.judged if one.role == "primary"]
@@ -58,6 +64,7 @@ def trials_text(found: Sequence[TrialSummary], *, width: int) -> str:
             one.primary,
             str(one.blocks),
             ", ".join(f"{arm}: {verdict or 'open'}" for arm, verdict in one.verdicts.items())
+            + (f"suspected: {', '.join(one.suspected)}" if one.suspected else "")
             + ("" if one.ended is not None else " (not over)"),
         )
         for one in found

@@ -256,24 +256,32 @@ class TrialCourse:
         differences = protocol.profile.get(protocol.primary)
         rule = protocol.outcomes[protocol.primary]
         scores: list[float] = []
+        void: str | None = None
         for number in range(1, WARM_MOST + 1):
             self._enter_to_warm_up(protocol.control)
             self._settle()
             records, failure, void = self._runs_of(None, protocol.control, 1, number, WARM_WITHOUT_PROFILE)
+            if void is not None:
+                continue
             self._append(run_event(None, protocol.control, records, failure))
             told = measurements_of(records).get(protocol.primary)
             if told is None or failure is not None:
                 raise BadRun(
                     f"the benchmark fails in {protocol.control}, in a run that does not count: "
-                    f"{failure or void or f'it gives no {protocol.primary}'}",
+                    f"{failure or f'it gives no {protocol.primary}'}",
                     hint="`ktrial bench` shows its output",
                 )
             scores.append(score(told, rule))
-            if number < WARM_WITHOUT_PROFILE:
+            if len(scores) < WARM_WITHOUT_PROFILE:
                 continue
             spread = 0.0 if not differences else 1.4826 * statistics.median(abs(one) for one in differences)
             if not differences or is_warm(scores[-2], scores[-1:], spread):
                 return
+        if not scores:
+            raise BadRun(
+                f"{WARM_MOST} runs that do not count are void, the last: {void}",
+                hint="wait until nobody else changes this machine, or set another [gates] limit",
+            )
 
     def _enter_to_warm_up(self, control: str) -> None:
         drifts = (*self._arms.enter(control), *self._arms.drifted())

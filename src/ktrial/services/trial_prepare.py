@@ -35,7 +35,7 @@ def arm_plans(
         if not words:
             plans[name] = Plan(title=name, changes=(), same=(), refusals=())
             continue
-        plan, _ = make_plan(machine, catalog, words, allow_dangerous=allow_dangerous)
+        plan, _ = make_plan(machine, catalog, words, allow_dangerous=allow_dangerous, later_wins=True)
         _refuse(name, plan, {f"setting {word}" for word in words if is_assignment(word)}, allow_dangerous)
         plans[name] = msgspec.structs.replace(plan, title=f"trial {trial.name}, arm {name}")
     return plans

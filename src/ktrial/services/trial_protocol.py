@@ -47,6 +47,7 @@ def protocol_of(
     """What the judge goes by. Raises BadInput for an outcome that is not there, or a question without an answer."""
     from ktrial.stats.critical import LOOKS
     from ktrial.stats.judge import refuse_unanswerable
+    from ktrial.stats.screening import CAP as SCREENING_CAP
 
     found = candidates(tasks)
     roles = _roles(trial, found)
@@ -55,7 +56,9 @@ def protocol_of(
         for one in sorted(found, key=lambda one: list(roles).index(one.name) if one.name in roles else len(roles))
     }
     cap = trial.design.cap
-    if cap is not None:
+    if trial.screen is not None:
+        cap = SCREENING_CAP if cap is None else cap
+    elif cap is not None:
         cap = next((look for look in LOOKS if look >= cap), cap)
     differences = {} if profile is None else {name: profile.differences.get(name, ()) for name in outcomes}
     protocol = Protocol(
@@ -76,6 +79,7 @@ def protocol_of(
         varies=_varies(trial),
         until_all_decided=trial.design.until_all_decided,
         extend=trial.design.extend,
+        screen=trial.screen,
     )
     protocol = _with_cap(protocol)
     refuse_unanswerable(protocol)

@@ -62,5 +62,8 @@ def summary_of(trial: StoredTrial, log: Sequence[Event]) -> TrialSummary:
             for one in judgement.judged
             if one.role == "primary" and one.against == protocol.control
         },
+        suspected=tuple(
+            one.setting for outcome in judgement.screened if outcome.role == "primary" for one in outcome.named
+        ),
         ended=next((event.reason for event in log if isinstance(event, Ended)), None),
     )

@@ -60,6 +60,14 @@ def arms_of(
     return arms
 
 
+def pair(text: str, option: str) -> tuple[str, str]:
+    """NAME=VALUE of an option. Raises BadInput."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise BadInput(f"{option} {text!r} cannot be read", hint="write NAME=VALUE")
+    return name, value
+
+
 def _profile(word: str, catalog: Catalog) -> str:
     if word not in catalog.profiles and word in catalog.knobs:
         raise BadInput(f"{word} is a knob: which value?", hint=f"write {word}=VALUE; `ktrial explain {word}`")

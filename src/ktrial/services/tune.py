@@ -44,7 +44,12 @@ def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]
 
 
 def make_plan(
-    machine: Machine, catalog: Catalog, words: Sequence[str], *, allow_dangerous: bool = False
+    machine: Machine,
+    catalog: Catalog,
+    words: Sequence[str],
+    *,
+    allow_dangerous: bool = False,
+    later_wins: bool = False,
 ) -> tuple[Plan, FactBook]:
     """Resolve what the words ask for on this machine."""
     facts = machine.facts()
@@ -58,7 +63,8 @@ def make_plan(
     ]
     states = observe(machine, with_couples(knobs, catalog.knobs))
     context = Context(catalog.knobs, catalog.kinds, facts, states)
-    return resolve(" ".join(words), requests, context, allow_dangerous=allow_dangerous), facts
+    found = resolve(" ".join(words), requests, context, allow_dangerous=allow_dangerous, later_wins=later_wins)
+    return found, facts
 
 
 def _check_requirements(words: Sequence[str], catalog: Catalog, facts: FactBook) -> None:

@@ -25,6 +25,7 @@ from ktrial.stats.collect import Pairs, Scores, Trial, collect, pairs_of, run_sc
 from ktrial.stats.planning import FEWEST_BLOCKS, blocks_to_detect, cap_from_first_blocks, enough_events
 from ktrial.stats.primary import Reading, e_values, log_margin, read_primary, table_row
 from ktrial.stats.roles import Answered, Member, family_size, read_family
+from ktrial.stats.screening_judge import judge_screening, refuse_screening
 from ktrial.stats.sequential import Array, looks, row_of, worth_it
 
 Contrast = tuple[str, str]
@@ -52,6 +53,8 @@ def judge(log: TrialLog) -> Judgement:
     """All that a trial says so far. Raises BadInput for a protocol that cannot be judged, or a damaged log."""
     trial = collect(log)
     refuse_unanswerable(trial.protocol)
+    if trial.protocol.screen is not None:
+        return judge_screening(trial)
     stand = _stand(trial)
     judged = [_primary(stand, contrast) for contrast in trial.protocol.contrasts]
     is_over = all(one.verdict is not None for one in _asked(judged))
@@ -78,6 +81,9 @@ def judge(log: TrialLog) -> Judgement:
 def refuse_unanswerable(protocol: Protocol) -> None:
     """Raise BadInput, before the first run, for a protocol of which some question could never be answered."""
     check_protocol(protocol)
+    if protocol.screen is not None:
+        refuse_screening(protocol)
+        return
     if protocol.cap is None:
         cap_from_first_blocks([[0.0]], protocol.detect, protocol.budget, _largest_row(protocol))
         return

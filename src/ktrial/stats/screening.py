@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 from ktrial.stats.arrays import Array
 
+#: How the arms of a screening are called: this and, in hexadecimal, which of its settings are on, the first lowest.
+ARM_PREFIX = "on-"
+
 #: The screening is looked at after this block, then each `LOOK_EACH` blocks, up to the cap.
 FIRST_LOOK, LOOK_EACH, CAP = 12, 4, 72
 #: One-sided error of naming a setting, shared by all settings.
@@ -60,19 +63,44 @@ def _signs(order: int, row: int, columns: NDArray[np.intp]) -> Signs:
     return np.where(parity, -1, 1).astype(np.int8)
 
 
+def arm_of(signs: Signs) -> str:
+    """The name of the arm in which the settings with a 1 are on."""
+    return f"{ARM_PREFIX}{sum(1 << place for place, sign in enumerate(signs.tolist()) if sign > 0):x}"
+
+
+def on_in(arm: str, settings: int) -> tuple[int, ...]:
+    """Which settings are on in an arm: their places."""
+    bits = int(arm.removeprefix(ARM_PREFIX), 16)
+    return tuple(place for place in range(settings) if bits >> place & 1)
+
+
+def arms_of(settings: int, seed: int, blocks: int) -> tuple[str, ...]:
+    """Every arm that the first blocks need, each once."""
+    rows = [configuration(settings, seed, block + 1) for block in range(blocks)]
+    return tuple(dict.fromkeys(name for row in rows for name in (arm_of(row), arm_of(-row))))
+
+
 def design(settings: int, seed: int, blocks: int) -> Signs:
     """The configurations of the first blocks, one a row."""
     return np.array([configuration(settings, seed, block + 1) for block in range(blocks)]).reshape(blocks, settings)
 
 
-def screen(configurations: Signs, differences: Sequence[float] | Array, direction: Direction) -> Screening:
+def last_look(blocks: int) -> int:
+    """The newest number of blocks, up to this one, at which is looked; 0 before the first."""
+    return 0 if blocks < FIRST_LOOK else blocks - (blocks - FIRST_LOOK) % LOOK_EACH
+
+
+def screen(
+    configurations: Signs, differences: Sequence[float] | Array, direction: Direction, outcomes: int = 1
+) -> Screening:
     """What the blocks so far name: score of each configuration less that of its complement, one difference a block.
 
-    Settings are looked for whose effect goes in the known direction of the whole set; in either for 0.
+    Settings are looked for whose effect goes in the known direction of the whole set; in either for 0. The error of
+    naming one is shared by so many outcomes.
     """
     score = np.asarray(differences, dtype=np.float64)
     blocks, settings = len(score), configurations.shape[1]
-    if blocks < FIRST_LOOK or (blocks - FIRST_LOOK) % LOOK_EACH:
+    if blocks == 0 or last_look(blocks) != blocks:
         return Screening((), (), blocks, over=blocks >= CAP)
     signs = configurations[:blocks].astype(np.float64)
     named: list[int] = []
@@ -84,7 +112,7 @@ def screen(configurations: Signs, differences: Sequence[float] | Array, directio
         strength[named] = -np.inf
         candidate = int(np.argmax(strength))
         found = _last_coefficient(signs[:, [*named, candidate]], score, direction)
-        if found is None or found.p > _ERROR / settings:
+        if found is None or found.p > _ERROR / (settings * outcomes):
             break
         named.append(candidate)
         effects = found.effects
@@ -94,6 +122,34 @@ def screen(configurations: Signs, differences: Sequence[float] | Array, directio
 class _Fit(NamedTuple):
     effects: Array
     p: float
+    error: float
+
+
+def coefficients(
+    configurations: Signs,
+    differences: Sequence[float] | Array,
+    named: Sequence[int],
+    direction: Direction,
+    outcomes: int = 1,
+) -> list[tuple[float, float, float]]:
+    """Effect of every setting with its interval, which has the error of naming; beside those that are named."""
+    from scipy import special
+
+    score = np.asarray(differences, dtype=np.float64)
+    signs = configurations[: len(score)].astype(np.float64)
+    settings = signs.shape[1]
+    error = _ERROR / (settings * outcomes) / (1 if direction else 2)
+    found = []
+    for place in range(settings):
+        columns = [*(one for one in named if one != place), place]
+        fitted = _last_coefficient(signs[:, columns], score, direction)
+        if fitted is None:
+            found.append((0.0, -math.inf, math.inf))
+            continue
+        reach = fitted.error * float(special.stdtrit(len(score) - len(columns), 1 - error))
+        effect = float(fitted.effects[-1])
+        found.append((effect, effect - reach, effect + reach))
+    return found
 
 
 def _last_coefficient(signs: Array, score: Array, direction: Direction) -> _Fit | None:
@@ -109,7 +165,7 @@ def _last_coefficient(signs: Array, score: Array, direction: Direction) -> _Fit 
     variance = float(residual @ residual) / free
     error = math.sqrt(variance * float(np.linalg.inv(signs.T @ signs)[-1, -1]))
     if error == 0:
-        return _Fit(effects, 0.0 if effects[-1] * (direction or math.copysign(1, effects[-1])) > 0 else 1.0)
+        return _Fit(effects, 0.0 if effects[-1] * (direction or math.copysign(1, effects[-1])) > 0 else 1.0, 0.0)
     t = float(effects[-1]) / error
     p = float(special.stdtr(free, -abs(t) if direction == 0 else -direction * t))
-    return _Fit(effects, 2 * p if direction == 0 else p)
+    return _Fit(effects, 2 * p if direction == 0 else p, error)

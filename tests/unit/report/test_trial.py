@@ -26,14 +26,15 @@ def test_the_announcement_says_what_each_arm_is_and_what_it_costs() -> None:
     said = announcement(fixed, arms, ["same"], 1.5, width=100)
     assert "trial test: tool.time, lower is better, margin 2 %" in said
     assert "vm.swappiness = 10" in said
-    assert "changes nothing: a placebo" in said
+    assert "the control again: a placebo" in said
     assert "same: what it sets is in force already, so it is a placebo" in said
     assert "at most 20 blocks of 3 visits in random order, seed 7; 1.5 s to settle" in said
 
 
 def test_a_line_for_each_block() -> None:
-    assert block_line(judge(pair_log(protocol(), BETTER[:3])), width=100) == "block 3/20: case open\n"
-    assert block_line(judge(pair_log(protocol(), BETTER)), width=100) == "block 7/20: case better\n"
+    fixed = protocol()
+    assert block_line(fixed, judge(pair_log(fixed, BETTER[:3]))) == "block 3/20: case open\n"
+    assert block_line(fixed, judge(pair_log(fixed, BETTER))).startswith("block 7/20: case better (")
 
 
 def test_trials_are_listed_with_what_is_open() -> None:

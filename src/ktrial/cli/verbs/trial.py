@@ -10,7 +10,7 @@ import click
 
 from ktrial.cli.options import dangerous_option, json_option, write_json
 from ktrial.cli.wiring import App
-from ktrial.domain.errors import KtrialError
+from ktrial.domain.errors import BadInput, KtrialError
 
 _LIMIT_BYTES = 1 << 20
 _NAME = "[TRIAL]"
@@ -85,12 +85,16 @@ def list_(app: App, as_json: bool) -> None:
 @click.pass_obj
 def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
     """What a trial found, as far as it has come; the newest one without a name."""
-    from ktrial.cli.trying import told
+    from ktrial.cli.trying import screening, told
     from ktrial.report.comparison_terminal import comparison_text
     from ktrial.report.terminal import columns
     from ktrial.report.trial_terminal import trial_text
 
-    found = told(app, app.trials.find(name))
+    stored = app.trials.find(name)
+    if stored.file.screen is not None:
+        screening(app, stored, as_json=as_json)
+        return
+    found = told(app, stored)
     if as_json:
         write_json(found)
     else:
@@ -107,6 +111,8 @@ def report(app: App, name: str | None, output: Path | None) -> None:
     from ktrial.cli.trying import told, write_report
 
     stored = app.trials.find(name)
+    if stored.file.screen is not None:
+        raise BadInput(f"{stored.trial} screens settings", hint="`ktrial trial show` shows it; `blame -o` draws it")
     path = output or Path(f"{stored.trial}.html")
     write_report(told(app, stored), path)
     app.say(f"the report is {path}")

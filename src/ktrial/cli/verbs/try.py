@@ -11,7 +11,6 @@ from ktrial.cli.measuring import TakesCommand, own_words
 from ktrial.cli.names import setting_words
 from ktrial.cli.options import dangerous_option, json_option
 from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
 
 
 @click.command(cls=TakesCommand, short_help="Put a setting or a profile on trial.")
@@ -66,11 +65,11 @@ def command(
     """
     from ktrial.cli.trying import run_file
     from ktrial.domain.trial_file import DesignFile, TrialFile, check_trial_file, trial_text
-    from ktrial.services.trial_words import arms_of, default_suite
+    from ktrial.services.trial_words import arms_of, default_suite, pair
 
     app: App = ctx.obj
     own = own_words(ctx)
-    arms = arms_of(words, app.catalog, dict(_pair(one, "--env") for one in environment), placebo=placebo)
+    arms = arms_of(words, app.catalog, dict(pair(one, "--env") for one in environment), placebo=placebo)
     if suite is None and own is None:
         suite = default_suite(words, app.catalog)
     file = TrialFile(
@@ -78,9 +77,9 @@ def command(
         suite=suite,
         command=own or (),
         metrics=metrics,
-        parameters=dict(_pair(one, "-p") for one in given),
+        parameters=dict(pair(one, "-p") for one in given),
         primary=primary,
-        guards=dict(_pair(one, "--guard") for one in guards),
+        guards=dict(pair(one, "--guard") for one in guards),
         detect=detect,
         margin=margin,
         design=DesignFile(budget=int(budget) if budget.isdigit() else budget, settle=settle, time=time_, seed=seed),
@@ -91,10 +90,3 @@ def command(
         sys.stdout.write(trial_text(file))
         return 0
     return run_file(app, file, allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json)
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise BadInput(f"{option} {text!r} cannot be read", hint="write NAME=VALUE")
-    return name, value

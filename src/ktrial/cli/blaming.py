@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries a blame out: one trial after the other, each kept like any trial, until the question is answered."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ktrial.domain.errors import Refused
+
+if TYPE_CHECKING:
+    from ktrial.cli.trying import Prepared
+    from ktrial.cli.wiring import App
+    from ktrial.domain.blame import Blame, BlamePart, BlameQuestion, Known
+    from ktrial.domain.trial_file import ArmFile, TrialFile
+
+
+class Budgets(NamedTuple):
+    """What is known of the whole set; the most blocks of a screening, and of a trial that confirms."""
+
+    known: Known | None
+    cap: int
+    budget: int
+
+
+def question_of(
+    app: App, arm: ArmFile, template: TrialFile, budgets: Budgets, *, seed: int | None, allow_dangerous: bool
+) -> tuple[BlameQuestion, dict[str, str]]:
+    """What is asked on this machine, and what was named and cannot have done it."""
+    from ktrial.domain.blame import BlameQuestion
+    from ktrial.services.blame_question import factors_of, left_out_of, whole
+    from ktrial.services.trial_prepare import arm_plans
+
+    if not app.may_run_trials:
+        raise Refused("trials run on this machine only", hint="leave --machine-root out")
+    machine = app.best_session("planning the settings")
+    plan = arm_plans(whole(arm, template), machine, app.catalog, allow_dangerous=allow_dangerous)["all"]
+    factors = factors_of(plan, app.catalog.knobs, arm.environment)
+    drawn = secrets.randbelow(2**32) if seed is None else seed
+    name = f"{template.name}-{secrets.token_hex(3)}"
+    known, cap, budget = budgets
+    question = BlameQuestion(
+        name=name, factors=factors, trial=template, seed=drawn, known=known, cap=cap, budget=budget
+    )
+    return question, left_out_of(plan)
+
+
+def taken_up(app: App, question: BlameQuestion, title: str) -> tuple[BlameQuestion, list[BlamePart]]:
+    """The newest blame of the store that asks the same and is not answered yet, with its trials; else this one."""
+    from ktrial.cli.coursing import begun, belongs, is_open
+    from ktrial.services.blame import follow
+
+    for name, seed, parts in begun(app, title):
+        asked = msgspec.structs.replace(question, name=name, seed=seed)
+        course = partial(follow, asked)
+        if belongs(course, parts) and is_open(course, parts):
+            return asked, parts
+    return question, []
+
+
+def run_blame(
+    app: App, question: BlameQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
+) -> Blame | None:
+    """To the answer; None where somebody interrupted."""
+    from ktrial.cli.coursing import carry_out
+    from ktrial.services.blame import follow
+    from ktrial.services.blame_question import check_combinations
+
+    def check(ready: Prepared) -> None:
+        check_combinations(question, ready.file, ready.arms)
+
+    course = partial(follow, question)
+    return carry_out(app, course, parts, check, allow_dangerous=allow_dangerous, as_json=as_json)
+
+
+def with_left_out(blame: Blame, left_out: Mapping[str, str]) -> Blame:
+    """The answer with what was named and cannot have done it."""
+    return msgspec.structs.replace(blame, left_out=left_out)
+
+
+def show(blame: Blame, *, as_json: bool) -> None:
+    """The answer on stdout."""
+    from ktrial.report.blame import blame_text
+    from ktrial.report.terminal import columns
+
+    if as_json:
+        sys.stdout.write(msgspec.json.encode({"event": "blame", "blame": blame}).decode() + "\n")
+    else:
+        sys.stdout.write(blame_text(blame, width=columns()))
+
+
+def picture(blame: Blame, suffix: str) -> bytes:
+    """The coefficients as .svg or .png."""
+    from ktrial.report.charts.coefficients import coefficients_chart
+    from ktrial.report.charts.drawing import Style
+    from ktrial.report.charts.svg import png_bytes, svg_bytes
+
+    chart = coefficients_chart(blame.name, blame.screenings, Style(width=900))
+    return (svg_bytes if suffix == ".svg" else png_bytes)(chart)

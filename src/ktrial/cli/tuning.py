@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries a tuning out: its trials, the one transaction that keeps what was proven, and the receipt."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ktrial.domain.errors import BadInput, KtrialError, Refused, UnknownName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ktrial.cli.wiring import App
+    from ktrial.domain.blame import BlamePart
+    from ktrial.domain.goal import Candidate, Goal
+    from ktrial.domain.tuning import Receipt, TuneQuestion
+
+
+def asked(
+    app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]
+) -> tuple[str, TuneQuestion, dict[str, str]]:
+    """What is to be tried here, and what cannot be measured."""
+    from ktrial.domain.trial_file import DesignFile, TrialFile
+    from ktrial.domain.tuning import TuneQuestion
+    from ktrial.services.suggest import candidates_of
+    from ktrial.services.trial_words import pair
+    from ktrial.services.tuning import groups_of
+
+    if not app.may_run_trials:
+        raise Refused("trials run on this machine only", hint="leave --machine-root out")
+    goal = _goal(app, name, own, options)
+    found = candidates_of([goal], app.best_session("reading all values"), app.catalog)
+    candidates, left_out = list(found.candidates), dict(found.not_here)
+    if own is None:
+        candidates, unready = _measurable(app, candidates)
+        left_out |= unready
+    if not candidates:
+        told = "; ".join(f"{one}: {why}" for one, why in left_out.items())
+        raise BadInput(f"nothing of {name} would change anything here that can be measured", hint=told or None)
+    budget: str = options["budget"]
+    template = TrialFile(
+        name=name,
+        command=own or (),
+        metrics=options["metrics"],
+        guards=dict(pair(one, "--guard") for one in options["guards"]),
+        detect=options["detect"],
+        margin=options["margin"],
+        design=DesignFile(
+            budget=int(budget) if budget.isdigit() else budget, settle=options["settle"], time=options["time_"]
+        ),
+        arms={},
+    )
+    groups = groups_of(candidates[: options["most"]], template)
+    if own is not None:
+        bare = {"suite": None, "primary": options["primary"]}
+        groups = tuple(msgspec.structs.replace(one, trial=msgspec.structs.replace(one.trial, **bare)) for one in groups)
+    title = f"tune-{name}"[:40]
+    seed = secrets.randbelow(2**32) if options["seed"] is None else options["seed"]
+    return title, TuneQuestion(name=f"{title}-{secrets.token_hex(3)}", groups=groups, seed=seed), left_out
+
+
+def _goal(app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]) -> Goal:
+    """The goal, measured otherwise where the command line says so; a profile is one with --suite or a command."""
+    from ktrial.domain.goal import Goal, Measure
+
+    elsewhere = None
+    if own is not None or options["suite"] is not None:
+        elsewhere = Measure(knobs=("*",), suite=options["suite"] or "", primary=options["primary"] or "")
+    if name in app.goals:
+        goal = app.goals[name]
+        return goal if elsewhere is None else msgspec.structs.replace(goal, measure=(elsewhere,))
+    if name not in app.catalog.profiles:
+        raise UnknownName("goal or profile", name, (*app.goals, *app.catalog.profiles), hint="`ktrial suggest`")
+    if elsewhere is None:
+        raise BadInput(
+            f"{name} is a profile: what tells whether it helps?", hint="--suite NAME --primary OUTCOME, or -- CMD"
+        )
+    return Goal(name=name, what=app.catalog.profiles[name].summary, measure=(elsewhere,), profiles=(name,))
+
+
+def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candidate], dict[str, str]]:
+    """Those whose benchmarks can run here, and why others cannot."""
+    from ktrial.services.availability import examine
+    from ktrial.services.suites import find_suite
+
+    why: dict[str, str] = {}
+    for suite in dict.fromkeys(one.measure.suite for one in candidates):
+        entries = find_suite(suite, app.suites, app.benchmarks).benchmark
+        for found in examine((app.benchmarks[one.use] for one in entries), app.executor):
+            if not found.ready:
+                why[suite] = f"{found.why}; {found.next}" if found.next else str(found.why)
+    return [one for one in candidates if one.measure.suite not in why], why
+
+
+def taken_up(app: App, question: TuneQuestion, title: str) -> tuple[TuneQuestion, list[BlamePart]]:
+    """The newest tuning of the store that tries the same and is not over, with its trials; else this one."""
+    from ktrial.cli.coursing import begun, belongs, is_open
+    from ktrial.services.tuning import follow
+
+    for name, seed, parts in begun(app, title):
+        same = msgspec.structs.replace(question, name=name, seed=seed)
+        course = partial(follow, same)
+        if belongs(course, parts) and is_open(course, parts):
+            return same, parts
+    return question, []
+
+
+def carry_on_tuning(
+    app: App, question: TuneQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
+) -> Receipt | None:
+    """All trials; None where somebody interrupted."""
+    from ktrial.cli.coursing import carry_out
+    from ktrial.services.tuning import follow
+
+    return carry_out(
+        app, partial(follow, question), parts, lambda _: None, allow_dangerous=allow_dangerous, as_json=as_json
+    )
+
+
+def applied(app: App, receipt: Receipt, *, ask: bool, allow_dangerous: bool) -> Receipt:
+    """Put all that is kept into force, in one transaction that stays."""
+    from ktrial.cli.options import is_terminal
+    from ktrial.services.tune import apply_plan, make_plan
+
+    words = [f"{address}={value}" for address, value in receipt.kept.items()]
+    if ask and is_terminal():
+        from ktrial.cli.question import must_agree
+
+        must_agree(f"Apply {' '.join(words)}?")
+    root = app.root_session(f"keeping {' '.join(words)}")
+    plan, _ = make_plan(root, app.catalog, words, allow_dangerous=allow_dangerous)
+    if plan.refusals:
+        first = plan.refusals[0]
+        raise KtrialError(f"{first.address} cannot be kept: {first.reason}", hint="nothing was applied")
+    answer = apply_plan(root, plan, {"kind": "keep"})
+    failed = [step for step in answer["steps"] if step["outcome"] not in {"accepted", "clamped"}]
+    if answer["state"] != "applied" or failed:
+        said = f"{failed[0]['path']}: {failed[0]['message']}" if failed else answer["state"]
+        raise KtrialError(f"what was proven could not be applied: {said}", hint="all is as it was")
+    return msgspec.structs.replace(receipt, transaction=int(answer["transaction"]))
+
+
+def keep_receipt(app: App, receipt: Receipt) -> Path:
+    """Put it beside the store."""
+    return app.receipts.save(receipt.name, msgspec.json.format(msgspec.json.encode(receipt), indent=1) + b"\n")
+
+
+def show(receipt: Receipt, *, as_json: bool) -> None:
+    """The receipt on stdout."""
+    from ktrial.report.terminal import columns
+    from ktrial.report.tuning import receipt_text
+
+    if as_json:
+        sys.stdout.write(msgspec.json.encode({"event": "receipt", "receipt": receipt}).decode() + "\n")
+    else:
+        sys.stdout.write(receipt_text(receipt, width=columns()))

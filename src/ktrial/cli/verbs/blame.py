@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial blame`: which of several settings did it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ktrial.cli.measuring import TakesCommand, check_output, own_words
+from ktrial.cli.names import setting_words
+from ktrial.cli.options import dangerous_option, json_option
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.domain.trial_file import ArmFile, TrialFile
+
+
+@click.command(cls=TakesCommand, short_help="Find which of several settings did it.")
+@click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE…]")
+@click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="All settings of a profile.")
+@click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured (or a command after --).")
+@click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
+@click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it.")
+@click.option("--primary", metavar="OUTCOME", help="The outcome that decides.")
+@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="A further outcome to be looked at.")
+@click.option(
+    "--known",
+    type=click.Choice(["better", "worse", "either"]),
+    help="What all of them together do, where that is known; else it is shown first. `either` looks on both sides.",
+)
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="The effect that is worth finding.")
+@click.option("--margin", metavar="SHARE", help="Smaller differences do not matter.  [2%]")
+@click.option("--budget", type=click.IntRange(7, 60), default=25, show_default=True, help="Blocks of a trial.")
+@click.option("--cap", type=click.IntRange(12, 72), default=72, show_default=True, help="Blocks of a screening.")
+@click.option("--time", "time_", metavar="TIME", help="End each trial where no further block fits into it.")
+@click.option("--settle", metavar="TIME", help="Wait after every switch.  [as the settings want]")
+@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable of the benchmark.")
+@click.option("--seed", type=click.IntRange(0, 2**62), metavar="N", help="Draw the same orders again.")
+@click.option("--fresh", is_flag=True, help="Begin anew where an interrupted one could be gone on with.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A picture: .svg or .png.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--dry-run", is_flag=True, help="Say what is told apart, and measure nothing.")
+@dangerous_option
+@json_option
+@click.pass_context
+def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, ...], **options: Any) -> int:
+    """Find out which of several settings made the difference that all of them together make.
+
+    \b
+    ktrial blame --profile ktweak --suite messaging
+    ktrial blame vm.swappiness=10 vm.dirty_ratio=5 thp:enabled=never --known worse --suite memory-pressure
+    ktrial blame --env MALLOC_ARENA_MAX=1 --env OMP_NUM_THREADS=1 -- ./my-test
+
+    Each block runs a random half of the settings and the other half, so every block measures every setting; who is
+    suspected is tried by a trial of its own. The same command goes on with what was interrupted.
+    """
+    from ktrial.cli.blaming import Budgets, picture, question_of, run_blame, show, taken_up, with_left_out
+    from ktrial.cli.comparison_file import write_file
+    from ktrial.report.blame import question_text
+    from ktrial.report.terminal import columns
+
+    app: App = ctx.obj
+    output: Path | None = options["output"]
+    if output is not None and output.suffix.lower() not in {".svg", ".png"}:
+        raise BadInput(f"-o {output}: no kind of picture", hint="end its name in .svg or .png")
+    check_output(output, force=options["force"])
+    arm, template = _asked(app, (*profiles, *words), own_words(ctx), options)
+    dangerous = options["yes_dangerous"]
+    question, left_out = question_of(
+        app,
+        arm,
+        template,
+        Budgets(options["known"], options["cap"], options["budget"]),
+        seed=options["seed"],
+        allow_dangerous=dangerous,
+    )
+    sys.stderr.write(question_text(question, left_out, width=columns()))
+    if options["dry_run"]:
+        return 0
+    question, parts = (question, []) if options["fresh"] else taken_up(app, question, template.name)
+    found = run_blame(app, question, parts, allow_dangerous=dangerous, as_json=options["as_json"])
+    if found is None:
+        from ktrial.cli import interruption
+
+        app.say(f"{interruption.words(app.interrupts.number)}; the same command goes on with it")
+        return interruption.status(app.interrupts.number)
+    found = with_left_out(found, left_out)
+    show(found, as_json=options["as_json"])
+    if output is not None and found.screenings:
+        write_file(output, picture(found, output.suffix.lower()))
+        app.say(f"written: {output}")
+    return 0
+
+
+def _asked(
+    app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: dict[str, Any]
+) -> tuple[ArmFile, TrialFile]:
+    """All that was named as one arm, and what is measured."""
+    from ktrial.domain.trial_file import CONTROL, DesignFile, TrialFile
+    from ktrial.services.trial_words import arms_of, default_suite, pair
+
+    environment = dict(pair(one, "--env") for one in options["environment"])
+    arms = arms_of(words, app.catalog, environment, placebo=False)
+    if len(arms) > 2:
+        raise BadInput("a setting has one value here", hint="`ktrial try` tries several values of one knob")
+    arm = next(arm for name, arm in arms.items() if name != CONTROL)
+    named = [word for word in words if "=" not in word] or [f"{len(arm.set) + len(arm.environment)}-settings"]
+    return arm, TrialFile(
+        name=f"blame-{'+'.join(named)}"[:40].rstrip("-._+"),
+        suite=options["suite"] or (default_suite(words, app.catalog) if own is None else None),
+        command=own or (),
+        metrics=options["metrics"],
+        parameters=dict(pair(one, "-p") for one in options["given"]),
+        primary=options["primary"],
+        secondary=options["secondary"],
+        detect=options["detect"],
+        margin=options["margin"],
+        design=DesignFile(settle=options["settle"], time=options["time_"]),
+        arms={},
+    )

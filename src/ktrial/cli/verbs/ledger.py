@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial ledger`: everything that was tried here."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.names import knob_names
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import Contradiction
+
+
+@click.command(short_help="List everything that was tried here.")
+@click.argument("knob", required=False, shell_complete=knob_names, metavar="[KNOB]")
+@click.option("--markdown", is_flag=True, help="Write Markdown.")
+@json_option
+@click.pass_obj
+def command(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
+    """Everything that was tried here, or of one knob: verdict, date, and what came of it on this machine.
+
+    A later trial of the same supersedes an earlier one, or refutes it; both stay.
+    """
+    from ktrial.cli.ledgering import ledger_of
+    from ktrial.domain.ledger import changed_since, of_knob, standing
+    from ktrial.report.ledger import ledger_markdown, ledger_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.ledger import now_of
+
+    if markdown and as_json:
+        raise Contradiction("--markdown and --json are two formats", hint="leave one of both out")
+    entries = ledger_of(app).entries
+    if knob is not None:
+        entries = of_knob(entries, knob)
+    now = now_of(app.user_session, entries, app.catalog.knobs)
+    if as_json:
+        told = [
+            {"entry": one, "standing": standing(one, now), "changed_since": changed_since(one, now)} for one in entries
+        ]
+        write_json({"schema": "ktrial.ledger-now/1", "now": now, "entries": told})
+    elif markdown:
+        sys.stdout.write(ledger_markdown(entries, now))
+    else:
+        sys.stdout.write(ledger_text(entries, now, width=columns()))

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial retest`: a trial once more, as the machine is now."""
+
+from __future__ import annotations
+
+import click
+
+from ktrial.cli.names import knob_names
+from ktrial.cli.options import dangerous_option, json_option
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Repeat a trial as the machine is now.")
+@click.argument("what", required=False, shell_complete=knob_names, metavar="[KNOB|TRIAL]")
+@click.option("--no-profile", is_flag=True, help="Make no noise profile: the first seven blocks plan the cap.")
+@dangerous_option
+@json_option
+@click.pass_obj
+def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, as_json: bool) -> int:
+    """Repeat a trial with a seed of its own: the newest one of a knob, or one by its name.
+
+    Without a name: the newest one that was measured under other settings. The earlier trial stays; `ktrial ledger`
+    shows which of them was superseded or refuted.
+    """
+    from ktrial.cli.ledgering import ledger_of
+    from ktrial.cli.trying import run_file
+    from ktrial.services.ledger import now_of
+    from ktrial.services.retest import again, chosen
+
+    entries = ledger_of(app).entries
+    now = now_of(app.user_session, entries, app.catalog.knobs)
+    stored = app.trials.find(chosen(what, entries, now))
+    app.say(f"{stored.trial} once more")
+    return run_file(app, again(stored.file), allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json)

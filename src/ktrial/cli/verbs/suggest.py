@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial suggest`: what could be tried on this machine."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="List settings worth a try on this machine.")
+@click.option("--goal", "name", metavar="GOAL", help="gaming, latency, throughput, battery, quiet, or your own.")
+@json_option
+@click.pass_obj
+def command(app: App, name: str | None, as_json: bool) -> None:
+    """Candidates for this machine: from the catalog's profiles and goals, as far as they would change anything here.
+
+    Each with its price, what speaks for it and against it, and the line that would test it. Nothing is applied.
+    """
+    from ktrial.cli.ledgering import kept_ledger
+    from ktrial.domain.errors import UnknownName
+    from ktrial.report.suggest import suggestions_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.suggest import candidates_of, tried_here
+
+    goals = app.goals
+    if name is not None and name not in goals:
+        raise UnknownName("goal", name, goals, hint=f"goals are {', '.join(goals)}")
+    chosen = list(goals.values()) if name is None else [goals[name]]
+    machine = app.best_session("reading all values")
+    found = candidates_of(chosen, machine, app.catalog)
+    ledger = kept_ledger(app)
+    entries = ledger.entries if ledger is not None else ()
+    pairs = [(one, tried_here(one, entries)) for one in found.candidates]
+    if as_json:
+        told = [{"candidate": one, "try": one.try_line, "here": entry} for one, entry in pairs]
+        write_json({"schema": "ktrial.suggestions/1", "candidates": told, "not_here": found.not_here})
+    else:
+        sys.stdout.write(suggestions_text(pairs, app.catalog.sources, found.not_here, width=columns()))

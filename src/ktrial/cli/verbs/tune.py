@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial tune`: try what a goal or a profile proposes, and keep what is proven."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ktrial.cli.measuring import TakesCommand, own_words
+from ktrial.cli.options import dangerous_option, json_option, yes_option
+from ktrial.cli.wiring import App
+
+
+@click.command(cls=TakesCommand, short_help="Try candidates for a goal, and keep what is proven.")
+@click.argument("goal", metavar="GOAL|PROFILE")
+@click.option("--suite", metavar="SUITE|BENCHMARK", help="Measure this in place of what the goal says.")
+@click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
+@click.option("--primary", metavar="OUTCOME", help="The outcome that decides.")
+@click.option("--guard", "guards", multiple=True, metavar="OUTCOME=SHARE", help="Must not get worse by more.")
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="The effect that is worth finding.")
+@click.option("--margin", metavar="SHARE", help="Smaller differences do not matter.  [2%]")
+@click.option("--budget", default="default", show_default=True, metavar="NAME|BLOCKS", help="quick, default, thorough.")
+@click.option("--settle", metavar="TIME", help="Wait after every switch.  [as the settings want]")
+@click.option("--time", "time_", metavar="TIME", help="End each trial where no further block fits into it.")
+@click.option("--most", type=click.IntRange(1, 1000), metavar="N", help="Try the first N candidates only.")
+@click.option("--seed", type=click.IntRange(0, 2**62), metavar="N", help="Draw the same orders again.")
+@click.option("--fresh", is_flag=True, help="Begin anew where an interrupted one could be gone on with.")
+@click.option("--no-apply", is_flag=True, help="Write the receipt and apply nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what would be tried, and measure nothing.")
+@yes_option
+@dangerous_option
+@json_option
+@click.pass_context
+def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
+    """Try the candidates of a goal, or the settings of a profile, and keep those that a trial calls better.
+
+    \b
+    ktrial tune latency
+    ktrial tune micro-stutter --suite memory-pressure --primary frame-p99
+    ktrial tune ktweak --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
+
+    What breaks a guard is refused, and nothing is kept that was not decided. Several that are better are tried
+    together before they are kept. All of them are applied in one transaction; the receipt says why, and how to undo it.
+    """
+    from ktrial.cli import interruption
+    from ktrial.cli.tuning import applied, asked, carry_on_tuning, keep_receipt, show, taken_up
+    from ktrial.report.terminal import columns
+    from ktrial.report.tuning import tune_text
+
+    app: App = ctx.obj
+    title, question, left_out = asked(app, goal, own_words(ctx), options)
+    sys.stderr.write(tune_text(question, left_out, width=columns()))
+    if options["dry_run"]:
+        return 0
+    question, parts = (question, []) if options["fresh"] else taken_up(app, question, title)
+    dangerous, as_json = options["yes_dangerous"], options["as_json"]
+    receipt = carry_on_tuning(app, question, parts, allow_dangerous=dangerous, as_json=as_json)
+    if receipt is None:
+        app.say(f"{interruption.words(app.interrupts.number)}; the same command goes on with it")
+        return interruption.status(app.interrupts.number)
+    if receipt.kept and not options["no_apply"]:
+        receipt = applied(app, receipt, ask=not (options["yes"] or as_json), allow_dangerous=dangerous)
+    show(receipt, as_json=as_json)
+    app.say(f"the receipt is {keep_receipt(app, receipt)}")
+    return 0

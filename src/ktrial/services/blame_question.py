@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what a person names to factors that can be switched on and off one by one on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ktrial.domain.blame import BlameQuestion, Factor
+from ktrial.domain.errors import BadInput, Refused
+from ktrial.domain.knob import Knob
+from ktrial.domain.plan import Change, Plan
+from ktrial.domain.stored_trial import ArmSettings
+from ktrial.domain.trial_file import ArmFile, TrialFile
+
+#: Below this there is no choice.
+_FEWEST = 2
+_MOST = 127
+
+
+def factors_of(plan: Plan, knobs: Mapping[str, Knob], environment: Mapping[str, str]) -> tuple[Factor, ...]:
+    """Each knob that the plan changes, all its instances together, and each variable of the environment.
+
+    Knobs that the kernel changes with each other are one factor: switched one by one, neither keeps its value.
+    """
+    if plan.zram is not None:
+        raise Refused(
+            "a zram device is set up as a whole and cannot be taken apart",
+            hint="leave the zram settings out here, and try them by themselves: `ktrial try`",
+        )
+    groups: list[list[Change]] = []
+    for change in plan.changes:
+        near = [group for group in groups if any(_belong(change, other, knobs) for other in group)]
+        groups = [group for group in groups if group not in near]
+        groups.append([*(one for group in near for one in group), change])
+    made = [
+        Factor(
+            name=" + ".join(dict.fromkeys(one.knob for one in group)),
+            set={one.address: one.new_text for one in group},
+        )
+        for group in groups
+    ]
+    made += [Factor(name=name, environment={name: value}) for name, value in environment.items()]
+    if len(made) < _FEWEST:
+        told = f"only {made[0].name} changes anything here" if made else "nothing of it changes anything here"
+        raise BadInput(f"{told}: there is nobody else to blame", hint="`ktrial try` tells what it does")
+    if len(made) > _MOST:
+        raise BadInput(f"{len(made)} settings are more than {_MOST}", hint="name fewer, or a part of the profile")
+    return tuple(made)
+
+
+def _belong(one: Change, other: Change, knobs: Mapping[str, Knob]) -> bool:
+    if one.knob == other.knob:
+        return True
+    pairs = ((one.knob, other.knob), (other.knob, one.knob))
+    return any(first in knobs and second in knobs[first].couples for first, second in pairs)
+
+
+def left_out_of(plan: Plan) -> dict[str, str]:
+    """What is named and cannot have done it: it is in force already, or cannot be set here."""
+    told = {change.address: "in force already" for change in plan.same}
+    return told | {refusal.address: refusal.reason for refusal in plan.refusals}
+
+
+def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[str, ArmSettings]) -> None:
+    """Raise Refused where some combination of factors does not come to what each of them comes to in the whole set."""
+    for name, arm in file.arms.items():
+        for address, wanted in arm.set.items():
+            found = arms[name].changes.get(address)
+            if found == wanted:
+                continue
+            owner = next(one.name for one in question.factors if address in one.set)
+            others = ", ".join(one.name for one in question.factors if not set(one.set) & set(arm.set))
+            why = arms[name].refused.get(address) or (f"it would be {found}" if found else "it would change nothing")
+            raise Refused(
+                f"{owner} cannot be combined freely: without {others or 'the others'}, {address} = {wanted}: {why}",
+                hint="leave it out here, and try it by itself: `ktrial try`",
+            )
+
+
+def whole(words_arm: ArmFile, template: TrialFile) -> TrialFile:
+    """A trial whose one arm is all that was named: for planning only."""
+    return msgspec.structs.replace(template, arms={"control": ArmFile(), "all": words_arm})

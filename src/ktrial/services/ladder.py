@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ladder as a trial: its tiers stacked, each an arm, those that this kernel cannot take left out with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ktrial.catalog.model import Catalog
+from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.domain.plan import Plan, Refusal
+from ktrial.domain.profile import Profile, Tier
+from ktrial.domain.trial_file import CONTROL, ArmFile, TrialFile
+from ktrial.services.ports import Machine
+from ktrial.services.tune import make_plan
+
+_HINT = "`ktrial profiles` lists all; docs/ladder.md shows how one is written"
+_SHOWN_REASONS = 3
+
+
+class Ladder(NamedTuple):
+    """What a ladder comes to: `control` is the lowest tier, or the machine as it is found."""
+
+    name: str
+    control: str
+    baseline: Literal["found", "stock", "distro"]
+    arms: Mapping[str, ArmFile]
+    #: Tier -> why it is not run: it needs a boot or a build, or changes nothing here.
+    not_run: Mapping[str, str]
+
+
+def ladder_of(name: str, catalog: Catalog) -> Ladder:
+    """The tiers of a profile, each stacked on those before it."""
+    if name not in catalog.profiles:
+        ladders = [profile.name for profile in catalog.profiles.values() if profile.tier]
+        raise UnknownName("ladder", name, ladders, hint=_HINT)
+    profile = catalog.profiles[name]
+    if not profile.tier:
+        named = ", ".join(one.name for one in catalog.profiles.values() if one.tier)
+        raise BadInput(f"{name} has no tiers", hint=f"`ktrial try {name}` tries it as a whole; ladders: {named}")
+    first = profile.tier[0]
+    generated = catalog.profiles[first.profile].generated if first.profile is not None else None
+    control = first.name if generated is not None else CONTROL
+    arms = {control: ArmFile()} | dict(_stacked(profile, skip_first=generated is not None))
+    if len(arms) == 1:
+        raise BadInput(f"{name} has no tier that a running kernel takes", hint="all of them must be built")
+    not_run = {tier.name: f"needs a build: {tier.build}" for tier in profile.tier if tier.profile is None}
+    return Ladder(name, control, generated or "found", arms, not_run)
+
+
+def _stacked(profile: Profile, *, skip_first: bool) -> Iterator[tuple[str, ArmFile]]:
+    below: list[str] = []
+    tiers: tuple[Tier, ...] = profile.tier[1:] if skip_first else profile.tier
+    for tier in tiers:
+        if tier.profile is not None:
+            below.append(tier.profile)
+            yield tier.name, ArmFile(profile=tuple(below))
+
+
+def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dangerous: bool = False) -> dict[str, Plan]:
+    """What each tier changes here, and what of it cannot be set."""
+    prefix = () if ladder.baseline == "found" else (ladder.baseline,)
+    nothing = Plan(title=ladder.name, changes=(), same=(), refusals=())
+    return {
+        name: make_plan(machine, catalog, words, allow_dangerous=allow_dangerous, later_wins=True)[0]
+        if (words := (*prefix, *arm.words))
+        else nothing
+        for name, arm in ladder.arms.items()
+    }
+
+
+def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
+    """The ladder without tiers that add nothing here to the one before."""
+    arms = {ladder.control: ladder.arms[ladder.control]}
+    not_run = dict(ladder.not_run)
+    before = plans[ladder.control]
+    for name, arm in ladder.arms.items():
+        if name == ladder.control:
+            continue
+        if _values(plans[name]) == _values(before):
+            not_run[name] = _why(plans[name], before)
+            continue
+        arms[name] = arm
+        before = plans[name]
+    if len(arms) == 1:
+        told = "; ".join(f"{name}: {why}" for name, why in not_run.items())
+        raise BadInput(f"no tier of {ladder.name} changes anything on this machine as it runs", hint=told)
+    return ladder._replace(arms=arms, not_run=not_run)
+
+
+def left_out(ladder: Ladder, plans: Mapping[str, Plan]) -> dict[str, str]:
+    """Tier -> what of it is not set, of tiers that are run and add such a refusal."""
+    told = {}
+    before: set[str] = set()
+    for name in ladder.arms:
+        refused = {one.address: one for one in plans[name].refusals}
+        new = [one for address, one in refused.items() if address not in before]
+        if new:
+            told[name] = _listed(new)
+        before |= set(refused)
+    return told
+
+
+def _values(plan: Plan) -> tuple[object, ...]:
+    return ({change.address: change.new_text for change in plan.changes}, plan.zram)
+
+
+def _why(plan: Plan, before: Plan) -> str:
+    known = {one.address for one in before.refusals}
+    new = [one for one in plan.refusals if one.address not in known]
+    return f"changes nothing here: {_listed(new)}" if new else "changes nothing here: it is in force already"
+
+
+def _listed(refusals: list[Refusal]) -> str:
+    shown = "; ".join(f"{one.address}: {one.reason}" for one in refusals[:_SHOWN_REASONS])
+    more = len(refusals) - _SHOWN_REASONS
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def ladder_trial(ladder: Ladder, template: TrialFile) -> TrialFile:
+    """The trial: every tier against the one before it and against the control, in the same blocks."""
+    return msgspec.structs.replace(
+        template, control=ladder.control, baseline=ladder.baseline, questions="ladder", arms=ladder.arms
+    )

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From trials to the ledger, and the machine as it is now to hold it against."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ktrial.domain.knob import Knob
+from ktrial.domain.ledger import LedgerEntry, Now
+from ktrial.domain.machine_state import MachineState
+from ktrial.domain.stored_trial import StoredTrial
+from ktrial.domain.trial_log import Ended, Event, Protocol
+from ktrial.domain.value import active_text
+from ktrial.services.ports import Machine
+from ktrial.services.trial_prepare import machine_of
+from ktrial.services.tune import observe
+
+_MACHINE_FACTS = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind", "kernel.release")
+_SCOPES = {"run": "on one boot", "boot": "across boots", "build": "across builds"}
+
+
+def entries_of(
+    trial: StoredTrial,
+    log: Sequence[Event],
+    kernel: str | None,
+    state: MachineState | None,
+    knobs: Mapping[str, Knob],
+) -> tuple[LedgerEntry, ...]:
+    """What a trial says of each of its arms against the control; a screening says nothing by itself."""
+    from ktrial.stats.judge import judge
+
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    if protocol.screen is not None:
+        return ()
+    over = any(isinstance(event, Ended) for event in log)
+    base = trial.arms[protocol.control]
+    found = []
+    for one in judge(log).judged:
+        if one.role != "primary" or one.against != protocol.control:
+            continue
+        arm = trial.arms[one.arm]
+        changes = {name: value for name, value in arm.changes.items() if base.changes.get(name) != value}
+        environment = {key: value for key, value in arm.environment.items() if base.environment.get(key) != value}
+        found.append(
+            LedgerEntry(
+                trial=trial.trial,
+                arm=one.arm,
+                started_unix_ms=trial.started_unix_ms,
+                machine=trial.machine,
+                kernel=kernel,
+                scope=_SCOPES[protocol.replicate],
+                control=protocol.control if trial.file.baseline == "found" else trial.file.baseline,
+                changes=changes,
+                environment=environment,
+                placebo=trial.file.arms[one.arm].placebo,
+                workload=workload_of(trial),
+                outcome=one.outcome,
+                direction=protocol.outcomes[one.outcome].direction,
+                verdict=one.verdict,
+                effect=one.effect,
+                blocks=one.blocks,
+                over=over,
+                part=trial.file.part,
+                held=held(changes, state, knobs),
+            )
+        )
+    return tuple(found)
+
+
+def workload_of(trial: StoredTrial) -> str:
+    """What was measured: two trials have the same when they can supersede each other."""
+    file = trial.file
+    said = (file.suite, file.command, file.metrics, file.parameters, file.cpus)
+    digest = hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()[:8]
+    return f"{file.suite or file.command[0].rpartition('/')[2]} {digest}"
+
+
+def held(changes: Iterable[str], state: MachineState | None, knobs: Mapping[str, Knob]) -> dict[str, str]:
+    """Values of the knobs that interact with those changed, as the control had them."""
+    if state is None:
+        return {}
+    near = interacting(changes, knobs)
+    found = {}
+    for address, path in state.knobs.items():
+        knob = address.partition("@")[0]
+        value = state.files.get(path)
+        if knob in near and value is not None and value.text is not None:
+            found[address] = active_text(knobs[knob], value.text)
+    return found
+
+
+def interacting(changes: Iterable[str], knobs: Mapping[str, Knob]) -> set[str]:
+    """Knobs that the catalog says to interact with these, or that the kernel changes with them."""
+    changed = {address.partition("@")[0] for address in changes}
+    near = {name for knob in changed if knob in knobs for name in (*knobs[knob].interacts, *knobs[knob].couples)}
+    return (near & set(knobs)) - changed
+
+
+def now_of(machine: Machine, entries: Sequence[LedgerEntry], knobs: Mapping[str, Knob]) -> Now:
+    """The machine as it is, as far as these entries ask."""
+    facts = machine.facts(_MACHINE_FACTS)
+    addresses = {address for entry in entries for address in (*entry.changes, *entry.held)}
+    wanted = {name for address in addresses if (name := address.partition("@")[0]) in knobs and knobs[name].files}
+    states = observe(machine, [knobs[name] for name in sorted(wanted)]) if wanted else {}
+    values = {}
+    for name, state in states.items():
+        for instance in state.instances:
+            if instance.reading.text is not None:
+                address = f"{name}@{instance.label}" if instance.label else name
+                values[address] = active_text(knobs[name], instance.reading.text)
+    return Now(machine=machine_of(facts), kernel=facts.value("kernel.release"), values=values)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial blame` on this machine: the settings are variables, and a program is slower by some of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ktrial.cli.main import main
+from tests.support.terminal import KTRIAL
+
+PROGRAM = """
+import os, random
+took = 1.2 if {guilty} else 1.0
+print("took", took * (1 + random.gauss(0, 0.01)))
+"""
+METRIC = "took_s:lower=took ([0-9.]+)"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for the head."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("COLUMNS", "120")
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def words(home: Path, guilty: str, settings: int) -> list[str]:
+    """The command line of a blame whose program is slower where `guilty` holds."""
+    program = home / "program.py"
+    program.write_text(PROGRAM.format(guilty=guilty))
+    variables = [word for place in range(settings) for word in ("--env", f"S{place}=1")]
+    given = [*variables, "--known", "worse", "--primary", "took", "--metric", METRIC, "--settle", "0s"]
+    return ["blame", *given, "--", sys.executable, "-S", str(program)]
+
+
+def run(*argv: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    return main(argv, out, err), out.getvalue(), err.getvalue()
+
+
+def test_a_pair_among_16_is_named_and_its_trials_hold(home: Path) -> None:
+    guilty = "'S3' in os.environ and 'S12' in os.environ"
+    status, out, err = run(*words(home, guilty, 16))
+    assert status == 0, err
+    head, _, rest = out.partition("\n")
+    assert {part.strip() for part in head.rpartition(" it is ")[2].split(" and ")} == {"S3", "S12"}
+    assert "only together" in rest
+    trials = json.loads(run("trial", "list", "--json")[1])["trials"]
+    assert {"S3", "S12"} == {name for one in trials for name in one["suspected"]}
+    for one in trials:
+        assert run("trial", "recheck", one["trial"])[0] == 0
+
+
+def test_what_was_killed_goes_on_with_the_same_command(home: Path) -> None:
+    argv = words(home, "'S1' in os.environ", 4)
+    killed = subprocess.Popen([*KTRIAL, *argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=os.environ)
+    assert killed.stderr is not None
+    for line in killed.stderr:
+        if b"block 4/" in line:
+            break
+    killed.kill()
+    killed.wait()
+    killed.stderr.close()
+    time.sleep(0.2)
+    status, out, err = run(*argv)
+    assert status == 0, err
+    assert "of 4 settings it is S1\n" in out
+    trials = json.loads(run("trial", "list", "--json")[1])["trials"]
+    assert sum(".screen-1" in one["trial"] for one in trials) == 1
+
+
+def test_what_cannot_be_asked_is_said_before_anything_runs(home: Path) -> None:
+    status, _, err = run("blame", "--env", "A=1", "--", "true")
+    assert (status, "only A changes anything here" in err) == (2, True)
+    status, _, err = run("blame", "vm.swappiness=1,2", "--env", "A=1", "--", "true")
+    assert (status, "a setting has one value here" in err) == (2, True)
+    status, _, err = run("blame", "--env", "A=1", "--env", "B=1", "-o", "x.txt", "--", "true")
+    assert (status, "no kind of picture" in err) == (2, True)
+    assert json.loads(run("trial", "list", "--json")[1])["trials"] == []

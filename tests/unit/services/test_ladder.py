@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ktrial.catalog.loader import load_catalog
+from ktrial.catalog.model import Catalog
+from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.domain.plan import Plan
+from ktrial.domain.profile import Profile, Tier
+from ktrial.domain.trial_file import ArmFile, TrialFile, check_trial_file
+from ktrial.services.ladder import Ladder, ladder_of, ladder_trial, left_out, possible, tier_plans
+from ktrial.services.trial_prepare import arm_plans
+from ktrial.services.trial_protocol import protocol_of
+from tests.support.blame import TASKS
+from tests.support.knobs import catalog, profile
+from tests.support.machine import FakeMachine
+
+FILES = {
+    "/proc/sys/vm/swappiness": "60\n",
+    "/proc/sys/vm/dirty_ratio": "20\n",
+    "/proc/sys/vm/dirty_bytes": "0\n",
+}
+TEMPLATE = TrialFile(name="ladder", suite="tool", primary="time", arms={})
+
+
+def tier(name: str, what: str | None = None, build: str | None = None) -> Tier:
+    return Tier(name=name, why="because", profile=what, build=build)
+
+
+def known(*tiers: Tier, **more: Any) -> Catalog:
+    return catalog(
+        Profile(name="ladder", summary="", tier=tiers),
+        Profile(name="stock", summary="", generated="stock"),
+        profile("calm", ("vm.swappiness", 10)),
+        profile("eager", ("vm.swappiness", 100), ("vm.dirty_ratio", 5)),
+        profile("bytes", ("vm.dirty_bytes", 1 << 20)),
+        profile("late", ("boot:nohz_full", "1-3")),
+        profile("same", ("vm.swappiness", 10)),
+        profile("plain", ("vm.swappiness", 60)),
+    )
+
+
+def planned(ladder: Ladder, using: Catalog) -> dict[str, Plan]:
+    return tier_plans(ladder, FakeMachine(FILES, {}), using)
+
+
+def changes(plan: Plan) -> dict[str, str]:
+    return {one.address: one.new_text for one in plan.changes}
+
+
+def test_each_tier_stands_on_those_before_it_and_the_later_value_wins() -> None:
+    using = known(tier("T0", "stock"), tier("T1", "calm"), tier("T2", "eager"), tier("T3", build="x"))
+    ladder = ladder_of("ladder", using)
+    assert (ladder.control, ladder.baseline) == ("T0", "stock")
+    assert ladder.arms == {
+        "T0": ArmFile(),
+        "T1": ArmFile(profile=("calm",)),
+        "T2": ArmFile(profile=("calm", "eager")),
+    }
+    plans = planned(ladder, using)
+    assert changes(plans["T0"]) == {}
+    assert changes(plans["T1"]) == {"vm.swappiness": "10"}
+    assert changes(plans["T2"]) == {"vm.swappiness": "100", "vm.dirty_ratio": "5"}
+    assert possible(ladder, plans) == ladder
+    assert ladder.not_run == {"T3": "needs a build: x"}
+
+
+def test_what_a_later_tier_clears_is_no_contradiction() -> None:
+    using = known(tier("T1", "eager"), tier("T2", "bytes"))
+    plans = planned(ladder_of("ladder", using), using)
+    assert changes(plans["T2"]) == {"vm.swappiness": "100", "vm.dirty_bytes": str(1 << 20)}
+
+
+def test_without_a_generated_lowest_tier_the_control_is_the_machine_as_it_is_found() -> None:
+    ladder = ladder_of("ladder", known(tier("T1", "calm")))
+    assert (ladder.control, ladder.baseline, list(ladder.arms)) == ("control", "found", ["control", "T1"])
+
+
+def test_tiers_that_add_nothing_here_are_listed_with_the_reason() -> None:
+    using = known(tier("T1", "late"), tier("T2", "calm"), tier("T3", "same"), tier("T4", "eager"))
+    plans = planned(ladder_of("ladder", using), using)
+    ladder = possible(ladder_of("ladder", using), plans)
+    assert list(ladder.arms) == ["control", "T2", "T4"]
+    assert "boot:nohz_full: a boot parameter" in ladder.not_run["T1"]
+    assert ladder.not_run["T3"] == "changes nothing here: it is in force already"
+    assert "boot parameter" in left_out(ladder, plans)["T2"]
+    assert "T4" not in left_out(ladder, plans)
+
+
+def test_the_trial_asks_for_steps_and_for_the_whole_way() -> None:
+    using = known(tier("T0", "stock"), tier("T1", "calm"), tier("T2", "eager"))
+    ladder = ladder_of("ladder", using)
+    file = ladder_trial(ladder, TEMPLATE)
+    assert arm_plans(file, FakeMachine(FILES, {}), using)["T2"].changes == planned(ladder, using)["T2"].changes
+    check_trial_file(file)
+    protocol = protocol_of(file, TASKS, {}, 7, None, 1)
+    assert protocol.contrasts == (("T1", "T0"), ("T2", "T0"), ("T2", "T1"))
+
+
+@pytest.mark.parametrize(
+    "tiers, said",
+    [
+        ((), "ladder has no tiers"),
+        ((tier("T0", "stock"), tier("T1", build="x")), "no tier that a running kernel takes"),
+    ],
+)
+def test_what_is_no_ladder_is_said(tiers: tuple[Tier, ...], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        ladder_of("ladder", known(*tiers))
+
+
+def test_a_ladder_that_changes_nothing_here_is_refused() -> None:
+    using = known(tier("T0", "stock"), tier("T1", "plain"))
+    ladder = ladder_of("ladder", using)
+    with pytest.raises(BadInput, match="no tier of ladder changes anything"):
+        possible(ladder, planned(ladder, using))
+
+
+def test_an_unknown_ladder_gets_a_did_you_mean() -> None:
+    with pytest.raises(UnknownName, match="arash"):
+        ladder_of("arash", load_catalog())
+
+
+def test_every_ladder_of_the_catalog_can_be_asked_for() -> None:
+    using = load_catalog()
+    names = [one.name for one in using.profiles.values() if one.tier]
+    assert "arashi" in names
+    for name in names:
+        assert len(ladder_of(name, using).arms) >= 2
+    assert list(ladder_of("arashi", using).arms) == ["T0", "T1", "T3a"]
+    assert set(ladder_of("arashi", using).not_run) == {"T2a", "T3b"}

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+import statsmodels.api as sm  # type: ignore[import-untyped]
+
+from ktrial.domain.errors import BadInput
+from ktrial.domain.trial_log import (
+    BlockDrawn,
+    BlockVoided,
+    Ended,
+    Event,
+    OutcomeRule,
+    Protocol,
+    RunEnded,
+    Screen,
+    TrialArm,
+    block_order,
+)
+from ktrial.stats.audit import audit
+from ktrial.stats.judge import judge
+from ktrial.stats.screening import arm_of, configuration, on_in
+from ktrial.stats.screening_judge import screened_arms
+from tests.support.trials import RATE, TIME, value_of
+
+SETTINGS = ("a", "b", "c", "d", "e", "f")
+
+
+def protocol(**changes: object) -> Protocol:
+    names = screened_arms(len(SETTINGS), 7, 72)
+    fields: dict[str, object] = {
+        "name": "test",
+        "arms": tuple(TrialArm(name=name) for name in ("control", *names)),
+        "control": "control",
+        "outcomes": {
+            TIME: OutcomeRule(direction="lower", role="primary"),
+            RATE: OutcomeRule(direction="higher", role="secondary"),
+        },
+        "cap": 72,
+        "seed": 7,
+        "screen": Screen(settings=SETTINGS, known="worse"),
+    }
+    return msgspec.convert({**fields, **changes}, Protocol)
+
+
+def carried_out(
+    fixed: Protocol,
+    *,
+    fails: str | None = None,
+    sd: float = 0.02,
+    blocks: int = 200,
+    culprit: str = "c",
+    noise: int = 3,
+) -> list[Event]:
+    rng = np.random.default_rng(noise)
+    log: list[Event] = [fixed]
+    run = 0
+    while (step := judge(log).next).action != "stop" and step.block is not None and step.block <= blocks:
+        order = block_order(fixed.seed, step.block, step.arms)
+        log.append(BlockDrawn(block=step.block, order=order))
+        for arm in order:
+            run += 1
+            on = {SETTINGS[place] for place in on_in(arm, len(SETTINGS))}
+            score = -0.1 * (culprit in on) + rng.normal(0, sd)
+            measured = {name: value_of(score, rule) for name, rule in fixed.outcomes.items()}
+            failure = "it crashed" if fails in on else None
+            log.append(
+                RunEnded(run=run, block=step.block, arm=arm, measurements={} if failure else measured, failure=failure)
+            )
+    return log
+
+
+def test_the_culprit_is_suspected_at_the_first_look_and_the_trial_ends() -> None:
+    log = carried_out(protocol())
+    found = judge(log)
+    assert (found.blocks, found.next.action) == (12, "stop")
+    primary, secondary = sorted(found.screened, key=lambda one: one.role)
+    assert [one.setting for one in primary.named] == ["c"]
+    assert primary.named[0].effect == pytest.approx(-0.1, abs=0.03)
+    assert primary.named[0].high < 0
+    assert [one.setting for one in secondary.named] == ["c"]
+    assert audit(log) == ()
+
+
+def test_coefficients_and_intervals_are_those_of_least_squares() -> None:
+    log = carried_out(protocol())
+    found = judge(log).screened[0].coefficients
+    runs: dict[int, dict[str, float]] = {}
+    for event in log:
+        if isinstance(event, RunEnded) and event.block is not None:
+            runs.setdefault(event.block, {})[event.arm] = -np.log(event.measurements[TIME])
+    signs = np.array([configuration(6, 7, block) for block in runs]).astype(float)
+    score = [
+        visits[arm_of(row.astype(np.int8))] - visits[arm_of(-row.astype(np.int8))]
+        for row, visits in zip(signs, runs.values(), strict=True)
+    ]
+    fitted = sm.OLS(score, signs[:, [2, 4]]).fit()
+    low, high = fitted.conf_int(alpha=2 * 0.02 / 6)[1]
+    assert (found[4].effect, found[4].low, found[4].high) == pytest.approx((fitted.params[1], low, high))
+
+
+def test_a_setting_that_makes_runs_fail_is_told() -> None:
+    found = judge(carried_out(protocol(), fails="e"))
+    assert found.next.action == "stop"
+    assert "6 of 6 blocks have a run that failed" in found.next.reason
+    (finding,) = found.findings
+    assert "they have e on, and no other run has" in finding.sentence
+
+
+def test_void_blocks_are_left_out_and_others_take_their_place() -> None:
+    log = carried_out(protocol(), blocks=2)
+    log.append(BlockVoided(block=2, arm=log[-1].arm, cause="reading", reason="hot"))  # type: ignore[union-attr]
+    found = judge(log)
+    assert (found.blocks, found.voided, found.next.block) == (1, 1, 3)
+
+
+def test_a_block_that_has_begun_is_gone_on_with() -> None:
+    log = carried_out(protocol(), blocks=3)[:-1]
+    found = judge(log).next
+    assert (found.block, found.drawn, len(found.arms)) == (3, True, 1)
+
+
+def test_it_ends_at_the_cap_and_where_somebody_ended_it() -> None:
+    log = carried_out(protocol(cap=16), culprit="nobody", noise=5)
+    assert judge(log).next.reason == "the cap was reached"
+    assert judge(log).blocks == 16
+    assert judge([*log[:10], Ended(reason="no time")]).next.reason == "no time"
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"cap": None}, "cap = None"),
+        ({"cap": 73}, "cap = 73"),
+        ({"screen": Screen(settings=("a",))}, "one setting is no choice"),
+        ({"seed": 8}, "is not there"),
+        ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", scale="count")}}, "counter"),
+    ],
+)
+def test_what_could_not_go_on_is_refused_before_the_start(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        judge([protocol(**changes)])
+
+
+def test_names_of_arms_tell_what_is_on() -> None:
+    signs = configuration(6, 7, 1)
+    assert on_in(arm_of(signs), 6) == tuple(np.flatnonzero(signs > 0))
+    assert set(on_in(arm_of(-signs), 6)) == set(range(6)) - set(on_in(arm_of(signs), 6))
