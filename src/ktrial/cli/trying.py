@@ -74,6 +74,9 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     if any(arm.manual is not None for arm in file.arms.values()):
         hint = "measure each by hand and compare:  ktrial bench … --label NAME, ktrial compare"
         raise Refused("manual arms cannot be tried yet", hint=hint)
+    if file.design.replicate != "run":
+        hint = "leave `replicate` out: the verdict holds for this boot, and says so"
+        raise Refused(f"replicate = {file.design.replicate!r} cannot be carried out yet", hint=hint)
     suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, None)
     suite = with_parameters(suite, benchmarks, _words(file.parameters))
     named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]

@@ -33,7 +33,7 @@ def test_the_announcement_says_what_each_arm_is_and_what_it_costs() -> None:
 
 def test_a_line_for_each_block() -> None:
     fixed = protocol()
-    assert block_line(fixed, judge(pair_log(fixed, BETTER[:3]))) == "block 3/20: case open\n"
+    assert block_line(fixed, judge(pair_log(fixed, BETTER[:3]))) == "block 3/20: case open (about -4.9 %)\n"
     assert block_line(fixed, judge(pair_log(fixed, BETTER))).startswith("block 7/20: case better (")
 
 
@@ -58,7 +58,7 @@ def test_a_trial_as_a_comparison() -> None:
     assert [(arm.arm, arm.runs, arm.failed) for arm in found.arms] == [("control", 7, 0), ("case", 7, 0)]
     assert one.arms[0].points[0].run.startswith("session-a/")
     assert found.protocol_sha256 == "f" * 64
-    assert found.reproduce == ("ktrial trial recheck a",)
+    assert found.reproduce == ("ktrial trial run trial.toml", "ktrial trial recheck a")
     assert found.scope == "on this boot of this machine"
     assert not any(one.kind == "unfinished" for one in found.findings)
 
