@@ -136,6 +136,18 @@ def test_an_arm_of_the_environment(home: Path) -> None:
     assert {one["environment"].get("SPEED") for one in records(home)} == {None, "10"}
 
 
+def test_a_broken_guard_is_exit_status_3(home: Path) -> None:
+    numbers = ("--metric", "value_ms:lower=^([0-9]+)", "--metric", "price_ms:lower=/([0-9]+)")
+    command = ("--", "sh", "-c", "echo ${SPEED:-20}/${PRICE:-10}")
+    named = ("--primary", "value", "--guard", "price=5%")
+    held = run(home, "try", "--env", "SPEED=10", *named, *QUICK, *numbers, *command)
+    assert held.status == 0, held.err
+    broken = run(home, "try", "--env", "SPEED=10", "--env", "PRICE=20", *named, *QUICK, *numbers, *command)
+    assert broken.status == 3, broken.err
+    assert "a guard is broken" in broken.err
+    assert "kept as" in broken.err
+
+
 def test_values_of_a_list_are_an_arm_each(home: Path) -> None:
     ran = run(home, "try", "vm.swappiness=10,100", *QUICK, *READS)
     assert ran.status == 0, ran.err

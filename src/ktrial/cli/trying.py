@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ktrial.cli.trial_guards import limits_watched, recover, refuse_changed, say_next, writers
-from ktrial.domain.errors import BadInput, KtrialError, Refused
+from ktrial.domain.errors import BadInput, GuardTripped, KtrialError, Refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -367,19 +367,29 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     from ktrial.report.trial_terminal import trial_text
 
     note(app)
+    broken: list[str] = []
     if stored.file.screen is not None:
         screening(app, stored, as_json=as_json)
-    elif as_json:
-        found = told(app, stored)
-        sys.stdout.write(msgspec.json.encode({"event": "comparison", "comparison": found}).decode() + "\n")
     else:
-        sys.stdout.write(trial_text(told(app, stored), width=columns()))
+        found = told(app, stored)
+        broken = broken_guards(found)
+        document = {"event": "comparison", "comparison": found}
+        text = msgspec.json.encode(document).decode() + "\n" if as_json else trial_text(found, width=columns())
+        sys.stdout.write(text)
     if interrupted:
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial trial resume {stored.trial}` goes on with it")
         return interruption.status(app.interrupts.number)
     say_next(app, stored)
     app.say(f"kept as {stored.trial}; the machine is as before: `ktrial status`")
+    if broken:
+        raise GuardTripped(f"a guard is broken: {broken[0]}")
     return 0
+
+
+def broken_guards(found: Comparison) -> list[str]:
+    """What is surely worse by more than its guard allows."""
+    contrasts = [contrast for outcome in found.outcomes for contrast in outcome.contrasts]
+    return [one.sentence for contrast in contrasts for one in contrast.findings if one.kind == "guard-broken"]
 
 
 def told(app: App, stored: StoredTrial) -> Comparison:
