@@ -7,6 +7,8 @@ use crate::load::Told;
 use crate::root::Root;
 use crate::store::Store;
 use serde::Serialize;
+use serde_json::{json, Value};
+use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a session may do.
@@ -34,6 +36,8 @@ pub struct Context {
     pub holders: Vec<Holder>,
     /// What tells a running load to end.
     pub told: Told,
+    /// The number of the request that is being answered.
+    pub request: Value,
     /// What the next load works on.
     pub given: Vec<u8>,
 }
@@ -50,8 +54,22 @@ impl Context {
             store,
             holders: Vec::new(),
             told: Told::Never,
+            request: Value::Null,
             given: Vec::new(),
         }
+    }
+
+    /// Tells a head on standard output that what it asked for has begun; the reply comes when it has ended.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub fn tell_begun(&self) -> io::Result<()> {
+        if let Told::Never = self.told {
+            return Ok(());
+        }
+        let mut output = io::stdout().lock();
+        writeln!(output, "{}", json!({"id": self.request, "begun": true}))?;
+        output.flush()
     }
 
     /// Refuses an ordinary user's attempt to change the machine that it runs on.

@@ -89,6 +89,7 @@ fn oversized(what: &str) -> Error {
 /// The reply to one line, with its newline.
 pub fn answer(context: &mut Context, line: &[u8]) -> Vec<u8> {
     let (id, request) = parse(line);
+    context.request = id.clone();
     let result = request.and_then(|(name, fields)| {
         catch_unwind(AssertUnwindSafe(|| dispatch(context, &name, fields)))
             .unwrap_or_else(|_| Err(Error::new(Kind::Io, format!("`{name}` failed inside the agent"))))

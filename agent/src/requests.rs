@@ -230,7 +230,9 @@ fn load(context: &mut Context, value: Value) -> Result<Value> {
 }
 
 fn sample(context: &mut Context, value: Value) -> Result<Value> {
-    sample::run(&context.root, &fields(value)?, context.told)
+    sample::run(&context.root, &fields(value)?, context.told, &|| {
+        context.tell_begun()
+    })
 }
 
 #[derive(Deserialize)]

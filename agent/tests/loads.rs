@@ -189,6 +189,29 @@ fn sampling_ends_with_the_next_request_and_with_the_input() {
     }
 }
 
+#[test]
+fn a_head_that_asks_is_told_when_the_first_sample_was_taken() {
+    let mut session = Session::start("user");
+    let mut asking = sample(600.0);
+    asking["tell_begun"] = json!(true);
+    session.send(&[asking]);
+    let begun = session.receive();
+    assert_eq!(begun["begun"], true, "{begun}");
+    let heard_ns = monotonic_ns();
+    session.send(&[short()]);
+    let told = session.receive();
+    assert_eq!(told["id"], begun["id"]);
+    let first_ns = told["ok"]["times_ns"][0].as_u64().unwrap();
+    assert!(first_ns < heard_ns, "{first_ns} {heard_ns}");
+    assert!(session.receive()["ok"].is_object());
+    session.end();
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap()
+}
+
 /// The soft and the hard limit of open files of a process.
 fn open_files(process: u32) -> (String, String) {
     let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();

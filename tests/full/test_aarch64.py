@@ -26,7 +26,7 @@ PACKAGES = (
     "rustc-web",
 )
 
-pytestmark = pytest.mark.xdist_group("aarch64")
+pytestmark = [pytest.mark.xdist_group("aarch64"), pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.support.debian import DebianRoot
 CHECKOUT = Path(__file__).resolve().parents[2]
 CLONE = "/opt/ktrial"
 
-pytestmark = pytest.mark.xdist_group("debian")
+pytestmark = [pytest.mark.xdist_group("debian"), pytest.mark.timeout(4500)]
 
 
 @pytest.fixture(scope="module")

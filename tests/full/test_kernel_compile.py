@@ -18,6 +18,7 @@ from ktrial.cli.main import main
 TINY = Path(ktrial.benchmarks.__file__).parent / "kernel_compile/cases/6.12-tinyconfig/files/build/.config"
 SOURCES = Path("/usr/src/linux-source-6.12.tar.xz")
 LIMIT_S = 1800
+pytestmark = pytest.mark.timeout(3 * LIMIT_S)
 
 
 def tiny_64() -> str:

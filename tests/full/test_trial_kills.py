@@ -18,6 +18,7 @@ FAKE_KILLS = int(os.environ.get("KTRIAL_KILLS", "200"))
 REAL_KILLS = max(1, FAKE_KILLS // 10)
 #: Kills of one trial before it may come to its end.
 KILLS_PER_TRIAL = 5
+pytestmark = pytest.mark.timeout(1800)
 VICTIMS: tuple[Victims, ...] = ("head", "agent", "both")
 SWAPPINESS = "/proc/sys/vm/swappiness"
 WORDS = ("try", "vm.swappiness=10", "--settle", "0s", "--no-profile", "--budget", "9")

@@ -55,17 +55,25 @@ pub struct Request {
     /// Samples after which it ends.
     #[serde(default)]
     pub count: Option<u64>,
+    /// Whether to tell when the first sample was taken.
+    #[serde(default)]
+    pub tell_begun: bool,
 }
 
 fn one_second() -> f64 {
     1.0
 }
 
-/// Samples until the count, the limit, the next request or the end of the input.
+/// Samples until the count, the limit, the next request or the end of the input. `begun` tells that the first was taken.
 ///
 /// # Errors
 /// The request makes no sense, or the system does not let this session wait.
-pub fn run(root: &Root, request: &Request, told: Told) -> Result<Value> {
+pub fn run(
+    root: &Root,
+    request: &Request,
+    told: Told,
+    begun: &dyn Fn() -> std::io::Result<()>,
+) -> Result<Value> {
     let period_ns = within("period_s", request.period_s, *PERIOD_S.start(), *PERIOD_S.end())?;
     let limit_ns = within("limit_s", request.limit_s, 0.0, MOST_SECONDS)?;
     if request.count == Some(0) {
@@ -77,8 +85,12 @@ pub fn run(root: &Root, request: &Request, told: Told) -> Result<Value> {
     let mut recording = Recording::new(set.width(), most);
     let (started_ns, started_cpu_ns) = (now_ns(), thread_cpu_ns());
     let mut clock = Clock::new(started_ns, period_ns, started_ns + limit_ns, told);
+    recording.take(&mut set, now_ns);
+    if request.tell_begun {
+        begun().map_err(|error| Error::io("cannot write to", "the head", &error))?;
+    }
     let (ended, taken) = clock
-        .carry_out(&mut set, &mut recording, request.count)
+        .go_on(&mut set, &mut recording, request.count)
         .map_err(|error| Error::io("cannot wait for", "the next sample", &error))?;
     let (wall_ns, cpu_ns) = (now_ns() - started_ns, thread_cpu_ns() - started_cpu_ns);
     clock.halved += recording.fit();
@@ -153,21 +165,16 @@ impl Clock {
         }
     }
 
-    /// Takes all samples: why it ended, and how many were taken. The last one is of the moment of the end.
-    fn carry_out(
+    /// Takes all samples after the first: why it ended, and how many there are. The last one is of the moment of the end.
+    fn go_on(
         &mut self,
         set: &mut Set,
         recording: &mut Recording,
         count: Option<u64>,
     ) -> std::io::Result<(Ended, u64)> {
-        let mut taken = 0;
+        let mut taken = 1;
         let mut due_ns = self.start_ns;
         loop {
-            if recording.take(set, now_ns) {
-                self.halved += 1;
-                self.period_ns *= 2;
-            }
-            taken += 1;
             if count == Some(taken) {
                 return Ok((Ended::Done, taken));
             }
@@ -177,6 +184,11 @@ impl Clock {
                 recording.take(set, now_ns);
                 return Ok((if told { Ended::Told } else { Ended::Limit }, taken + 1));
             }
+            if recording.take(set, now_ns) {
+                self.halved += 1;
+                self.period_ns *= 2;
+            }
+            taken += 1;
         }
     }
 

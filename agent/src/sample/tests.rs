@@ -107,7 +107,13 @@ fn cell(set: &Set, row: &[Cell], name: &str) -> Cell {
 
 fn once(root: &Root) -> Value {
     let request = json!({"limit_s": 5, "count": 1});
-    run(root, &serde_json::from_value(request).unwrap(), Told::Never).unwrap()
+    run(
+        root,
+        &serde_json::from_value(request).unwrap(),
+        Told::Never,
+        &|| Ok(()),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -321,6 +327,7 @@ fn samples_lie_on_the_grid_of_the_period_and_end_at_the_limit() {
         &machine.root(),
         &serde_json::from_value(request).unwrap(),
         Told::Never,
+        &|| Ok(()),
     )
     .unwrap();
     assert_eq!(reply["ended"], "limit");
@@ -371,7 +378,7 @@ fn requests_outside_the_limits_are_refused() {
     ];
     for case in cases {
         let request: Request = serde_json::from_value(case.clone()).unwrap();
-        let error = run(&root, &request, Told::Never).unwrap_err();
+        let error = run(&root, &request, Told::Never, &|| Ok(())).unwrap_err();
         assert_eq!(error.kind, Kind::BadRequest, "{case}");
     }
 }

@@ -19,6 +19,8 @@ from ktrial.host.transport import BUILD_ANEW, Transport
 T = TypeVar("T")
 PROTOCOL_VERSION = 1
 _HELLO_LIMIT_S = 10.0
+#: Seconds within which an agent tells that what it was asked for has begun, and ends what it was told to end.
+_TOLD_LIMIT_S = 60.0
 _SPECIAL: dict[str, type[AgentError]] = {"busy": Busy, "conflict": StalePlan}
 
 
@@ -73,6 +75,24 @@ class AgentSession:
         """The content of the `ok` of the reply to the request sent last."""
         # A person who is asked for a password may take time; an agent alone answers at once.
         limit_s = _HELLO_LIMIT_S if do == "hello" and self._transport.asker is None else None
+        return self._content(do, limit_s)
+
+    def receive_begun(self, do: str) -> None:
+        """Wait until the agent tells that the request sent last has begun. Raises AgentError."""
+        if not self._reply(do, _TOLD_LIMIT_S).begun:
+            raise self._lost(do, "it has ended before it began", hangs=True)
+
+    def receive_last(self, do: str) -> dict[str, Any]:
+        """The content of the `ok` of a request that was told to end."""
+        return self._content(do, _TOLD_LIMIT_S)
+
+    def _content(self, do: str, limit_s: float | None) -> dict[str, Any]:
+        ok = self._reply(do, limit_s).ok
+        if ok is None:
+            raise self._lost(do, "its answer is not one of the protocol: neither `ok` nor `error`", hangs=True)
+        return ok
+
+    def _reply(self, do: str, limit_s: float | None) -> _Reply:
         try:
             answer = self._transport.receive(limit_s)
         except TimeoutError:
@@ -81,18 +101,15 @@ class AgentSession:
             raise self._lost(do, error.strerror or str(error)) from None
         if not answer.endswith(b"\n"):
             raise self._lost(do, "it ended without an answer")
-        return self._ok(do, answer)
-
-    def _ok(self, do: str, answer: bytes) -> dict[str, Any]:
         try:
             reply = msgspec.json.decode(answer, type=_Reply)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._lost(do, f"its answer is not one of the protocol: {error}", hangs=True) from None
         if reply.error is not None:
             raise _error(reply.error)
-        if reply.ok is None or reply.id != self._next_id:
+        if reply.id != self._next_id:
             raise self._lost(do, "its answer belongs to another request", hangs=True)
-        return reply.ok
+        return reply
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
         """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
@@ -155,6 +172,7 @@ class _Reply(msgspec.Struct):
 
     id: int | None
     ok: dict[str, Any] | None = None
+    begun: bool = False
     error: _ReplyError | None = None
 
 

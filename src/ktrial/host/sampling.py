@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,18 +44,14 @@ class Sampling:
         """Begin: a sample at once, then one each period. Comes back when the first has been taken."""
         if self._goes_on:
             raise RuntimeError("the sampling goes on already")
-        began = time.monotonic()
-        self.once()
-        took_s = time.monotonic() - began
         session = self._opened()
         try:
-            session.send("sample", limit_s=LIMIT_S, period_s=period_s, **self._sources)
+            session.send("sample", limit_s=LIMIT_S, period_s=period_s, tell_begun=True, **self._sources)
+            session.receive_begun("sample")
         except BaseException:
             self.close()
             raise
         self._goes_on = True
-        # Nothing tells that the first sample was taken; it takes as long as the one before it.
-        time.sleep(2 * took_s)
 
     def stop(self) -> Samples:
         """End it with a last sample. Raises AgentError when the agent was lost, and with it the samples."""
@@ -66,7 +61,7 @@ class Sampling:
         transport, session = self._agent
         try:
             transport.hang_up()
-            return read_samples(session.receive("sample"))
+            return read_samples(session.receive_last("sample"))
         finally:
             self.close()
 

@@ -124,13 +124,11 @@ def test_the_agent_that_looked_once_is_the_one_that_samples() -> None:
 
 
 def test_when_it_comes_back_the_first_sample_was_taken() -> None:
-    sampling, before = Sampling(on("/")), []
+    sampling = Sampling(on("/"))
     for _ in range(5):
         sampling.start()
         begun_ns = time.monotonic_ns()
-        before.append(sampling.stop().times_ns[0] < begun_ns)
-    # A machine that is busy otherwise may hold the agent up.
-    assert any(before)
+        assert sampling.stop().times_ns[0] < begun_ns
 
 
 def test_samples_of_an_agent_that_was_killed_are_lost_and_the_next_ones_are_not() -> None:
