@@ -6,6 +6,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Callable
+from functools import cache
 from html.parser import HTMLParser
 
 import msgspec
@@ -19,6 +21,8 @@ from ktrial.report.markup import Markup, render, tag
 from tests.support.comparisons import HOSTILE, four_arms, hostile, two_arms
 from tests.support.told_trials import a_trial, hostile_trial
 
+#: Pages are made once.
+pytestmark = pytest.mark.xdist_group("pages")
 VOID = {"meta", "link", "br", "hr", "input", "col"}
 
 
@@ -55,17 +59,23 @@ class Page(HTMLParser):
         return [value for _, attributes in self.elements if (value := attributes.get(name)) is not None]
 
 
-def pages() -> dict[str, str]:
-    made = {"two": two_arms(6), "four": four_arms(5), "bad": hostile(), "trial": a_trial().told()}
-    return {name: html_page(one) for name, one in (made | {"bad trial": hostile_trial()}).items()}
+MAKERS: dict[str, Callable[[], Comparison]] = {
+    "two": lambda: two_arms(6),
+    "four": lambda: four_arms(5),
+    "bad": hostile,
+    "trial": lambda: a_trial().told(),
+    "bad trial": hostile_trial,
+}
 
 
-PAGES = pages()
+@cache
+def page_text(name: str) -> str:
+    return html_page(MAKERS[name]())
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", MAKERS)
 def test_it_is_closed_to_the_outside(name: str) -> None:
-    page = Page(PAGES[name])
+    page = Page(page_text(name))
     assert not page.open
     assert len(page.raw["script"]) == len(page.raw["style"]) == 1
     policy = next(a["content"] or "" for t, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
@@ -86,9 +96,9 @@ def test_it_is_closed_to_the_outside(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", MAKERS)
 def test_its_references_are_whole(name: str) -> None:
-    page = Page(PAGES[name])
+    page = Page(page_text(name))
     ids = page.all("id")
     assert len(ids) == len(set(ids))
     wanted = {address[1:] for address in page.all("href") if address.startswith("#")}
@@ -105,7 +115,7 @@ def test_its_references_are_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bad", "bad trial"])
 def test_hostile_text_is_text(name: str) -> None:
-    page = Page(PAGES[name])
+    page = Page(page_text(name))
     assert page.text.count("<script>alert(1)</script>") > 100
     assert not any(
         (ord(one) < 32 and one not in "\n") or 0x7F <= ord(one) < 0xA0 or one == "\u202e" for one in page.text
@@ -116,7 +126,7 @@ def test_hostile_text_is_text(name: str) -> None:
 
 
 def test_what_it_tells() -> None:
-    text = Page(PAGES["two"]).text.replace("\xa0", " ")
+    text = Page(page_text("two")).text.replace("\xa0", " ")
     comparison = two_arms(6)
     order = [
         comparison.answer,
