@@ -194,7 +194,8 @@ def eventually(what: str, seconds: float = 15) -> Any:
 
 
 def test_the_agents_own_load_in_the_background(home: Path) -> None:
-    own(home, "benchmarks", "hello", HELLO)
+    # Long enough for the load to get something done beside it.
+    own(home, "benchmarks", "hello", HELLO.replace("echo speed", "sleep 0.5; echo speed"))
     text = 'name = "short"\nsummary = "x"\n[[benchmark]]\nuse = "hello"\n[load]\nuse = "spin"\n'
     own(home, "suites", "short", text)
     ran = run("bench", "short", "-n", "1")
