@@ -25,7 +25,8 @@ def announcement(
     lines = [f"trial {protocol.name}: {protocol.primary}, {rule.direction} is better, margin {100 * rule.margin:g} %"]
     for arm in protocol.arms:
         settings = arms[arm.name]
-        changed = {**settings.changes, **settings.environment, **settings.parameters}
+        by_hand = {} if settings.manual is None else {"by hand": settings.manual}
+        changed = {**by_hand, **settings.changes, **settings.environment, **settings.parameters}
         said = ", ".join(f"{name} = {value}" for name, value in changed.items())
         said = "the control again: a placebo" if arm.placebo else said or "as it is found"
         lines.append(labelled(f"  {arm.name}", said, width=width, label_columns=24))

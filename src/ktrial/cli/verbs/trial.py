@@ -49,6 +49,25 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
     return resume_trial(app, app.trials.find(name), allow_dangerous=yes_dangerous, as_json=as_json)
 
 
+@command.command("next", short_help="Make the visit that is due.")
+@click.argument("name", required=False, metavar=_NAME)
+@click.option("--done", metavar="ARM", help="This arm is in force: you made it so, and the machine does not show it.")
+@click.option("--dry-run", is_flag=True, help="Only say which visit is due.")
+@dangerous_option
+@json_option
+@click.pass_obj
+def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dangerous: bool, as_json: bool) -> int:
+    """Make the visit that is due in a trial whose arms you bring about, or whose visits are boots.
+
+    Without a name it is the newest of them that is not over. Where another arm is in force the status is 4, and what is
+    to be done is said.
+    """
+    from ktrial.cli.visiting import next_visit, open_by_hand
+
+    stored = open_by_hand(app, name)
+    return next_visit(app, stored, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
+
+
 @command.command(short_help="Go on beyond a trial's end.")
 @click.argument("name", required=False, metavar=_NAME)
 @click.option("--blocks", type=click.IntRange(1, 1000), required=True, metavar="N", help="So many blocks in all.")
