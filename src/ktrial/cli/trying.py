@@ -368,6 +368,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     """Say what came of it; the exit status."""
     from ktrial.cli import interruption
     from ktrial.cli.ledgering import note
+    from ktrial.domain.manual_arm import is_by_hand
     from ktrial.report.terminal import columns
     from ktrial.report.trial_terminal import trial_text
 
@@ -385,7 +386,8 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial trial resume {stored.trial}` goes on with it")
         return interruption.status(app.interrupts.number)
     say_next(app, stored)
-    app.say(f"kept as {stored.trial}; the machine is as before: `ktrial status`")
+    left = "" if is_by_hand(stored.file) else "; the machine is as before: `ktrial status`"
+    app.say(f"kept as {stored.trial}{left}")
     if broken:
         raise GuardTripped(f"a guard is broken: {broken[0]}")
     return 0

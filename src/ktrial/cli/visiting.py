@@ -25,7 +25,7 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
     """Put a new trial on disk, and make its first visit where that arm is in force already."""
     from ktrial.cli.trial_progress import TrialProgress
     from ktrial.cli.trying import begin, order_of, prepare, rig_of
-    from ktrial.services.trial_next import facts_needed, runs_per_visit, with_signs_of_control
+    from ktrial.services.trial_next import due_of, facts_needed, runs_per_visit, with_signs_of_control
     from ktrial.services.trial_protocol import protocol_of
 
     if file.design.replicate == "build":
@@ -44,10 +44,10 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
     TrialProgress(app.clock, as_json=as_json).announce(ready, protocol)
     stored = begin(app, ready, protocol)
     app.say(f"begun as {stored.trial}: `ktrial trial next` makes its visits")
-    log = app.trials.log(stored.trial)
-    due = _due(stored, log)
+    due = due_of(stored, [protocol])
+    assert due is not None, "a trial that has just begun is not over"
     try:
-        found = _in_force(app, stored, due, log, (), None)
+        found = _in_force(app, stored, due, (), None)
     except Refused:
         show(due, (), as_json=as_json)
         return 0
@@ -84,30 +84,17 @@ def next_visit(
     if dry_run:
         show(due, (), as_json=as_json)
         return 0
-    found = _in_force(app, stored, due, log, records, done)
+    found = _in_force(app, stored, due, records, done)
     return _visit(app, stored, due, found, allow_dangerous=allow_dangerous, as_json=as_json)
 
 
-def _due(stored: StoredTrial, log: Sequence[Event]) -> Due:
-    from ktrial.services.trial_next import due_of
-
-    due = due_of(stored, log)
-    assert due is not None, "a trial that has just begun is not over"
-    return due
-
-
-def _in_force(
-    app: App, stored: StoredTrial, due: Due, log: Sequence[Event], records: Sequence[RunRecord], done: str | None
-) -> ArmFound:
+def _in_force(app: App, stored: StoredTrial, due: Due, records: Sequence[RunRecord], done: str | None) -> ArmFound:
     """How it is known that the arm is in force; raises Refused where it is not, or this boot had its visit."""
-    from ktrial.domain.trial_log import Protocol
     from ktrial.services.trial_boots import refuse_used_boot
     from ktrial.services.trial_next import facts_needed, recognise, refuse_other_kernel
 
-    protocol = log[0]
-    assert isinstance(protocol, Protocol), "a log begins with its protocol"
     facts = app.best_session("recognising the arm").facts(facts_needed(stored.arms))
-    refuse_used_boot(protocol, records, facts.value("boot.id"), (due.block, due.arm))
+    refuse_used_boot(due, records, facts.value("boot.id"))
     found = recognise(stored, due, facts, app.catalog.kinds, done)
     refuse_other_kernel(stored, due, records, facts)
     return found

@@ -29,6 +29,8 @@ _COMMAND_LINE = "kernel.command_line"
 _MOVES = frozenset(("boot.id",))
 _NOT = "!"
 _WHOLE_KERNEL = ("kernel.release", "kernel.version", "kernel.config_hash", "kernel.config_source")
+#: Where the kernel shows its own release; its version has the fact's name.
+_SHOWN_TOO = ("kernel.osrelease",)
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,5 +224,5 @@ def implied(signs: Signs) -> tuple[str, ...]:
         if name == _COMMAND_LINE:
             found += [f"boot:{word.removeprefix(_NOT).partition('=')[0]}" for word in str(wanted).split()]
         else:
-            found += _WHOLE_KERNEL if name in _WHOLE_KERNEL else [name]
+            found += (*_WHOLE_KERNEL, *_SHOWN_TOO) if name in _WHOLE_KERNEL else (name,)
     return tuple(dict.fromkeys(found))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ktrial.domain.errors import Refused
+from ktrial.domain.manual_arm import Due
 from ktrial.domain.run import RunRecord
 from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Event, Protocol, RunEnded
 
@@ -21,17 +22,17 @@ def visit_in(records: Sequence[RunRecord], boot_id: str) -> Visit | None:
     return None
 
 
-def refuse_used_boot(protocol: Protocol, records: Sequence[RunRecord], boot_id: str | None, due: Visit) -> None:
+def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None) -> None:
     """Raise where this boot had a visit already, and it is not the one that is due."""
-    if protocol.replicate != "boot":
+    if not due.new_boot:
         return
     if boot_id is None:
         raise Refused("this machine does not tell its boot id: visits of one boot cannot be told from those of several")
     had = visit_in(records, boot_id)
-    if had is not None and had != due:
+    if had is not None and had != (due.block, due.arm):
         raise Refused(
             f"this boot had its visit ({had[1]} in block {had[0]}), and every visit is a boot of its own",
-            hint=f"reboot first; {due[1]} is due then",
+            hint=f"reboot first: {due.todo}",
         )
 
 

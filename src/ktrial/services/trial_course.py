@@ -109,8 +109,7 @@ class TrialCourse:
     ) -> None:
         """`time_s` is for the whole trial, with what was spent before. `most_blocks` are made whatever the judge says.
 
-        `keeps_states` keeps the state of the machine at the first visit of each arm. With a `turn` it goes on for as
-        long as that has the next visit.
+        `keeps_states` keeps the machine's state at the first visit of each arm; a `turn` has the visits of now.
         """
         self._standing = standing
         self._protocol = standing.protocol
