@@ -442,7 +442,7 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
         app.say(f"{stored.trial} is over")
         return finish(app, stored, interrupted=False, as_json=as_json)
     if is_by_hand(stored.file):
-        return next_visit(app, stored, done=None, dry_run=False, allow_dangerous=allow_dangerous, as_json=as_json)
+        return next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=allow_dangerous, as_json=as_json)
     app.lock_runs()
     ready = prepare(app, stored.file, allow_dangerous=allow_dangerous)
     if ready.arms != stored.arms:

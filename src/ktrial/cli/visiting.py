@@ -55,7 +55,7 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
 
 
 def next_visit(
-    app: App, stored: StoredTrial, *, done: str | None, dry_run: bool, allow_dangerous: bool, as_json: bool
+    app: App, name: str | None, *, done: str | None, dry_run: bool, allow_dangerous: bool, as_json: bool
 ) -> int:
     """Make the visit that is due, if its arm is in force; the verdict where it was the last one."""
     from ktrial.cli.trying import finish
@@ -63,6 +63,7 @@ def next_visit(
     from ktrial.services.trial_next import due_of
     from ktrial.services.trial_resume import untold
 
+    stored = _open_by_hand(app, name)
     if not is_by_hand(stored.file):
         hint = f"`ktrial trial resume {stored.trial}` goes on with it"
         raise BadInput(f"{stored.trial} needs nobody's hand between its visits", hint=hint)
@@ -152,7 +153,7 @@ def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool)
     return ready
 
 
-def open_by_hand(app: App, name: str | None) -> StoredTrial:
+def _open_by_hand(app: App, name: str | None) -> StoredTrial:
     """The trial of this name; without one the newest that waits for somebody, else the newest of its kind."""
     from ktrial.services.trial_next import due_of
 

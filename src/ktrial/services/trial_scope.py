@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ktrial.domain.finding import Finding
 from ktrial.domain.run import RunRecord
-from ktrial.domain.trial_log import ArmFound, Event, Protocol
+from ktrial.domain.trial_log import ArmFound, Event, Protocol, RunEnded
 
 
 def scope_of(protocol: Protocol, records: Iterable[RunRecord]) -> str:
@@ -23,6 +23,14 @@ def scope_of(protocol: Protocol, records: Iterable[RunRecord]) -> str:
     if len(boots) == len(places) == len(arms) == 2:
         return "on this boot pair of this machine"
     return f"on these {len(boots)} boots of this machine"
+
+
+def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
+    """Runs of a trial by hand before which nothing says that their arm was in force."""
+    found = {(event.block, event.arm) for event in log if isinstance(event, ArmFound)}
+    for event in log:
+        if isinstance(event, RunEnded) and event.block is not None and (event.block, event.arm) not in found:
+            yield event.run, f"nothing says that {event.arm} was in force in block {event.block}"
 
 
 def claimed(log: Sequence[Event]) -> tuple[Finding, ...]:

@@ -57,15 +57,10 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
 @json_option
 @click.pass_obj
 def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dangerous: bool, as_json: bool) -> int:
-    """Make the visit that is due in a trial whose arms you bring about, or whose visits are boots.
+    """Make the visit that is due, where you bring arms about or every visit is a boot; status 4 in another arm."""
+    from ktrial.cli.visiting import next_visit
 
-    Without a name it is the newest of them that is not over. Where another arm is in force the status is 4, and what is
-    to be done is said.
-    """
-    from ktrial.cli.visiting import next_visit, open_by_hand
-
-    stored = open_by_hand(app, name)
-    return next_visit(app, stored, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
+    return next_visit(app, name, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
 
 
 @command.command(short_help="Go on beyond a trial's end.")
