@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,13 @@ def machine(root: FakeRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             STARTED.pop().end()
 
 
+def wait_until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)
+
+
 def visits(machine: Booting) -> list[tuple[int | None, str]]:
     """Block and arm of every run, in order."""
     return [(event.block, event.arm) for event in runs_in(log_of(machine.home))]
@@ -172,7 +179,7 @@ def test_an_arm_that_nothing_shows_is_confirmed(machine: Booting) -> None:
     assert ran.status == 0, ran.err
     assert set(visits(machine)) == {(1, due["arm"])}
     (finding,) = [one for one in machine.run("show", "--json").json["findings"] if one["kind"] == "arm-claimed"]
-    assert finding["sentence"].endswith(f"{due['arm']} (in 1 blocks)")
+    assert finding["sentence"].endswith(f"{due['arm']} (in 1 block)")
 
 
 def test_settings_across_boots_are_in_force_during_their_visit_only(machine: Booting) -> None:
@@ -207,9 +214,7 @@ def test_a_visit_that_was_killed_goes_on_in_its_boot_and_is_void_in_another(
     before = len(visits(machine))
     machine.boot_into(due["arm"])
     killed = machine.start("next")
-    end = time.monotonic() + 30
-    while len(visits(machine)) < before + 1 and time.monotonic() < end:
-        time.sleep(0.02)
+    wait_until(lambda: len(visits(machine)) > before)
     killed.kill("both")
     killed.wait()
     made = len(visits(machine)) - before
@@ -230,14 +235,15 @@ def test_a_visit_that_was_killed_goes_on_in_its_boot_and_is_void_in_another(
 
 
 def test_ctrl_c_in_a_visit_is_told_with_what_goes_on(machine: Booting) -> None:
-    (machine.home / "trial.toml").write_text(KERNELS.replace('settle = "0s"', 'settle = "2s"'))
+    (machine.home / "trial.toml").write_text(KERNELS.replace('settle = "0s"', 'settle = "0.5s"'))
     begun = machine.start("run", "trial.toml")
     assert begun.wait() == 0, begun.said
     due = machine.due()
     assert due is not None
     machine.boot_into(due["arm"])
+    events = len(log_of(machine.home))
     going = machine.start("next")
-    time.sleep(2.5)
+    wait_until(lambda: len(log_of(machine.home)) > events)
     going.process.send_signal(signal.SIGINT)
     assert going.wait() == 130, going.said
     assert f"interrupted; `ktrial trial next {due['trial']}` goes on with it" in going.said

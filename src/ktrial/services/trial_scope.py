@@ -39,7 +39,7 @@ def claimed(log: Sequence[Event]) -> tuple[Finding, ...]:
     counts = Counter(arm for _, arm in visits)
     if not counts:
         return ()
-    told = ", ".join(f"{arm} (in {number} blocks)" for arm, number in sorted(counts.items()))
+    told = ", ".join(f"{arm} (in {number} block{'s'[: number != 1]})" for arm, number in sorted(counts.items()))
     return (
         Finding(
             kind="arm-claimed",

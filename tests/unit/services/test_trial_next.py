@@ -263,6 +263,14 @@ def test_how_many_runs_a_boot_is_worth() -> None:
     assert runs_per_visit(TrialFile(name="t", arms={}, design=asked), one, FactBook({})) == 3
     assert runs_per_visit(file, one, FactBook({})) == 2  # nobody says how long it takes
 
+    def took(expected_s: float, *, once_per_boot: bool = False) -> int:
+        tool = FakeBenchmark(name="tool", expected_s=expected_s, once_per_boot=once_per_boot)
+        return runs_per_visit(file, (Task(label="tool", benchmark=tool, parameters={"loops": 1}),), FactBook({}))
+
+    # The square root of 120 s over the time of a run, from 1 to 4.
+    assert [took(seconds) for seconds in (30, 13, 1, 500)] == [2, 3, 4, 1]
+    assert took(30, once_per_boot=True) == 1
+
 
 def test_visits_that_were_made() -> None:
     before: list[Event] = [protocol()]
