@@ -83,10 +83,22 @@ def next_visit(
     if due is None:
         return finish(app, stored, interrupted=False, as_json=as_json)
     if dry_run:
-        show(due, (), as_json=as_json)
-        return 0
+        return _tell(app, stored, due, records, done, as_json=as_json)
     found = _in_force(app, stored, due, records, done)
     return _visit(app, stored, due, found, allow_dangerous=allow_dangerous, as_json=as_json)
+
+
+def _tell(
+    app: App, stored: StoredTrial, due: Due, records: Sequence[RunRecord], done: str | None, *, as_json: bool
+) -> int:
+    """Only say which visit is due, and whether it could be made now."""
+    try:
+        _in_force(app, stored, due, records, done)
+    except Refused as error:
+        show(due, (), as_json=as_json, now=error.message)
+    else:
+        show(due, (), as_json=as_json, now="the visit can be made")
+    return 0
 
 
 def _in_force(app: App, stored: StoredTrial, due: Due, records: Sequence[RunRecord], done: str | None) -> ArmFound:
@@ -168,12 +180,12 @@ def _open_by_hand(app: App, name: str | None) -> StoredTrial:
     return next((one for one in found if due_of(one, app.trials.log(one.trial)) is not None), found[0])
 
 
-def show(due: Due, done: Sequence[str], *, as_json: bool) -> None:
-    """Whose turn it is."""
+def show(due: Due, done: Sequence[str], *, as_json: bool, now: str | None = None) -> None:
+    """Whose turn it is; `now` is how the machine stands to that, where somebody looked."""
     from ktrial.report.terminal import columns
     from ktrial.report.trial_due import due_text
 
     if as_json:
-        sys.stdout.write(msgspec.json.encode({"event": "due", "due": due}).decode() + "\n")
+        sys.stdout.write(msgspec.json.encode({"event": "due", "due": due, "done": done, "now": now}).decode() + "\n")
     else:
-        sys.stdout.write(due_text(due, done, width=columns()))
+        sys.stdout.write(due_text(due, done, now, width=columns()))
