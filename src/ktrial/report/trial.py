@@ -32,8 +32,9 @@ def announcement(
         lines.append(labelled(f"  {arm.name}", said, width=width, label_columns=24))
     lines += [paragraph(f"{name}: what it sets is in force already, so it is a placebo", width=width) for name in idle]
     cap = f"at most {protocol.cap} blocks" if protocol.cap is not None else f"at most {protocol.budget} blocks"
+    visits = "boots" if protocol.replicate == "boot" else "visits"
     lines.append(
-        f"{cap} of {len(protocol.arms)} visits in random order, seed {protocol.seed}; {settle_s:g} s to settle"
+        f"{cap} of {len(protocol.arms)} {visits} in random order, seed {protocol.seed}; {settle_s:g} s to settle"
     )
     return "\n".join(lines) + "\n"
 
