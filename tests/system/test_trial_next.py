@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import time
@@ -180,6 +181,26 @@ def test_an_arm_that_nothing_shows_is_confirmed(machine: Booting) -> None:
     assert set(visits(machine)) == {(1, due["arm"])}
     (finding,) = [one for one in machine.run("show", "--json").json["findings"] if one["kind"] == "arm-claimed"]
     assert finding["sentence"].endswith(f"{due['arm']} (in 1 block)")
+
+
+def test_a_kernel_is_recognised_by_its_configuration(machine: Booting) -> None:
+    configs = {"control": "CONFIG_HZ=250\n", "bore": "CONFIG_HZ=1000\n"}
+    machine.root.write("/boot/config-6.18", configs["control"])
+    digest = hashlib.sha256(configs["bore"].encode()).hexdigest()
+    found = '"kernel.release" = "6.18-bore", "kernel.command_line" = "preempt=full"'
+    ran = machine.begin(KERNELS.replace(found, f'"kernel.config_hash" = "{digest}"'))
+    assert ran.status == 0, ran.err
+    for _ in range(2):
+        due = machine.due()
+        assert due is not None
+        assert due["expect"] == {"kernel.config_hash": hashlib.sha256(configs[due["arm"]].encode()).hexdigest()}
+        machine.boot()
+        machine.root.write("/boot/config-6.18", configs["control" if due["arm"] == "bore" else "bore"])
+        assert machine.run("next").status == 4
+        machine.root.write("/boot/config-6.18", configs[due["arm"]])
+        ran = machine.run("next")
+        assert ran.status == 0, ran.err
+        assert visits(machine)[-1] == (due["block"], due["arm"])
 
 
 def test_settings_across_boots_are_in_force_during_their_visit_only(machine: Booting) -> None:
