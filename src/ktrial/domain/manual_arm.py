@@ -77,10 +77,11 @@ def check_manual(trial: TrialFile) -> None:
             continue
         if not arm.manual.strip():
             raise BadInput(f"arm {name}: manual says nothing", hint='for example  manual = "boot the BORE kernel"')
-        if arm.words:
+        if not msgspec.structs.replace(arm, manual=None, environment={}, parameters={}).changes_nothing:
+            what = f"sets {arm.words[0]}" if arm.words else "has a part that ktrial would bring about"
             raise Contradiction(
-                f"arm {name} is brought about by hand and sets {arm.words[0]}",
-                hint="put the settings where they are made at every boot (`ktrial export`), and leave them out here",
+                f"arm {name} is brought about by hand and {what}",
+                hint="do that by hand too, so that every boot has it (`ktrial export` writes settings), and leave it out",
             )
         if trial.baseline != "found":
             raise Contradiction(
