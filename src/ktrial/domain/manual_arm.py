@@ -81,7 +81,7 @@ def check_manual(trial: TrialFile) -> None:
             what = f"sets {arm.words[0]}" if arm.words else "has a part that ktrial would bring about"
             raise Contradiction(
                 f"arm {name} is brought about by hand and {what}",
-                hint="do that by hand too, so that every boot has it (`ktrial export` writes settings), and leave it out",
+                hint="do that by hand too, so that its boots have it (a file in /etc/sysctl.d), and leave it out here",
             )
         if trial.baseline != "found":
             raise Contradiction(
