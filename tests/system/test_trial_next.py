@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +19,8 @@ from tests.support.tree import FakeRoot, Ran
 from tests.support.trial_process import TrialProcess, log_of, runs_in, trials_in
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
-MESSAGES = 100
-#: Five times the work: no machine is so noisy that this is not seen.
+MESSAGES = 2000
+#: Forty times the work: no machine is so busy that this is not seen.
 KERNELS = f"""
 name = "kernels"
 suite = "agent-messaging-pipe"
@@ -37,7 +38,7 @@ settle = "0s"
 [arms.bore]
 manual = "choose the BORE kernel in the boot menu"
 expect = {{ "kernel.release" = "6.18-bore", "kernel.command_line" = "preempt=full" }}
-parameters = {{ messages = {5 * MESSAGES} }}
+parameters = {{ messages = {40 * MESSAGES} }}
 """
 STARTED: list[TrialProcess] = []
 
@@ -109,7 +110,7 @@ def test_two_kernels_are_compared_over_fourteen_boots(machine: Booting) -> None:
     ran = machine.begin(KERNELS)
     assert ran.status == 0, ran.err
     assert "by hand = choose the BORE kernel in the boot menu" in ran.err
-    for _ in range(14):
+    for _ in range(20):  # a gate may make a block void
         due = machine.due()
         if due is None:
             break
@@ -123,7 +124,9 @@ def test_two_kernels_are_compared_over_fourteen_boots(machine: Booting) -> None:
         ran = machine.run("next")
         assert ran.status == 0, ran.err
         assert machine.due() is None or "every visit is a boot of its own" in machine.run("next").err
-    assert "scope     on this machine, across 14 boots" in ran.out
+    boots = re.search(r"^scope +on this machine, across (\d+) boots$", ran.out, re.MULTILINE)
+    assert boots is not None, ran.out
+    assert int(boots[1]) >= 14
     assert "page      ktrial trial report kernels-" in ran.out
     check = machine.run("recheck")
     assert check.status == 0, check.err
@@ -134,7 +137,7 @@ def test_two_kernels_are_compared_over_fourteen_boots(machine: Booting) -> None:
     assert places[-1].facts.keys() == {"kernel.release", "kernel.command_line"}
     assert {place.facts["kernel.command_line"] for place in places} == {"preempt=full", "!preempt=full"}
     told = machine.run("show", "--json").json
-    assert {source["arm"]: source["boots"] for source in told["arms"]} == {"control": 7, "bore": 7}
+    assert sum(source["boots"] for source in told["arms"]) == int(boots[1])
     assert {source["arm"]: source["known"]["kernel"] for source in told["arms"]} == {
         "control": "6.18",
         "bore": "6.18-bore",

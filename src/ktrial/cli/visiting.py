@@ -59,9 +59,7 @@ def next_visit(
 ) -> int:
     """Make the visit that is due, if its arm is in force; the verdict where it was the last one."""
     from ktrial.cli.trying import finish
-    from ktrial.services.trial_boots import cut_off
     from ktrial.services.trial_next import due_of
-    from ktrial.services.trial_resume import untold
 
     stored = _open_by_hand(app, name)
     if not is_by_hand(stored.file):
@@ -69,16 +67,8 @@ def next_visit(
         raise BadInput(f"{stored.trial} needs nobody's hand between its visits", hint=hint)
     if not dry_run:
         app.lock_runs()
-    log = app.trials.log(stored.trial)
     records = app.run_store.records(stored.session)
-    late: list[Event] = untold(log, records, list(dict.fromkeys(record.benchmark for record in records)))
-    boot_id = app.best_session("recognising the arm").facts(["boot.id"]).value("boot.id")
-    void = cut_off([*log, *late], records, boot_id)
-    if void is not None:
-        late.append(void)
-        if not dry_run:
-            app.trials.append(stored.trial, late)
-    log = (*log, *late)
+    log = _caught_up(app, stored, records, dry_run=dry_run)
     due = due_of(stored, log)
     if due is None:
         return finish(app, stored, interrupted=False, as_json=as_json)
@@ -86,6 +76,25 @@ def next_visit(
         return _tell(app, stored, due, records, done, as_json=as_json)
     found = _in_force(app, stored, due, records, done)
     return _visit(app, stored, due, found, allow_dangerous=allow_dangerous, as_json=as_json)
+
+
+def _caught_up(app: App, stored: StoredTrial, records: Sequence[RunRecord], *, dry_run: bool) -> Sequence[Event]:
+    """The log with what became of it when a head was killed, or the machine booted in a visit."""
+    from ktrial.domain.trial_log import RunEnded
+    from ktrial.services.trial_boots import cut_off
+    from ktrial.services.trial_next import closing
+    from ktrial.services.trial_resume import untold
+
+    log = app.trials.log(stored.trial)
+    benchmarks = list(dict.fromkeys(record.benchmark for record in records))
+    late = [event for event in untold(log, records, benchmarks) if not isinstance(event, RunEnded) or event.block]
+    boot_id = app.best_session("recognising the arm").facts(["boot.id"]).value("boot.id")
+    void = cut_off([*log, *late], records, boot_id)
+    late += [] if void is None else [void]
+    late += closing([*log, *late])
+    if late and not dry_run:
+        app.trials.append(stored.trial, late)
+    return (*log, *late)
 
 
 def _tell(

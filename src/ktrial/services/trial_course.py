@@ -169,7 +169,7 @@ class TrialCourse:
             if self._is_out_of_time(step):
                 self._end_for_time(step)
                 return
-            if not self._block(step):
+            if not self._block(step) and self._next_step().action != "stop":
                 return
 
     def _next_step(self) -> NextStep:

@@ -15,7 +15,7 @@ from ktrial.domain.run import RunRecord
 from ktrial.domain.stored_trial import ArmSettings, StoredTrial
 from ktrial.domain.suite import Task
 from ktrial.domain.trial_file import ArmFile, TrialFile
-from ktrial.domain.trial_log import ArmFound, BlockDrawn, Event, Protocol, RunEnded, block_order
+from ktrial.domain.trial_log import ArmFound, BlockDrawn, Ended, Event, Looked, Protocol, RunEnded, block_order
 from ktrial.services.trial_summary import judgement_of
 
 #: What every turn must know of the machine, beside the signs of the arms.
@@ -51,6 +51,23 @@ def due_of(stored: StoredTrial, log: Sequence[Event]) -> Due | None:
         confirm=len(_places(stored)) > 1 and any(not stored.arms[one].expect for one in _places(stored)),
         new_boot=protocol.replicate == "boot",
     )
+
+
+def closing(log: Sequence[Event]) -> list[Event]:
+    """The events of the end, where the judge says stop and the head was killed before they were in the log."""
+    from ktrial.stats.collect import collect
+
+    judgement = judgement_of(log)
+    if judgement.next.action != "stop" or isinstance(log[-1], Ended):
+        return []
+    found: list[Event] = []
+    at = max((at for at, event in enumerate(log) if isinstance(event, BlockDrawn)), default=None)
+    if at is not None and not any(isinstance(event, Looked) for event in log[at:]):
+        drawn = log[at]
+        if isinstance(drawn, BlockDrawn) and drawn.block in collect(log).complete:
+            verdicts = {f"{one.arm}:{one.against}": one.verdict for one in judgement.judged if one.role == "primary"}
+            found.append(Looked(blocks=judgement.blocks, verdicts=verdicts))
+    return [*found, Ended(reason=judgement.next.reason)]
 
 
 def facts_needed(arms: Mapping[str, ArmSettings]) -> tuple[str, ...]:

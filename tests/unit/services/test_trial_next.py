@@ -14,10 +14,11 @@ from ktrial.domain.manual_arm import Due, Expected
 from ktrial.domain.stored_trial import ArmSettings, StoredTrial
 from ktrial.domain.suite import Task
 from ktrial.domain.trial_file import ArmFile, DesignFile, TrialFile
-from ktrial.domain.trial_log import ArmFound, BlockDrawn, Ended, Event, RunEnded, TrialArm, block_order
+from ktrial.domain.trial_log import ArmFound, BlockDrawn, Ended, Event, Looked, RunEnded, TrialArm, block_order
 from ktrial.services.trial_next import (
     VisitTurn,
     changed_arm,
+    closing,
     due_of,
     file_of_visit,
     recognise,
@@ -26,10 +27,11 @@ from ktrial.services.trial_next import (
     visits_made,
     with_signs_of_control,
 )
+from ktrial.stats.audit import audit
 from tests.support.bench import FakeBenchmark
 from tests.support.records import run_record
 from tests.support.trial_course import Trial, alike, orders_in
-from tests.support.trials import protocol
+from tests.support.trials import pair_log, protocol
 
 KINDS = {
     "kernel.release": FactKind(name="kernel.release", type="text", what="uname -r"),
@@ -253,6 +255,31 @@ def test_a_turn_that_was_killed_anywhere_is_made_to_its_end_by_the_next() -> Non
         trial.run()
         runs = [(event.block, event.arm) for event in trial.happened if isinstance(event, RunEnded)]
         assert runs == [(event.block, event.arm) for event in whole.happened if isinstance(event, RunEnded)], last
+
+
+def test_a_turn_that_decides_the_trial_in_the_middle_of_a_block_ends_it() -> None:
+    """Six runs of the arm fail and none of the control: that decides, though the block lacks the other arm."""
+    trial, turn = turned("boot", runs_per_visit=6)
+    trial.values = lambda block, arm: alike(block, arm) if block is None else b"nothing"
+    judgement = trial.run()
+    assert judgement is not None
+    assert [(one.verdict, one.why) for one in judgement.judged] == [
+        ("worse" if turn.arm == "case" else "better", "failures")
+    ]
+    assert isinstance(trial.log[-1], Ended)
+    assert closing(trial.log) == []
+
+
+def test_an_end_that_was_not_written_any_more_is_made_good() -> None:
+    log = pair_log(protocol(cap=7), [0.2 + 0.01 * block for block in range(7)])
+    look, end = closing(log)
+    assert isinstance(look, Looked)
+    assert (look.blocks, look.verdicts) == (7, {"case:control": "better"})
+    assert end == Ended(reason="every comparison is decided")
+    assert audit([*log, look, end]) == ()
+    assert closing([*log, look]) == [end]
+    assert closing([*log, look, end]) == []
+    assert closing(log[:-1]) == []  # a run is missing yet
 
 
 def test_how_many_runs_a_boot_is_worth() -> None:
