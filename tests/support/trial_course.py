@@ -25,6 +25,7 @@ from ktrial.services.schedule import Order
 from ktrial.services.start import StartGates
 from ktrial.services.trial_arms import Arms
 from ktrial.services.trial_course import Benchmarked, Standing, TrialCourse
+from ktrial.services.trial_next import VisitTurn
 from ktrial.services.trial_resume import untold
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeSampling, FakeSleep, FakeStore, answer
 from tests.support.machine import FakeMachine
@@ -214,6 +215,7 @@ class Trial:
         self.clock = FakeClock()
         self.interrupt_at: tuple[int | None, str] | None = None
         self.most_blocks: int | None = None
+        self.turn: VisitTurn | None = None
         tasks = tuple(Task(label=one, benchmark=FakeBenchmark(name=one), parameters={"loops": 1}) for one in benchmarks)
         self.order = Order(suite="own", tasks=tasks, rounds=1, seed=7)
         self.session: Session = session_of(self.order, FACTS, "0.1.0", "session")
@@ -272,6 +274,7 @@ class Trial:
             self.time_s,
             self.most_blocks,
             keeps_states=self.state is not None,
+            turn=self.turn,
         )
 
     def _reply(self, executor: FakeExecutor) -> RawOutput:

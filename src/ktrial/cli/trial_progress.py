@@ -55,11 +55,15 @@ class TrialProgress:
         from ktrial.report.terminal import columns
         from ktrial.report.trial import announcement
 
+        self.take_up(protocol, judgement)
+        self._say(announcement(protocol, ready.arms, ready.idle, ready.settle_s, width=columns()))
+
+    def take_up(self, protocol: Protocol, judgement: Judgement | None) -> None:
+        """From now on this trial is shown, where nobody needs to be told what it is."""
         self._protocol, self._judgement, self._pace = protocol, judgement, _Pace(self._clock)
         self._live, self._drawn_s = _lines_of_stderr(), None
         # A screening has a hundred arms: its line for each block says more than a picture of them.
         self._is_live = self._is_live and protocol.screen is None
-        self._say(announcement(protocol, ready.arms, ready.idle, ready.settle_s, width=columns()))
 
     def learn_noise(self, blocks: int) -> None:
         """What follows until the trial is announced is the noise profile."""

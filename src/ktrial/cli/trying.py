@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ktrial.services.schedule import Order
     from ktrial.services.trial_course import Benchmarked, TrialCourse
     from ktrial.services.trial_events import TrialListener
+    from ktrial.services.trial_next import VisitTurn
 
 
 class Prepared(NamedTuple):
@@ -71,12 +72,6 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
 
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
-    if any(arm.manual is not None for arm in file.arms.values()):
-        hint = "measure each by hand and compare:  ktrial bench … --label NAME, ktrial compare"
-        raise Refused("manual arms cannot be tried yet", hint=hint)
-    if file.design.replicate != "run":
-        hint = "leave `replicate` out: the verdict holds for this boot, and says so"
-        raise Refused(f"replicate = {file.design.replicate!r} cannot be carried out yet", hint=hint)
     suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, None)
     suite = with_parameters(suite, benchmarks, _words(file.parameters))
     named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
@@ -266,8 +261,13 @@ def begin(app: App, ready: Prepared, protocol: Protocol) -> StoredTrial:
     return stored
 
 
-def carry_on(app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: TrialListener) -> tuple[Judgement, bool]:
-    """From where the trial stands until it ends or is interrupted: what the judge says, and whether it was."""
+def carry_on(
+    app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: TrialListener, turn: VisitTurn | None = None
+) -> tuple[Judgement, bool]:
+    """From where the trial stands until it ends or is interrupted: what the judge says, and whether it was.
+
+    With a `turn` no further than that goes.
+    """
     from ktrial.services.trial_arms import Arms
     from ktrial.services.trial_course import Standing, TrialCourse
     from ktrial.services.trial_resume import untold
@@ -305,6 +305,7 @@ def carry_on(app: App, stored: StoredTrial, ready: Prepared, rig: Rig, listen: T
         stored.settle_s,
         ready.file.time_s,
         keeps_states=ready.file.screen is None,
+        turn=turn,
     )
     app.store.database.hold()
     with limits_watched(app, ready.file):
@@ -325,10 +326,14 @@ def _carried_out(course: TrialCourse, stored: StoredTrial) -> tuple[Judgement, b
 
 
 def run_file(app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool, as_json: bool) -> int:
-    """A new trial, from its protocol to its verdict."""
+    """A new trial, from its protocol to its verdict; where somebody must do something first, up to there."""
     from ktrial.cli.trial_progress import TrialProgress
+    from ktrial.cli.visiting import begin_by_hand
+    from ktrial.domain.manual_arm import is_by_hand
     from ktrial.services.trial_protocol import protocol_of
 
+    if is_by_hand(file):
+        return begin_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
     app.lock_runs()
     ready = prepare(app, file, allow_dangerous=allow_dangerous)
     rig = rig_of(app, ready)
@@ -363,6 +368,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     """Say what came of it; the exit status."""
     from ktrial.cli import interruption
     from ktrial.cli.ledgering import note
+    from ktrial.domain.manual_arm import is_by_hand
     from ktrial.report.terminal import columns
     from ktrial.report.trial_terminal import trial_text
 
@@ -380,7 +386,8 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial trial resume {stored.trial}` goes on with it")
         return interruption.status(app.interrupts.number)
     say_next(app, stored)
-    app.say(f"kept as {stored.trial}; the machine is as before: `ktrial status`")
+    left = "" if is_by_hand(stored.file) else "; the machine is as before: `ktrial status`"
+    app.say(f"kept as {stored.trial}{left}")
     if broken:
         raise GuardTripped(f"a guard is broken: {broken[0]}")
     return 0
@@ -424,6 +431,8 @@ def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
 def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
     """Go on with a trial of the store, with exactly what was fixed."""
     from ktrial.cli.trial_progress import TrialProgress
+    from ktrial.cli.visiting import next_visit
+    from ktrial.domain.manual_arm import is_by_hand
     from ktrial.domain.trial_log import Ended, Protocol
     from ktrial.services.trial_prepare import found_values
     from ktrial.services.trial_summary import judgement_of
@@ -432,6 +441,8 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
     if judgement_of(log).next.action == "stop" and isinstance(log[-1], Ended):
         app.say(f"{stored.trial} is over")
         return finish(app, stored, interrupted=False, as_json=as_json)
+    if is_by_hand(stored.file):
+        return next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=allow_dangerous, as_json=as_json)
     app.lock_runs()
     ready = prepare(app, stored.file, allow_dangerous=allow_dangerous)
     if ready.arms != stored.arms:

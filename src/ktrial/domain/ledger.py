@@ -46,11 +46,13 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     held: Mapping[str, str] = {}
     superseded_by: str | None = None
     refuted: bool = False
+    manual: str | None = None
 
     @property
     def what(self) -> str:
         """`vm.swappiness=10, …`: what was tried, the first of many settings."""
-        told = [f"{name}={value}" for name, value in {**self.changes, **self.environment}.items()]
+        told = [] if self.manual is None else [self.manual]
+        told += [f"{name}={value}" for name, value in {**self.changes, **self.environment}.items()]
         if len(told) > _SHOWN + 1:
             told[_SHOWN:] = [f"and {len(told) - _SHOWN} more"]
         return ", ".join(told) or ("nothing: a placebo" if self.placebo else "nothing")
@@ -86,7 +88,10 @@ def linked(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
     found = []
     for entry in sorted(entries, key=lambda one: (-one.started_unix_ms, one.trial)):
         key = msgspec.json.encode(
-            (entry.machine, entry.workload, entry.outcome, entry.control, entry.changes, entry.environment),
+            (
+                (entry.machine, entry.workload, entry.outcome, entry.control),
+                (entry.changes, entry.environment, entry.manual),
+            ),
             order="deterministic",
         )
         after = later.get(key)
@@ -118,6 +123,8 @@ def standing(entry: LedgerEntry, now: Now) -> Standing:
     """What came of it on this machine."""
     if entry.verdict is None:
         return "untested"
+    if entry.manual is not None:
+        return "unknown"
     values = [now.values.get(address) for address in entry.changes]
     if entry.changes and not entry.environment:
         if None in values:

@@ -65,7 +65,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
             return difference.path is not None and f"{difference.path}/".startswith(f"{self.path}/")
         wanted = parse_address(self.knob or "")
         name, _, label = difference.name.partition("@")
-        if name != wanted.knob:
+        if wanted.knob not in {name, difference.name.partition(" ")[0]}:
             return False
         return wanted.selector is None or wanted.selector.startswith("[") or selects(wanted.selector, label, None)
 

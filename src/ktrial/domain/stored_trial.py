@@ -9,18 +9,23 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.trial_file import TrialFile
+from ktrial.domain.trial_file import TrialFile, Value
 from ktrial.domain.trial_log import Protocol
 
 
 class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an arm came to on the machine: address -> value of all that it changes, what was left out and why."""
+    """What an arm came to on the machine: address -> value of all that it changes, what was left out and why.
+
+    `manual` is what a person does to bring it about, `expect` by which facts it is recognised then.
+    """
 
     changes: Mapping[str, str] = {}
     same: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
     parameters: Mapping[str, Any] = {}
+    manual: str | None = None
+    expect: Mapping[str, Value] = {}
 
 
 class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,10 @@ from ktrial.domain.verdict import Verdict
 
 
 class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
-    """What an arm came to on the machine: what it set, what was in force already, what was refused and why."""
+    """What an arm came to on the machine: what it set, what was in force already, what was refused and why.
+
+    `manual` is what a person did to bring it about, `expect` by which facts it was recognised.
+    """
 
     arm: str
     placebo: bool = False
@@ -21,12 +24,20 @@ class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
     refused: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
     parameters: Mapping[str, Any] = {}
+    manual: str | None = None
+    expect: Mapping[str, bool | int | float | str] = {}
 
     @property
     def sets(self) -> dict[str, str]:
-        """Everything that it changes: settings, variables and parameters alike."""
+        """Everything that it changes: what a person did, settings, variables and parameters alike."""
+        by_hand = {} if self.manual is None else {"by hand": self.manual}
         variables = {f"environment {name}": value for name, value in self.environment.items()}
-        return {**self.changes, **variables, **{f"parameter {name}": str(one) for name, one in self.parameters.items()}}
+        return {
+            **by_hand,
+            **self.changes,
+            **variables,
+            **{f"parameter {name}": str(one) for name, one in self.parameters.items()},
+        }
 
 
 class ToldBlock(msgspec.Struct, frozen=True, kw_only=True):

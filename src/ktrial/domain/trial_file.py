@@ -15,6 +15,7 @@ import msgspec
 from ktrial.domain.address import parse_address
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import parse_gates
+from ktrial.domain.manual_arm import check_manual
 from ktrial.domain.safety import SafetyLimits, parse_limits
 from ktrial.domain.trial_log import Questions, Screen
 from ktrial.domain.units import parse_quantity
@@ -216,10 +217,9 @@ def _check_arms(trial: TrialFile) -> None:
                 raise BadInput(
                     f"arm {name}: {variable!r} is no name of a variable", hint="for example MALLOC_ARENA_MAX"
                 )
-        if arm.expect and arm.manual is None:
-            raise BadInput(f"arm {name}: expect is for manual arms", hint='say in  manual = "…"  what is to be done')
         if arm.placebo and not arm.changes_nothing:
             raise Contradiction(f"arm {name} is a placebo and changes something", hint="leave one of both out")
+    check_manual(trial)
     _check_different(trial)
 
 

@@ -121,6 +121,19 @@ class BlockDrawn(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
     repeats: int | None = None
 
 
+class ArmFound(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="found"):
+    """An arm that a person brings about was in force at the beginning of a visit.
+
+    `by` says who found it so: the facts that the protocol names, or a person where they tell nothing. `facts` are those
+    that were looked at; of a list of words the ones that were looked for.
+    """
+
+    block: int
+    arm: str
+    by: Literal["facts", "person"]
+    facts: Mapping[str, str] = {}
+
+
 class ReadingsTaken(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="readings"):
     """What was read of the machine before a run."""
 
@@ -149,7 +162,7 @@ class BlockVoided(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", 
 
     block: int
     arm: str
-    cause: Literal["reading", "knob", "suspend"]
+    cause: Literal["reading", "knob", "suspend", "boot"]
     reason: str
 
 
@@ -172,7 +185,7 @@ class Extended(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     blocks: int
 
 
-Event: TypeAlias = Protocol | BlockDrawn | ReadingsTaken | RunEnded | BlockVoided | Looked | Ended | Extended
+Event: TypeAlias = Protocol | BlockDrawn | ArmFound | ReadingsTaken | RunEnded | BlockVoided | Looked | Ended | Extended
 TrialLog: TypeAlias = Sequence[Event]
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")

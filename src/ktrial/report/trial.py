@@ -25,14 +25,16 @@ def announcement(
     lines = [f"trial {protocol.name}: {protocol.primary}, {rule.direction} is better, margin {100 * rule.margin:g} %"]
     for arm in protocol.arms:
         settings = arms[arm.name]
-        changed = {**settings.changes, **settings.environment, **settings.parameters}
+        by_hand = {} if settings.manual is None else {"by hand": settings.manual}
+        changed = {**by_hand, **settings.changes, **settings.environment, **settings.parameters}
         said = ", ".join(f"{name} = {value}" for name, value in changed.items())
         said = "the control again: a placebo" if arm.placebo else said or "as it is found"
         lines.append(labelled(f"  {arm.name}", said, width=width, label_columns=24))
     lines += [paragraph(f"{name}: what it sets is in force already, so it is a placebo", width=width) for name in idle]
     cap = f"at most {protocol.cap} blocks" if protocol.cap is not None else f"at most {protocol.budget} blocks"
+    visits = "boots" if protocol.replicate == "boot" else "visits"
     lines.append(
-        f"{cap} of {len(protocol.arms)} visits in random order, seed {protocol.seed}; {settle_s:g} s to settle"
+        f"{cap} of {len(protocol.arms)} {visits} in random order, seed {protocol.seed}; {settle_s:g} s to settle"
     )
     return "\n".join(lines) + "\n"
 

@@ -11,6 +11,7 @@ import msgspec
 from ktrial.domain.knob import Knob
 from ktrial.domain.ledger import LedgerEntry, Now
 from ktrial.domain.machine_state import MachineState
+from ktrial.domain.manual_arm import is_by_hand
 from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_log import Ended, Event, Protocol
 from ktrial.domain.value import active_text
@@ -52,7 +53,7 @@ def entries_of(
                 started_unix_ms=trial.started_unix_ms,
                 machine=trial.machine,
                 kernel=kernel,
-                scope=_SCOPES[protocol.replicate],
+                scope=_scope(trial, protocol),
                 control=protocol.control if trial.file.baseline == "found" else trial.file.baseline,
                 changes=changes,
                 environment=environment,
@@ -65,10 +66,18 @@ def entries_of(
                 blocks=one.blocks,
                 over=over,
                 part=trial.file.part,
+                manual=arm.manual,
                 held=held(changes, state, knobs),
             )
         )
     return tuple(found)
+
+
+def _scope(trial: StoredTrial, protocol: Protocol) -> str:
+    """Boots that nobody drew anew replicate nothing, however many there were."""
+    if protocol.replicate == "run" and is_by_hand(trial.file):
+        return "on the boots that were measured"
+    return _SCOPES[protocol.replicate]
 
 
 def workload_of(trial: StoredTrial) -> str:

@@ -17,10 +17,12 @@ from ktrial.domain.comparison_words import answer_of, contrast_sentence
 from ktrial.domain.doubts import readings_of
 from ktrial.domain.finding import Finding
 from ktrial.domain.judgement import Judged, Judgement
+from ktrial.domain.manual_arm import is_by_hand
 from ktrial.domain.run import Kept, RunRecord, variation
 from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Event, Protocol, RunEnded
 from ktrial.services.trial_reasons import why
+from ktrial.services.trial_scope import claimed, scope_of
 from ktrial.services.trial_story import story_of
 from ktrial.services.trial_visits import visits_of
 
@@ -79,8 +81,8 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         for name in protocol.outcomes
         if name in told.outcomes and any(name in run.measurements for run in runs)
     )
-    findings = (*judgement.findings, *told.findings, *_ended(log))
-    scope = _scope(told.records)
+    findings = (*judgement.findings, *told.findings, *claimed(log), *_ended(trial, log))
+    scope = scope_of(protocol, told.records)
     named = [one for one in outcomes if one.role != "exploratory"]
     return Comparison(
         title=protocol.name,
@@ -235,13 +237,9 @@ def _source(
     )
 
 
-def _scope(records: Sequence[RunRecord]) -> str:
-    boots = {one.trial.boot_id for one in records if one.trial is not None}
-    return "on this boot of this machine" if len(boots) <= 1 else f"on this machine, across {len(boots)} boots"
-
-
-def _ended(log: Sequence[Event]) -> tuple[Finding, ...]:
+def _ended(trial: StoredTrial, log: Sequence[Event]) -> tuple[Finding, ...]:
     if isinstance(log[-1], Ended):
         return ()
-    sentence = "the trial is not over: `ktrial trial resume` goes on with it"
+    next_verb = "next" if is_by_hand(trial.file) else "resume"
+    sentence = f"the trial is not over: `ktrial trial {next_verb}` goes on with it"
     return (Finding(kind="unfinished", level="note", sentence=sentence),)

@@ -42,6 +42,7 @@ from ktrial.services.trial_events import (
     VisitEnded,
     VisitWaits,
 )
+from ktrial.services.trial_next import VisitTurn
 from ktrial.services.trial_records import Cause, cause_of, measurements_of, readings_event, run_event
 
 _OUT_OF_TIME = "no time is left for another block"
@@ -104,10 +105,11 @@ class TrialCourse:
         most_blocks: int | None = None,
         *,
         keeps_states: bool = False,
+        turn: VisitTurn | None = None,
     ) -> None:
         """`time_s` is for the whole trial, with what was spent before. `most_blocks` are made whatever the judge says.
 
-        `keeps_states` keeps the state of the machine at the first visit of each arm.
+        `keeps_states` keeps the machine's state at the first visit of each arm; a `turn` has the visits of now.
         """
         self._standing = standing
         self._protocol = standing.protocol
@@ -125,6 +127,7 @@ class TrialCourse:
         self._time_s = time_s
         self._most_blocks = most_blocks
         self._keeps_states = keeps_states
+        self._turn = turn
         self._seen = {event.arm for event in standing.log if isinstance(event, RunEnded) and event.block is not None}
         self._took_s: list[float] = []
         self._spent_s = sum((one.resources.wall_ns or 0) / 1e9 + settle_s for one in standing.records)
@@ -166,7 +169,8 @@ class TrialCourse:
             if self._is_out_of_time(step):
                 self._end_for_time(step)
                 return
-            self._block(step)
+            if not self._block(step) and self._next_step().action != "stop":
+                return
 
     def _next_step(self) -> NextStep:
         """What the judge says; where the number of blocks is fixed, on to that number."""
@@ -212,18 +216,22 @@ class TrialCourse:
                 hint="more time, or shorter runs; nothing was tried",
             )
 
-    def _block(self, step: NextStep) -> None:
-        """The rest of a block that has begun, or a new one."""
-        block, order = step.block or 1, step.arms
-        if step.drawn:
-            order = self._drawn[block].order
-        else:
-            order = block_order(self._protocol.seed, block, step.arms)
-            self._append(BlockDrawn(block=block, order=order))
+    def _block(self, step: NextStep) -> bool:
+        """The rest of a block that has begun, or a new one; False where its next visit cannot be made now."""
+        block = step.block or 1
+        order = self._drawn[block].order if step.drawn else block_order(self._protocol.seed, block, step.arms)
         for place, arm in enumerate(order, start=1):
-            for _ in range(self._runs_left(block, arm)):
+            left = self._runs_left(block, arm)
+            if left > 0 and self._turn is not None and not self._turn.has(block, arm):
+                return False
+            for number in range(left):
+                if block not in self._drawn:
+                    self._append(BlockDrawn(block=block, order=order))
+                if number == 0 and self._turn is not None:
+                    self._append(self._turn.found(block, arm))
                 if not self._visit(block, arm, place, len(order)):
-                    return
+                    return True
+        return True
 
     def _look_if_due(self) -> None:
         """What the judge says after a block is an event too, once."""
@@ -248,26 +256,27 @@ class TrialCourse:
         return self._protocol.runs_per_visit - made
 
     def _warm_up(self) -> None:
-        """Runs of the control that do not count, until two that follow each other are alike."""
+        """Runs of the control (or of the arm whose turn it is) that do not count, until two in a row are alike."""
         from ktrial.stats.collect import score
         from ktrial.stats.planning import WARM_MOST, WARM_WITHOUT_PROFILE, is_warm
 
         protocol = self._protocol
         differences = protocol.profile.get(protocol.primary)
         rule = protocol.outcomes[protocol.primary]
+        arm = protocol.control if self._turn is None else self._turn.arm
         scores: list[float] = []
         void: str | None = None
         for number in range(1, WARM_MOST + 1):
-            self._enter_to_warm_up(protocol.control)
+            self._enter_to_warm_up(arm)
             self._settle()
-            records, failure, void = self._runs_of(None, protocol.control, 1, number, WARM_WITHOUT_PROFILE)
+            records, failure, void = self._runs_of(None, arm, 1, number, WARM_WITHOUT_PROFILE)
             if void is not None:
                 continue
-            self._append(run_event(None, protocol.control, records, failure))
+            self._append(run_event(None, arm, records, failure))
             told = measurements_of(records).get(protocol.primary)
             if told is None or failure is not None:
                 raise BadRun(
-                    f"the benchmark fails in {protocol.control}, in a run that does not count: "
+                    f"the benchmark fails in {arm}, in a run that does not count: "
                     f"{failure or f'it gives no {protocol.primary}'}",
                     hint="`ktrial bench` shows its output",
                 )
@@ -283,8 +292,8 @@ class TrialCourse:
                 hint="wait until nobody else changes this machine, or set another [gates] limit",
             )
 
-    def _enter_to_warm_up(self, control: str) -> None:
-        drifts = (*self._arms.enter(control), *self._arms.drifted())
+    def _enter_to_warm_up(self, arm: str) -> None:
+        drifts = (*self._arms.enter(arm), *self._arms.drifted())
         if drifts:
             raise BadRun(
                 f"the machine is not as it was found when the trial was planned: {self._arms.told(drifts[0])}",

@@ -21,6 +21,9 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 def outlook(protocol: Protocol, judgement: Judgement | None, run_s: float | None, done: int) -> Outlook:
     """From what the judge says and what a run takes; `done` runs of the present block are over."""
     each = protocol.runs_per_visit
+    if protocol.replicate != "run" or "kernel" in protocol.varies:
+        # What lies between the visits is up to a person.
+        run_s = None
     if judgement is None:
         first = protocol.cap
         return Outlook(

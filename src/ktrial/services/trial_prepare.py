@@ -79,6 +79,8 @@ def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
         refused={refusal.address: refusal.reason for refusal in plan.refusals},
         environment=arm.environment,
         parameters=arm.parameters,
+        manual=arm.manual,
+        expect=arm.expect,
     )
 
 

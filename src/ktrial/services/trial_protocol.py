@@ -181,7 +181,9 @@ def quantile_of(outcome: Outcome) -> float | None:
 def _varies(trial: TrialFile) -> tuple[str, ...]:
     """Identities that the arms are meant to change."""
     varies = []
-    if any(knob.partition("@")[0] == "cpufreq:scaling_governor" for arm in trial.arms.values() for knob in arm.set):
+    sets = {knob.partition("@")[0] for arm in trial.arms.values() for knob in arm.set}
+    expected = {fact for arm in trial.arms.values() for fact in arm.expect}
+    if "cpufreq:scaling_governor" in sets or "cpufreq.governor" in expected:
         varies.append("governor")
     if any(arm.manual is not None for arm in trial.arms.values()):
         varies.append("kernel")

@@ -13,12 +13,15 @@ from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.comparison import Comparison
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.kept_trial import KeptTrial, record_of
+from ktrial.domain.manual_arm import is_by_hand
 from ktrial.domain.recheck import Difference
 from ktrial.domain.run import RunRecord
 from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Looked, RunEnded
 from ktrial.services.reparse import BROKEN
 from ktrial.services.results import ReadResults
+from ktrial.services.trial_boots import boots_misused
 from ktrial.services.trial_comparison import Told, comparison_of, outcomes_of
+from ktrial.services.trial_scope import unvouched
 from ktrial.services.trial_states import purity
 from ktrial.services.trial_summary import audited, judgement_of
 from ktrial.services.trial_visits import contradicted, visits_of
@@ -81,7 +84,13 @@ def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Differe
     except KtrialError as error:
         yield Difference(kind="trial", where=f"trial {name}, its runs", told=error.message)
         return
-    for run, told in (*contradicted(kept.log, records, stored.protocol_sha256), *_left_out(kept, records)):
+    wrong = (
+        *contradicted(kept.log, records, stored.protocol_sha256),
+        *_left_out(kept, records),
+        *boots_misused(kept.log, records),
+        *(unvouched(kept.log) if is_by_hand(stored.file) else ()),
+    )
+    for run, told in wrong:
         yield Difference(kind="trial", where=f"trial {name}, run {run}", told=told)
 
 

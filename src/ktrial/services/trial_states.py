@@ -9,6 +9,7 @@ from ktrial.catalog.model import Catalog
 from ktrial.domain.comparison import StateChange
 from ktrial.domain.finding import Finding
 from ktrial.domain.machine_state import parse_state
+from ktrial.domain.manual_arm import implied
 from ktrial.domain.state_difference import Declaration, Difference
 from ktrial.domain.stored_trial import ArmSettings, StoredTrial
 from ktrial.services.machine_state import compare_states, coupled_with
@@ -63,6 +64,7 @@ def _impure(arm: str, found: list[Difference]) -> Finding:
 
 def _declared(arm: str, settings: ArmSettings, catalog: Catalog) -> Iterator[Declaration]:
     by = f"arm {arm}"
+    yield from (Declaration(by=by, knob=name) for name in implied(settings.expect))
     for address in (*settings.changes, *settings.same):
         name = address.partition("@")[0]
         if name in catalog.knobs:

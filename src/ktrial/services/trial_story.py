@@ -42,6 +42,8 @@ def _arm(trial: StoredTrial, name: str, *, placebo: bool) -> ToldArm:
         refused=came_to.refused,
         environment=came_to.environment,
         parameters=came_to.parameters,
+        manual=came_to.manual,
+        expect=came_to.expect,
     )
 
 

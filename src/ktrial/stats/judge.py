@@ -285,7 +285,8 @@ def _contrast_findings(stand: _Stand, contrast: Contrast, differences: Array) ->
     logs = {name: scores[names == name] for name in contrast}
     sign = 1.0 if protocol.outcomes[outcome].direction == "higher" else -1.0
     found = (
-        checks.carry_over(scores, arms, *contrast),
+        # Nothing of an arm lasts over a boot.
+        checks.carry_over(scores, arms, *contrast) if protocol.replicate == "run" else None,
         checks.noise(differences, protocol.profile.get(outcome)),
         checks.modes({name: sign * values for name, values in logs.items()}),
     )

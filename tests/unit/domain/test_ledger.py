@@ -114,3 +114,11 @@ def test_many_settings_are_cut_and_a_placebo_is_said() -> None:
 def test_the_file_reads_back_as_it_was() -> None:
     ledger = Ledger(trials={"a": (entry("a"),), "s": ()})
     assert msgspec.json.decode(msgspec.json.encode(ledger), type=Ledger) == ledger
+
+
+def test_what_a_person_did_is_what_was_tried_and_nobody_knows_whether_it_is_in_force() -> None:
+    bore = entry("a", changes={}, manual="boot the BORE kernel", verdict="better")
+    assert bore.what == "boot the BORE kernel"
+    assert standing(bore, Now(machine=bore.machine, kernel=bore.kernel, values={})) == "unknown"
+    other = entry("b", changes={}, manual="boot the EEVDF kernel", verdict="worse")
+    assert [one.superseded_by for one in linked([bore, other])] == [None, None]

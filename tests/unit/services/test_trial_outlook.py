@@ -21,6 +21,11 @@ def test_every_run_of_a_visit_counts() -> None:
     assert outlook(protocol(runs_per_visit=3), None, 1.0, done=0).cap_s == 20 * 2 * 3
 
 
+def test_nobody_knows_how_long_a_person_takes() -> None:
+    for by_hand in (protocol(replicate="boot"), protocol(varies=("kernel",))):
+        assert outlook(by_hand, None, 1.0, done=0).cap_s is None
+
+
 def test_arms_that_were_dropped_take_no_time() -> None:
     """Two arms and the control, one of them decided after seven blocks: two visits a block are left."""
     fixed = protocol(("case", "other"), outcomes={TIME: OutcomeRule(direction="lower", role="primary", margin=0.001)})

@@ -67,6 +67,23 @@ def test_what_the_kernel_changes_with_a_knob_is_declared_with_it(catalog: Catalo
     assert changes["vm.dirty_ratio"] == "arm case, with vm.dirty_bytes"
 
 
+def test_what_tells_a_manual_arm_is_declared_and_what_came_with_it_is_not(catalog: Catalog) -> None:
+    def kernel(release: str, modules: list[str], dirty_ratio: str) -> bytes:
+        facts = {"kernel.release": release, "kernel.version": f"#1 of {release}", "kernel.modules": modules}
+        files = {**FILES, "/proc/sys/kernel/osrelease": release, "/proc/sys/vm/dirty_ratio": dirty_ratio}
+        return take_state(FakeMachine(files, facts), catalog).canonical()
+
+    expect = {"kernel.release": "6.19", "kernel.modules": "zram"}
+    arms = {"control": ArmSettings(), "case": ArmSettings(manual="boot it", expect=expect)}
+    trial = StoredTrial(**{name: getattr(TRIAL, name) for name in TRIAL.__struct_fields__} | {"arms": arms})
+    states = {"control": kernel("6.18", ["ext4"], "20"), "case": kernel("6.19", ["ext4", "zram"], "33")}
+    changes, findings = purity(trial, states, catalog)
+    told = {one.name: one.declared for one in changes}
+    assert {name for name, declared in told.items() if declared is None} == {"vm.dirty_ratio"}
+    assert {"kernel.release", "kernel.version", "kernel.osrelease", "kernel.modules zram"} <= set(told)
+    assert [one.kind for one in findings] == ["impure"]
+
+
 def test_without_a_state_nothing_is_said(catalog: Catalog) -> None:
     assert purity(TRIAL, {}, catalog) == ((), ())
     assert purity(TRIAL, {"control": state(catalog)}, catalog) == ((), ())

@@ -590,6 +590,8 @@ def test_carry_over_and_noise_are_told_with_the_verdict() -> None:
             log.append(RunEnded(run=block, block=block, arm=arm, measurements={TIME: float(np.exp(-score))}))
     assert {"carry-over", "noise"} <= kinds(judge(log))
     assert judge(log).judged[0].verdict == "better"
+    log[0] = replace(fixed, replicate="boot")
+    assert {"carry-over", "noise"} & kinds(judge(log)) == {"noise"}, "nothing of an arm lasts over a boot"
 
 
 @pytest.mark.parametrize(

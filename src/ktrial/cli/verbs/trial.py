@@ -49,6 +49,20 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
     return resume_trial(app, app.trials.find(name), allow_dangerous=yes_dangerous, as_json=as_json)
 
 
+@command.command("next", short_help="Make the visit that is due.")
+@click.argument("name", required=False, metavar=_NAME)
+@click.option("--done", metavar="ARM", help="This arm is in force: you made it so, and the machine does not show it.")
+@click.option("--dry-run", is_flag=True, help="Only say which visit is due.")
+@dangerous_option
+@json_option
+@click.pass_obj
+def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dangerous: bool, as_json: bool) -> int:
+    """Make the visit that is due, where you bring arms about or every visit is a boot; status 4 in another arm."""
+    from ktrial.cli.visiting import next_visit
+
+    return next_visit(app, name, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
+
+
 @command.command(short_help="Go on beyond a trial's end.")
 @click.argument("name", required=False, metavar=_NAME)
 @click.option("--blocks", type=click.IntRange(1, 1000), required=True, metavar="N", help="So many blocks in all.")

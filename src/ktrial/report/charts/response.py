@@ -63,6 +63,8 @@ def _grids(trial: ToldTrial, primary: OutcomeComparison) -> dict[str, list[Step]
 
 def _only_setting(arm: ToldArm) -> tuple[str, str] | None:
     """The knob that an arm sets, and to what; one knob of several devices counts once."""
+    if arm.manual is not None:
+        return None
     knobs = {name.partition("@")[0] for name in arm.sets}
     values = set(arm.sets.values())
     return (knobs.pop(), values.pop()) if len(knobs) == len(values) == 1 else None

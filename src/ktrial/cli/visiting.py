@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials whose arms a person brings about, or whose visits are boots: begun, and gone on with visit by visit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ktrial.domain.errors import BadInput, LimitPassed, Refused
+from ktrial.domain.manual_arm import Due, check_signs, is_by_hand
+
+if TYPE_CHECKING:
+    from ktrial.cli.trying import Prepared
+    from ktrial.cli.wiring import App
+    from ktrial.domain.run import RunRecord
+    from ktrial.domain.stored_trial import StoredTrial
+    from ktrial.domain.trial_file import TrialFile
+    from ktrial.domain.trial_log import ArmFound, Event
+
+
+def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
+    """Put a new trial on disk, and make its first visit where that arm is in force already."""
+    from ktrial.cli.trial_progress import TrialProgress
+    from ktrial.cli.trying import begin, order_of, prepare, rig_of
+    from ktrial.services.trial_next import due_of, facts_needed, runs_per_visit, with_signs_of_control
+    from ktrial.services.trial_protocol import protocol_of
+
+    if file.design.replicate == "build":
+        raise Refused(
+            'replicate = "build" cannot be carried out yet: every visit would be another build of the same source',
+            hint='"boot" replicates boots of builds that you made; the verdict holds for these builds, and says so',
+        )
+    check_signs(file, app.catalog.kinds)
+    app.lock_runs()
+    ready = prepare(app, file, allow_dangerous=allow_dangerous)
+    facts = app.best_session("recognising the arms").facts(facts_needed(ready.arms))
+    ready = ready._replace(arms=with_signs_of_control(ready.file, ready.arms, facts, app.catalog.kinds))
+    rig_of(app, ready)
+    runs = runs_per_visit(file, ready.tasks, ready.facts)
+    protocol = protocol_of(ready.file, ready.tasks, order_of(ready).gates, ready.seed, None, runs)
+    TrialProgress(app.clock, as_json=as_json).announce(ready, protocol)
+    stored = begin(app, ready, protocol)
+    app.say(f"begun as {stored.trial}: `ktrial trial next` makes its visits")
+    due = due_of(stored, [protocol])
+    assert due is not None, "a trial that has just begun is not over"
+    try:
+        found = _in_force(app, stored, due, (), None)
+    except Refused:
+        show(due, (), as_json=as_json)
+        return 0
+    return _visit(app, stored, due, found, allow_dangerous=allow_dangerous, as_json=as_json)
+
+
+def next_visit(
+    app: App, name: str | None, *, done: str | None, dry_run: bool, allow_dangerous: bool, as_json: bool
+) -> int:
+    """Make the visit that is due, if its arm is in force; the verdict where it was the last one."""
+    from ktrial.cli.trying import finish
+    from ktrial.services.trial_next import due_of
+
+    stored = _open_by_hand(app, name)
+    if not is_by_hand(stored.file):
+        hint = f"`ktrial trial resume {stored.trial}` goes on with it"
+        raise BadInput(f"{stored.trial} needs nobody's hand between its visits", hint=hint)
+    if not dry_run:
+        app.lock_runs()
+    records = app.run_store.records(stored.session)
+    log = _caught_up(app, stored, records, dry_run=dry_run)
+    due = due_of(stored, log)
+    if due is None:
+        return finish(app, stored, interrupted=False, as_json=as_json)
+    if dry_run:
+        return _tell(app, stored, due, records, done, as_json=as_json)
+    found = _in_force(app, stored, due, records, done)
+    return _visit(app, stored, due, found, allow_dangerous=allow_dangerous, as_json=as_json)
+
+
+def _caught_up(app: App, stored: StoredTrial, records: Sequence[RunRecord], *, dry_run: bool) -> Sequence[Event]:
+    """The log with what became of it when a head was killed, or the machine booted in a visit."""
+    from ktrial.domain.trial_log import RunEnded
+    from ktrial.services.trial_boots import cut_off
+    from ktrial.services.trial_next import closing
+    from ktrial.services.trial_resume import untold
+
+    log = app.trials.log(stored.trial)
+    benchmarks = list(dict.fromkeys(record.benchmark for record in records))
+    late = [event for event in untold(log, records, benchmarks) if not isinstance(event, RunEnded) or event.block]
+    boot_id = app.best_session("recognising the arm").facts(["boot.id"]).value("boot.id")
+    void = cut_off([*log, *late], records, boot_id)
+    late += [] if void is None else [void]
+    late += closing([*log, *late])
+    if late and not dry_run:
+        app.trials.append(stored.trial, late)
+    return (*log, *late)
+
+
+def _tell(
+    app: App, stored: StoredTrial, due: Due, records: Sequence[RunRecord], done: str | None, *, as_json: bool
+) -> int:
+    """Only say which visit is due, and whether it could be made now."""
+    try:
+        _in_force(app, stored, due, records, done)
+    except Refused as error:
+        show(due, (), as_json=as_json, now=error.message)
+    else:
+        show(due, (), as_json=as_json, now="the visit can be made")
+    return 0
+
+
+def _in_force(app: App, stored: StoredTrial, due: Due, records: Sequence[RunRecord], done: str | None) -> ArmFound:
+    """How it is known that the arm is in force; raises Refused where it is not, or this boot had its visit."""
+    from ktrial.services.trial_boots import refuse_used_boot
+    from ktrial.services.trial_next import facts_needed, recognise, refuse_other_kernel
+
+    facts = app.best_session("recognising the arm").facts(facts_needed(stored.arms))
+    refuse_used_boot(due, records, facts.value("boot.id"))
+    found = recognise(stored, due, facts, app.catalog.kinds, done)
+    refuse_other_kernel(stored, due, records, facts)
+    return found
+
+
+def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_dangerous: bool, as_json: bool) -> int:
+    """The visit, and those after it for which nobody has to do anything; then what is due."""
+    from ktrial.cli import interruption
+    from ktrial.cli.trial_progress import TrialProgress
+    from ktrial.cli.trying import carry_on, finish, rig_of
+    from ktrial.domain.trial_log import Protocol
+    from ktrial.services.trial_next import VisitTurn, due_of, visits_made
+    from ktrial.services.trial_summary import judgement_of
+
+    ready = _prepared(app, stored, due, allow_dangerous=allow_dangerous)
+    rig = rig_of(app, ready)
+    before = app.trials.log(stored.trial)
+    protocol = before[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    listen = TrialProgress(app.clock, as_json=as_json)
+    with app.interrupts, listen:
+        listen.take_up(protocol, judgement_of(before))
+        try:
+            _, interrupted = carry_on(app, stored, ready, rig, listen, VisitTurn(stored, due, found))
+        except LimitPassed:
+            finish(app, stored, interrupted=False, as_json=as_json)
+            raise
+    after = app.trials.log(stored.trial)
+    due_next = due_of(stored, after)
+    if due_next is None:
+        return finish(app, stored, interrupted=interrupted, as_json=as_json)
+    if interrupted:
+        app.say(f"{interruption.words(app.interrupts.number)}; `{due_next.command}` goes on with it")
+        return interruption.status(app.interrupts.number)
+    made = [f"{arm} in block {block}, {runs} run{'s'[: runs != 1]}" for block, arm, runs in visits_made(before, after)]
+    show(due_next, made, as_json=as_json)
+    return 0
+
+
+def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool) -> Prepared:
+    """What the visit needs of this machine; raises Refused where an arm would not be what it was."""
+    from ktrial.cli.trial_guards import refuse_changed
+    from ktrial.cli.trying import prepare
+    from ktrial.services.trial_next import changed_arm, file_of_visit
+    from ktrial.services.trial_prepare import found_values
+
+    ready = prepare(app, file_of_visit(stored.file, due), allow_dangerous=allow_dangerous)
+    changed = changed_arm(stored, due, ready.arms)
+    if changed is not None:
+        raise Refused(
+            f"the arm {changed} would not be what it was when {stored.trial} began: the machine has changed",
+            hint="put it back as it was, or begin a new trial",
+        )
+    refuse_changed(stored, found_values(ready.plans))
+    return ready
+
+
+def _open_by_hand(app: App, name: str | None) -> StoredTrial:
+    """The trial of this name; without one the newest that waits for somebody, else the newest of its kind."""
+    from ktrial.services.trial_next import due_of
+
+    if name is not None:
+        return app.trials.find(name)
+    found = [one for one in app.trials.all() if is_by_hand(one.file)]
+    if not found:
+        raise BadInput(
+            "no trial waits for somebody to bring an arm about",
+            hint="`ktrial trial run FILE` begins one whose protocol has manual arms or boots (docs/trial.md)",
+        )
+    return next((one for one in found if due_of(one, app.trials.log(one.trial)) is not None), found[0])
+
+
+def show(due: Due, done: Sequence[str], *, as_json: bool, now: str | None = None) -> None:
+    """Whose turn it is; `now` is how the machine stands to that, where somebody looked."""
+    from ktrial.report.terminal import columns
+    from ktrial.report.trial_due import due_text
+
+    if as_json:
+        sys.stdout.write(msgspec.json.encode({"event": "due", "due": due, "done": done, "now": now}).decode() + "\n")
+    else:
+        sys.stdout.write(due_text(due, done, now, width=columns()))
