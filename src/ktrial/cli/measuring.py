@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ktrial.domain.own_benchmark import OwnBenchmark
     from ktrial.domain.run import RunRecord
     from ktrial.domain.suite import Suite
-    from ktrial.services.around import Around
     from ktrial.services.events import Event, Result
     from ktrial.services.schedule import Order
 
@@ -177,32 +176,6 @@ def _limit(gate: str, text: str) -> Any:
         return tomllib.loads(f"limit = {text}")["limit"]
     except tomllib.TOMLDecodeError:
         raise BadInput(f"--gate {gate}: {text!r} is no table", hint='write { suspect = "1%", refuse = "5%" }') from None
-
-
-def surroundings(app: App, suite: Suite, order: Order, *, when_idle: bool, settle_s: float | None) -> Around:
-    """What happens around the suite's runs; asks for root where a reset needs it."""
-    from ktrial.services.around import Around
-    from ktrial.services.conditions import ConditionWatch
-    from ktrial.services.idle import IdleWatch
-    from ktrial.services.machine_state import take_state
-    from ktrial.services.quiet import Quieter
-    from ktrial.services.resets import Resets
-    from ktrial.services.start import StartGates
-
-    purpose = suite.between.needs_root
-    root = app.root_session(purpose) if purpose is not None else None
-    machine = app.looking_session
-    folder = str(app.measuring_place.work)
-    conditions = ConditionWatch(machine, app.sampling, app.clock, folder, app.pack_samples, order.sample_period_s)
-    return Around(
-        machine,
-        app.clock,
-        Resets(suite.between, app.executor, root),
-        Quieter(app.executor, app.clock, lock_screen=when_idle),
-        IdleWatch(app.executor, app.clock) if when_idle else None,
-        lambda: take_state(machine, app.catalog).canonical(),
-        StartGates(conditions, app.clock, order.gates, settle_s),
-    )
 
 
 def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:

@@ -17,12 +17,12 @@ from ktrial.cli.live import LiveLines, is_live
 from ktrial.cli.streams import tell
 
 if TYPE_CHECKING:
-    from ktrial.cli.trying import Prepared
     from ktrial.domain.judgement import Judgement
     from ktrial.domain.run import RunRecord
     from ktrial.domain.trial_log import Protocol
     from ktrial.services.ports import Clock
     from ktrial.services.trial_events import TrialEvent, VisitBegan, VisitEnded
+    from ktrial.services.trial_ready import Prepared
 
 #: No faster than this, so that trials of very short runs are not slowed down.
 _DRAWN_EVERY_S = 0.2
@@ -61,7 +61,7 @@ class TrialProgress:
         self._is_live = self._is_live and protocol.screen is None
         self._say(announcement(protocol, ready.arms, ready.idle, ready.settle_s, width=columns()))
 
-    def learn_noise(self, blocks: int) -> None:
+    def _learns_noise(self, blocks: int) -> None:
         """What follows until the trial is announced is the noise profile."""
         self._profile_blocks = blocks
         self._say(f"first, how much runs differ here when nothing does: {blocks} blocks of two equal arms\n")
@@ -70,7 +70,9 @@ class TrialProgress:
         """Show one event."""
         from ktrial.services import trial_events as events
 
-        if isinstance(event, events.VisitBegan):
+        if isinstance(event, events.NoiseBegan):
+            self._learns_noise(event.blocks)
+        elif isinstance(event, events.VisitBegan):
             self._pace.begins(event)
             if self._drawn_s is None:
                 self._draw()
@@ -82,7 +84,7 @@ class TrialProgress:
             self._judgement = event.judgement
             self._pace.block_ended()
             self._block_ended(event.judgement)
-        elif isinstance(event, events.TrialEnded) and self._protocol is not None:
+        elif self._protocol is not None and isinstance(event, events.TrialEnded):
             self._judgement = event.judgement
             self._draw()
         if self._as_json:
