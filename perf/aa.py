@@ -39,10 +39,9 @@ from ktrial.domain.trial_file import CONTROL, ArmFile, DesignFile, TrialFile, sh
 from ktrial.domain.trial_log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
 from ktrial.services.demo import ALPHA, CAP, MARGIN
 from ktrial.services.noise import shortened
-from ktrial.services.trial_conduct import begin, carry_on, fixed_protocol
+from ktrial.services.trial_conduct import begin, carry_on, planned
 from ktrial.services.trial_ready import rig_of
 from ktrial.stats.judge import judge
-from ktrial.stats.planning import forecast
 from perf.decide import SIZES, profiles
 from perf.noise_sources import Generator, Noise, sources, world
 
@@ -191,18 +190,12 @@ class Bench:
         rig = rig_of(app, ready)
         listen = TrialProgress(app.clock, as_json=False)
         with app.interrupts, listen:
-            protocol = fixed_protocol(app, ready, rig, listen, profile=True)
+            protocol, foreseen = planned(app, ready, rig, listen, profile=True)
             judgement, interrupted = carry_on(app, begin(app, ready, protocol), ready, rig, listen)
         if interrupted:
             raise KeyboardInterrupt
-        planned = forecast(
-            protocol.profile[protocol.primary],
-            detect=protocol.detect,
-            margin=protocol.outcomes[protocol.primary].margin,
-            budget=protocol.budget,
-        )
         (judged,) = [one for one in judgement.judged if one.role == "primary"]
-        return judged, planned.within_budget
+        return judged, foreseen is not None and foreseen.sees_enough
 
 
 def show_trials(bench: Bench, trials: int) -> bool:

@@ -130,13 +130,13 @@ def _one(
 ) -> BlamePart | None:
     """One trial, from where it stands."""
     from ktrial.cli.trying import prepare
-    from ktrial.services.trial_conduct import begin, carry_on, fixed_protocol
+    from ktrial.services.trial_conduct import begin, carry_on, planned
     from ktrial.services.trial_ready import rig_of
 
     ready = prepare(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
     check(ready)
     rig = rig_of(app, ready)
-    protocol = fixed_protocol(app, ready, rig, listen)
+    protocol = planned(app, ready, rig, listen).protocol
     if stored is not None and stored.arms != ready.arms:
         raise Refused(f"the machine is not as it was when {stored.trial} began", hint="--fresh begins anew")
     listen.announce(ready, protocol)

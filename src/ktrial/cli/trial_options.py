@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ktrial.cli.options import dangerous_option, json_option
+from ktrial.cli.options import anyway_option, dangerous_option, json_option
 
 if TYPE_CHECKING:
     from ktrial.domain.trial_file import TrialFile
@@ -31,6 +31,7 @@ _DESIGNED = (
     click.option("--time", "time_", metavar="TIME", help="End where no further block fits into it."),
     click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders again."),
     click.option("--no-profile", is_flag=True, help="Make no noise profile: the first seven blocks plan the cap."),
+    anyway_option,
     click.option("--dry-run", is_flag=True, help="Print the protocol and measure nothing."),
     dangerous_option,
     json_option,

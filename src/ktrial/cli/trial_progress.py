@@ -19,6 +19,7 @@ from ktrial.cli.streams import tell
 if TYPE_CHECKING:
     from ktrial.domain.judgement import Judgement
     from ktrial.domain.run import RunRecord
+    from ktrial.domain.trial_forecast import TrialForecast
     from ktrial.domain.trial_log import Protocol
     from ktrial.services.ports import Clock
     from ktrial.services.trial_events import TrialEvent, VisitBegan, VisitEnded
@@ -50,16 +51,25 @@ class TrialProgress:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def announce(self, ready: Prepared, protocol: Protocol, judgement: Judgement | None = None) -> None:
+    def announce(
+        self,
+        ready: Prepared,
+        protocol: Protocol,
+        judgement: Judgement | None = None,
+        forecast: TrialForecast | None = None,
+    ) -> None:
         """What is about to be done, what it costs and what it can see; `judgement` of a trial that goes on."""
         from ktrial.report.terminal import columns
         from ktrial.report.trial import announcement
+        from ktrial.services.trial_conduct import announced
 
         self._protocol, self._judgement, self._pace = protocol, judgement, _Pace(self._clock)
         self._live, self._drawn_s = _lines_of_stderr(), None
         # A screening has a hundred arms: its line for each block says more than a picture of them.
         self._is_live = self._is_live and protocol.screen is None
-        self._say(announcement(protocol, ready.arms, ready.idle, ready.settle_s, width=columns()))
+        self._say(announcement(protocol, ready.arms, ready.idle, ready.settle_s, forecast, width=columns()))
+        if self._as_json:
+            self._write(announced(ready, protocol, forecast))
 
     def _learns_noise(self, blocks: int) -> None:
         """What follows until the trial is announced is the noise profile."""
@@ -88,7 +98,11 @@ class TrialProgress:
             self._judgement = event.judgement
             self._draw()
         if self._as_json:
-            tell(sys.stdout, msgspec.json.encode(event).decode() + "\n")
+            self._write(event)
+
+    @staticmethod
+    def _write(event: TrialEvent) -> None:
+        tell(sys.stdout, msgspec.json.encode(event).decode() + "\n")
 
     def _waits(self, waiting: str) -> None:
         if not self._is_live:

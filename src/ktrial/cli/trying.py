@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ktrial.domain.kept_trial import KeptTrial
     from ktrial.domain.stored_trial import StoredTrial
     from ktrial.domain.trial_file import TrialFile
+    from ktrial.domain.trial_forecast import TrialForecast
     from ktrial.services.trial_events import TrialListener
     from ktrial.services.trial_ready import Prepared, Rig
 
@@ -39,10 +40,12 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     return trial_ready.prepare(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
 
 
-def run_file(app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool, as_json: bool) -> int:
-    """A new trial, from its protocol to its verdict."""
+def run_file(
+    app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool, as_json: bool, anyway: bool = False
+) -> int:
+    """A new trial, from its protocol to its verdict; `anyway` also where the noise hides what is looked for."""
     from ktrial.cli.trial_progress import TrialProgress
-    from ktrial.services.trial_conduct import begin, fixed_protocol
+    from ktrial.services.trial_conduct import begin, planned
     from ktrial.services.trial_ready import rig_of
 
     app.lock_runs()
@@ -50,11 +53,33 @@ def run_file(app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool,
     rig = rig_of(app, ready)
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
-        protocol = fixed_protocol(app, ready, rig, listen, profile=profile)
-        listen.announce(ready, protocol)
+        protocol, forecast = planned(app, ready, rig, listen, profile=profile)
+    listen.announce(ready, protocol, forecast=forecast)
+    if forecast is not None and not forecast.sees_enough:
+        agree_to_blindness(forecast, anyway=anyway or bool(file.design.anyway), ask=not as_json)
+    with app.interrupts, listen:
         stored = begin(app, ready, protocol)
         interrupted = _to_its_end(app, stored, ready, rig, listen, as_json=as_json)
     return finish(app, stored, interrupted=interrupted, as_json=as_json)
+
+
+def agree_to_blindness(forecast: TrialForecast, *, anyway: bool, ask: bool) -> None:
+    """A trial that cannot see what is looked for begins only if that is wanted."""
+    from ktrial.cli.options import is_terminal
+    from ktrial.report.terminal import columns, paragraph
+    from ktrial.report.trial import more_text, sight_text
+
+    if anyway:
+        return
+    if not ask or not is_terminal():
+        raise Refused(
+            f"this trial sees {sight_text(forecast)}",
+            hint=f"{more_text(forecast)}; --anyway goes on, and larger effects are still seen",
+        )
+    from ktrial.cli.question import must_agree
+
+    sys.stderr.write(paragraph(more_text(forecast), width=columns()) + "\n")
+    must_agree("Go on all the same, for larger effects?")
 
 
 def _to_its_end(

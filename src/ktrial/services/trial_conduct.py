@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from ktrial.domain.errors import AgentError, KtrialError
 from ktrial.domain.judgement import Judgement
 from ktrial.domain.noise_profile import NoiseProfile
 from ktrial.domain.stored_trial import StoredTrial, protocol_sha256
+from ktrial.domain.trial_forecast import TrialForecast
 from ktrial.domain.trial_log import Protocol
 from ktrial.services import noise
 from ktrial.services.trial_arms import Arms
 from ktrial.services.trial_course import Standing, TrialCourse
-from ktrial.services.trial_events import NoiseBegan, TrialListener
+from ktrial.services.trial_events import NoiseBegan, TrialAnnounced, TrialListener
+from ktrial.services.trial_forecast import forecast_of, planned_runs
 from ktrial.services.trial_guards import limits_watched, writers
 from ktrial.services.trial_prepare import found_values, machine_of
 from ktrial.services.trial_protocol import protocol_of
@@ -22,17 +26,36 @@ from ktrial.services.trial_resume import untold
 from ktrial.services.trial_world import TrialWorld
 
 
-def fixed_protocol(
-    world: TrialWorld, ready: Prepared, rig: Rig, listen: TrialListener, *, profile: bool = False
-) -> Protocol:
-    """What the judge will go by; with `profile` it rests on the noise of this machine, which is measured first."""
+class Planned(NamedTuple):
+    """What the judge will go by, and what it will cost and can see, where a noise profile tells."""
+
+    protocol: Protocol
+    forecast: TrialForecast | None
+
+
+def planned(world: TrialWorld, ready: Prepared, rig: Rig, listen: TrialListener, *, profile: bool = False) -> Planned:
+    """Fix the protocol; with `profile` it rests on the noise of this machine, which is measured first."""
     gates = order_of(ready).gates
-    runs_per_visit = ready.file.design.runs_per_visit or 1
-    protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, None, runs_per_visit)
+    fixed = ready.file.design.runs_per_visit
+    protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, None, fixed or 1)
     if not profile or protocol.outcomes[protocol.primary].scale != "log":
-        return protocol
+        return Planned(protocol, None)
     made = noise_profile(world, ready, rig, protocol, listen)
-    return protocol_of(ready.file, ready.tasks, gates, ready.seed, made, runs_per_visit)
+    runs = fixed or planned_runs(made, protocol.primary, ready.settle_s)
+    protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, made, runs)
+    return Planned(protocol, forecast_of(protocol, made, ready.settle_s))
+
+
+def announced(ready: Prepared, protocol: Protocol, forecast: TrialForecast | None) -> TrialAnnounced:
+    """What is about to be done, for programs."""
+    return TrialAnnounced(
+        protocol=protocol,
+        arms=ready.arms,
+        placebos=ready.idle,
+        settle_s=ready.settle_s,
+        limits=ready.file.safety,
+        forecast=forecast,
+    )
 
 
 def noise_profile(
@@ -67,7 +90,7 @@ def noise_profile(
     course.carry_out()
     if course.interrupted:
         raise KeyboardInterrupt(world.interrupts.number)
-    made = noise.profile_of(standing.log, key, world.clock.unix_ms())
+    made = noise.profile_of(standing.log, key, world.clock.unix_ms(), course.run_s)
     world.trials.keep_profile(made)
     return made
 

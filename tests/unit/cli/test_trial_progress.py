@@ -16,6 +16,7 @@ import pytest
 from ktrial.cli.trial_progress import TrialProgress
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.trial_file import ArmFile, TrialFile
+from ktrial.domain.trial_forecast import TrialForecast
 from ktrial.domain.trial_log import Protocol
 from ktrial.services.trial_events import (
     BlockEnded,
@@ -232,6 +233,18 @@ def test_json_has_every_event_and_the_profile_says_what_it_is(
     judgement = judge(log_of(fixed, {TIME: {"control": [0.0], "case": [0.1]}}))
     progress(TrialEnded(trial="x", judgement=judgement, interrupted=True))
     assert json.loads(capsys.readouterr().out)["interrupted"] is True
+
+
+def test_json_begins_with_what_is_about_to_be_done(capsys: pytest.CaptureFixture[str]) -> None:
+    forecast = TrialForecast(wanted=0.05, smallest_effect=0.1, cap=9, needed=30, affordable=30, expected=9)
+    TrialProgress(Ticking(), as_json=True).announce(prepared(), protocol(), forecast=forecast)
+    said = capsys.readouterr()
+    (told,) = [json.loads(line) for line in said.out.splitlines()]
+    assert told["event"] == "trial-announced"
+    assert told["forecast"]["smallest_effect"] == 0.1
+    assert told["forecast"]["cap_s"] is None
+    assert told["arms"]["case"]["changes"] == {"vm.swappiness": "1"}
+    assert "this noise hides it" in " ".join(said.err.split())
 
 
 def test_several_benchmarks_of_a_visit_are_one_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,14 +61,14 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: 
 def _carry_out(app: App, ready: Prepared) -> tuple[StoredTrial, bool]:
     """The trial, from its noise profile to its end; whether it was interrupted."""
     from ktrial.cli.trial_progress import TrialProgress
-    from ktrial.services.trial_conduct import begin, carry_on, fixed_protocol
+    from ktrial.services.trial_conduct import begin, carry_on, planned
     from ktrial.services.trial_ready import rig_of
 
     rig = rig_of(app, ready)
     listen = TrialProgress(app.clock, as_json=False)
     with app.interrupts, listen:
         app.say("first the noise of this machine: 20 runs of the control against itself")
-        protocol = fixed_protocol(app, ready, rig, listen, profile=True)
+        protocol = planned(app, ready, rig, listen, profile=True).protocol
         listen.announce(ready, protocol)
         stored = begin(app, ready, protocol)
         _, interrupted = carry_on(app, stored, ready, rig, listen)

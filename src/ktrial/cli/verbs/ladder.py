@@ -58,6 +58,8 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
         sys.stderr.write(tiers)
         return 0
     profile = not options["no_profile"]
-    status = run_file(app, file, allow_dangerous=dangerous, profile=profile, as_json=options["as_json"])
+    status = run_file(
+        app, file, allow_dangerous=dangerous, profile=profile, as_json=options["as_json"], anyway=options["anyway"]
+    )
     sys.stderr.write(tiers)
     return status

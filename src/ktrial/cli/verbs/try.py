@@ -50,4 +50,6 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
         sys.stdout.write(trial_text(file))
         return 0
     dangerous, profile = options["yes_dangerous"], not options["no_profile"]
-    return run_file(app, file, allow_dangerous=dangerous, profile=profile, as_json=options["as_json"])
+    return run_file(
+        app, file, allow_dangerous=dangerous, profile=profile, as_json=options["as_json"], anyway=options["anyway"]
+    )
