@@ -14,9 +14,11 @@ from ktrial.domain.stored_trial import StoredTrial, protocol_sha256
 from ktrial.domain.trial_forecast import TrialForecast
 from ktrial.domain.trial_log import Protocol
 from ktrial.services import noise
+from ktrial.services.patient import PatientMachine
+from ktrial.services.ports import Machine
 from ktrial.services.trial_arms import Arms
 from ktrial.services.trial_course import Standing, TrialCourse
-from ktrial.services.trial_events import NoiseBegan, TrialAnnounced, TrialListener
+from ktrial.services.trial_events import NoiseBegan, TrialAnnounced, TrialListener, VisitWaits
 from ktrial.services.trial_forecast import forecast_of, planned_runs
 from ktrial.services.trial_guards import limits_watched, writers
 from ktrial.services.trial_prepare import found_values, machine_of
@@ -76,7 +78,7 @@ def noise_profile(
         standing,
         msgspec.structs.replace(rig.benchmarked, tasks=control_tasks(ready), own={}),
         {arm.name: ready.arms[control].environment for arm in pilot.arms},
-        Arms(ready.root, {arm.name: ready.plans[control] for arm in pilot.arms}),
+        Arms(_patient(world, ready.root, listen), {arm.name: ready.plans[control] for arm in pilot.arms}),
         rig.maker,
         rig.around,
         world.run_store,
@@ -93,6 +95,11 @@ def noise_profile(
     made = noise.profile_of(standing.log, key, world.clock.unix_ms(), course.run_s)
     world.trials.keep_profile(made)
     return made
+
+
+def _patient(world: TrialWorld, root: Machine | None, listen: TrialListener) -> Machine | None:
+    """A root session that waits for others who change the machine, and says so."""
+    return root and PatientMachine(root, world.clock, lambda waiting: listen(VisitWaits(waiting=waiting)))
 
 
 def begin(world: TrialWorld, ready: Prepared, protocol: Protocol) -> StoredTrial:
@@ -142,7 +149,7 @@ def carry_on(
         standing,
         rig.benchmarked,
         {name: arm.environment for name, arm in ready.arms.items()},
-        Arms(ready.root, ready.plans, writers(world, ready.root)),
+        Arms(_patient(world, ready.root, listen), ready.plans, writers(world, ready.root)),
         rig.maker,
         rig.around,
         world.run_store,

@@ -24,6 +24,7 @@ from ktrial.services.availability import examine
 from ktrial.services.background import Background
 from ktrial.services.measure import session_of
 from ktrial.services.one_run import RunMaker
+from ktrial.services.patient import PatientMachine
 from ktrial.services.ports import Machine
 from ktrial.services.schedule import Order
 from ktrial.services.suites import tasks_of, with_parameters
@@ -67,12 +68,12 @@ def prepare(
     named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
     suite = needed_entries(file, suite, named)
     session = world.best_session("planning the arms")
-    recover(world, session)
+    recover(world, PatientMachine(session, world.clock, world.say))
     plans = arm_plans(file, session, world.catalog, allow_dangerous=allow_dangerous)
     root: Machine | None = None
     if any(not plan.empty for plan in plans.values()):
         root = world.root_session(f"the arms of the trial {file.name}")
-        recover(world, root)
+        recover(world, PatientMachine(root, world.clock, world.say))
         plans = arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous)
     world.protect()
     facts = world.executor.facts()
