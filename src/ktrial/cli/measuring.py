@@ -77,23 +77,33 @@ def own_words(ctx: click.Context) -> tuple[str, ...] | None:
     return words
 
 
+def program_of(word: str) -> Path:
+    """The file of a program that the user named. Raises BadInput."""
+    found = shutil.which(word)
+    if found is None:
+        raise BadInput(f"no program {word!r} can be run", hint="give its path, or a name that is in PATH")
+    return Path(found).parent.resolve() / Path(found).name
+
+
+def kept_environment() -> dict[str, str]:
+    """What commands of the user's get of the session's variables."""
+    return {key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ}
+
+
 def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) -> OwnBenchmark:
     """The user's command, run where the user stands with the session's own variables."""
     from ktrial.domain.own_benchmark import OwnBenchmark, parse_metric
 
     if not words:
         raise BadInput("no command after --", hint="for example  ktrial bench -n 5 -- make -j4")
-    found = shutil.which(words[0])
-    if found is None:
-        raise BadInput(f"no program {words[0]!r} can be run", hint="give its path, or a name that is in PATH")
-    program = Path(found).parent.resolve() / Path(found).name
+    program = program_of(words[0])
     name = re.sub(r"[^a-z0-9]+", "-", Path(words[0]).name.lower()).strip("-") or "command"
     own = OwnBenchmark(
         name=name,
         what=" ".join(words),
         argv=(str(program), *words[1:]),
         directory=str(Path.cwd()),
-        environment={key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ},
+        environment=kept_environment(),
         limit_s=limit_s,
         metric=tuple(parse_metric(metric) for metric in metrics),
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     """Find everything that the protocol names, on this machine. Raises for what is not there."""
+    from ktrial.cli.arm_commanding import extras_of, undo_left_commands
     from ktrial.cli.measuring import choose
     from ktrial.services import trial_ready
 
@@ -36,8 +37,9 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     if file.design.replicate != "run":
         hint = "leave `replicate` out: the verdict holds for this boot, and says so"
         raise Refused(f"replicate = {file.design.replicate!r} cannot be carried out yet", hint=hint)
+    undo_left_commands(app)
     suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, None)
-    return trial_ready.prepare(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
+    return trial_ready.prepare(app, file, suite, benchmarks, extras_of(file), allow_dangerous=allow_dangerous)
 
 
 def run_file(

@@ -14,13 +14,17 @@ from ktrial.domain.trial_log import Protocol
 
 
 class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an arm came to on the machine: address -> value of all that it changes, what was left out and why."""
+    """What an arm came to on the machine: address -> value of all that it changes, what was left out and why.
+
+    `commands` are those that bring it into force, each with what undoes it.
+    """
 
     changes: Mapping[str, str] = {}
     same: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
     parameters: Mapping[str, Any] = {}
+    commands: tuple[str, ...] = ()
 
 
 class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,12 +21,15 @@ class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
     refused: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
     parameters: Mapping[str, Any] = {}
+    commands: tuple[str, ...] = ()
 
     @property
     def sets(self) -> dict[str, str]:
-        """Everything that it changes: settings, variables and parameters alike."""
+        """Everything that it changes: settings, variables, parameters and commands alike."""
         variables = {f"environment {name}": value for name, value in self.environment.items()}
-        return {**self.changes, **variables, **{f"parameter {name}": str(one) for name, one in self.parameters.items()}}
+        parameters = {f"parameter {name}": str(one) for name, one in self.parameters.items()}
+        commands = {f"command {place}": text for place, text in enumerate(self.commands, start=1)}
+        return {**self.changes, **variables, **parameters, **commands}
 
 
 class ToldBlock(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from ktrial.domain.address import parse_address
+from ktrial.domain.arm_change import CommandFile, ServiceFile, check_arm_changes
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import parse_gates
 from ktrial.domain.safety import SafetyLimits, parse_limits
@@ -38,7 +39,8 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One configuration.
 
     `set` are settings, `profile` is one profile or several, `environment` is added to that of the benchmark,
-    `parameters` to its parameters. A placebo is the control again. `manual` says what a person does to bring the arm
+    `parameters` to its parameters. `commands` are run when the arm comes into force, and undone when it ends; `service`
+    is the state of a unit of systemd. A placebo is the control again. `manual` says what a person does to bring the arm
     about; `expect` are the facts by which it is recognised then.
     """
 
@@ -46,6 +48,8 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     profile: str | tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
     parameters: Mapping[str, Any] = {}
+    commands: tuple[CommandFile, ...] = ()
+    service: ServiceFile | None = None
     placebo: bool = False
     manual: str | None = None
     expect: Mapping[str, Value] = {}
@@ -59,7 +63,8 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def changes_nothing(self) -> bool:
         """Whether it is the machine as it is found."""
-        return not (self.words or self.environment or self.parameters or self.manual)
+        changed = self.words or self.environment or self.parameters or self.commands or self.service
+        return not (changed or self.manual)
 
 
 class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -219,6 +224,7 @@ def _check_arms(trial: TrialFile) -> None:
                 raise BadInput(
                     f"arm {name}: {variable!r} is no name of a variable", hint="for example MALLOC_ARENA_MAX"
                 )
+        check_arm_changes(name, arm.commands, arm.service)
         if arm.expect and arm.manual is None:
             raise BadInput(f"arm {name}: expect is for manual arms", hint='say in  manual = "…"  what is to be done')
         if arm.placebo and not arm.changes_nothing:

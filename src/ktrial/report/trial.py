@@ -63,7 +63,7 @@ def announcement(
 def changed_text(arm: ArmSettings) -> str:
     """What an arm changes, on one line."""
     changed = {**arm.changes, **arm.environment, **arm.parameters}
-    return ", ".join(f"{name} = {value}" for name, value in changed.items())
+    return ", ".join((*(f"{name} = {value}" for name, value in changed.items()), *arm.commands))
 
 
 def cost_text(forecast: TrialForecast) -> str:

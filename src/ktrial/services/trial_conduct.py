@@ -14,9 +14,9 @@ from ktrial.domain.stored_trial import StoredTrial, protocol_sha256
 from ktrial.domain.trial_forecast import TrialForecast
 from ktrial.domain.trial_log import Protocol
 from ktrial.services import noise
+from ktrial.services.arm_commands import CommandedArms
 from ktrial.services.patient import PatientMachine
 from ktrial.services.ports import Machine
-from ktrial.services.trial_arms import Arms
 from ktrial.services.trial_course import Standing, TrialCourse
 from ktrial.services.trial_events import NoiseBegan, TrialAnnounced, TrialListener, VisitWaits
 from ktrial.services.trial_forecast import forecast_of, planned_runs
@@ -78,7 +78,15 @@ def noise_profile(
         standing,
         msgspec.structs.replace(rig.benchmarked, tasks=control_tasks(ready), own={}),
         {arm.name: ready.arms[control].environment for arm in pilot.arms},
-        Arms(_patient(world, ready.root, listen), {arm.name: ready.plans[control] for arm in pilot.arms}),
+        CommandedArms(
+            _patient(world, ready.root, listen),
+            {arm.name: ready.plans[control] for arm in pilot.arms},
+            writers(world, ready.root),
+            pilot.name,
+            {arm.name: ready.extras[control] for arm in pilot.arms if control in ready.extras},
+            world.executor,
+            world.measuring_place.commands,
+        ),
         rig.maker,
         rig.around,
         world.run_store,
@@ -149,7 +157,15 @@ def carry_on(
         standing,
         rig.benchmarked,
         {name: arm.environment for name, arm in ready.arms.items()},
-        Arms(_patient(world, ready.root, listen), ready.plans, writers(world, ready.root)),
+        CommandedArms(
+            _patient(world, ready.root, listen),
+            ready.plans,
+            writers(world, ready.root),
+            stored.trial,
+            ready.extras,
+            world.executor,
+            world.measuring_place.commands,
+        ),
         rig.maker,
         rig.around,
         world.run_store,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ktrial.domain.arm_command import ArmExtras
 from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import FactBook
@@ -19,6 +20,8 @@ from ktrial.domain.run import Session
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite, Task
 from ktrial.domain.trial_file import TrialFile
+from ktrial.services.arm_commands import refuse_what_holds_already
+from ktrial.services.arm_services import service_states, with_service_checks, with_services
 from ktrial.services.around import Around
 from ktrial.services.availability import examine
 from ktrial.services.background import Background
@@ -58,24 +61,37 @@ class Prepared(NamedTuple):
     root: Machine | None
     settle_s: float
     seed: int
+    #: Commands and checks by arm.
+    extras: Mapping[str, ArmExtras] = {}
 
 
 def prepare(
-    world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], *, allow_dangerous: bool
+    world: TrialWorld,
+    file: TrialFile,
+    suite: Suite,
+    benchmarks: Mapping[str, Benchmark],
+    extras: Mapping[str, ArmExtras],
+    *,
+    allow_dangerous: bool,
 ) -> Prepared:
-    """Find everything that the protocol names, on this machine. Raises for what is not there."""
+    """Find everything that the protocol names, on this machine. Raises for what is not there.
+
+    `extras` are commands and checks by arm.
+    """
     suite = with_parameters(suite, benchmarks, _words(file.parameters))
     named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
     suite = needed_entries(file, suite, named)
     session = world.best_session("planning the arms")
     recover(world, PatientMachine(session, world.clock, world.say))
-    plans = arm_plans(file, session, world.catalog, allow_dangerous=allow_dangerous)
+    services = service_states(file, world.executor)
+    plans = with_services(file, arm_plans(file, session, world.catalog, allow_dangerous=allow_dangerous), services)
     root: Machine | None = None
     if any(not plan.empty for plan in plans.values()):
         root = world.root_session(f"the arms of the trial {file.name}")
         recover(world, PatientMachine(root, world.clock, world.say))
-        plans = arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous)
+        plans = with_services(file, arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous), services)
     world.protect()
+    refuse_what_holds_already(extras, world.executor)
     facts = world.executor.facts()
     tasks = tasks_of(suite, benchmarks, facts, file.cpus)
     own_tasks = {
@@ -98,6 +114,7 @@ def prepare(
         root=root,
         settle_s=settle_s(file, plans, world.catalog.knobs),
         seed=seed,
+        extras=with_service_checks(file, extras, services),
     )
 
 
@@ -162,8 +179,8 @@ def workload_of(ready: Prepared) -> str:
     said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in control_tasks(ready)]
     words: tuple[object, ...] = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
     control = ready.arms[ready.file.control]
-    if control.changes or control.environment:
-        words = (*words, control.changes, control.environment)
+    if control.changes or control.environment or control.commands:
+        words = (*words, control.changes, control.environment, *control.commands)
     digest = hashlib.sha256(msgspec.json.encode(words, order="deterministic")).hexdigest()
     return f"{ready.suite.name}-{digest[:12]}"
 

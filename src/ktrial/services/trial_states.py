@@ -68,5 +68,7 @@ def _declared(arm: str, settings: ArmSettings, catalog: Catalog) -> Iterator[Dec
         if name in catalog.knobs:
             yield Declaration(by=by, knob=address)
             yield from coupled_with(address, by, catalog)
+        elif address.startswith("service "):
+            yield Declaration(by=by, knob=f"services.active {address.removeprefix('service ')}")
         elif name == "zram":
             yield from (Declaration(by=by, knob=knob.id) for knob in catalog.knobs.values() if knob.kind == "zram")

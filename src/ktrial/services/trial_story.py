@@ -42,6 +42,7 @@ def _arm(trial: StoredTrial, name: str, *, placebo: bool) -> ToldArm:
         refused=came_to.refused,
         environment=came_to.environment,
         parameters=came_to.parameters,
+        commands=came_to.commands,
     )
 
 

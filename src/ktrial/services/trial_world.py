@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ktrial.services.arm_commands import CommandJournal
 from ktrial.services.ports import Clock, Executor, Machine, RunStore, Sampling, SleepClock
 from ktrial.services.trial_course import TrialStore
 
@@ -67,6 +68,10 @@ class WorkPlace(Protocol):
     @property
     def work(self) -> PurePath:
         """Where private directories of runs are made."""
+
+    @property
+    def commands(self) -> CommandJournal:
+        """Commands of arms that must be undone."""
 
 
 class RunClock(Clock, SleepClock, Protocol):
