@@ -69,6 +69,8 @@ def _declared(arm: str, settings: ArmSettings, catalog: Catalog) -> Iterator[Dec
             yield Declaration(by=by, knob=address)
             yield from coupled_with(address, by, catalog)
         elif address.startswith("service "):
-            yield Declaration(by=by, knob=f"services.active {address.removeprefix('service ')}")
+            # The state knows daemons by the names of their processes.
+            unit = address.removeprefix("service ").rpartition(".")[0]
+            yield Declaration(by=by, fact=f"services.active {unit}")
         elif name == "zram":
             yield from (Declaration(by=by, knob=knob.id) for knob in catalog.knobs.values() if knob.kind == "zram")

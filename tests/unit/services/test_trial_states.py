@@ -67,6 +67,21 @@ def test_what_the_kernel_changes_with_a_knob_is_declared_with_it(catalog: Catalo
     assert changes["vm.dirty_ratio"] == "arm case, with vm.dirty_bytes"
 
 
+def test_a_daemon_that_an_arm_stops_is_declared(catalog: Catalog) -> None:
+    arms = {"control": ArmSettings(), "case": ArmSettings(changes={"service irqbalance.service": "stopped"})}
+    trial = StoredTrial(**{name: getattr(TRIAL, name) for name in TRIAL.__struct_fields__} | {"arms": arms})
+
+    def running(*names: str) -> bytes:
+        return take_state(FakeMachine(FILES, {"services.active": list(names)}), catalog).canonical()
+
+    states = {"control": running("irqbalance", "tuned"), "case": running("tuned")}
+    changes, findings = purity(trial, states, catalog)
+    assert [(one.name, one.declared) for one in changes] == [("services.active irqbalance", "arm case")]
+    assert findings == ()
+    _, findings = purity(trial, {**states, "case": running()}, catalog)
+    assert "services.active tuned" in findings[0].sentence
+
+
 def test_without_a_state_nothing_is_said(catalog: Catalog) -> None:
     assert purity(TRIAL, {}, catalog) == ((), ())
     assert purity(TRIAL, {"control": state(catalog)}, catalog) == ((), ())
