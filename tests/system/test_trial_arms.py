@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arms of commands and of a service, through real agents; a systemctl of our own stands where the real one is."""
+"""Arms of commands, a service and a scheduler, through real agents; systemctl and scheduler are scripts of the test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from ktrial.cli.main import main
 from tests.support.terminal import KTRIAL
-from tests.support.tree import Ran
+from tests.support.tree import FakeRoot, Ran
 
 LIMIT_S = 60.0
 LOAD = """
@@ -31,6 +31,22 @@ is-active) [ "$2" = --quiet ] || cat {folder}/state; grep -qx active {folder}/st
 start) echo active > {folder}/state; echo start >> {folder}/asked ;;
 stop) echo inactive > {folder}/state; echo stop >> {folder}/asked ;;
 esac
+"""
+
+
+#: A scheduler that the third time it is started is thrown out at once.
+FAKE_SCX = """#!/bin/sh
+folder={folder}/sys/kernel/sched_ext
+echo started >> {folder}/starts
+n=$(wc -l < {folder}/starts)
+echo $n > $folder/enable_seq
+mkdir -p $folder/root
+echo fake_1.0 > $folder/root/ops
+echo enabled > $folder/state
+gone() {{ echo disabled > $folder/state; rm -r $folder/root; exit 0; }}
+trap gone TERM
+[ $n -ne 3 ] || {{ sleep 0.15; gone; }}
+while :; do sleep 0.02; done
 """
 
 
@@ -130,3 +146,27 @@ def test_a_service_is_stopped_in_its_arm_and_as_found_afterwards(home: Path, is_
         assert "service irqbalance.service = stopped" in said.read_text()
         assert told.count("stop") in (7, 8, 9)
         assert "irqbalance.service" in run(home, "ledger").out
+
+
+@pytest.mark.root
+def test_a_scheduler_runs_in_its_arm_and_where_it_is_ejected_the_run_has_failed(
+    root: FakeRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root.folder.parent)
+    program = root.folder.parent / "scx_fake"
+    program.write_text(FAKE_SCX.format(folder=root.folder))
+    program.chmod(0o755)
+    # The head looks for it on this machine, the agent below its root.
+    root.write(str(program), program.read_text())
+    (root.folder / str(program).lstrip("/")).chmod(0o755)
+    root.write("/.ktrial-test-machine", "")
+    root.write("/sys/kernel/sched_ext/state", "disabled\n")
+    path = root.folder.parent / "trial.toml"
+    load = LOAD.replace("duration_s = 0.1", "duration_s = 0.4")
+    path.write_text(f'name = "schedulers"{load}[arms.case]\nsched_ext = {{ run = ["{program}"] }}\n')
+    ran = root.run("trial", "run", str(path), "--no-profile")
+    assert ran.status == 0, ran.err
+    assert "sched_ext = fake" in ran.err
+    assert ran.err.count("a run gave nothing: the arm was lost") == 1
+    assert root.read("/sys/kernel/sched_ext/state") == "disabled\n"
+    assert root.run("trial", "recheck").status == 0

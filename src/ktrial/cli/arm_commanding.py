@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of arms: where their programs are, and what a killed trial has left of them."""
+"""Programs of arms: where their programs are, and what a killed trial has left of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ktrial.domain.errors import Busy
 if TYPE_CHECKING:
     from ktrial.cli.wiring import App
     from ktrial.domain.arm_command import ArmExtras
-    from ktrial.domain.trial_file import TrialFile
+    from ktrial.domain.trial_file import ArmFile, TrialFile
 
 
 def extras_of(file: TrialFile) -> dict[str, ArmExtras]:
-    """The commands of each arm, to be run where the user stands with the session's variables. Raises BadInput."""
+    """What each arm runs: where the user stands, with the variables of the session. Raises BadInput."""
     from ktrial.cli.measuring import kept_environment, program_of
-    from ktrial.domain.arm_command import ArmCheck, ArmCommand, ArmExtras
+    from ktrial.domain.arm_command import ArmCheck, ArmCommand, ArmExtras, ArmScheduler
     from ktrial.services.trial_prepare import in_force
 
     environment, directory = kept_environment(), str(Path.cwd())
@@ -25,21 +25,30 @@ def extras_of(file: TrialFile) -> dict[str, ArmExtras]:
     def resolved(words: tuple[str, ...]) -> tuple[str, ...]:
         return (str(program_of(words[0])), *words[1:])
 
-    return {
-        name: ArmExtras(
+    def of(arm: ArmFile) -> ArmExtras:
+        scheduler = None
+        if arm.sched_ext is not None:
+            scheduler = ArmScheduler(
+                argv=resolved(arm.sched_ext.run),
+                ops=arm.sched_ext.name,
+                environment=environment,
+                directory=directory,
+            )
+        return ArmExtras(
             commands=tuple(
                 ArmCommand(run=resolved(one.run), undo=resolved(one.undo), environment=environment, directory=directory)
-                for one in commands
+                for one in arm.commands
             ),
             checks=tuple(
                 ArmCheck(argv=resolved(one.check), environment=environment, directory=directory)
-                for one in commands
+                for one in arm.commands
                 if one.check
             ),
+            scheduler=scheduler,
         )
-        for name in file.arms
-        if (commands := in_force(file, name).commands)
-    }
+
+    arms = {name: in_force(file, name) for name in file.arms}
+    return {name: of(arm) for name, arm in arms.items() if arm.commands or arm.sched_ext is not None}
 
 
 def undo_left_commands(app: App) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an arm changes beside settings, as people write it: commands with their undo, and the state of a service."""
+"""What an arm changes beside settings, as people write it: commands with their undo, a service, a scheduler."""
 
 from __future__ import annotations
 
@@ -31,7 +31,24 @@ class ServiceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     state: ServiceState
 
 
-def check_arm_changes(arm: str, commands: Sequence[CommandFile], service: ServiceFile | None) -> None:
+class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sched_ext scheduler: the program that holds it, and how the name begins that the kernel shows of it.
+
+    Without `ops` it is the program's name without `scx_`.
+    """
+
+    run: tuple[str, ...]
+    ops: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What the kernel shows of it, or its beginning."""
+        return self.ops or self.run[0].rpartition("/")[2].removeprefix("scx_")
+
+
+def check_arm_changes(
+    arm: str, commands: Sequence[CommandFile], service: ServiceFile | None, sched_ext: SchedExtFile | None
+) -> None:
     """Raise BadInput for what cannot be carried out on any machine."""
     for command in commands:
         for what, words in (("run", command.run), ("undo", command.undo)):
@@ -42,5 +59,7 @@ def check_arm_changes(arm: str, commands: Sequence[CommandFile], service: Servic
                 )
         if command.check and not command.check[0]:
             raise BadInput(f"arm {arm}: a check without a program", hint="leave it out, or name one")
+    if sched_ext is not None and not (sched_ext.run and sched_ext.run[0] and sched_ext.name):
+        raise BadInput(f"arm {arm}: sched_ext without a program", hint='sched_ext = { run = ["scx_lavd"] }')
     if service is not None and not _UNIT.fullmatch(service.name):
         raise BadInput(f"arm {arm}: {service.name!r} is no unit of systemd", hint="for example irqbalance.service")

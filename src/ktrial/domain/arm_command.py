@@ -8,6 +8,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+#: How the failure of a run begins whose arm was not in force to its end.
+EJECTED = "the arm was lost"
+
 
 class ArmCommand(msgspec.Struct, frozen=True, kw_only=True):
     """One command and what undoes it, with the whole environment that both get."""
@@ -42,11 +45,21 @@ class ArmCheck(msgspec.Struct, frozen=True, kw_only=True):
         return shlex.join(self.argv)
 
 
+class ArmScheduler(msgspec.Struct, frozen=True, kw_only=True):
+    """A sched_ext scheduler: its program, and how the name begins that the kernel shows of it."""
+
+    argv: tuple[str, ...]
+    ops: str
+    environment: Mapping[str, str] = {}
+    directory: str | None = None
+
+
 class ArmExtras(msgspec.Struct, frozen=True, kw_only=True):
     """What an arm has beside its plan."""
 
     commands: tuple[ArmCommand, ...] = ()
     checks: tuple[ArmCheck, ...] = ()
+    scheduler: ArmScheduler | None = None
 
 
 class OpenCommand(msgspec.Struct, frozen=True, kw_only=True):

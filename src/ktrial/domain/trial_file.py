@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from ktrial.domain.address import parse_address
-from ktrial.domain.arm_change import CommandFile, ServiceFile, check_arm_changes
+from ktrial.domain.arm_change import CommandFile, SchedExtFile, ServiceFile, check_arm_changes
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import parse_gates
 from ktrial.domain.safety import SafetyLimits, parse_limits
@@ -40,8 +40,8 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     `set` are settings, `profile` is one profile or several, `environment` is added to that of the benchmark,
     `parameters` to its parameters. `commands` are run when the arm comes into force, and undone when it ends; `service`
-    is the state of a unit of systemd. A placebo is the control again. `manual` says what a person does to bring the arm
-    about; `expect` are the facts by which it is recognised then.
+    is the state of a unit of systemd, `sched_ext` a scheduler that runs meanwhile. A placebo is the control again.
+    `manual` says what a person does to bring the arm about; `expect` are the facts by which it is recognised then.
     """
 
     set: Mapping[str, Value] = {}
@@ -50,6 +50,7 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     parameters: Mapping[str, Any] = {}
     commands: tuple[CommandFile, ...] = ()
     service: ServiceFile | None = None
+    sched_ext: SchedExtFile | None = None
     placebo: bool = False
     manual: str | None = None
     expect: Mapping[str, Value] = {}
@@ -63,8 +64,8 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def changes_nothing(self) -> bool:
         """Whether it is the machine as it is found."""
-        changed = self.words or self.environment or self.parameters or self.commands or self.service
-        return not (changed or self.manual)
+        changed = (self.words, self.environment, self.parameters, self.commands, self.service, self.sched_ext)
+        return not (any(changed) or self.manual)
 
 
 class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -224,7 +225,7 @@ def _check_arms(trial: TrialFile) -> None:
                 raise BadInput(
                     f"arm {name}: {variable!r} is no name of a variable", hint="for example MALLOC_ARENA_MAX"
                 )
-        check_arm_changes(name, arm.commands, arm.service)
+        check_arm_changes(name, arm.commands, arm.service, arm.sched_ext)
         if arm.expect and arm.manual is None:
             raise BadInput(f"arm {name}: expect is for manual arms", hint='say in  manual = "…"  what is to be done')
         if arm.placebo and not arm.changes_nothing:

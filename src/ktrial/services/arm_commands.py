@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -13,6 +13,7 @@ from ktrial.domain.arm_command import ArmCheck, ArmCommand, ArmExtras, OpenComma
 from ktrial.domain.benchmark import Invocation, RawOutput, check_exit
 from ktrial.domain.errors import BadRun, KtrialError, Refused
 from ktrial.domain.plan import Plan
+from ktrial.services.arm_scheduler import SchedulerSeat
 from ktrial.services.ports import Executor, Machine
 from ktrial.services.trial_arms import ArmLost, Arms, Drift, NamesWriter
 
@@ -46,36 +47,38 @@ class CheckFailed(Drift, frozen=True, kw_only=True):
         return f"`{self.address}` {self.now} instead of {self.wanted}"
 
 
+class Beside(NamedTuple):
+    """What the arms of a trial have beside their plans, and what carries it out; `seat` where one has a scheduler."""
+
+    trial: str
+    extras: Mapping[str, ArmExtras]
+    executor: Executor
+    journal: CommandJournal
+    seat: SchedulerSeat | None = None
+
+
 class CommandedArms(Arms):
     """The commands of an arm come after its settings, and are undone before them."""
 
-    def __init__(
-        self,
-        root: Machine | None,
-        plans: Mapping[str, Plan],
-        writer_of: NamesWriter,
-        trial: str,
-        extras: Mapping[str, ArmExtras],
-        executor: Executor,
-        journal: CommandJournal,
-    ) -> None:
+    def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter, beside: Beside) -> None:
         super().__init__(root, plans, writer_of)
-        self._trial = trial
-        self._extras = extras
-        self._executor = executor
-        self._journal = journal
+        self._beside = beside
+        self._seat = beside.seat
         self._commanded: str | None = None
         self._open: list[tuple[int, ArmCommand]] = []
 
     def enter(self, arm: str) -> Sequence[Drift]:
         """Leave the present arm and bring this one into force; nothing happens where it is there already."""
-        if arm != self._commanded:
+        if arm != self._commanded or self.failed() is not None:
             self._undo()
         drifts = super().enter(arm)
         if not drifts and arm != self._commanded:
             self._commanded = arm
-            for command in self._extras[arm].commands if arm in self._extras else ():
+            extras = self._beside.extras.get(arm, ArmExtras())
+            for command in extras.commands:
                 self._run(arm, command)
+            if extras.scheduler is not None and self._seat is not None:
+                self._seat.start(arm, extras.scheduler)
         return drifts
 
     def leave(self) -> None:
@@ -87,15 +90,19 @@ class CommandedArms(Arms):
 
     def drifted(self) -> tuple[Drift, ...]:
         """What is not as the present arm made it, or as it was found."""
-        extras = self._extras.get(self._commanded) if self._commanded is not None else None
+        extras = self._beside.extras.get(self._commanded) if self._commanded is not None else None
         checks = extras.checks if extras is not None else ()
-        failed = [one for check in checks if (one := _failed(self._executor, check)) is not None]
-        return (*super().drifted(), *failed)
+        failed = [one for check in checks if (one := _failed(self._beside.executor, check)) is not None]
+        return (*super().drifted(), *failed, *(self._seat.drifted() if self._seat is not None else ()))
+
+    def failed(self) -> str | None:
+        """Why the present arm was lost: its scheduler was ejected, or ended."""
+        return None if self._seat is None else self._seat.failed()
 
     def _run(self, arm: str, command: ArmCommand) -> None:
-        number = self._journal.begin(self._trial, arm, command)
+        number = self._beside.journal.begin(self._beside.trial, arm, command)
         self._open.append((number, command))
-        raw = _carry(self._executor, command.run, command)
+        raw = _carry(self._beside.executor, command.run, command)
         if raw.interrupted:
             raise KeyboardInterrupt
         if (failure := _failure(raw)) is not None:
@@ -108,10 +115,15 @@ class CommandedArms(Arms):
         """The newest first; one that fails does not keep the others from being undone."""
         self._commanded = None
         failed: list[KtrialError] = []
+        try:
+            if self._seat is not None:
+                self._seat.stop()
+        except KtrialError as error:
+            failed.append(error)
         while self._open:
             number, command = self._open.pop()
             try:
-                _undo_one(self._executor, self._journal, number, command)
+                _undo_one(self._beside.executor, self._beside.journal, number, command)
             except KtrialError as error:
                 failed.append(error)
         if failed:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +15,8 @@ from ktrial.domain.stored_trial import StoredTrial, protocol_sha256
 from ktrial.domain.trial_forecast import TrialForecast
 from ktrial.domain.trial_log import Protocol
 from ktrial.services import noise
-from ktrial.services.arm_commands import CommandedArms
+from ktrial.services.arm_commands import Beside, CommandedArms
+from ktrial.services.arm_scheduler import SchedulerSeat
 from ktrial.services.patient import PatientMachine
 from ktrial.services.ports import Machine
 from ktrial.services.trial_course import Standing, TrialCourse
@@ -78,15 +80,7 @@ def noise_profile(
         standing,
         msgspec.structs.replace(rig.benchmarked, tasks=control_tasks(ready), own={}),
         {arm.name: ready.arms[control].environment for arm in pilot.arms},
-        CommandedArms(
-            _patient(world, ready.root, listen),
-            {arm.name: ready.plans[control] for arm in pilot.arms},
-            writers(world, ready.root),
-            pilot.name,
-            {arm.name: ready.extras[control] for arm in pilot.arms if control in ready.extras},
-            world.executor,
-            world.measuring_place.commands,
-        ),
+        _arms(world, ready, pilot.name, listen, {arm.name: control for arm in pilot.arms}),
         rig.maker,
         rig.around,
         world.run_store,
@@ -108,6 +102,25 @@ def noise_profile(
 def _patient(world: TrialWorld, root: Machine | None, listen: TrialListener) -> Machine | None:
     """A root session that waits for others who change the machine, and says so."""
     return root and PatientMachine(root, world.clock, lambda waiting: listen(VisitWaits(waiting=waiting)))
+
+
+def _arms(
+    world: TrialWorld, ready: Prepared, trial: str, listen: TrialListener, names: Mapping[str, str]
+) -> CommandedArms:
+    """The arms of a course; `names` are those of the protocol by those of the course."""
+    has_scheduler = any(one.scheduler is not None for one in ready.extras.values())
+    return CommandedArms(
+        _patient(world, ready.root, listen),
+        {name: ready.plans[arm] for name, arm in names.items()},
+        writers(world, ready.root),
+        Beside(
+            trial=trial,
+            extras={name: ready.extras[arm] for name, arm in names.items() if arm in ready.extras},
+            executor=world.executor,
+            journal=world.measuring_place.commands,
+            seat=SchedulerSeat(world.looking_session, world.executor, world.clock) if has_scheduler else None,
+        ),
+    )
 
 
 def begin(world: TrialWorld, ready: Prepared, protocol: Protocol) -> StoredTrial:
@@ -157,15 +170,7 @@ def carry_on(
         standing,
         rig.benchmarked,
         {name: arm.environment for name, arm in ready.arms.items()},
-        CommandedArms(
-            _patient(world, ready.root, listen),
-            ready.plans,
-            writers(world, ready.root),
-            stored.trial,
-            ready.extras,
-            world.executor,
-            world.measuring_place.commands,
-        ),
+        _arms(world, ready, stored.trial, listen, {name: name for name in ready.plans}),
         rig.maker,
         rig.around,
         world.run_store,

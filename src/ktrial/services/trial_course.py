@@ -404,6 +404,8 @@ class TrialCourse:
             boot_id=self._facts.value("boot.id"),
         )
         record = msgspec.structs.replace(record, trial=where)
+        if record.failure is None and (lost := self._arms.failed()) is not None:
+            record = msgspec.structs.replace(record, failure=lost, measurements=())
         name = self._runs.save(record, parts)
         standing.records.append(record)
         return record, name

@@ -23,6 +23,8 @@ from ktrial.services.tune import make_plan
 
 #: Seconds to wait after commands and services that bring an arm into force, unless a setting wants more.
 SETTLE_S = 1.0
+#: What an arm is said to change that has a scheduler.
+SCHED_EXT = "sched_ext"
 
 
 def arm_plans(
@@ -76,6 +78,8 @@ def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
         changes["zram"] = f"{plan.zram.size_bytes} B, {plan.zram.algorithm or 'as it is'}"
     if plan.service is not None:
         changes[_service(plan.service)] = "started" if plan.service.start else "stopped"
+    if arm.sched_ext is not None:
+        changes[SCHED_EXT] = f"{arm.sched_ext.name} ({shlex.join(arm.sched_ext.run)})"
     return ArmSettings(
         changes=changes,
         same=tuple(change.address for change in plan.same),
@@ -126,7 +130,7 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
         return trial.settle_s
     changed = [knobs[change.knob] for plan in plans.values() for change in plan.changes if change.knob in knobs]
     waits = [knob.settle_s for knob in changed]
-    if any(arm.commands or arm.service for arm in trial.arms.values()):
+    if any(arm.commands or arm.service or arm.sched_ext for arm in trial.arms.values()):
         waits.append(SETTLE_S)
     return max(waits, default=0.0)
 

@@ -21,6 +21,7 @@ from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite, Task
 from ktrial.domain.trial_file import TrialFile
 from ktrial.services.arm_commands import refuse_what_holds_already
+from ktrial.services.arm_scheduler import SchedulerSeat
 from ktrial.services.arm_services import service_states, with_service_checks, with_services
 from ktrial.services.around import Around
 from ktrial.services.availability import examine
@@ -92,6 +93,8 @@ def prepare(
         plans = with_services(file, arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous), services)
     world.protect()
     refuse_what_holds_already(extras, world.executor)
+    if any(one.scheduler is not None for one in extras.values()):
+        SchedulerSeat(world.looking_session, world.executor, world.clock).refuse_another()
     facts = world.executor.facts()
     tasks = tasks_of(suite, benchmarks, facts, file.cpus)
     own_tasks = {

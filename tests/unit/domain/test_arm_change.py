@@ -44,6 +44,8 @@ check = ["z"]
         ('service = { name = "irqbalance", state = "stopped" }', "no unit of systemd"),
         ('service = { name = "a.service; rm", state = "stopped" }', "no unit of systemd"),
         ('service = { name = "a.service", state = "masked" }', "masked"),
+        ("sched_ext = { run = [] }", "sched_ext without a program"),
+        ('sched_ext = { run = ["scx_"] }', "sched_ext without a program"),
         ('placebo = true\nservice = { name = "a.service", state = "stopped" }', "is a placebo and changes something"),
     ],
 )

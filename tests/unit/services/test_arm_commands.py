@@ -13,7 +13,7 @@ from ktrial.domain.benchmark import Invocation, RawOutput
 from ktrial.domain.errors import Refused
 from ktrial.domain.run import Execution, Watch
 from ktrial.host.command_journal import CommandJournal
-from ktrial.services.arm_commands import CommandedArms, refuse_what_holds_already, undo_left
+from ktrial.services.arm_commands import Beside, CommandedArms, refuse_what_holds_already, undo_left
 from ktrial.services.trial_arms import ArmLost
 from tests.support.bench import FakeExecutor, answer
 from tests.support.trial_course import FOUND, SWAPPINESS, Killed, Life, TunableMachine, plan_of
@@ -62,7 +62,8 @@ class World:
 
     def arms(self) -> CommandedArms:
         plans = {"case": plan_of(SWAPPINESS, "vm.swappiness", "10")}
-        return CommandedArms(self.machine, plans, lambda *_: None, "trial", self.extras, self.flags, self.journal)
+        beside = Beside("trial", self.extras, self.flags, self.journal)
+        return CommandedArms(self.machine, plans, lambda *_: None, beside)
 
 
 def test_commands_come_after_settings_and_are_undone_before_them(tmp_path: Path) -> None:
