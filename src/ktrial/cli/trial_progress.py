@@ -57,6 +57,8 @@ class TrialProgress:
         protocol: Protocol,
         judgement: Judgement | None = None,
         forecast: TrialForecast | None = None,
+        *,
+        rules: bool = False,
     ) -> None:
         """What is about to be done, what it costs and what it can see; `judgement` of a trial that goes on."""
         from ktrial.report.terminal import columns
@@ -67,7 +69,9 @@ class TrialProgress:
         self._live, self._drawn_s = _lines_of_stderr(), None
         # A screening has a hundred arms: its line for each block says more than a picture of them.
         self._is_live = self._is_live and protocol.screen is None
-        self._say(announcement(protocol, ready.arms, ready.idle, ready.settle_s, forecast, width=columns()))
+        self._say(
+            announcement(protocol, ready.arms, ready.idle, ready.settle_s, forecast, rules=rules, width=columns())
+        )
         if self._as_json:
             self._write(announced(ready, protocol, forecast))
 

@@ -56,7 +56,7 @@ def run_file(
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         protocol, forecast = planned(app, ready, rig, listen, profile=profile)
-    listen.announce(ready, protocol, forecast=forecast)
+    listen.announce(ready, protocol, forecast=forecast, rules=True)
     if forecast is not None and not forecast.sees_enough:
         agree_to_blindness(forecast, anyway=anyway or bool(file.design.anyway), ask=not as_json)
     with app.interrupts, listen:

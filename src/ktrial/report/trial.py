@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ktrial.domain.gate_words import gates_text
 from ktrial.domain.judgement import Judged, Judgement
@@ -30,9 +30,10 @@ def announcement(
     settle_s: float,
     forecast: TrialForecast | None = None,
     *,
+    rules: bool = False,
     width: int,
 ) -> str:
-    """What is about to be done; with a forecast also what it costs, what it can see, and by which rules."""
+    """What is about to be done; with `rules` also what it costs, what it can see, and what is left out of it."""
     rule = protocol.outcomes[protocol.primary]
     if protocol.screen is not None:
         told = f"{protocol.name}: which of {len(protocol.screen.settings)} settings is it? {protocol.primary}"
@@ -47,17 +48,21 @@ def announcement(
     lines.append(
         f"{cap} of {len(protocol.arms)} visits in random order{several}, seed {protocol.seed}; {settle_s:g} s to settle"
     )
-    if forecast is not None:
-        refuse, doubt = gates_text(protocol.gates, "refuse"), gates_text(protocol.gates, "suspect")
-        rules = (
-            ("costs", cost_text(forecast)),
-            ("sees", sight_text(forecast)),
-            ("void", EXCLUDED),
-            ("refuses", f"a run beyond: {refuse}" if refuse else "no gate refuses"),
-            ("doubts", f"a run beyond: {doubt}" if doubt else "no gate doubts"),
-        )
-        lines += [labelled(label, text, width=width, label_columns=9) for label, text in rules]
+    if rules:
+        lines += [labelled(label, text, width=width, label_columns=9) for label, text in _rules(protocol, forecast)]
     return "\n".join(lines) + "\n"
+
+
+def _rules(protocol: Protocol, forecast: TrialForecast | None) -> Iterator[tuple[str, str]]:
+    if forecast is None:
+        yield "costs", "not known without a noise profile of this outcome"
+    else:
+        yield "costs", cost_text(forecast)
+        yield "sees", sight_text(forecast)
+    yield "void", EXCLUDED
+    refuse, doubt = gates_text(protocol.gates, "refuse"), gates_text(protocol.gates, "suspect")
+    yield "refuses", f"a run beyond: {refuse}" if refuse else "no gate refuses"
+    yield "doubts", f"a run beyond: {doubt}" if doubt else "no gate doubts"
 
 
 def changed_text(arm: ArmSettings) -> str:

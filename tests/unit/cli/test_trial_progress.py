@@ -237,7 +237,7 @@ def test_json_has_every_event_and_the_profile_says_what_it_is(
 
 def test_json_begins_with_what_is_about_to_be_done(capsys: pytest.CaptureFixture[str]) -> None:
     forecast = TrialForecast(wanted=0.05, smallest_effect=0.1, cap=9, needed=30, affordable=30, expected=9)
-    TrialProgress(Ticking(), as_json=True).announce(prepared(), protocol(), forecast=forecast)
+    TrialProgress(Ticking(), as_json=True).announce(prepared(), protocol(), forecast=forecast, rules=True)
     said = capsys.readouterr()
     (told,) = [json.loads(line) for line in said.out.splitlines()]
     assert told["event"] == "trial-announced"

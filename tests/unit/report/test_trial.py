@@ -40,7 +40,7 @@ FORECAST = TrialForecast(
 
 def test_the_announcement_has_cost_sight_and_rules() -> None:
     fixed = protocol(gates=parse_gates({"start_temperature": "9C", "swap": "off"}), runs_per_visit=2)
-    said = announcement(fixed, {arm.name: ArmSettings() for arm in fixed.arms}, (), 0, FORECAST, width=100)
+    said = announcement(fixed, {arm.name: ArmSettings() for arm in fixed.arms}, (), 0, FORECAST, rules=True, width=100)
     assert "in random order, 2 runs a visit, seed 7" in said
     assert "costs    about 10 min 0 s to block 20, about 4 min 30 s if an effect of 5 % is there" in said
     assert "sees     an effect of 5 %, as wanted, in 9 of 10 trials; 3.4 % is the smallest that it does" in said
@@ -49,6 +49,9 @@ def test_the_announcement_has_cost_sight_and_rules() -> None:
     assert "start_temperature 9.0 °C" in refused
     assert "steal 2 %" in doubted
     assert "swap" not in refused + doubted
+    said = announcement(fixed, {arm.name: ArmSettings() for arm in fixed.arms}, (), 0, rules=True, width=100)
+    assert "costs    not known without a noise profile of this outcome" in said
+    assert "refuses  a run beyond: " in said
 
 
 def test_a_trial_that_is_blind_says_so_and_what_would_help() -> None:
