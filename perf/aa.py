@@ -30,7 +30,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from ktrial.cli.trial_progress import TrialProgress
-from ktrial.cli.trying import begin, carry_on, noise_profile, order_of, prepare, rig_of
+from ktrial.cli.trying import prepare
 from ktrial.cli.wiring import App
 from ktrial.domain.demo import COPIUM, HELP, HURT, PLACEBO
 from ktrial.domain.errors import KtrialError
@@ -39,9 +39,9 @@ from ktrial.domain.trial_file import CONTROL, ArmFile, DesignFile, TrialFile, sh
 from ktrial.domain.trial_log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
 from ktrial.services.demo import ALPHA, CAP, MARGIN
 from ktrial.services.noise import shortened
-from ktrial.services.trial_protocol import protocol_of
+from ktrial.services.trial_conduct import begin, carry_on, planned
+from ktrial.services.trial_ready import rig_of
 from ktrial.stats.judge import judge
-from ktrial.stats.planning import forecast
 from perf.decide import SIZES, profiles
 from perf.noise_sources import Generator, Noise, sources, world
 
@@ -188,23 +188,14 @@ class Bench:
         app.lock_runs()
         ready = prepare(app, file, allow_dangerous=False)
         rig = rig_of(app, ready)
-        gates = order_of(ready).gates
         listen = TrialProgress(app.clock, as_json=False)
-        protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, None, 1)
         with app.interrupts, listen:
-            made = noise_profile(app, ready, rig, protocol, listen)
-            protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, made, 1)
+            protocol, foreseen = planned(app, ready, rig, listen, profile=True)
             judgement, interrupted = carry_on(app, begin(app, ready, protocol), ready, rig, listen)
         if interrupted:
             raise KeyboardInterrupt
-        planned = forecast(
-            made.differences[protocol.primary],
-            detect=protocol.detect,
-            margin=protocol.outcomes[protocol.primary].margin,
-            budget=protocol.budget,
-        )
         (judged,) = [one for one in judgement.judged if one.role == "primary"]
-        return judged, planned.within_budget
+        return judged, foreseen is not None and foreseen.sees_enough
 
 
 def show_trials(bench: Bench, trials: int) -> bool:

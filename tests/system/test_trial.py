@@ -163,6 +163,17 @@ def test_a_quiet_benchmark_has_its_noise_profile_made_once(home: Path) -> None:
     assert len(run(home, "runs", "--json").json["sessions"]) == sessions + 1, "the profile is used again"
 
 
+def test_noise_that_hides_what_is_looked_for_is_told_before_the_trial(home: Path) -> None:
+    words = ("try", "--env", "A=1", "--settle", "0s", "--budget", "9", *READS[:2], "--", "sh", "-c", NOISE)
+    ran = run(home, *words)
+    assert ran.status == 4, ran.err
+    assert "this noise hides it" in " ".join(ran.err.split())
+    assert not trials_in(home)
+    ran = run(home, words[0], "--anyway", *words[1:])
+    assert ran.status == 0, ran.err
+    assert len(trials_in(home)) == 1
+
+
 def test_a_setting_that_is_in_force_already_is_a_placebo(home: Path) -> None:
     ran = run(home, "try", "vm.swappiness=60", *QUICK, *COPIUM)
     assert ran.status == 0, ran.err

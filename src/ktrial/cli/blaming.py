@@ -14,10 +14,10 @@ import msgspec
 from ktrial.domain.errors import Refused
 
 if TYPE_CHECKING:
-    from ktrial.cli.trying import Prepared
     from ktrial.cli.wiring import App
     from ktrial.domain.blame import Blame, BlamePart, BlameQuestion, Known
     from ktrial.domain.trial_file import ArmFile, TrialFile
+    from ktrial.services.trial_ready import Prepared
 
 
 class Budgets(NamedTuple):
@@ -48,19 +48,6 @@ def question_of(
         name=name, factors=factors, trial=template, seed=drawn, known=known, cap=cap, budget=budget
     )
     return question, left_out_of(plan)
-
-
-def taken_up(app: App, question: BlameQuestion, title: str) -> tuple[BlameQuestion, list[BlamePart]]:
-    """The newest blame of the store that asks the same and is not answered yet, with its trials; else this one."""
-    from ktrial.cli.coursing import begun, belongs, is_open
-    from ktrial.services.blame import follow
-
-    for name, seed, parts in begun(app, title):
-        asked = msgspec.structs.replace(question, name=name, seed=seed)
-        course = partial(follow, asked)
-        if belongs(course, parts) and is_open(course, parts):
-            return asked, parts
-    return question, []
 
 
 def run_blame(

@@ -7,6 +7,7 @@ A course says from its trials so far which one comes next, or what the answer is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -17,12 +18,25 @@ from ktrial.domain.trial_file import TrialFile
 
 if TYPE_CHECKING:
     from ktrial.cli.trial_progress import TrialProgress
-    from ktrial.cli.trying import Prepared
     from ktrial.cli.wiring import App
     from ktrial.domain.stored_trial import StoredTrial
+    from ktrial.services.trial_ready import Prepared
 
 Answer = TypeVar("Answer")
+Question = TypeVar("Question", bound=msgspec.Struct)
 Follow = Callable[[Sequence[BlamePart]], TrialFile | Answer]
+
+
+def taken_up(
+    app: App, question: Question, title: str, follow: Callable[[Question, Sequence[BlamePart]], TrialFile | Answer]
+) -> tuple[Question, list[BlamePart]]:
+    """The newest question of the store that asks the same and is not answered, with its trials; else this one."""
+    for name, seed, parts in begun(app, title):
+        same = msgspec.structs.replace(question, name=name, seed=seed)
+        course = partial(follow, same)
+        if belongs(course, parts) and is_open(course, parts):
+            return same, parts
+    return question, []
 
 
 def begun(app: App, title: str) -> Iterator[tuple[str, int, list[BlamePart]]]:
@@ -115,14 +129,14 @@ def _one(
     allow_dangerous: bool,
 ) -> BlamePart | None:
     """One trial, from where it stands."""
-    from ktrial.cli.trying import begin, carry_on, order_of, prepare, rig_of
-    from ktrial.services.trial_protocol import protocol_of
+    from ktrial.cli.trying import prepare
+    from ktrial.services.trial_conduct import begin, carry_on, planned
+    from ktrial.services.trial_ready import rig_of
 
     ready = prepare(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
     check(ready)
     rig = rig_of(app, ready)
-    runs_per_visit = file.design.runs_per_visit or 1
-    protocol = protocol_of(ready.file, ready.tasks, order_of(ready).gates, ready.seed, None, runs_per_visit)
+    protocol = planned(app, ready, rig, listen).protocol
     if stored is not None and stored.arms != ready.arms:
         raise Refused(f"the machine is not as it was when {stored.trial} began", hint="--fresh begins anew")
     listen.announce(ready, protocol)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ktrial.domain.own_benchmark import OwnBenchmark
     from ktrial.domain.run import RunRecord
     from ktrial.domain.suite import Suite
-    from ktrial.services.around import Around
     from ktrial.services.events import Event, Result
     from ktrial.services.schedule import Order
 
@@ -78,23 +77,33 @@ def own_words(ctx: click.Context) -> tuple[str, ...] | None:
     return words
 
 
+def program_of(word: str) -> Path:
+    """The file of a program that the user named. Raises BadInput."""
+    found = shutil.which(word)
+    if found is None:
+        raise BadInput(f"no program {word!r} can be run", hint="give its path, or a name that is in PATH")
+    return Path(found).parent.resolve() / Path(found).name
+
+
+def kept_environment() -> dict[str, str]:
+    """What commands of the user's get of the session's variables."""
+    return {key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ}
+
+
 def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) -> OwnBenchmark:
     """The user's command, run where the user stands with the session's own variables."""
     from ktrial.domain.own_benchmark import OwnBenchmark, parse_metric
 
     if not words:
         raise BadInput("no command after --", hint="for example  ktrial bench -n 5 -- make -j4")
-    found = shutil.which(words[0])
-    if found is None:
-        raise BadInput(f"no program {words[0]!r} can be run", hint="give its path, or a name that is in PATH")
-    program = Path(found).parent.resolve() / Path(found).name
+    program = program_of(words[0])
     name = re.sub(r"[^a-z0-9]+", "-", Path(words[0]).name.lower()).strip("-") or "command"
     own = OwnBenchmark(
         name=name,
         what=" ".join(words),
         argv=(str(program), *words[1:]),
         directory=str(Path.cwd()),
-        environment={key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ},
+        environment=kept_environment(),
         limit_s=limit_s,
         metric=tuple(parse_metric(metric) for metric in metrics),
     )
@@ -177,32 +186,6 @@ def _limit(gate: str, text: str) -> Any:
         return tomllib.loads(f"limit = {text}")["limit"]
     except tomllib.TOMLDecodeError:
         raise BadInput(f"--gate {gate}: {text!r} is no table", hint='write { suspect = "1%", refuse = "5%" }') from None
-
-
-def surroundings(app: App, suite: Suite, order: Order, *, when_idle: bool, settle_s: float | None) -> Around:
-    """What happens around the suite's runs; asks for root where a reset needs it."""
-    from ktrial.services.around import Around
-    from ktrial.services.conditions import ConditionWatch
-    from ktrial.services.idle import IdleWatch
-    from ktrial.services.machine_state import take_state
-    from ktrial.services.quiet import Quieter
-    from ktrial.services.resets import Resets
-    from ktrial.services.start import StartGates
-
-    purpose = suite.between.needs_root
-    root = app.root_session(purpose) if purpose is not None else None
-    machine = app.looking_session
-    folder = str(app.measuring_place.work)
-    conditions = ConditionWatch(machine, app.sampling, app.clock, folder, app.pack_samples, order.sample_period_s)
-    return Around(
-        machine,
-        app.clock,
-        Resets(suite.between, app.executor, root),
-        Quieter(app.executor, app.clock, lock_screen=when_idle),
-        IdleWatch(app.executor, app.clock) if when_idle else None,
-        lambda: take_state(machine, app.catalog).canonical(),
-        StartGates(conditions, app.clock, order.gates, settle_s),
-    )
 
 
 def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:

@@ -17,12 +17,13 @@ from ktrial.cli.live import LiveLines, is_live
 from ktrial.cli.streams import tell
 
 if TYPE_CHECKING:
-    from ktrial.cli.trying import Prepared
     from ktrial.domain.judgement import Judgement
     from ktrial.domain.run import RunRecord
+    from ktrial.domain.trial_forecast import TrialForecast
     from ktrial.domain.trial_log import Protocol
     from ktrial.services.ports import Clock
     from ktrial.services.trial_events import TrialEvent, VisitBegan, VisitEnded
+    from ktrial.services.trial_ready import Prepared
 
 #: No faster than this, so that trials of very short runs are not slowed down.
 _DRAWN_EVERY_S = 0.2
@@ -50,13 +51,26 @@ class TrialProgress:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def announce(self, ready: Prepared, protocol: Protocol, judgement: Judgement | None = None) -> None:
+    def announce(
+        self,
+        ready: Prepared,
+        protocol: Protocol,
+        judgement: Judgement | None = None,
+        forecast: TrialForecast | None = None,
+        *,
+        rules: bool = False,
+    ) -> None:
         """What is about to be done, what it costs and what it can see; `judgement` of a trial that goes on."""
         from ktrial.report.terminal import columns
         from ktrial.report.trial import announcement
+        from ktrial.services.trial_conduct import announced
 
         self.take_up(protocol, judgement)
-        self._say(announcement(protocol, ready.arms, ready.idle, ready.settle_s, width=columns()))
+        self._say(
+            announcement(protocol, ready.arms, ready.idle, ready.settle_s, forecast, rules=rules, width=columns())
+        )
+        if self._as_json:
+            self._write(announced(ready, protocol, forecast))
 
     def take_up(self, protocol: Protocol, judgement: Judgement | None) -> None:
         """From now on this trial is shown, where nobody needs to be told what it is."""
@@ -65,7 +79,7 @@ class TrialProgress:
         # A screening has a hundred arms: its line for each block says more than a picture of them.
         self._is_live = self._is_live and protocol.screen is None
 
-    def learn_noise(self, blocks: int) -> None:
+    def _learns_noise(self, blocks: int) -> None:
         """What follows until the trial is announced is the noise profile."""
         self._profile_blocks = blocks
         self._say(f"first, how much runs differ here when nothing does: {blocks} blocks of two equal arms\n")
@@ -74,7 +88,9 @@ class TrialProgress:
         """Show one event."""
         from ktrial.services import trial_events as events
 
-        if isinstance(event, events.VisitBegan):
+        if isinstance(event, events.NoiseBegan):
+            self._learns_noise(event.blocks)
+        elif isinstance(event, events.VisitBegan):
             self._pace.begins(event)
             if self._drawn_s is None:
                 self._draw()
@@ -86,11 +102,15 @@ class TrialProgress:
             self._judgement = event.judgement
             self._pace.block_ended()
             self._block_ended(event.judgement)
-        elif isinstance(event, events.TrialEnded) and self._protocol is not None:
+        elif self._protocol is not None and isinstance(event, events.TrialEnded):
             self._judgement = event.judgement
             self._draw()
         if self._as_json:
-            tell(sys.stdout, msgspec.json.encode(event).decode() + "\n")
+            self._write(event)
+
+    @staticmethod
+    def _write(event: TrialEvent) -> None:
+        tell(sys.stdout, msgspec.json.encode(event).decode() + "\n")
 
     def _waits(self, waiting: str) -> None:
         if not self._is_live:

@@ -98,19 +98,6 @@ def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candida
     return [one for one in candidates if one.measure.suite not in why], why
 
 
-def taken_up(app: App, question: TuneQuestion, title: str) -> tuple[TuneQuestion, list[BlamePart]]:
-    """The newest tuning of the store that tries the same and is not over, with its trials; else this one."""
-    from ktrial.cli.coursing import begun, belongs, is_open
-    from ktrial.services.tuning import follow
-
-    for name, seed, parts in begun(app, title):
-        same = msgspec.structs.replace(question, name=name, seed=seed)
-        course = partial(follow, same)
-        if belongs(course, parts) and is_open(course, parts):
-            return same, parts
-    return question, []
-
-
 def carry_on_tuning(
     app: App, question: TuneQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
 ) -> Receipt | None:

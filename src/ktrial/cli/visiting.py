@@ -13,20 +13,22 @@ from ktrial.domain.errors import BadInput, LimitPassed, Refused
 from ktrial.domain.manual_arm import Due, check_signs, is_by_hand
 
 if TYPE_CHECKING:
-    from ktrial.cli.trying import Prepared
     from ktrial.cli.wiring import App
     from ktrial.domain.run import RunRecord
     from ktrial.domain.stored_trial import StoredTrial
     from ktrial.domain.trial_file import TrialFile
     from ktrial.domain.trial_log import ArmFound, Event
+    from ktrial.services.trial_ready import Prepared
 
 
 def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
     """Put a new trial on disk, and make its first visit where that arm is in force already."""
     from ktrial.cli.trial_progress import TrialProgress
-    from ktrial.cli.trying import begin, order_of, prepare, rig_of
+    from ktrial.cli.trying import prepare
+    from ktrial.services.trial_conduct import begin
     from ktrial.services.trial_next import due_of, facts_needed, runs_per_visit, with_signs_of_control
     from ktrial.services.trial_protocol import protocol_of
+    from ktrial.services.trial_ready import order_of, rig_of
 
     if file.design.replicate == "build":
         raise Refused(
@@ -126,9 +128,11 @@ def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_da
     """The visit, and those after it for which nobody has to do anything; then what is due."""
     from ktrial.cli import interruption
     from ktrial.cli.trial_progress import TrialProgress
-    from ktrial.cli.trying import carry_on, finish, rig_of
+    from ktrial.cli.trying import finish
     from ktrial.domain.trial_log import Protocol
+    from ktrial.services.trial_conduct import carry_on
     from ktrial.services.trial_next import VisitTurn, due_of, visits_made
+    from ktrial.services.trial_ready import rig_of
     from ktrial.services.trial_summary import judgement_of
 
     ready = _prepared(app, stored, due, allow_dangerous=allow_dangerous)
@@ -158,8 +162,8 @@ def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_da
 
 def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool) -> Prepared:
     """What the visit needs of this machine; raises Refused where an arm would not be what it was."""
-    from ktrial.cli.trial_guards import refuse_changed
     from ktrial.cli.trying import prepare
+    from ktrial.services.trial_guards import refuse_changed
     from ktrial.services.trial_next import changed_arm, file_of_visit
     from ktrial.services.trial_prepare import found_values
 

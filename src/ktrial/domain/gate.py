@@ -256,7 +256,7 @@ def _missing(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLi
             level="could-not-tell",
             groups=tuple(short),
             values={},
-            limit=_limit_text(gate, limit),
+            limit=limit_text(gate, limit),
             sentence=f"could not tell {gate.what}: not known of {told}",
         )
     ]
@@ -277,7 +277,7 @@ def _apart(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
     show = _SHOWN[gate.dimension]
     distance = f"{show(apart)} apart" if is_distance else _ratio(apart)
     sides = " and ".join(f"{show(medians[name])} in {name}" for name in sorted((low, high)))
-    sentence = f"{gate.what}: {sides}, {distance} (limit {_limit_text(gate, limit, level)})"
+    sentence = f"{gate.what}: {sides}, {distance} (limit {limit_text(gate, limit, level)})"
     return [_finding(gate, level, (low, high), medians, limit, sentence)]
 
 
@@ -316,7 +316,7 @@ def _above(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
     told = ", ".join(
         f"up to {show(reached[name])} in {name} ({count}/{len(columns[name])} runs)" for name, count in counts
     )
-    sentence = f"{gate.what}: {told} (limit {_limit_text(gate, limit, level)})"
+    sentence = f"{gate.what}: {told} (limit {limit_text(gate, limit, level)})"
     return [_finding(gate, level, reached, highest, limit, sentence)]
 
 
@@ -362,7 +362,7 @@ def _level(value: float, limit: GateLimits) -> Literal["suspect", "refuse"] | No
     return "suspect" if limit.suspect is not None and value > limit.suspect else None
 
 
-def _limit_text(gate: Gate, limit: GateLimits, level: Level | None = None) -> str:
+def limit_text(gate: Gate, limit: GateLimits, level: Level | None = None) -> str:
     """The limit that was passed; of what was not judged the first one."""
     if limit.same is not None:
         return SAME
@@ -388,6 +388,6 @@ def _finding(
         level=level,
         groups=tuple(sorted(groups)),
         values=dict(sorted(values.items())),
-        limit=_limit_text(gate, limit, level),
+        limit=limit_text(gate, limit, level),
         sentence=sentence,
     )

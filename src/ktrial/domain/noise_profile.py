@@ -27,6 +27,7 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     """`differences` are the scores of the second half of each A/A block less those of the first, by outcome.
 
     `run_sd` and `visit_sd` are the spreads of scores between the runs of one visit and between visits, where known.
+    `run_s` is about how long one run of all benchmarks takes, without the wait to settle; null in older profiles.
     """
 
     key: ProfileKey
@@ -34,6 +35,7 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     differences: Mapping[str, tuple[float, ...]]
     run_sd: Mapping[str, float] = {}
     visit_sd: Mapping[str, float] = {}
+    run_s: float | None = None
 
     def why_stale(self, key: ProfileKey, now_unix_ms: int) -> tuple[str, ...]:
         """Why it cannot be used for a trial with this key now; empty where it can."""

@@ -80,6 +80,13 @@ class ZramStep(msgspec.Struct, frozen=True):
     origin: str
 
 
+class ServiceStep(msgspec.Struct, frozen=True):
+    """A unit of systemd to be started or stopped; it is in the other state."""
+
+    name: str
+    start: bool
+
+
 class Plan(msgspec.Struct, frozen=True):
     """What applying would do on this machine."""
 
@@ -88,11 +95,12 @@ class Plan(msgspec.Struct, frozen=True):
     same: tuple[Change, ...]
     refusals: tuple[Refusal, ...]
     zram: ZramStep | None = None
+    service: ServiceStep | None = None
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to write."""
-        return not self.changes and self.zram is None
+        return not self.changes and self.zram is None and self.service is None
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -459,6 +467,10 @@ def wire_plan(plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False)
                 "priority": plan.zram.priority,
             }
         )
+    if plan.service is not None:
+        there, back = ("start", "stop") if plan.service.start else ("stop", "start")
+        do, undo = (["systemctl", verb, plan.service.name] for verb in (there, back))
+        steps.append({"kind": "run", "do": do, "undo": undo})
     return {
         "schema": "ktrial.plan/1",
         "title": plan.title,

@@ -53,14 +53,17 @@ class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was meant to change: a knob's address, or a file or folder; `by` names who said so."""
+    """Something that was meant to change: a knob's address, a fact, or a file or folder; `by` names who said so."""
 
     by: str
     knob: str | None = None
     path: str | None = None
+    fact: str | None = None
 
     def covers(self, difference: Difference) -> bool:
         """Whether it declares this difference. A selector by an instance's properties stands for all instances."""
+        if self.fact is not None:
+            return difference.kind == "fact" and difference.name == self.fact
         if self.path is not None:
             return difference.path is not None and f"{difference.path}/".startswith(f"{self.path}/")
         wanted = parse_address(self.knob or "")

@@ -26,18 +26,16 @@ class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Mapping[str, Any] = {}
     manual: str | None = None
     expect: Mapping[str, bool | int | float | str] = {}
+    commands: tuple[str, ...] = ()
 
     @property
     def sets(self) -> dict[str, str]:
-        """Everything that it changes: what a person did, settings, variables and parameters alike."""
+        """Everything that it changes: what a person did, settings, variables, parameters and commands alike."""
         by_hand = {} if self.manual is None else {"by hand": self.manual}
         variables = {f"environment {name}": value for name, value in self.environment.items()}
-        return {
-            **by_hand,
-            **self.changes,
-            **variables,
-            **{f"parameter {name}": str(one) for name, one in self.parameters.items()},
-        }
+        parameters = {f"parameter {name}": str(one) for name, one in self.parameters.items()}
+        commands = {f"command {place}": text for place, text in enumerate(self.commands, start=1)}
+        return {**by_hand, **self.changes, **variables, **parameters, **commands}
 
 
 class ToldBlock(msgspec.Struct, frozen=True, kw_only=True):

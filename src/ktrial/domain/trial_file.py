@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from ktrial.domain.address import parse_address
+from ktrial.domain.arm_change import CommandFile, SchedExtFile, ServiceFile, check_arm_changes
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import parse_gates
 from ktrial.domain.manual_arm import check_manual
@@ -39,14 +40,18 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One configuration.
 
     `set` are settings, `profile` is one profile or several, `environment` is added to that of the benchmark,
-    `parameters` to its parameters. A placebo is the control again. `manual` says what a person does to bring the arm
-    about; `expect` are the facts by which it is recognised then.
+    `parameters` to its parameters. `commands` are run when the arm comes into force, and undone when it ends; `service`
+    is the state of a unit of systemd, `sched_ext` a scheduler that runs meanwhile. A placebo is the control again.
+    `manual` says what a person does to bring the arm about; `expect` are the facts by which it is recognised then.
     """
 
     set: Mapping[str, Value] = {}
     profile: str | tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
     parameters: Mapping[str, Any] = {}
+    commands: tuple[CommandFile, ...] = ()
+    service: ServiceFile | None = None
+    sched_ext: SchedExtFile | None = None
     placebo: bool = False
     manual: str | None = None
     expect: Mapping[str, Value] = {}
@@ -60,7 +65,8 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def changes_nothing(self) -> bool:
         """Whether it is the machine as it is found."""
-        return not (self.words or self.environment or self.parameters or self.manual)
+        changed = (self.words, self.environment, self.parameters, self.commands, self.service, self.sched_ext)
+        return not (any(changed) or self.manual)
 
 
 class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,6 +74,7 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     `cap` are blocks; without it the cap is planned, up to `budget` (blocks, or quick, default, thorough).
     `time` ends the trial where no further block would fit into it. `settle` is the wait after every switch.
+    Without `runs_per_visit` the noise profile says. `anyway` begins also where the noise hides what `detect` wants.
     """
 
     cap: int | None = None
@@ -80,6 +87,8 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     settle: str | None = None
     until_all_decided: bool = False
     extend: bool = False
+    # Without a default of its own, so that earlier protocols keep their hash.
+    anyway: bool | None = None
 
 
 class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -217,6 +226,7 @@ def _check_arms(trial: TrialFile) -> None:
                 raise BadInput(
                     f"arm {name}: {variable!r} is no name of a variable", hint="for example MALLOC_ARENA_MAX"
                 )
+        check_arm_changes(name, arm.commands, arm.service, arm.sched_ext)
         if arm.placebo and not arm.changes_nothing:
             raise Contradiction(f"arm {name} is a placebo and changes something", hint="leave one of both out")
     check_manual(trial)

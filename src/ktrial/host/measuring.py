@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ktrial.domain.errors import Busy, KtrialError
+from ktrial.host.command_journal import CommandJournal
 
 
 class MeasuringPlace:
-    """`FOLDER/lock`, held while something is measured, and `FOLDER/work`."""
+    """`FOLDER/lock`, held while something is measured, `FOLDER/work`, and the journal of commands."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -23,6 +24,11 @@ class MeasuringPlace:
     def work(self) -> Path:
         """Where private directories of runs are made."""
         return self._folder / "work"
+
+    @property
+    def commands(self) -> CommandJournal:
+        """Commands of arms that must be undone."""
+        return CommandJournal(self._folder)
 
     def lock(self) -> None:
         """Keep other measurements of this user away until `close`; they would disturb each other."""

@@ -4,39 +4,110 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from ktrial.domain.gate_words import gates_text
 from ktrial.domain.judgement import Judged, Judgement
 from ktrial.domain.stored_trial import ArmSettings, TrialSummary
+from ktrial.domain.trial_forecast import TrialForecast
 from ktrial.domain.trial_log import OutcomeRule, Protocol
+from ktrial.report.bench import duration
 from ktrial.report.blame import screening_line
 from ktrial.report.terminal import clean, labelled, paragraph, table
 from ktrial.report.trial_view import effect_figures
 
+#: What makes a block not count: nothing that was measured.
+EXCLUDED = (
+    "a block in which a setting does not read back, the machine slept, or a gate refuses; never because of a "
+    "measurement; it is repeated"
+)
+
 
 def announcement(
-    protocol: Protocol, arms: Mapping[str, ArmSettings], idle: Sequence[str], settle_s: float, *, width: int
+    protocol: Protocol,
+    arms: Mapping[str, ArmSettings],
+    idle: Sequence[str],
+    settle_s: float,
+    forecast: TrialForecast | None = None,
+    *,
+    rules: bool = False,
+    width: int,
 ) -> str:
-    """What is about to be done."""
+    """What is about to be done; with `rules` also what it costs, what it can see, and what is left out of it."""
     rule = protocol.outcomes[protocol.primary]
     if protocol.screen is not None:
         told = f"{protocol.name}: which of {len(protocol.screen.settings)} settings is it? {protocol.primary}"
         return f"{told}, at most {protocol.cap} blocks of 2 visits, seed {protocol.seed}; {settle_s:g} s to settle\n"
     lines = [f"trial {protocol.name}: {protocol.primary}, {rule.direction} is better, margin {100 * rule.margin:g} %"]
     for arm in protocol.arms:
-        settings = arms[arm.name]
-        by_hand = {} if settings.manual is None else {"by hand": settings.manual}
-        changed = {**by_hand, **settings.changes, **settings.environment, **settings.parameters}
-        said = ", ".join(f"{name} = {value}" for name, value in changed.items())
-        said = "the control again: a placebo" if arm.placebo else said or "as it is found"
+        said = "the control again: a placebo" if arm.placebo else changed_text(arms[arm.name]) or "as it is found"
         lines.append(labelled(f"  {arm.name}", said, width=width, label_columns=24))
     lines += [paragraph(f"{name}: what it sets is in force already, so it is a placebo", width=width) for name in idle]
     cap = f"at most {protocol.cap} blocks" if protocol.cap is not None else f"at most {protocol.budget} blocks"
     visits = "boots" if protocol.replicate == "boot" else "visits"
+    several = f", {protocol.runs_per_visit} runs each" if protocol.runs_per_visit > 1 else ""
     lines.append(
-        f"{cap} of {len(protocol.arms)} {visits} in random order, seed {protocol.seed}; {settle_s:g} s to settle"
+        f"{cap} of {len(protocol.arms)} {visits} in random order{several}, seed {protocol.seed}; "
+        f"{settle_s:g} s to settle"
     )
+    if rules:
+        lines += [labelled(label, text, width=width, label_columns=9) for label, text in _rules(protocol, forecast)]
     return "\n".join(lines) + "\n"
+
+
+def _rules(protocol: Protocol, forecast: TrialForecast | None) -> Iterator[tuple[str, str]]:
+    if forecast is None:
+        yield "costs", "not known without a noise profile of this outcome"
+    else:
+        yield "costs", cost_text(forecast)
+        yield "sees", sight_text(forecast)
+    yield "void", EXCLUDED
+    refuse, doubt = gates_text(protocol.gates, "refuse"), gates_text(protocol.gates, "suspect")
+    yield "refuses", f"a run beyond: {refuse}" if refuse else "no gate refuses"
+    yield "doubts", f"a run beyond: {doubt}" if doubt else "no gate doubts"
+
+
+def changed_text(arm: ArmSettings) -> str:
+    """What an arm changes, on one line."""
+    by_hand = {} if arm.manual is None else {"by hand": arm.manual}
+    changed = {**by_hand, **arm.changes, **arm.environment, **arm.parameters}
+    return ", ".join((*(f"{name} = {value}" for name, value in changed.items()), *arm.commands))
+
+
+def cost_text(forecast: TrialForecast) -> str:
+    """How long it takes."""
+    if forecast.cap_s is None or forecast.expected_s is None:
+        return f"at most {forecast.cap} blocks; how long one takes is not known yet"
+    told = f"about {duration(forecast.cap_s)} to block {forecast.cap}"
+    if forecast.expected >= forecast.cap:
+        return told
+    wanted = _share(forecast.wanted)
+    return f"{told}, about {duration(forecast.expected_s)} if an effect of {wanted} is there"
+
+
+def sight_text(forecast: TrialForecast) -> str:
+    """Which effects it finds."""
+    wanted, seen = (_share(one) for one in (forecast.wanted, forecast.smallest_effect))
+    if forecast.sees_enough:
+        return f"an effect of {wanted}, as wanted, in 9 of 10 trials; {seen} is the smallest that it does"
+    return f"effects from {seen} on in 9 of 10 trials, and {wanted} is wanted: this noise hides it"
+
+
+def _share(value: float) -> str:
+    """0.034 -> `3.4 %`."""
+    percent = 100 * value
+    return f"{percent:.2g} %" if percent < 100 else f"{percent:.0f} %"
+
+
+def more_text(forecast: TrialForecast) -> str:
+    """What would let the wanted effect be seen."""
+    wanted = _share(forecast.wanted)
+    if forecast.affordable is None:
+        more = f"{wanted} would take {forecast.needed} blocks, more than a trial has"
+    else:
+        time_ = "" if forecast.affordable_s is None else f" (about {duration(forecast.affordable_s)})"
+        more = f"--budget {forecast.affordable}{time_} sees {wanted}"
+    return f"{more}; or longer runs, pinned CPUs, a quieter time, another outcome"
 
 
 def block_line(protocol: Protocol, judgement: Judgement) -> str:

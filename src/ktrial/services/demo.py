@@ -193,7 +193,13 @@ def _demo(one: Showpiece, copium: Arm, plan: Plans, passed: tuple[str, ...], siz
         primary=one.primary,
         margin=MARGIN,
         design=DesignFile(
-            cap=size.cap, alpha=ALPHA, settle=_SETTLE, time="4min", seed=size.seed, until_all_decided=True
+            cap=size.cap,
+            alpha=ALPHA,
+            settle=_SETTLE,
+            time="4min",
+            seed=size.seed,
+            runs_per_visit=1,
+            until_all_decided=True,
         ),
         arms={
             CONTROL: ArmFile(set=one.control),

@@ -49,7 +49,7 @@ def pilot_protocol(trial: Protocol) -> Protocol:
     )
 
 
-def profile_of(log: TrialLog, key: ProfileKey, now_unix_ms: int) -> NoiseProfile:
+def profile_of(log: TrialLog, key: ProfileKey, now_unix_ms: int, run_s: float | None = None) -> NoiseProfile:
     """What the blocks of a pilot say: by outcome, the score of the second visit less that of the first."""
     from ktrial.stats.collect import collect, visit_scores
 
@@ -76,7 +76,7 @@ def profile_of(log: TrialLog, key: ProfileKey, now_unix_ms: int) -> NoiseProfile
             f"{len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
             hint="`ktrial bench` shows why it fails; --no-profile goes on without one",
         )
-    return NoiseProfile(key=key, made_unix_ms=now_unix_ms, differences=differences)
+    return NoiseProfile(key=key, made_unix_ms=now_unix_ms, differences=differences, run_s=run_s)
 
 
 def shortened(reason: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ktrial.domain.arm_command import EJECTED
 from ktrial.domain.benchmark import Benchmark, ParsedRun, RawOutput, check_exit, check_measurements
 from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.frames import FRAME_OUTCOMES
@@ -19,8 +20,8 @@ from ktrial.services.results import Results
 
 #: How the failure of a run begins whose output was cut when it was captured: no later reading makes that good.
 _CUT = "printed more than is captured"
-#: How the failure of a run begins that was disturbed, is void, or whose background load failed.
-_AROUND_IT = ("input during the run", "the background load", f"{VOID}: ")
+#: How the failure of a run begins that was disturbed, is void, or whose background load or arm failed.
+_AROUND_IT = ("input during the run", "the background load", f"{VOID}: ", f"{EJECTED}: ")
 #: Why a record of ktrial's own cannot be followed: one of a newer ktrial, or one that somebody has changed.
 BROKEN = "its record is not as ktrial writes it"
 #: Outcomes that are measured around the run, not read from its output.

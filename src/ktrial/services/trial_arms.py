@@ -101,6 +101,10 @@ class Arms:
         """What does not read as the present arm set it, or, of what it does not set, as it was found."""
         return (*self._lost(), *self._changed_beside(self._present))
 
+    def failed(self) -> str | None:
+        """Why the present arm was lost during the run that has just ended: the arm's own doing, and its failure."""
+        return None
+
     def told(self, drift: Drift) -> str:
         """The drift, and who wrote it where that can be known."""
         writer = self._writer_of(drift, self._transaction)

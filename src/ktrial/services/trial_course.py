@@ -43,6 +43,7 @@ from ktrial.services.trial_events import (
     VisitWaits,
 )
 from ktrial.services.trial_next import VisitTurn
+from ktrial.services.trial_pace import TrialPace
 from ktrial.services.trial_records import Cause, cause_of, measurements_of, readings_event, run_event
 
 _OUT_OF_TIME = "no time is left for another block"
@@ -129,8 +130,10 @@ class TrialCourse:
         self._keeps_states = keeps_states
         self._turn = turn
         self._seen = {event.arm for event in standing.log if isinstance(event, RunEnded) and event.block is not None}
-        self._took_s: list[float] = []
-        self._spent_s = sum((one.resources.wall_ns or 0) / 1e9 + settle_s for one in standing.records)
+        self._pace = TrialPace(settle_s, standing.protocol.runs_per_visit)
+        self._blocks_left: int | None = None
+        visits = len(standing.records) / (len(benchmarked.tasks) * standing.protocol.runs_per_visit)
+        self._spent_s = visits * settle_s + sum((one.resources.wall_ns or 0) / 1e9 for one in standing.records)
         #: Whether somebody ended it before its time.
         self.interrupted = False
         self._began_ns = clock.monotonic_ns()
@@ -177,6 +180,8 @@ class TrialCourse:
         from ktrial.stats.judge import judge
 
         judgement = judge(self._standing.log)
+        cap = judgement.cap if self._most_blocks is None else self._most_blocks
+        self._blocks_left = None if cap is None else max(0, cap - judgement.blocks)
         if self._most_blocks is None:
             return judgement.next
         if judgement.blocks >= self._most_blocks or len(self._drawn) >= 2 * self._most_blocks:
@@ -198,10 +203,23 @@ class TrialCourse:
 
     def _block_s(self, step: NextStep) -> float:
         """About what one block takes."""
-        return statistics.median(self._took_s) * len(step.arms) * self._protocol.runs_per_visit
+        return self._pace.visits_s(len(step.arms)) or 0.0
+
+    @property
+    def run_s(self) -> float | None:
+        """About what one run of all benchmarks takes, without the wait to settle; None before the first."""
+        return self._pace.run_s
+
+    def _left_s(self, block: int | None) -> float | None:
+        """About how long it still takes to the cap; None where that is not known yet."""
+        if self._blocks_left is None:
+            return None
+        arms = len(self._protocol.arms) if block is None else len(self._drawn[block].order)
+        done = sum(isinstance(event, RunEnded) and event.block == block for event in self._standing.log)
+        return self._pace.left_s(self._blocks_left, arms, 0 if block is None else done)
 
     def _is_out_of_time(self, step: NextStep) -> bool:
-        if self._time_s is None or step.drawn or not self._took_s:
+        if self._time_s is None or step.drawn or self.run_s is None:
             return False
         spent_s = self._spent_s + (self._clock.monotonic_ns() - self._began_ns) / 1e9
         return spent_s + self._block_s(step) > self._time_s
@@ -229,7 +247,7 @@ class TrialCourse:
                     self._append(BlockDrawn(block=block, order=order))
                 if number == 0 and self._turn is not None:
                     self._append(self._turn.found(block, arm))
-                if not self._visit(block, arm, place, len(order)):
+                if not self._run_of_visit(block, arm, place, len(order), is_first=number == 0):
                     return True
         return True
 
@@ -300,11 +318,12 @@ class TrialCourse:
                 hint="put it back as it was, or begin anew",
             )
 
-    def _visit(self, block: int, arm: str, place: int, visits: int) -> bool:
+    def _run_of_visit(self, block: int, arm: str, place: int, visits: int, *, is_first: bool) -> bool:
         """One run of every benchmark with the arm in force; False where that made the block void."""
         if drifts := self._arms.enter(arm):
             return self._void(block, arm, "knob", self._arms.told(drifts[0]))
-        self._settle()
+        if is_first:
+            self._settle()
         if drifts := self._arms.drifted():
             return self._void(block, arm, "knob", self._arms.told(drifts[0]))
         if self._keeps_states and arm not in self._seen:
@@ -334,7 +353,10 @@ class TrialCourse:
         return False
 
     def _settle(self) -> None:
-        """The same wait before every visit, whether or not something was switched: arms differ in nothing else."""
+        """The same wait before every visit, whether or not something was switched: arms differ in nothing else.
+
+        Not before its further runs: that is what several runs in a visit save.
+        """
         if self._settle_s:
             self._clock.sleep(self._settle_s)
 
@@ -342,7 +364,7 @@ class TrialCourse:
         self, block: int | None, arm: str, position: int, visit: int, visits: int
     ) -> tuple[list[RunRecord], str | None, str | None]:
         """One run of each benchmark: the records, why one failed, and why the block is void."""
-        self._listen(VisitBegan(block=block, visit=visit, visits=visits, left_s=None))
+        self._listen(VisitBegan(block=block, visit=visit, visits=visits, left_s=self._left_s(block)))
         began_ns = self._clock.monotonic_ns()
         records: list[RunRecord] = []
         failure = void = None
@@ -357,7 +379,7 @@ class TrialCourse:
                 raise KeyboardInterrupt
             if void is not None:
                 break
-        self._took_s.append((self._clock.monotonic_ns() - began_ns) / 1e9 + self._settle_s)
+        self._pace.took((self._clock.monotonic_ns() - began_ns) / 1e9)
         return records, failure, void
 
     def _run(self, task: Task, block: int | None, arm: str, position: int) -> tuple[RunRecord, str]:
@@ -391,6 +413,8 @@ class TrialCourse:
             boot_id=self._facts.value("boot.id"),
         )
         record = msgspec.structs.replace(record, trial=where)
+        if record.failure is None and (lost := self._arms.failed()) is not None:
+            record = msgspec.structs.replace(record, failure=lost, measurements=())
         name = self._runs.save(record, parts)
         standing.records.append(record)
         return record, name

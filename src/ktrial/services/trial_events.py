@@ -3,29 +3,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from ktrial.domain.judgement import Judgement
 from ktrial.domain.run import RunRecord
+from ktrial.domain.safety import SafetyLimits
+from ktrial.domain.stored_trial import ArmSettings
+from ktrial.domain.trial_forecast import TrialForecast
 from ktrial.domain.trial_log import Protocol
 
 
-class TrialBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="trial-began"):
-    """The trial begins, or goes on after `done` blocks. `visit_s` is about what one visit takes, null when unknown."""
+class NoiseBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="noise-began"):
+    """What follows are blocks of two equal arms, for the noise profile."""
 
-    trial: str
+    blocks: int
+
+
+class TrialAnnounced(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="trial-announced"):
+    """What is about to be done, and by which rules. `forecast` is null where no noise profile tells."""
+
     protocol: Protocol
-    protocol_sha256: str
-    session: str
-    where: str
-    done: int
-    visit_s: float | None
+    arms: Mapping[str, ArmSettings]
+    placebos: tuple[str, ...]
+    settle_s: float
+    limits: SafetyLimits
+    forecast: TrialForecast | None
 
 
 class VisitBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="visit-began"):
-    """A visit begins. Which arm it is of is not told before it is over: nobody can act on it."""
+    """A visit begins. Which arm it is of is not told before it is over: nobody can act on it.
+
+    `left_s` is about how long the trial takes to its cap; null before anything is known.
+    """
 
     block: int | None
     visit: int
@@ -64,5 +75,5 @@ class TrialEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
     interrupted: bool
 
 
-TrialEvent = TrialBegan | VisitBegan | VisitWaits | VisitEnded | BlockEnded | TrialEnded
+TrialEvent = NoiseBegan | TrialAnnounced | VisitBegan | VisitWaits | VisitEnded | BlockEnded | TrialEnded
 TrialListener = Callable[[TrialEvent], None]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,15 +14,17 @@ from ktrial.domain.address import is_assignment
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import Knob
-from ktrial.domain.plan import Plan, Refusal, Why
+from ktrial.domain.plan import Plan, Refusal, ServiceStep, Why
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite
 from ktrial.domain.trial_file import ArmFile, TrialFile
 from ktrial.services.ports import Machine
 from ktrial.services.tune import make_plan
 
-#: Seconds to wait after every switch where no setting wants more.
+#: Seconds to wait after commands and services that bring an arm into force, unless a setting wants more.
 SETTLE_S = 1.0
+#: What an arm is said to change that has a scheduler.
+SCHED_EXT = "sched_ext"
 
 
 def arm_plans(
@@ -73,6 +76,10 @@ def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
     changes = {change.address: change.new_text for change in plan.changes}
     if plan.zram is not None:
         changes["zram"] = f"{plan.zram.size_bytes} B, {plan.zram.algorithm or 'as it is'}"
+    if plan.service is not None:
+        changes[_service(plan.service)] = "started" if plan.service.start else "stopped"
+    if arm.sched_ext is not None:
+        changes[SCHED_EXT] = f"{arm.sched_ext.name} ({shlex.join(arm.sched_ext.run)})"
     return ArmSettings(
         changes=changes,
         same=tuple(change.address for change in plan.same),
@@ -81,17 +88,24 @@ def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
         parameters=arm.parameters,
         manual=arm.manual,
         expect=arm.expect,
+        commands=tuple(f"{shlex.join(one.run)}; undone by {shlex.join(one.undo)}" for one in arm.commands),
     )
+
+
+def _service(step: ServiceStep) -> str:
+    return f"service {step.name}"
 
 
 def found_values(plans: Mapping[str, Plan]) -> dict[str, str]:
     """What the arms change, as it is now: the control's values of it."""
-    return {
+    found = {
         change.address: change.old_text
         for plan in plans.values()
         for change in plan.changes
         if change.old_text is not None
     }
+    services = [plan.service for plan in plans.values() if plan.service is not None]
+    return found | {_service(one): "stopped" if one.start else "started" for one in services}
 
 
 def with_placebos(trial: TrialFile, arms: Mapping[str, ArmSettings]) -> tuple[TrialFile, tuple[str, ...]]:
@@ -109,7 +123,7 @@ def with_placebos(trial: TrialFile, arms: Mapping[str, ArmSettings]) -> tuple[Tr
 
 
 def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
-    return arm.changes, arm.environment, arm.parameters
+    return arm.changes, arm.environment, arm.parameters, {"commands": arm.commands}
 
 
 def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:
@@ -117,7 +131,10 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
     if trial.settle_s is not None:
         return trial.settle_s
     changed = [knobs[change.knob] for plan in plans.values() for change in plan.changes if change.knob in knobs]
-    return max((knob.settle_s for knob in changed), default=SETTLE_S if changed else 0.0)
+    waits = [knob.settle_s for knob in changed]
+    if any(arm.commands or arm.service or arm.sched_ext for arm in trial.arms.values()):
+        waits.append(SETTLE_S)
+    return max(waits, default=0.0)
 
 
 def needed_entries(trial: TrialFile, suite: Suite, named: Sequence[str]) -> Suite:

@@ -13,9 +13,11 @@ from ktrial.domain.manual_arm import implied
 from ktrial.domain.state_difference import Declaration, Difference
 from ktrial.domain.stored_trial import ArmSettings, StoredTrial
 from ktrial.services.machine_state import compare_states, coupled_with
+from ktrial.services.trial_prepare import SCHED_EXT
 
 #: Differences that a sentence names.
 _NAMED = 3
+_OF_SCHED_EXT = ("kernel.scheduler", "kernel.sched_ext_state", "kernel.sched_ext_name")
 
 
 def purity(
@@ -70,5 +72,13 @@ def _declared(arm: str, settings: ArmSettings, catalog: Catalog) -> Iterator[Dec
         if name in catalog.knobs:
             yield Declaration(by=by, knob=address)
             yield from coupled_with(address, by, catalog)
+        elif address.startswith("service "):
+            # The state knows daemons by the names of their processes.
+            unit = address.removeprefix("service ").rpartition(".")[0]
+            yield Declaration(by=by, fact=f"services.active {unit}")
+        elif name == SCHED_EXT:
+            yield from (Declaration(by=by, fact=fact) for fact in _OF_SCHED_EXT)
+            daemon = settings.changes[SCHED_EXT].partition("(")[2].partition(" ")[0].rstrip(")").rpartition("/")[2]
+            yield Declaration(by=by, fact=f"services.active {daemon}")
         elif name == "zram":
             yield from (Declaration(by=by, knob=knob.id) for knob in catalog.knobs.values() if knob.kind == "zram")

@@ -44,6 +44,7 @@ def _arm(trial: StoredTrial, name: str, *, placebo: bool) -> ToldArm:
         parameters=came_to.parameters,
         manual=came_to.manual,
         expect=came_to.expect,
+        commands=came_to.commands,
     )
 
 

@@ -32,6 +32,10 @@ WARM_WITHOUT_PROFILE = 2
 EVENTS_BEYOND = 10
 
 
+#: What simulated trials took on average: an effect in sd of a block's difference, and blocks.
+_MEAN_BLOCKS = ((0.5, 35.0), (0.6, 23.0), (0.8, 15.0), (1.0, 10.5), (1.2, 8.4), (1.5, 7.5), (2.0, 7.0))
+
+
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """`needed` and `needed_equivalent` are blocks; `cap` is what the budget allows of the first, rounded to the table.
 
@@ -73,6 +77,21 @@ def smallest_effect(sd: float, cap: int) -> float:
     if cap <= _LOOKING_BLOCKS:
         return math.inf
     return math.expm1(_DETECT_Z * sd / math.sqrt((cap - _LOOKING_BLOCKS) / _LOOKING_FACTOR))
+
+
+def affordable_cap(needed: int, comparisons: int = 1) -> int | None:
+    """The cap in the tables that has so many blocks; None where they end before it."""
+    return next((cap for cap in LOOKS if cap >= needed and _has_look(cap, comparisons)), None)
+
+
+def expected_blocks(sd: float, effect: float, cap: int) -> int:
+    """About where a trial ends that has this relative effect in it."""
+    if sd == 0:
+        return min(cap, FEWEST_BLOCKS)
+    sizes, blocks = zip(*_MEAN_BLOCKS, strict=True)
+    size = _log_of(effect, "effect to detect") / sd
+    # Far below what the table has, it goes on to its cap.
+    return cap if size < sizes[0] else min(cap, math.ceil(float(np.interp(size, sizes, blocks))))
 
 
 def forecast(

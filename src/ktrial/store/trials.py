@@ -37,6 +37,10 @@ class Trials:
         with self._open_database().writing() as connection:
             self._append(connection, trial, events)
 
+    def hold(self) -> None:
+        """Keep the store open until the end: closing and opening it after each event takes long."""
+        self._open_database().hold()
+
     def log(self, trial: str) -> tuple[Event, ...]:
         """The whole log of a trial."""
         chosen = (

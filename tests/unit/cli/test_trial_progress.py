@@ -14,11 +14,20 @@ from typing import NamedTuple
 import pytest
 
 from ktrial.cli.trial_progress import TrialProgress
-from ktrial.cli.trying import Prepared
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.trial_file import ArmFile, TrialFile
+from ktrial.domain.trial_forecast import TrialForecast
 from ktrial.domain.trial_log import Protocol
-from ktrial.services.trial_events import BlockEnded, TrialEnded, TrialEvent, VisitBegan, VisitEnded, VisitWaits
+from ktrial.services.trial_events import (
+    BlockEnded,
+    NoiseBegan,
+    TrialEnded,
+    TrialEvent,
+    VisitBegan,
+    VisitEnded,
+    VisitWaits,
+)
+from ktrial.services.trial_ready import Prepared
 from ktrial.stats.judge import judge
 from tests.support.records import run_record
 from tests.support.screen import Screen
@@ -211,18 +220,31 @@ def test_json_has_every_event_and_the_profile_says_what_it_is(
 ) -> None:
     progress = TrialProgress(Ticking(), as_json=True)
     fixed = protocol()
-    progress.learn_noise(10)
+    progress(NoiseBegan(blocks=10))
     told = list(events(fixed, 2, warm_ups=0))
     for event in told:
         progress(event)
     said = capsys.readouterr()
     assert [json.loads(line)["event"] for line in said.out.splitlines()] == [
-        *(["visit-began", "visit"] * 2 + ["block-ended"]) * 2
+        "noise-began",
+        *(["visit-began", "visit"] * 2 + ["block-ended"]) * 2,
     ]
     assert "noise profile: block 2 of 10" in said.err
     judgement = judge(log_of(fixed, {TIME: {"control": [0.0], "case": [0.1]}}))
     progress(TrialEnded(trial="x", judgement=judgement, interrupted=True))
     assert json.loads(capsys.readouterr().out)["interrupted"] is True
+
+
+def test_json_begins_with_what_is_about_to_be_done(capsys: pytest.CaptureFixture[str]) -> None:
+    forecast = TrialForecast(wanted=0.05, smallest_effect=0.1, cap=9, needed=30, affordable=30, expected=9)
+    TrialProgress(Ticking(), as_json=True).announce(prepared(), protocol(), forecast=forecast, rules=True)
+    said = capsys.readouterr()
+    (told,) = [json.loads(line) for line in said.out.splitlines()]
+    assert told["event"] == "trial-announced"
+    assert told["forecast"]["smallest_effect"] == 0.1
+    assert told["forecast"]["cap_s"] is None
+    assert told["arms"]["case"]["changes"] == {"vm.swappiness": "1"}
+    assert "this noise hides it" in " ".join(said.err.split())
 
 
 def test_several_benchmarks_of_a_visit_are_one_run(monkeypatch: pytest.MonkeyPatch) -> None:

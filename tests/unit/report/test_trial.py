@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import msgspec
 
+from ktrial.domain.gate import parse_gates
 from ktrial.domain.stored_trial import ArmSettings, TrialSummary
+from ktrial.domain.trial_forecast import TrialForecast
 from ktrial.domain.trial_log import Ended, TrialArm
-from ktrial.report.trial import announcement, block_line, trials_text
+from ktrial.report.trial import announcement, block_line, cost_text, more_text, sight_text, trials_text
 from ktrial.services.trial_comparison import Told, comparison_of
 from ktrial.stats.judge import judge
 from tests.support.bench import outcome
@@ -29,6 +31,37 @@ def test_the_announcement_says_what_each_arm_is_and_what_it_costs() -> None:
     assert "the control again: a placebo" in said
     assert "same: what it sets is in force already, so it is a placebo" in said
     assert "at most 20 blocks of 3 visits in random order, seed 7; 1.5 s to settle" in said
+
+
+FORECAST = TrialForecast(
+    wanted=0.05, smallest_effect=0.034, cap=20, needed=12, affordable=12, expected=9, cap_s=600.0, expected_s=270.0
+)
+
+
+def test_the_announcement_has_cost_sight_and_rules() -> None:
+    fixed = protocol(gates=parse_gates({"start_temperature": "9C", "swap": "off"}), runs_per_visit=2)
+    said = announcement(fixed, {arm.name: ArmSettings() for arm in fixed.arms}, (), 0, FORECAST, rules=True, width=100)
+    assert "in random order, 2 runs a visit, seed 7" in said
+    assert "costs    about 10 min 0 s to block 20, about 4 min 30 s if an effect of 5 % is there" in said
+    assert "sees     an effect of 5 %, as wanted, in 9 of 10 trials; 3.4 % is the smallest that it does" in said
+    assert "never because of a measurement" in " ".join(said.split())
+    refused, doubted = said[said.index("refuses ") :].split("doubts ")
+    assert "start_temperature 9.0 °C" in refused
+    assert "steal 2 %" in doubted
+    assert "swap" not in refused + doubted
+    said = announcement(fixed, {arm.name: ArmSettings() for arm in fixed.arms}, (), 0, rules=True, width=100)
+    assert "costs    not known without a noise profile of this outcome" in said
+    assert "refuses  a run beyond: " in said
+
+
+def test_a_trial_that_is_blind_says_so_and_what_would_help() -> None:
+    blind = msgspec.structs.replace(FORECAST, needed=34, affordable=40, affordable_s=1200.0, smallest_effect=1.5)
+    assert sight_text(blind) == "effects from 150 % on in 9 of 10 trials, and 5 % is wanted: this noise hides it"
+    assert more_text(blind).startswith("--budget 40 (about 20 min 0 s) sees 5 %; or longer runs")
+    hopeless = msgspec.structs.replace(blind, needed=530, affordable=None, affordable_s=None)
+    assert more_text(hopeless).startswith("5 % would take 530 blocks, more than a trial has; or")
+    unknown = msgspec.structs.replace(blind, cap_s=None, expected_s=None)
+    assert cost_text(unknown) == "at most 20 blocks; how long one takes is not known yet"
 
 
 def test_a_line_for_each_block() -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from ktrial.domain.arm_command import EJECTED
 from ktrial.domain.errors import AgentError, BadInput, BadRun, LimitPassed
 from ktrial.domain.trial_log import (
     BlockDrawn,
@@ -20,6 +21,7 @@ from ktrial.domain.trial_log import (
     TrialArm,
     block_order,
 )
+from ktrial.services.trial_arms import Arms
 from ktrial.services.trial_events import TrialEnded, VisitBegan
 from tests.support.trial_course import (
     FOUND,
@@ -289,6 +291,41 @@ def test_several_runs_a_visit_and_several_benchmarks() -> None:
     assert len(runs) == 2 * 2 * 7
     assert all(set(run.measurements) == {"tool.time", "other.time"} for run in runs)
     assert readings_in(trial.log) == len(runs)
+
+
+def test_the_wait_to_settle_is_once_for_all_runs_of_a_visit() -> None:
+    trial = Trial(alike, cap=7, runs_per_visit=3, settle_s=2.0)
+    assert trial.run() is not None
+    # 7 blocks of two visits, and two warm-up runs.
+    assert trial.clock.slept_s == [2.0] * (7 * 2 + 2)
+
+
+def test_a_visit_that_begins_tells_how_long_it_still_takes() -> None:
+    """Runs take the same time as told by this clock, and a wait of 2 s goes before each visit of two runs."""
+    trial = Trial(alike, cap=9, runs_per_visit=2, settle_s=2.0)
+    assert trial.run() is not None
+    began = [event for event in trial.told if isinstance(event, VisitBegan)]
+    assert began[0].left_s is None
+    told = [event.left_s for event in began if event.block is not None]
+    run_s = trial.course.run_s
+    assert run_s is not None
+    visit_s = 2 + 2 * run_s
+    assert told[:4] == pytest.approx([18 * visit_s, 17.5 * visit_s, 17 * visit_s, 16.5 * visit_s])
+    assert told[-1] == pytest.approx((9 - 7) * 2 * visit_s + visit_s / 2), "equivalent after seven"
+
+
+def test_a_run_whose_arm_was_lost_meanwhile_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though its output was good; in the record as in the log, and only where it happened."""
+    lost = f"{EJECTED}: sched_ext shows disabled instead of lavd"
+    monkeypatch.setattr(Arms, "failed", lambda arms: None if arms.in_force is None else lost)
+    trial = Trial(alike, cap=9)
+    judgement = trial.run()
+    assert judgement is not None
+    runs = [event for event in trial.log if isinstance(event, RunEnded) and event.block is not None]
+    assert {(run.arm, run.failure) for run in runs} == {("control", None), ("case", f"tool: {lost}")}
+    assert {record.failure for record in trial.store.records} == {None, lost}
+    assert not any(record.measurements for record in trial.store.records if record.failure)
+    assert [one.verdict for one in judgement.judged if one.role == "primary"] == ["worse"]
 
 
 def test_a_fixed_number_of_blocks_is_made_whatever_the_judge_says() -> None:

@@ -84,6 +84,21 @@ def test_what_tells_a_manual_arm_is_declared_and_what_came_with_it_is_not(catalo
     assert [one.kind for one in findings] == ["impure"]
 
 
+def test_a_daemon_that_an_arm_stops_is_declared(catalog: Catalog) -> None:
+    arms = {"control": ArmSettings(), "case": ArmSettings(changes={"service irqbalance.service": "stopped"})}
+    trial = StoredTrial(**{name: getattr(TRIAL, name) for name in TRIAL.__struct_fields__} | {"arms": arms})
+
+    def running(*names: str) -> bytes:
+        return take_state(FakeMachine(FILES, {"services.active": list(names)}), catalog).canonical()
+
+    states = {"control": running("irqbalance", "tuned"), "case": running("tuned")}
+    changes, findings = purity(trial, states, catalog)
+    assert [(one.name, one.declared) for one in changes] == [("services.active irqbalance", "arm case")]
+    assert findings == ()
+    _, findings = purity(trial, {**states, "case": running()}, catalog)
+    assert "services.active tuned" in findings[0].sentence
+
+
 def test_without_a_state_nothing_is_said(catalog: Catalog) -> None:
     assert purity(TRIAL, {}, catalog) == ((), ())
     assert purity(TRIAL, {"control": state(catalog)}, catalog) == ((), ())

@@ -9,11 +9,13 @@ import pytest
 
 from ktrial.domain.errors import BadInput
 from ktrial.stats.planning import (
+    affordable_cap,
     block_sd,
     blocks_to_detect,
     blocks_to_show_equivalence,
     cap_from_first_blocks,
     enough_events,
+    expected_blocks,
     forecast,
     is_warm,
     runs_per_visit,
@@ -66,6 +68,21 @@ def test_a_forecast_says_when_the_budget_is_too_small() -> None:
         forecast(PILOT, detect=0.05, margin=0.02, budget=5)
     with pytest.raises(BadInput, match="effect to detect"):
         forecast(PILOT, detect=0, margin=0.02)
+
+
+@pytest.mark.parametrize(
+    "size, blocks", [(3, 7), (2, 7), (1.5, 8), (1.2, 9), (1.0, 11), (0.8, 15), (0.6, 23), (0.5, 35), (0.4, 60)]
+)
+def test_blocks_that_are_expected_are_those_of_the_simulations(size: float, blocks: int) -> None:
+    """Mean blocks used by effect in sd of a block's difference, rounded up; below the table all that there are."""
+    assert expected_blocks(0.05, math.expm1(0.05 * size), 60) == blocks
+    assert expected_blocks(0.05, math.expm1(0.05 * size), 9) == min(blocks, 9)
+    assert expected_blocks(0.0, 0.05, 20) == 7
+
+
+def test_the_next_cap_of_the_tables() -> None:
+    assert [affordable_cap(needed) for needed in (7, 8, 13, 60, 61)] == [7, 9, 16, 60, None]
+    assert affordable_cap(7, comparisons=15) == 12
 
 
 def test_the_first_blocks_plan_by_size_alone() -> None:

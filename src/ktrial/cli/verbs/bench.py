@@ -19,7 +19,6 @@ from ktrial.cli.measuring import (
     list_benchmarks,
     order_of,
     own_words,
-    surroundings,
     write_result,
 )
 from ktrial.cli.names import measurable_names
@@ -87,6 +86,7 @@ def command(
     """
     from ktrial.services.measure import measure
     from ktrial.services.suites import with_parameters
+    from ktrial.services.surroundings import surroundings
 
     app: App = ctx.obj
     words = own_words(ctx)

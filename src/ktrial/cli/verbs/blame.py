@@ -58,10 +58,12 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     Each block runs a random half of the settings and the other half, so every block measures every setting; who is
     suspected is tried by a trial of its own. The same command goes on with what was interrupted.
     """
-    from ktrial.cli.blaming import Budgets, picture, question_of, run_blame, show, taken_up, with_left_out
+    from ktrial.cli.blaming import Budgets, picture, question_of, run_blame, show, with_left_out
     from ktrial.cli.comparison_file import write_file
+    from ktrial.cli.coursing import taken_up
     from ktrial.report.blame import question_text
     from ktrial.report.terminal import columns
+    from ktrial.services.blame import follow
 
     app: App = ctx.obj
     output: Path | None = options["output"]
@@ -81,7 +83,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     sys.stderr.write(question_text(question, left_out, width=columns()))
     if options["dry_run"]:
         return 0
-    question, parts = (question, []) if options["fresh"] else taken_up(app, question, template.name)
+    question, parts = (question, []) if options["fresh"] else taken_up(app, question, template.name, follow)
     found = run_blame(app, question, parts, allow_dangerous=dangerous, as_json=options["as_json"])
     if found is None:
         from ktrial.cli import interruption

@@ -14,10 +14,10 @@ from ktrial.cli.wiring import App
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ktrial.cli.trying import Prepared
     from ktrial.domain.demo import Demo
     from ktrial.domain.stored_trial import StoredTrial
     from ktrial.services.ports import Machine
+    from ktrial.services.trial_ready import Prepared
 
 
 @click.command(short_help="See a trial: a placebo, a copium, a help and a hurt.")
@@ -61,17 +61,14 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: 
 def _carry_out(app: App, ready: Prepared) -> tuple[StoredTrial, bool]:
     """The trial, from its noise profile to its end; whether it was interrupted."""
     from ktrial.cli.trial_progress import TrialProgress
-    from ktrial.cli.trying import begin, carry_on, noise_profile, order_of, rig_of
-    from ktrial.services.trial_protocol import protocol_of
+    from ktrial.services.trial_conduct import begin, carry_on, planned
+    from ktrial.services.trial_ready import rig_of
 
     rig = rig_of(app, ready)
-    gates = order_of(ready).gates
-    protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, None, 1)
     listen = TrialProgress(app.clock, as_json=False)
     with app.interrupts, listen:
         app.say("first the noise of this machine: 20 runs of the control against itself")
-        made = noise_profile(app, ready, rig, protocol, listen)
-        protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, made, 1)
+        protocol = planned(app, ready, rig, listen, profile=True).protocol
         listen.announce(ready, protocol)
         stored = begin(app, ready, protocol)
         _, interrupted = carry_on(app, stored, ready, rig, listen)

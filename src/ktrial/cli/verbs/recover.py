@@ -15,10 +15,15 @@ from ktrial.cli.wiring import App
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> int:
-    """After kill -9, a power cut or a lost agent: put back what an interrupted command had changed."""
+    """After kill -9, a power cut or a lost agent: put back what an interrupted command had changed.
+
+    Also undoes commands that arms of a killed trial of yours have left.
+    """
+    from ktrial.cli.arm_commanding import recover_commands
     from ktrial.report.terminal import columns
     from ktrial.report.transaction import revert_text
 
+    recover_commands(app)
     answer = app.root_session("recovering").request("recover")
     if as_json:
         write_json({"schema": "ktrial.reverted/1", **answer})

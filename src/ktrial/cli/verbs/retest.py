@@ -31,4 +31,5 @@ def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, a
     now = now_of(app.user_session, entries, app.catalog.knobs)
     stored = app.trials.find(chosen(what, entries, now))
     app.say(f"{stored.trial} once more")
-    return run_file(app, again(stored.file), allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json)
+    file = again(stored.file)
+    return run_file(app, file, allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json, anyway=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ktrial.cli.options import dangerous_option, json_option, write_json
+from ktrial.cli.options import anyway_option, dangerous_option, json_option, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, KtrialError
 
@@ -24,17 +24,18 @@ def command() -> None:
 @command.command(short_help="Run the trial of a protocol file.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("--no-profile", is_flag=True, help="Make no noise profile: the first seven blocks plan the cap.")
+@anyway_option
 @dangerous_option
 @json_option
 @click.pass_obj
-def run(app: App, file: Path, no_profile: bool, yes_dangerous: bool, as_json: bool) -> int:
+def run(app: App, file: Path, no_profile: bool, anyway: bool, yes_dangerous: bool, as_json: bool) -> int:
     """Run the trial that FILE describes (docs/trial.md), from its first block to its verdict."""
     from ktrial.cli.input_file import read_file
     from ktrial.cli.trying import run_file
     from ktrial.domain.trial_file import parse_trial_file
 
     trial = parse_trial_file(read_file(file, _LIMIT_BYTES), str(file))
-    return run_file(app, trial, allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json)
+    return run_file(app, trial, allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json, anyway=anyway)
 
 
 @command.command(short_help="Go on with a trial that was interrupted.")

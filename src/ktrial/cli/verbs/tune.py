@@ -45,16 +45,18 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     together before they are kept. All of them are applied in one transaction; the receipt says why, and how to undo it.
     """
     from ktrial.cli import interruption
-    from ktrial.cli.tuning import applied, asked, carry_on_tuning, keep_receipt, show, taken_up
+    from ktrial.cli.coursing import taken_up
+    from ktrial.cli.tuning import applied, asked, carry_on_tuning, keep_receipt, show
     from ktrial.report.terminal import columns
     from ktrial.report.tuning import tune_text
+    from ktrial.services.tuning import follow
 
     app: App = ctx.obj
     title, question, left_out = asked(app, goal, own_words(ctx), options)
     sys.stderr.write(tune_text(question, left_out, width=columns()))
     if options["dry_run"]:
         return 0
-    question, parts = (question, []) if options["fresh"] else taken_up(app, question, title)
+    question, parts = (question, []) if options["fresh"] else taken_up(app, question, title, follow)
     dangerous, as_json = options["yes_dangerous"], options["as_json"]
     receipt = carry_on_tuning(app, question, parts, allow_dangerous=dangerous, as_json=as_json)
     if receipt is None:

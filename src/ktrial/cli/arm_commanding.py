@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of arms: where their programs are, and what a killed trial has left of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ktrial.domain.errors import Busy
+
+if TYPE_CHECKING:
+    from ktrial.cli.wiring import App
+    from ktrial.domain.arm_command import ArmExtras
+    from ktrial.domain.trial_file import ArmFile, TrialFile
+
+
+def extras_of(file: TrialFile) -> dict[str, ArmExtras]:
+    """What each arm runs: where the user stands, with the variables of the session. Raises BadInput."""
+    from ktrial.cli.measuring import kept_environment, program_of
+    from ktrial.domain.arm_command import ArmCheck, ArmCommand, ArmExtras, ArmScheduler
+    from ktrial.services.trial_prepare import in_force
+
+    environment, directory = kept_environment(), str(Path.cwd())
+
+    def resolved(words: tuple[str, ...]) -> tuple[str, ...]:
+        return (str(program_of(words[0])), *words[1:])
+
+    def of(arm: ArmFile) -> ArmExtras:
+        scheduler = None
+        if arm.sched_ext is not None:
+            scheduler = ArmScheduler(
+                argv=resolved(arm.sched_ext.run),
+                ops=arm.sched_ext.name,
+                environment=environment,
+                directory=directory,
+            )
+        return ArmExtras(
+            commands=tuple(
+                ArmCommand(run=resolved(one.run), undo=resolved(one.undo), environment=environment, directory=directory)
+                for one in arm.commands
+            ),
+            checks=tuple(
+                ArmCheck(argv=resolved(one.check), environment=environment, directory=directory)
+                for one in arm.commands
+                if one.check
+            ),
+            scheduler=scheduler,
+        )
+
+    arms = {name: in_force(file, name) for name in file.arms}
+    return {name: of(arm) for name, arm in arms.items() if arm.commands or arm.sched_ext is not None}
+
+
+def undo_left_commands(app: App) -> int:
+    """Undo what the commands of a killed trial have left; how many there were. The measuring lock must be held."""
+    journal = app.measuring_place.commands
+    if not journal.left():
+        return 0
+    from ktrial.services.arm_commands import undo_left
+
+    return undo_left(journal, app.executor, app.say)
+
+
+def recover_commands(app: App) -> int:
+    """The same for `ktrial recover`: what belongs to a trial that goes on is left alone."""
+    if not app.measuring_place.commands.left():
+        return 0
+    try:
+        app.lock_runs()
+    except Busy:
+        return 0
+    return undo_left_commands(app)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the verbs that write the protocol of a trial from their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ktrial.cli.options import anyway_option, dangerous_option, json_option
+
+if TYPE_CHECKING:
+    from ktrial.domain.trial_file import TrialFile
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MEASURED = (
+    click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured (or a command after --)."),
+    click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number CMD prints."),
+    click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it."),
+    click.option("--primary", metavar="OUTCOME", help="The outcome that decides."),
+)
+_DESIGNED = (
+    click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="The effect worth finding."),
+    click.option("--margin", metavar="SHARE", help="Smaller differences do not matter.  [2%]"),
+    click.option(
+        "--budget", default="default", show_default=True, metavar="NAME|BLOCKS", help="quick, default, thorough."
+    ),
+    click.option("--settle", metavar="TIME", help="Wait after every switch.  [as the settings want]"),
+    click.option("--time", "time_", metavar="TIME", help="End where no further block fits into it."),
+    click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders again."),
+    click.option("--no-profile", is_flag=True, help="Make no noise profile: the first seven blocks plan the cap."),
+    anyway_option,
+    click.option("--dry-run", is_flag=True, help="Print the protocol and measure nothing."),
+    dangerous_option,
+    json_option,
+)
+
+
+def measured_options(command: F) -> F:
+    """What is measured, and what decides."""
+    return _with(_MEASURED, command)
+
+
+def designed_options(command: F) -> F:
+    """How long it goes on, and how."""
+    return _with(_DESIGNED, command)
+
+
+def _with(options: tuple[Callable[[F], F], ...], command: F) -> F:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def protocol_file(
+    name: str, suite: str | None, own: tuple[str, ...] | None, options: Mapping[str, Any], **more: Any
+) -> TrialFile:
+    """The protocol that these options ask for; `more` are the fields that the verb knows."""
+    from ktrial.domain.trial_file import DesignFile, TrialFile
+    from ktrial.services.trial_words import pair
+
+    budget: str = options["budget"]
+    return TrialFile(
+        name=name,
+        suite=suite,
+        command=own or (),
+        metrics=options["metrics"],
+        parameters=dict(pair(one, "-p") for one in options["given"]),
+        primary=options["primary"],
+        detect=options["detect"],
+        margin=options["margin"],
+        design=DesignFile(
+            budget=int(budget) if budget.isdigit() else budget,
+            settle=options["settle"],
+            time=options["time_"],
+            seed=options["seed"],
+        ),
+        **more,
+    )

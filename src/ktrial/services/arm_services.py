@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""States of services as arms: started and stopped by the root agent's systemctl, looked at as the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from ktrial.domain.arm_command import ArmCheck, ArmExtras
+from ktrial.domain.benchmark import Invocation
+from ktrial.domain.errors import BadInput
+from ktrial.domain.plan import Plan, ServiceStep
+from ktrial.domain.trial_file import TrialFile
+from ktrial.services.ports import Executor
+from ktrial.services.trial_prepare import in_force
+
+_LIMIT_S = 30.0
+#: What `systemctl is-active` says of a unit that is neither on its way up nor down.
+_STATES: Mapping[str, Literal["started", "stopped"]] = {
+    "active": "started",
+    "inactive": "stopped",
+    "failed": "stopped",
+}
+
+ServiceState = Literal["started", "stopped"]
+
+
+def service_states(trial: TrialFile, executor: Executor) -> dict[str, ServiceState]:
+    """The state, as found, of every service that an arm names. Raises BadInput for one that cannot be known."""
+    return {name: _state(executor, name) for name in sorted(_named(trial))}
+
+
+def _named(trial: TrialFile) -> set[str]:
+    return {arm.service.name for arm in trial.arms.values() if arm.service is not None}
+
+
+def _state(executor: Executor, name: str) -> ServiceState:
+    known = executor.run(
+        Invocation(argv=("systemctl", "show", "--property=LoadState", "--value", name), limit_s=_LIMIT_S)
+    ).raw
+    loaded = known.stdout.decode(errors="replace").strip()
+    if known.failed is not None or known.exit_status != 0:
+        said = known.failed or known.stderr.decode(errors="replace").strip().replace("\n", "; ")
+        raise BadInput(
+            f"systemctl tells nothing of {name}: {said}", hint="a service needs systemd as this machine's init"
+        )
+    if loaded != "loaded":
+        raise BadInput(f"{name} is {loaded or 'not known'} on this machine", hint="`systemctl list-units` lists units")
+    told = executor.run(Invocation(argv=("systemctl", "is-active", name), limit_s=_LIMIT_S)).raw
+    state = told.stdout.decode(errors="replace").strip()
+    if state not in _STATES:
+        raise BadInput(f"{name} is {state or 'in no state'} just now", hint="wait until it has started or stopped")
+    return _STATES[state]
+
+
+def with_services(trial: TrialFile, plans: Mapping[str, Plan], found: Mapping[str, ServiceState]) -> dict[str, Plan]:
+    """The plans of the arms with what is to be started and stopped."""
+    return {name: _with_service(trial, name, plan, found) for name, plan in plans.items()}
+
+
+def _with_service(trial: TrialFile, name: str, plan: Plan, found: Mapping[str, ServiceState]) -> Plan:
+    service = in_force(trial, name).service
+    if service is None or service.state == found[service.name]:
+        return plan
+    step = ServiceStep(name=service.name, start=service.state == "started")
+    return msgspec.structs.replace(plan, service=step, title=f"trial {trial.name}, arm {name}")
+
+
+def with_service_checks(
+    trial: TrialFile, extras: Mapping[str, ArmExtras], found: Mapping[str, ServiceState]
+) -> dict[str, ArmExtras]:
+    """Every service must be as its arm wants it, and in all other arms as it was found."""
+    checked = {}
+    for name in trial.arms:
+        service = in_force(trial, name).service
+        wanted = {**found, **({service.name: service.state} if service is not None else {})}
+        checks = tuple(
+            ArmCheck(argv=("systemctl", "is-active", "--quiet", unit), passes=state == "started")
+            for unit, state in wanted.items()
+        )
+        own = extras.get(name, ArmExtras())
+        checked[name] = msgspec.structs.replace(own, checks=(*own.checks, *checks))
+    return checked

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial that could begin: everything that its protocol names, found on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from ktrial.domain.arm_command import ArmExtras
+from ktrial.domain.benchmark import Benchmark
+from ktrial.domain.errors import BadInput
+from ktrial.domain.facts import FactBook
+from ktrial.domain.gate import parse_gates
+from ktrial.domain.plan import Plan
+from ktrial.domain.run import Session
+from ktrial.domain.stored_trial import ArmSettings
+from ktrial.domain.suite import Suite, Task
+from ktrial.domain.trial_file import TrialFile
+from ktrial.services.arm_commands import refuse_what_holds_already
+from ktrial.services.arm_scheduler import SchedulerSeat
+from ktrial.services.arm_services import service_states, with_service_checks, with_services
+from ktrial.services.around import Around
+from ktrial.services.availability import examine
+from ktrial.services.background import Background
+from ktrial.services.measure import session_of
+from ktrial.services.one_run import RunMaker
+from ktrial.services.patient import PatientMachine
+from ktrial.services.ports import Machine
+from ktrial.services.schedule import Order
+from ktrial.services.suites import tasks_of, with_parameters
+from ktrial.services.surroundings import surroundings
+from ktrial.services.trial_course import Benchmarked
+from ktrial.services.trial_guards import recover
+from ktrial.services.trial_prepare import (
+    arm_plans,
+    arm_settings,
+    in_force,
+    needed_entries,
+    settle_s,
+    with_placebos,
+)
+from ktrial.services.trial_world import TrialWorld
+
+
+class Prepared(NamedTuple):
+    """A trial that could begin: nothing is written yet."""
+
+    file: TrialFile
+    suite: Suite
+    tasks: tuple[Task, ...]
+    #: Of the arms that set parameters.
+    own_tasks: Mapping[str, tuple[Task, ...]]
+    facts: FactBook
+    plans: Mapping[str, Plan]
+    arms: Mapping[str, ArmSettings]
+    #: Arms that change nothing here although they name settings: what they name is in force already.
+    idle: tuple[str, ...]
+    root: Machine | None
+    settle_s: float
+    seed: int
+    #: Commands and checks by arm.
+    extras: Mapping[str, ArmExtras] = {}
+
+
+def prepare(
+    world: TrialWorld,
+    file: TrialFile,
+    suite: Suite,
+    benchmarks: Mapping[str, Benchmark],
+    extras: Mapping[str, ArmExtras],
+    *,
+    allow_dangerous: bool,
+) -> Prepared:
+    """Find everything that the protocol names, on this machine. Raises for what is not there.
+
+    `extras` are commands and checks by arm.
+    """
+    suite = with_parameters(suite, benchmarks, _words(file.parameters))
+    named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
+    suite = needed_entries(file, suite, named)
+    session = world.best_session("planning the arms")
+    recover(world, PatientMachine(session, world.clock, world.say))
+    services = service_states(file, world.executor)
+    plans = with_services(file, arm_plans(file, session, world.catalog, allow_dangerous=allow_dangerous), services)
+    root: Machine | None = None
+    if any(not plan.empty for plan in plans.values()):
+        root = world.root_session(f"the arms of the trial {file.name}")
+        recover(world, PatientMachine(root, world.clock, world.say))
+        plans = with_services(file, arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous), services)
+    world.protect()
+    refuse_what_holds_already(extras, world.executor)
+    if any(one.scheduler is not None for one in extras.values()):
+        SchedulerSeat(world.looking_session, world.executor, world.clock).refuse_another()
+    facts = world.executor.facts()
+    tasks = tasks_of(suite, benchmarks, facts, file.cpus)
+    own_tasks = {
+        name: tasks_of(with_parameters(suite, benchmarks, _words(given)), benchmarks, facts, file.cpus)
+        for name in file.arms
+        if (given := in_force(file, name).parameters)
+    }
+    arms = arm_settings(file, plans)
+    file, idle = with_placebos(file, arms)
+    seed = secrets.randbelow(2**32) if file.design.seed is None else file.design.seed
+    return Prepared(
+        file=file,
+        suite=suite,
+        tasks=tasks,
+        own_tasks=own_tasks,
+        facts=facts,
+        plans=plans,
+        arms=arms,
+        idle=idle,
+        root=root,
+        settle_s=settle_s(file, plans, world.catalog.knobs),
+        seed=seed,
+        extras=with_service_checks(file, extras, services),
+    )
+
+
+def _words(parameters: Mapping[str, object]) -> list[str]:
+    return [f"{name}={_word(value)}" for name, value in parameters.items()]
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+class Rig(NamedTuple):
+    """What runs of a trial are made with."""
+
+    benchmarked: Benchmarked
+    maker: RunMaker
+    around: Around
+
+
+def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
+    """Everything that is needed for a run; says what cannot run here, and asks for root where a benchmark needs it."""
+    executor = world.executor
+    for task, found in zip(ready.tasks, examine((task.benchmark for task in ready.tasks), executor), strict=True):
+        if not found.ready:
+            raise BadInput(f"{task.label} cannot run here: {found.why}", hint=found.next)
+    needy = [f"{one.label} ({one.benchmark.root_reason})" for one in ready.tasks if one.benchmark.root_reason]
+    if needy:
+        executor.obtain_root(", ".join(needy))
+    versions: dict[str, str | None] = {}
+    for task in ready.tasks:
+        asked = task.benchmark.version_invocation()
+        told = task.benchmark.parse_version(executor.run(asked).raw) if asked else None
+        own = task.benchmark.invocation(task.parameters, ready.facts).load is not None
+        versions[task.label] = told or (executor.agent_version if own else None)
+    background = None
+    if ready.suite.load is not None:
+        background = Background(ready.suite.load, ready.facts.value("cpu.threads") or 1, executor, world.clock)
+        background.check()
+    around = surroundings(world, ready.suite, order_of(ready))
+    maker = RunMaker(executor, world.clock, background, around)
+    return Rig(Benchmarked(tasks=ready.tasks, versions=versions, own=ready.own_tasks), maker, around)
+
+
+def order_of(ready: Prepared, label: str | None = None) -> Order:
+    """The session's frame: what is run once in every visit."""
+    return Order(
+        suite=ready.suite.name,
+        tasks=ready.tasks,
+        rounds=1,
+        seed=ready.seed,
+        label=label,
+        load=ready.suite.load,
+        gates=parse_gates({**ready.suite.gates, **ready.file.gates}),
+        sample_period_s=ready.suite.sample_period_s,
+    )
+
+
+def workload_of(ready: Prepared) -> str:
+    """A name that two trials share when they measure the same thing."""
+    said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in control_tasks(ready)]
+    words: tuple[object, ...] = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
+    control = ready.arms[ready.file.control]
+    if control.changes or control.environment or control.commands:
+        words = (*words, control.changes, control.environment, *control.commands)
+    digest = hashlib.sha256(msgspec.json.encode(words, order="deterministic")).hexdigest()
+    return f"{ready.suite.name}-{digest[:12]}"
+
+
+def control_tasks(ready: Prepared) -> tuple[Task, ...]:
+    """What the control runs."""
+    return ready.own_tasks.get(ready.file.control, ready.tasks)
+
+
+def session_for(world: TrialWorld, ready: Prepared) -> Session:
+    """A session of its own for the runs."""
+    return session_of(order_of(ready), ready.facts, world.executor.agent_version, world.run_store.new_name())

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arms of commands, a service and a scheduler, through real agents; systemctl and scheduler are scripts of the test."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ktrial.cli.main import main
+from tests.support.terminal import KTRIAL
+from tests.support.tree import FakeRoot, Ran
+
+LIMIT_S = 60.0
+LOAD = """
+suite = "agent-memcpy"
+parameters = { duration_s = 0.1, bytes = 1048576 }
+design = { budget = 9, settle = "0s" }
+[arms.control]
+"""
+FAKE_SYSTEMCTL = """#!/bin/sh
+case "$1" in
+show) echo loaded ;;
+is-active) [ "$2" = --quiet ] || cat {folder}/state; grep -qx active {folder}/state ;;
+start) echo active > {folder}/state; echo start >> {folder}/asked ;;
+stop) echo inactive > {folder}/state; echo stop >> {folder}/asked ;;
+esac
+"""
+
+
+#: A scheduler that the third time it is started is thrown out at once.
+FAKE_SCX = """#!/bin/sh
+folder={folder}/sys/kernel/sched_ext
+echo started >> {folder}/starts
+n=$(wc -l < {folder}/starts)
+echo $n > $folder/enable_seq
+mkdir -p $folder/root
+echo fake_1.0 > $folder/root/ops
+echo enabled > $folder/state
+gone() {{ echo disabled > $folder/state; rm -r $folder/root; exit 0; }}
+trap gone TERM
+[ $n -ne 3 ] || {{ sleep 0.15; gone; }}
+while :; do sleep 0.02; done
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for the head."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "KTRIAL_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def words(home: Path, *argv: str) -> list[str]:
+    return ["--machine-state", str(home / "journal"), *argv]
+
+
+def run(home: Path, *argv: str) -> Ran:
+    out, err = io.StringIO(), io.StringIO()
+    return Ran(main(words(home, *argv), out, err), out.getvalue(), err.getvalue())
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def commanded(home: Path) -> Path:
+    """A protocol whose arm makes a file named flag."""
+    path = home / "trial.toml"
+    command = 'commands = [{ run = ["touch", "flag"], undo = ["rm", "flag"], check = ["test", "-e", "flag"] }]'
+    path.write_text(f'name = "flags"{LOAD}[arms.case]\n{command}\n')
+    return path
+
+
+def test_commands_are_run_in_their_arm_and_undone(home: Path) -> None:
+    ran = run(home, "trial", "run", str(commanded(home)), "--no-profile")
+    assert ran.status == 0, ran.err
+    assert "touch flag; undone by rm flag" in ran.err
+    assert not (home / "flag").exists()
+    assert run(home, "trial", "recheck").status == 0
+
+
+@pytest.mark.parametrize("how", ["recover", "trial resume"])
+def test_a_killed_head_leaves_a_command_that_the_next_one_undoes(home: Path, how: str) -> None:
+    said = home / "said"
+    with said.open("wb") as file:
+        argv = [*KTRIAL, *words(home, "trial", "run", str(commanded(home)), "--no-profile")]
+        head = subprocess.Popen(argv, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: b"block 1/" in said.read_bytes() and (home / "flag").exists())
+    finally:
+        head.send_signal(signal.SIGKILL)
+        head.wait(LIMIT_S)
+    assert (home / "flag").exists()
+    ran = run(home, *how.split())
+    assert ran.status == 0, ran.err
+    assert "was interrupted; undoing it: " in ran.err
+    assert not (home / "flag").exists()
+    assert not list(home.rglob("commands.jsonl"))
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_service_is_stopped_in_its_arm_and_as_found_afterwards(home: Path, is_killed: bool) -> None:
+    program, state, asked = home / "systemctl", home / "state", home / "asked"
+    program.write_text(FAKE_SYSTEMCTL.format(folder=home))
+    program.chmod(0o755)
+    state.write_text("active\n")
+    path = home / "trial.toml"
+    path.write_text(
+        f'name = "services"{LOAD}[arms.case]\nservice = {{ name = "irqbalance.service", state = "stopped" }}\n'
+    )
+    place = next(one for one in ("/usr/bin/systemctl", "/bin/systemctl") if Path(one).exists())
+    inner = f'mount --bind {program} {place} && exec "$@"'
+    argv = ["unshare", "-m", "sh", "-c", inner, "sh", *KTRIAL, *words(home, "trial", "run", str(path), "--no-profile")]
+    said = home / "said"
+    with said.open("wb") as file:
+        head = subprocess.Popen(argv, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        if is_killed:
+            wait_until(lambda: b"block 1/" in said.read_bytes() and state.read_text() == "inactive\n")
+            os.kill(head.pid, signal.SIGKILL)
+        status = head.wait(LIMIT_S)
+    finally:
+        head.kill()
+    # The holder of the lease outlives the head for a moment.
+    wait_until(lambda: state.read_text() == "active\n")
+    told = asked.read_text().split()
+    assert told == ["stop", "start"] * (len(told) // 2)
+    if not is_killed:
+        assert status == 0, said.read_text()
+        assert "service irqbalance.service = stopped" in said.read_text()
+        assert told.count("stop") >= 7, "once a block; one that is void is made again"
+        assert "irqbalance.service" in run(home, "ledger").out
+
+
+@pytest.mark.root
+def test_a_scheduler_runs_in_its_arm_and_where_it_is_ejected_the_run_has_failed(
+    root: FakeRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root.folder.parent)
+    program = root.folder.parent / "scx_fake"
+    program.write_text(FAKE_SCX.format(folder=root.folder))
+    program.chmod(0o755)
+    # The head looks for it on this machine, the agent below its root.
+    root.write(str(program), program.read_text())
+    (root.folder / str(program).lstrip("/")).chmod(0o755)
+    root.write("/.ktrial-test-machine", "")
+    root.write("/sys/kernel/sched_ext/state", "disabled\n")
+    path = root.folder.parent / "trial.toml"
+    load = LOAD.replace("duration_s = 0.1", "duration_s = 0.4")
+    path.write_text(f'name = "schedulers"{load}[arms.case]\nsched_ext = {{ run = ["{program}"] }}\n')
+    ran = root.run("trial", "run", str(path), "--no-profile")
+    assert ran.status == 0, ran.err
+    assert "sched_ext = fake" in ran.err
+    assert ran.err.count("a run gave nothing: the arm was lost") == 1
+    assert root.read("/sys/kernel/sched_ext/state") == "disabled\n"
+    assert root.run("trial", "recheck").status == 0
