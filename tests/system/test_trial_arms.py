@@ -145,7 +145,7 @@ def test_a_service_is_stopped_in_its_arm_and_as_found_afterwards(home: Path, is_
         assert status == 0, said.read_text()
         assert "service irqbalance.service = stopped" in said.read_text()
         assert told, "visits that follow each other share one stop"
-        assert "irqbalance.service" in run(home, "ledger").out
+        assert "service irqbalance.service" in run(home, "ledger", "--json").out
 
 
 @pytest.mark.root
