@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -13,13 +12,10 @@ from ktrial.domain.comparison import Role
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import GateLimits
 from ktrial.domain.noise_profile import NoiseProfile
+from ktrial.domain.percentile import margin_of_tail, quantile_of
 from ktrial.domain.suite import Task
 from ktrial.domain.trial_file import TrialFile, share
 from ktrial.domain.trial_log import OutcomeRule, Protocol, TrialArm
-
-_QUANTILE = re.compile(r"p(\d\d)(?:[._]?(\d+))?(?![0-9])")
-#: Relative margins of outcomes that nobody gave one; tails spread more, so more of them does not matter.
-_MARGIN, _TAIL_MARGIN, _FAR_TAIL_MARGIN = 0.02, 0.05, 0.10
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -154,7 +150,7 @@ def _rule(trial: TrialFile, one: Candidate, role: Role) -> OutcomeRule:
         margin=_margin(trial, one, role),
         scale="count" if counts else "log",
         resolution=outcome.resolution,
-        quantile=quantile_of(outcome),
+        quantile=_quantile(outcome),
     )
 
 
@@ -166,16 +162,11 @@ def _margin(trial: TrialFile, one: Candidate, role: Role) -> float:
                 return share(table[key], key)
     if trial.margin is not None and role == "primary":
         return share(trial.margin, "margin")
-    quantile = quantile_of(one.outcome)
-    if quantile is None or quantile < 0.95:
-        return _MARGIN
-    return _TAIL_MARGIN if quantile < 0.99 else _FAR_TAIL_MARGIN
+    return margin_of_tail(_quantile(one.outcome))
 
 
-def quantile_of(outcome: Outcome) -> float | None:
-    """0.99 of `p99`, 0.999 of `p99_9`; None of what is no percentile."""
-    match = _QUANTILE.search(outcome.name) if outcome.kind == "latency-quantile" else None
-    return None if match is None else float(f"0.{match[1]}{match[2] or ''}")
+def _quantile(outcome: Outcome) -> float | None:
+    return quantile_of(outcome.name) if outcome.kind == "latency-quantile" else None
 
 
 def _varies(trial: TrialFile) -> tuple[str, ...]:

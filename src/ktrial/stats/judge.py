@@ -280,15 +280,16 @@ def _contrast_findings(stand: _Stand, contrast: Contrast, differences: Array) ->
     outcome = protocol.primary
     if protocol.outcomes[outcome].scale == "count":
         return []
-    scores, arms = run_scores(stand.trial, outcome)
-    names = np.array(arms)
+    scores, arms, blocks = run_scores(stand.trial, outcome)
+    names, places = np.array(arms), np.array(blocks)
     logs = {name: scores[names == name] for name in contrast}
+    in_blocks = {name: places[names == name].tolist() for name in contrast}
     sign = 1.0 if protocol.outcomes[outcome].direction == "higher" else -1.0
     found = (
         # Nothing of an arm lasts over a boot.
         checks.carry_over(scores, arms, *contrast) if protocol.replicate == "run" else None,
         checks.noise(differences, protocol.profile.get(outcome)),
-        checks.modes({name: sign * values for name, values in logs.items()}),
+        checks.modes({name: sign * values for name, values in logs.items()}, in_blocks),
     )
     return [one for one in found if one is not None]
 

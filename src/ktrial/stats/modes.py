@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,11 @@ _EM_STEPS, _EM_STOP = 60, 1e-7
 _LEAST_SHARE, _LEAST_SD = 0.02, 0.05
 #: Equal values have a spread of rounding only.
 _DUST = 1e-12
+
+#: Blocks explain values where these go with those of the other arms beyond chance: one side of 1 %.
+_BEYOND_CHANCE = 2.326
+#: With fewer blocks nothing tells what they explain.
+_FEWEST_BLOCKS = 6
 
 
 class Modes(NamedTuple):
@@ -73,6 +79,42 @@ def two_modes(values: Array) -> Modes | None:
         spread * within,
         float(weights[choice, low]),
     )
+
+
+def within_blocks(scores: Mapping[str, Array], blocks: Mapping[str, Sequence[Hashable | None]]) -> dict[str, Array]:
+    """The scores of each arm without what their blocks explain: that is no mode, for both arms have it.
+
+    What the other arms show in the same block explains a score as far as the two go together over all blocks. Scores
+    are as they were where blocks are not known of all runs, or an arm shares too few of them to tell.
+    """
+    names = list(dict.fromkeys(block for of_arm in blocks.values() for block in of_arm))
+    if len(scores) < 2 or len(names) < _FEWEST_BLOCKS or None in names:
+        return dict(scores)
+    number = {name: index for index, name in enumerate(names)}
+    places = {arm: np.array([number[block] for block in of_arm], dtype=np.intp) for arm, of_arm in blocks.items()}
+    counts = {arm: np.bincount(places[arm], minlength=len(names)) for arm in scores}
+    sums = {arm: np.bincount(places[arm], weights=scores[arm], minlength=len(names)) for arm in scores}
+    middles = {arm: sums[arm] / np.maximum(counts[arm], 1) for arm in scores}
+    arms_in, total = sum(counts[arm] > 0 for arm in scores), sum(middles.values())
+    return {
+        arm: _unexplained(scores[arm], places[arm], total - middles[arm], arms_in - (counts[arm] > 0)) for arm in scores
+    }
+
+
+def _unexplained(scores: Array, places: np.ndarray, others: Array, how_many: np.ndarray) -> Array:
+    """What is left of scores after the line through them and the mean of the other arms in their blocks."""
+    shared = how_many[places] > 0
+    kept = scores[shared]
+    beside = others[places[shared]] / how_many[places[shared]]
+    blocks = len(np.unique(places[shared]))
+    if blocks < _FEWEST_BLOCKS:
+        return scores
+    centred, beside = kept - kept.mean(), beside - beside.mean()
+    square = float(beside @ beside)
+    product = float(centred @ beside)
+    if product <= _BEYOND_CHANCE / math.sqrt(blocks) * math.sqrt(square * float(centred @ centred)):
+        return scores
+    return np.asarray(kept - product / square * beside, dtype=np.float64)
 
 
 def _starts(standard: Array) -> tuple[Array, Array, Array]:

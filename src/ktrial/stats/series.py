@@ -15,7 +15,7 @@ from ktrial.domain.question import Question
 from ktrial.stats import diagnostics, factors, pairs
 from ktrial.stats.arrays import Array
 from ktrial.stats.layout import Runs, Scale, is_usable
-from ktrial.stats.modes import two_modes
+from ktrial.stats.modes import two_modes, within_blocks
 from ktrial.stats.summary import summarise
 
 #: With more arms than this all pairs are no table that anybody reads.
@@ -89,7 +89,10 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
         sentence = "nobody said which way is better: a difference is no verdict; above zero means more"
         found.append(Finding(kind="no-direction", level="note", sentence=sentence))
     found.extend(_of_values(question, runs, swing))
-    seen = {arm: two_modes(of_arm.scores) for arm, of_arm in runs.items()}
+    scores = within_blocks(
+        {arm: of_arm.scores for arm, of_arm in runs.items()}, {arm: of_arm.blocks for arm, of_arm in runs.items()}
+    )
+    seen = {arm: two_modes(of_arm) for arm, of_arm in scores.items()}
     modes = {arm: found_two.low_share for arm, found_two in seen.items() if found_two is not None and found_two.clear}
     if modes:
         sentence = f"two modes in {_listed(modes)}: what differs may be how often each occurs (share of the worse mode)"

@@ -28,7 +28,7 @@ from ktrial.services.trial_prepare import (
     settle_s,
     with_placebos,
 )
-from ktrial.services.trial_protocol import protocol_of, quantile_of
+from ktrial.services.trial_protocol import protocol_of
 from ktrial.services.trial_summary import extendable, summary_of
 from ktrial.services.trial_words import _WORKLOADS, arms_of, default_suite
 from tests.support.bench import FakeBenchmark, outcome
@@ -214,8 +214,12 @@ def test_a_noise_profile_plans_the_cap() -> None:
     "name, wanted", [("latency-p99", 0.99), ("latency-p99_9", 0.999), ("p50", 0.5), ("mean", None)]
 )
 def test_percentiles_by_their_names(name: str, wanted: float | None) -> None:
-    assert quantile_of(outcome(name, kind="latency-quantile")) == wanted
-    assert quantile_of(outcome(name, kind="time")) is None
+    for kind, quantile in (("latency-quantile", wanted), ("time", None)):
+        tool = FakeBenchmark(name="tool", outcomes=(outcome(name, kind=kind),))
+        assert (
+            judged_by(TWO, (Task(label="tool", benchmark=tool, parameters={}),)).outcomes[f"tool.{name}"].quantile
+            == quantile
+        )
 
 
 # Noise profiles.
