@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
-from ktrial.domain.trial_log import BlockVoided, Event, Protocol, TrialArm, TrialLog
+from ktrial.domain.percentile import typical_events
+from ktrial.domain.trial_log import BlockVoided, Event, Protocol, RunEnded, TrialArm, TrialLog
 
 #: Blocks of a profile: two runs each.
 BLOCKS = 10
@@ -76,7 +77,16 @@ def profile_of(log: TrialLog, key: ProfileKey, now_unix_ms: int) -> NoiseProfile
             f"{len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
             hint="`ktrial bench` shows why it fails; --no-profile goes on without one",
         )
-    return NoiseProfile(key=key, made_unix_ms=now_unix_ms, differences=differences)
+    return NoiseProfile(key=key, made_unix_ms=now_unix_ms, differences=differences, events=_events(trial.runs))
+
+
+def _events(runs: Sequence[RunEnded]) -> dict[str, int]:
+    """Of the median run, by outcome."""
+    counts: dict[str, list[int]] = {}
+    for run in runs:
+        for outcome, count in run.events.items():
+            counts.setdefault(outcome, []).append(count)
+    return {outcome: count for outcome, held in counts.items() if (count := typical_events([held])) is not None}
 
 
 def shortened(reason: str) -> str:

@@ -12,7 +12,7 @@ from ktrial.domain.comparison import Role
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import GateLimits
 from ktrial.domain.noise_profile import NoiseProfile
-from ktrial.domain.percentile import margin_of_tail, quantile_of
+from ktrial.domain.percentile import counted, events_needed, longer, margin_of_tail, quantile_of
 from ktrial.domain.suite import Task
 from ktrial.domain.trial_file import TrialFile, share
 from ktrial.domain.trial_log import OutcomeRule, Protocol, TrialArm
@@ -79,7 +79,26 @@ def protocol_of(
     )
     protocol = _with_cap(protocol)
     refuse_unanswerable(protocol)
+    if profile is not None:
+        refuse_few_events(protocol, profile.events.get(protocol.primary))
     return protocol
+
+
+def refuse_few_events(protocol: Protocol, events: int | None) -> None:
+    """Raise BadInput where the primary outcome is a percentile of which a run has so few events that none decides."""
+    quantile = protocol.outcomes[protocol.primary].quantile
+    if quantile is None or events is None or events >= events_needed(quantile):
+        return
+    benchmark = protocol.primary.rpartition(".")[0]
+    nearer = [
+        name
+        for name, rule in protocol.outcomes.items()
+        if name.rpartition(".")[0] == benchmark and rule.quantile and events >= events_needed(rule.quantile)
+    ]
+    raise BadInput(
+        f"{protocol.primary} is too far a percentile to decide: {counted(events, quantile)}",
+        hint=f"{longer(events, quantile)}, or another primary: {', '.join(nearer) or 'one that is no percentile'}",
+    )
 
 
 def _with_cap(protocol: Protocol) -> Protocol:
