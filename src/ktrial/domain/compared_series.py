@@ -14,7 +14,15 @@ from ktrial.domain.compared import Arm, ComparedRun
 from ktrial.domain.comparison import ArmValues, Point, Role
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.finding import Finding
-from ktrial.domain.percentile import margin_of_tail, quantile_of
+from ktrial.domain.percentile import (
+    FEW_EVENTS,
+    counted,
+    events_needed,
+    longer,
+    margin_of_tail,
+    quantile_of,
+    typical_events,
+)
 from ktrial.domain.question import Observation, Question
 from ktrial.domain.run import variation
 
@@ -56,6 +64,23 @@ class Series(msgspec.Struct, kw_only=True):
                 told = ", ".join(f"{' and '.join(sorted(some))} in {arm}" for arm, some in sides.items())
                 return f"{what} are mixed: {told}"
         return None
+
+    @property
+    def few_events(self) -> Finding | None:
+        """That it is a percentile of which the typical run of some arm has too few events, with their number."""
+        quantile = quantile_of(self.outcome)
+        arms = (
+            [run.events[self.outcome] for run, _ in runs if self.outcome in run.events] for runs in self.runs.values()
+        )
+        events = typical_events(arms)
+        if quantile is None or events is None or events >= events_needed(quantile):
+            return None
+        return Finding(
+            kind=FEW_EVENTS,
+            level="suspect",
+            sentence=f"{counted(events, quantile)} for so far a percentile: {longer(events, quantile)}",
+            values={"events": float(events), "needed": float(events_needed(quantile))},
+        )
 
 
 def series_of(arms: Sequence[Arm]) -> dict[str, Series]:

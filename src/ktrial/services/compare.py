@@ -26,6 +26,7 @@ from ktrial.domain.comparison_words import answer_of, contrast_sentence
 from ktrial.domain.errors import UnknownName
 from ktrial.domain.finding import CONFOUNDED, Finding
 from ktrial.domain.pairing import pair_sessions
+from ktrial.domain.percentile import NOT_PRIMARY
 from ktrial.domain.question import Answer, Question
 from ktrial.domain.replication import scope_of
 from ktrial.domain.verdict import Verdict
@@ -136,6 +137,7 @@ def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge
 def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
     everything = (control, *arms)
     series = series_of(everything)
+    named = None if asked.primary is None else find_series(asked.primary, series.values())
     found = (
         *doubts(control, arms, asked.declared),
         *_state_doubts(about.state_changes),
@@ -146,7 +148,7 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
         arms=arms,
         asked=asked,
         about=about,
-        primary=None if asked.primary is None else find_series(asked.primary, series.values()).name,
+        primary=None if named is None or named.few_events is not None else named.name,
         order=places(everything),
         doubts=found,
         step_doubts=tuple(_step_doubts(everything, asked)),
@@ -160,6 +162,7 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
     findings = (
         *findings_of((*found, *case.step_doubts)),
         *about.findings,
+        *_not_primary(named),
         *coverage_findings(series.values(), everything),
     )
     names = [arm.name for arm in arms]
@@ -179,6 +182,14 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
     )
 
 
+def _not_primary(named: Series | None) -> Iterator[Finding]:
+    """A percentile that was named and rests on too few events to decide."""
+    few = None if named is None else named.few_events
+    if named is not None and few is not None:
+        sentence = f"{named.name} was named as primary and is explored only: {few.sentence}"
+        yield Finding(kind=NOT_PRIMARY, level="suspect", sentence=sentence, values=few.values)
+
+
 def _can_be_asked(series: Series, case: _Case) -> bool:
     return series.mixed is None and case.control.name in series.runs and len(series.runs) > 1
 
@@ -186,11 +197,14 @@ def _can_be_asked(series: Series, case: _Case) -> bool:
 def _question(series: Series, case: _Case) -> Question:
     margin = margin_of(series, case.asked.margin)
     asked = question_of(series, case.control.name, case.role(series), margin, case.declared(series), case.order)
-    return msgspec.structs.replace(asked, tiers=tuple(tier for tier in case.tiers if tier in series.runs))
+    tiers = tuple(tier for tier in case.tiers if tier in series.runs)
+    few = series.few_events if case.primary is None else None
+    explored = None if few is None else f"explored only, as nothing can be decided by it: {few.sentence}"
+    return msgspec.structs.replace(asked, tiers=tiers, explored=explored)
 
 
 def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeComparison:
-    declared = case.declared(series)
+    declared, few = case.declared(series), series.few_events
     told = (*(answer.contrasts if answer is not None else _mixed(series, case)), *_never(series, case))
     outcome = OutcomeComparison(
         benchmark=series.benchmark,
@@ -206,7 +220,7 @@ def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeCompa
         better="" if declared is None else declared.better,
         worse="" if declared is None else declared.worse,
         blind_spots="" if declared is None else declared.blind_spots,
-        findings=() if answer is None else answer.findings,
+        findings=(*(() if answer is None else answer.findings), *([few] if few is not None else [])),
     )
     worded = tuple(_worded(contrast, outcome, case) for contrast in told)
     steps = tuple(_worded(step, outcome, case) for step in (() if answer is None else answer.steps))

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
-from ktrial.domain.percentile import typical_events
 from ktrial.domain.trial_log import BlockVoided, Event, Protocol, RunEnded, TrialArm, TrialLog
 
 #: Blocks of a profile: two runs each.
@@ -86,7 +86,7 @@ def _events(runs: Sequence[RunEnded]) -> dict[str, int]:
     for run in runs:
         for outcome, count in run.events.items():
             counts.setdefault(outcome, []).append(count)
-    return {outcome: count for outcome, held in counts.items() if (count := typical_events([held])) is not None}
+    return {outcome: int(statistics.median(held)) for outcome, held in counts.items()}
 
 
 def shortened(reason: str) -> str:

@@ -87,7 +87,7 @@ def judge_foreign(
     """
     repeated = duplicates(questions)
     declared = any(question.role == "primary" for question in questions)
-    families = {question.name: question.role if declared else "all" for question in questions}
+    families = {question.name: _family(question, declared=declared) for question in questions}
     reads = [
         _read(question, families[repeated.get(question.name, question.name)], repeated.get(question.name))
         for question in questions
@@ -101,6 +101,12 @@ def judge_foreign(
     for one in asked:
         contrasts[one.key] = _contrast(one, adjusted[one.key], series[one.read.question.name], alpha, checked)
     return tuple(_answer(read, contrasts, alpha, swing, detailed) for read in reads)
+
+
+def _family(question: Question, *, declared: bool) -> str:
+    if question.explored is not None:
+        return "exploratory"
+    return question.role if declared else "all"
 
 
 def _read(question: Question, family: str, repeats: str | None) -> Read:
@@ -188,6 +194,9 @@ def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, chec
     )
 
 
+_EXPLORED = "exploratory: only the outcomes that were named beforehand are judged"
+
+
 def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
     margin, resolution = _margins(one)
     return Case(
@@ -200,7 +209,7 @@ def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
         resolution=resolution,
         alpha=alpha,
         direction=one.read.question.direction,
-        judged=one.read.family != "exploratory",
+        explored=(one.read.question.explored or _EXPLORED) if one.read.family == "exploratory" else None,
         order=one.layout.order,
         confounded_by=one.layout.confounded_by,
     )
