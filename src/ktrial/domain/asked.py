@@ -39,6 +39,7 @@ class AskedComparison(msgspec.Struct, frozen=True, kw_only=True):
     margin: float | None = None
     primary: str | None = None
     tiers: bool = False
+    pool: bool = False
     declared: tuple[str, ...] = ()
     accepted: str | None = None
     excluded: Mapping[str, str] = {}
@@ -46,5 +47,8 @@ class AskedComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sha256(self) -> str:
-        """The digest of the whole question."""
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+        """The digest of the whole question; of questions from before there was `pool` it stays what it was."""
+        question = msgspec.to_builtins(self)
+        if not self.pool:
+            del question["pool"]
+        return hashlib.sha256(msgspec.json.encode(question, order="sorted")).hexdigest()

@@ -31,8 +31,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome in all arms. `margin` is relative: 0.02 is 2 %. `resolution` is the step of its tool, if known.
 
-    `tiers` are arms that build on each other: each is also asked about against the one before it. `explored` says why
-    an exploratory outcome is not judged where nothing else was named either.
+    `tiers` are arms that build on each other: each is also asked about against the one before it. `pooled` asks every
+    machine by itself, and all together. `explored` says why it is not judged even where nothing else was named.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     role: Role = "exploratory"
     resolution: float | None = None
     tiers: tuple[str, ...] = ()
+    pooled: bool = False
     explored: str | None = None
 
     @property

@@ -30,6 +30,7 @@ from ktrial.domain.percentile import NOT_PRIMARY
 from ktrial.domain.question import Answer, Question
 from ktrial.domain.replication import scope_of
 from ktrial.domain.verdict import Verdict
+from ktrial.services.compare_machines import machine_doubts, on_machines, places_there, scope_over
 
 Judge = Callable[[Sequence[Question]], Sequence[Answer]]
 #: So many failures in one arm against none in the other are no chance.
@@ -43,7 +44,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What the user wants. `margin` is relative; `declared` are keys that were meant to differ.
 
     `excluded` are runs with the reason why each is left out. `keep_repeats` also shows outcomes that say the same as
-    another one. With `tiers` each arm builds on the one before it and is compared with that as well.
+    another one. With `tiers` each arm builds on the one before it and is compared with that as well. With `pool` the
+    runs come from several machines: each is asked by itself, and all together.
     """
 
     margin: float | None = None
@@ -53,6 +55,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     excluded: Mapping[str, str] = {}
     keep_repeats: bool = False
     tiers: bool = False
+    pool: bool = False
     reproduce: tuple[str, ...] = ()
     versions: Mapping[str, str] = {}
 
@@ -108,8 +111,12 @@ def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
 
 def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
     """The whole comparison; with exclusions also the one without them, and which verdicts depend on them."""
-    (control, *arms), paired = pair_sessions((control, *arms))
-    about = msgspec.structs.replace(about, findings=() if paired is None else (paired,))
+    if asked.pool:
+        (control, *arms), findings = on_machines((control, *arms))
+    else:
+        (control, *arms), paired = pair_sessions((control, *arms))
+        findings = () if paired is None else (paired,)
+    about = msgspec.structs.replace(about, findings=findings)
     if not asked.excluded:
         return _compare(control, arms, asked, about, judge)
     _check_excluded((control, *arms), asked.excluded)
@@ -139,7 +146,7 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
     series = series_of(everything)
     named = None if asked.primary is None else find_series(asked.primary, series.values())
     found = (
-        *doubts(control, arms, asked.declared),
+        *(machine_doubts(everything, asked.declared) if asked.pool else doubts(control, arms, asked.declared)),
         *_state_doubts(about.state_changes),
         *(doubt for arm in arms for doubt in failures(control, arm)),
     )
@@ -149,7 +156,7 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
         asked=asked,
         about=about,
         primary=None if named is None or named.few_events is not None else named.name,
-        order=places(everything),
+        order=places_there(everything) if asked.pool else places(everything),
         doubts=found,
         step_doubts=tuple(_step_doubts(everything, asked)),
     )
@@ -166,7 +173,7 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
         *coverage_findings(series.values(), everything),
     )
     names = [arm.name for arm in arms]
-    scope = scope_of(everything)
+    scope = scope_over(everything) if asked.pool else scope_of(everything)
     return Comparison(
         title=f"{' and '.join(names) if len(names) < 3 else f'{len(names)} arms'} against {control.name}",
         answer=answer_of(control.name, names, outcomes, findings, scope, asked.accepted),
@@ -200,7 +207,7 @@ def _question(series: Series, case: _Case) -> Question:
     tiers = tuple(tier for tier in case.tiers if tier in series.runs)
     few = series.few_events if case.primary is None else None
     explored = None if few is None else f"explored only, as nothing can be decided by it: {few.sentence}"
-    return msgspec.structs.replace(asked, tiers=tiers, explored=explored)
+    return msgspec.structs.replace(asked, tiers=tiers, explored=explored, pooled=case.asked.pool)
 
 
 def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeComparison:
@@ -347,6 +354,7 @@ def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
             adjusted=None,
             adjusted_for=None,
             findings=(),
+            pooled=None,
         )
     failed = next((finding for finding in concerned if finding.kind == "fails-in-one-arm"), None)
     return (

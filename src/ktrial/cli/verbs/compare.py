@@ -13,7 +13,7 @@ from ktrial.cli.comparing import gathered, share, table_options
 from ktrial.cli.names import result_names
 from ktrial.cli.options import json_bytes, json_option, write_json
 from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, GuardTripped
+from ktrial.domain.errors import BadInput, Contradiction, GuardTripped
 
 if TYPE_CHECKING:
     from ktrial.domain.comparison import Comparison
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, required=True, shell_complete=result_names, metavar="LABEL|SESSION|[NAME=]FILE…")
 @click.option("--control", metavar="NAME", help="The arm compared against; the first one unless it is said.")
 @click.option("--tiers", is_flag=True, help="Each arm builds on the one before it: compare with that as well.")
+@click.option("--pool", is_flag=True, help="Runs are of several machines: ask each, and all together.")
 @click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
 @click.option("--primary", metavar="OUTCOME", help="The outcome that was named beforehand.")
 @click.option("--declared", multiple=True, metavar="KNOB|CONDITION", help="Was meant to differ, as kernel or a knob.")
@@ -49,6 +50,7 @@ def command(
     words: tuple[str, ...],
     control: str | None,
     tiers: bool,
+    pool: bool,
     margin: str | None,
     primary: str | None,
     declared: tuple[str, ...],
@@ -77,6 +79,8 @@ def command(
     from ktrial.domain.foreign import ImportOptions
 
     check_output(output, force=force)
+    if pool and tiers:
+        raise Contradiction("--pool and --tiers", hint="compare the tiers two by two, each with --pool")
     if accepted is not None and not accepted.strip():
         raise BadInput("--accept needs a reason", hint="it is printed with the result")
     swing = share(spread, "--spread")
@@ -92,6 +96,7 @@ def command(
         declared=declared,
         accepted=accepted,
         tiers=tiers,
+        pool=pool,
         excluded=exclusions(excluded, there.arms),
         spread=swing,
     )
