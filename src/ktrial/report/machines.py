@@ -33,13 +33,15 @@ def machine_rows(comparison: Comparison) -> list[MachineRow]:
         row
         for outcome in by_weight(comparison.outcomes)
         for contrast in outcome.contrasts
-        if contrast.pooled is not None
-        for row in _rows(outcome, contrast, contrast.pooled)
+        for row in contrast_rows(outcome, contrast)
     ]
 
 
-def _rows(outcome: OutcomeComparison, contrast: Contrast, pooled: Pooled) -> Iterator[MachineRow]:
-    name, arm = outcome.name, contrast.arm
+def contrast_rows(outcome: OutcomeComparison, contrast: Contrast) -> Iterator[MachineRow]:
+    """Of one contrast; nothing where only one machine was asked."""
+    name, arm, pooled = outcome.name, contrast.arm, contrast.pooled
+    if pooled is None:
+        return
     for one in pooled.machines:
         change, interval = effect_text(one.effect, outcome.unit, outcome.direction)
         yield MachineRow(name, arm, one.machine, str(one.blocks), change, interval, one.why or "")
@@ -59,5 +61,5 @@ def _heterogeneity(pooled: Pooled) -> str:
     """How far machines differ."""
     if pooled.tau is None or pooled.i_squared is None:
         return ""
-    share = f"{100 * pooled.i_squared:.0f} % of the scatter"
-    return f"machines differ by {percent_text(pooled.tau).lstrip('+')} (sd; {share})"
+    spread = percent_text(pooled.tau).lstrip("+")
+    return f"machines differ by {spread} (tau), {100 * pooled.i_squared:.1f} % of the scatter (I\N{SUPERSCRIPT TWO})"
