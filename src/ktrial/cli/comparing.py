@@ -155,7 +155,7 @@ def answered(
         primary=question.primary,
         accepted=question.accepted,
         tiers=question.tiers,
-        pool=question.pool,
+        pool=question.pool is True,
         excluded=question.excluded,
         reproduce=reproduce,
         versions=versions,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -29,7 +30,8 @@ class AskedSource(msgspec.Struct, frozen=True, kw_only=True):
 class AskedComparison(msgspec.Struct, frozen=True, kw_only=True):
     """All that a comparison was told, beside the data. Fields are those of the options of `ktrial compare`.
 
-    `declared` is as it was written, `excluded` are runs with their reasons, `margin` and `spread` are relative.
+    `pool` is absent where it was not asked. `declared` is as it was written, `excluded` are runs with their reasons,
+    `margin` and `spread` are relative.
     """
 
     sources: tuple[AskedSource, ...]
@@ -39,7 +41,7 @@ class AskedComparison(msgspec.Struct, frozen=True, kw_only=True):
     margin: float | None = None
     primary: str | None = None
     tiers: bool = False
-    pool: bool = False
+    pool: Literal[True] | msgspec.UnsetType = msgspec.UNSET
     declared: tuple[str, ...] = ()
     accepted: str | None = None
     excluded: Mapping[str, str] = {}
@@ -47,8 +49,5 @@ class AskedComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sha256(self) -> str:
-        """The digest of the whole question; of questions from before there was `pool` it stays what it was."""
-        question = msgspec.to_builtins(self)
-        if not self.pool:
-            del question["pool"]
-        return hashlib.sha256(msgspec.json.encode(question, order="sorted")).hexdigest()
+        """The digest of the whole question."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()

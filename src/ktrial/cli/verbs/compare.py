@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -16,6 +16,8 @@ from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, Contradiction, GuardTripped
 
 if TYPE_CHECKING:
+    from msgspec import UnsetType
+
     from ktrial.domain.comparison import Comparison
 
 
@@ -79,10 +81,6 @@ def command(
     from ktrial.domain.foreign import ImportOptions
 
     check_output(output, force=force)
-    if pool and tiers:
-        raise Contradiction("--pool and --tiers", hint="compare the tiers two by two, each with --pool")
-    if accepted is not None and not accepted.strip():
-        raise BadInput("--accept needs a reason", hint="it is printed with the result")
     swing = share(spread, "--spread")
     assert swing is not None, "it has a default"
     there = gathered(app, words, options)
@@ -94,9 +92,9 @@ def command(
         margin=share(margin, "--margin"),
         primary=primary,
         declared=declared,
-        accepted=accepted,
+        accepted=_reason(accepted),
         tiers=tiers,
-        pool=pool,
+        pool=_pool(pool, tiers=tiers),
         excluded=exclusions(excluded, there.arms),
         spread=swing,
     )
@@ -107,6 +105,20 @@ def command(
     if fail_on is not None and worse:
         raise GuardTripped(f"{len(worse)} verdict{'s'[: len(worse) != 1]} worse: {worse[0].sentence}")
     return 0
+
+
+def _pool(asked: bool, *, tiers: bool) -> Literal[True] | UnsetType:
+    from msgspec import UNSET
+
+    if asked and tiers:
+        raise Contradiction("--pool and --tiers", hint="compare the tiers two by two, each with --pool")
+    return asked or UNSET
+
+
+def _reason(accepted: str | None) -> str | None:
+    if accepted is not None and not accepted.strip():
+        raise BadInput("--accept needs a reason", hint="it is printed with the result")
+    return accepted
 
 
 def _write(found: Comparison, output: Path | None, *, as_json: bool) -> None:
