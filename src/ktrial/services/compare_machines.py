@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -14,7 +14,7 @@ from ktrial.domain.finding import Finding
 from ktrial.domain.pairing import pair_sessions
 
 #: What tells machines apart whose results carry no name of them.
-_HARDWARE = ("cpu", "threads", "memory", "virtualisation")
+_HARDWARE: Mapping[str, str] = {"cpu": "{}", "threads": "{} CPUs", "memory": "{}", "virtualisation": "{}"}
 
 
 def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ...]]:
@@ -73,7 +73,7 @@ def scope_over(arms: Sequence[Arm]) -> str:
 def _named(run: ComparedRun) -> ComparedRun:
     if run.machine is not None or "cpu" not in run.known:
         return run
-    told = [run.known[key] for key in _HARDWARE if key in run.known]
+    told = [wording.format(run.known[key]) for key, wording in _HARDWARE.items() if key in run.known]
     return msgspec.structs.replace(run, machine=", ".join(told))
 
 

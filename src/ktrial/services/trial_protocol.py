@@ -127,7 +127,7 @@ def _arms(trial: TrialFile) -> tuple[TrialArm, ...]:
 
 def _roles(trial: TrialFile, found: Sequence[Candidate]) -> dict[str, Role]:
     """Name -> role of every outcome that the protocol names, the primary first."""
-    roles: dict[str, Role] = {_primary(trial, found): "primary"}
+    roles: dict[str, Role] = {_refuse_single(_primary(trial, found), found): "primary"}
     named: list[tuple[Role, str]] = [("secondary", name) for name in trial.secondary]
     named += [("guard", name) for name in trial.guards]
     for role, name in named:
@@ -148,6 +148,17 @@ def _primary(trial: TrialFile, found: Sequence[Candidate]) -> str:
         return headlines[0]
     listed = ", ".join(headlines[:8])
     raise BadInput("which outcome decides is not said", hint=f"primary = one of: {listed}")
+
+
+def _refuse_single(primary: str, found: Sequence[Candidate]) -> str:
+    """The primary outcome, unless it is the worst event of a run: that grows with their number and is never primary."""
+    outcome = next(one.outcome for one in found if one.name == primary)
+    if outcome.kind == "latency-quantile" and outcome.name.rpartition("-")[2] == "max":
+        raise BadInput(
+            f"{primary} is a single event of a run, and the longer the run the larger: it cannot decide",
+            hint="primary = a percentile; the largest may be secondary",
+        )
+    return primary
 
 
 def _find(name: str, found: Sequence[Candidate]) -> str:

@@ -86,7 +86,7 @@ def test_the_order_of_each_machine_is_its_own() -> None:
 def test_results_of_the_store_are_told_apart_by_their_hardware() -> None:
     known = {name: {**HARDWARE, "cpu": f"Example {name}"} for name in FACTORS}
     arms, _ = on_machines(arms_on(FACTORS, known, machine=None))
-    assert list(split(arms)) == [f"Example {name}, 8, 16 GiB, none" for name in FACTORS]
+    assert list(split(arms)) == [f"Example {name}, 8 CPUs, 16 GiB, none" for name in FACTORS]
 
 
 def test_sessions_that_took_turns_are_blocks_of_their_machine() -> None:

@@ -271,6 +271,15 @@ def test_a_primary_that_the_profile_has_too_few_events_for_is_refused_with_the_f
     assert judged_by(TWO, tasks).primary == "tool.latency-p999", "without a profile the first run tells"
 
 
+def test_the_largest_of_a_run_is_never_primary() -> None:
+    outcomes = tuple(outcome(f"latency-{name}", kind="latency-quantile", headline=False) for name in ("p99", "max"))
+    tasks = (Task(label="tool", benchmark=FakeBenchmark(name="tool", outcomes=outcomes), parameters={}),)
+    with pytest.raises(BadInput, match=r"tool\.latency-max is a single event of a run"):
+        judged_by(msgspec.structs.replace(TWO, primary="latency-max"), tasks)
+    second = msgspec.structs.replace(TWO, primary="latency-p99", secondary=("latency-max",))
+    assert judged_by(second, tasks).outcomes["tool.latency-max"].role == "secondary"
+
+
 def test_too_few_blocks_make_no_profile() -> None:
     scores = {TIME: {"first": [0.0] * 9, "second": [0.1] * 9}}
     with pytest.raises(KtrialError, match=r"9 of 10 blocks of the noise profile gave tool\.time"):
