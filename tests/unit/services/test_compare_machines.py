@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -10,9 +11,14 @@ import pytest
 from ktrial.domain.compared import Arm, ComparedRun
 from ktrial.domain.comparison import Comparison
 from ktrial.domain.errors import BadInput
+from ktrial.domain.foreign import ImportOptions
+from ktrial.domain.stored import StoredRun, StoredSession
 from ktrial.services.compare import About, Asked, compare, foreign_judge
 from ktrial.services.compare_machines import on_machines, places_there, split
+from ktrial.services.compare_sources import Reading, Source, gather
+from ktrial.services.results import Results
 from tests.support.arms import a_run, measured
+from tests.support.stores import a_record, a_session
 
 #: Machine -> tuned against stock.
 FACTORS = {"desk": 0.80, "laptop": 0.85, "server": 0.78}
@@ -102,6 +108,53 @@ def test_sessions_that_took_turns_are_blocks_of_their_machine() -> None:
     assert {run.block for run in arms[0].runs} == {f"{name}, turn {turn}" for name in FACTORS for turn in range(1, 8)}
     assert [one.kind for one in findings] == ["sessions-paired"] * 3
     assert findings[0].sentence.startswith("desk: sessions that took turns are blocks")
+
+
+class Kept:
+    """Sessions with a run each, the newest first."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, tuple[StoredSession, StoredRun]] = {}
+
+    def sessions(self) -> list[StoredSession]:
+        found = [session for session, _ in self.held.values()]
+        return sorted(found, key=lambda session: -session.started_unix_ms)
+
+    def runs(self, session: str) -> list[StoredRun]:
+        return [self.held[session][1]]
+
+    def states(self, session: str) -> dict[str, str]:
+        return {}
+
+
+def test_sessions_of_a_store_from_several_hosts_are_pooled() -> None:
+    """As bundles of three hosts bring them: in turns on each, all hosts at the same time."""
+    store = Kept()
+    for number, (host, factor) in enumerate(FACTORS.items()):
+        machine = {"cpu.model": {"value": f"Example {host}"}, "cpu.threads": {"value": 8}}
+        for place in range(14):
+            arm = "stock" if (place // 2 + place) % 2 == 0 else "tuned"
+            name, at = f"{host}-{place:02}", 1_700_000_000_000 + 60_000 * place + number
+            value = (1.0 if arm == "stock" else factor) * (1 + number) * (1 + 0.001 * (place * 5 % 7))
+            time = {"outcome": "time", "value": value, "unit": "s", "direction": "lower", "original": f"{value} s"}
+            document = {"session": name, "machine": machine}
+            told = a_session(name, label=arm, boot_id=host, started_unix_ms=at, document=document)
+            run = a_record(1, "perf", name, measurements=[time])
+            store.held[name] = (told, msgspec.structs.replace(run, started_unix_ms=at))
+    reading = Reading(options=ImportOptions(), as_format=None, importers={}, read=lambda path: b"")
+    words = [Source(word=arm, name=None, target=arm) for arm in ("stock", "tuned")]
+    arms = gather(words, lambda: cast(Results, store), reading).arms
+    found = pooled(arms)
+    (contrast,) = found.outcomes[0].contrasts
+    assert contrast.pooled is not None
+    assert [(one.machine, one.blocks) for one in contrast.pooled.machines] == [
+        (f"Example {host}, 8 CPUs", 7) for host in FACTORS
+    ]
+    effects = [one.effect.estimate for one in contrast.pooled.machines if one.effect is not None]
+    assert effects == pytest.approx([-math.log(factor) for factor in FACTORS.values()], abs=0.01)
+    assert contrast.effect is not None
+    together = compare(arms[0], arms[1:], Asked(), About(), foreign_judge(0.25))
+    assert together.outcomes[0].contrasts[0].verdict == "not comparable", "without --pool the CPUs differ"
 
 
 def test_runs_without_a_machine_and_a_single_machine_are_refused() -> None:
