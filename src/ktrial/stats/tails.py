@@ -19,10 +19,11 @@ def rests_on_few(trial: Trial, outcome: str, arms: Sequence[str]) -> bool:
 
 def few_events(trial: Trial) -> Iterator[Finding]:
     """Percentiles of which any run has too few events."""
-    arms = [arm.name for arm in trial.protocol.arms]
     for outcome, rule in trial.protocol.outcomes.items():
-        events = min((count for arm in arms for count in _events(trial, outcome, arm)), default=None)
-        if rule.quantile is not None and events is not None and events < events_needed(rule.quantile):
+        if rule.quantile is None:
+            continue
+        events = min((run.events[outcome] for run in trial.runs if outcome in run.events), default=None)
+        if events is not None and events < events_needed(rule.quantile):
             sentence = f"{outcome}: {counted(events, rule.quantile)} for so far a percentile: "
             yield Finding(
                 kind=FEW_EVENTS,
