@@ -91,30 +91,34 @@ def within_blocks(scores: Mapping[str, Array], blocks: Mapping[str, Sequence[Has
     if len(scores) < 2 or len(names) < _FEWEST_BLOCKS or None in names:
         return dict(scores)
     number = {name: index for index, name in enumerate(names)}
-    places = {arm: np.array([number[block] for block in of_arm], dtype=np.intp) for arm, of_arm in blocks.items()}
-    counts = {arm: np.bincount(places[arm], minlength=len(names)) for arm in scores}
-    sums = {arm: np.bincount(places[arm], weights=scores[arm], minlength=len(names)) for arm in scores}
-    middles = {arm: sums[arm] / np.maximum(counts[arm], 1) for arm in scores}
-    arms_in, total = sum(counts[arm] > 0 for arm in scores), sum(middles.values())
-    return {
-        arm: _unexplained(scores[arm], places[arm], total - middles[arm], arms_in - (counts[arm] > 0)) for arm in scores
-    }
+    places = np.array([number[block] for arm in scores for block in blocks[arm]], dtype=np.intp)
+    arms = np.repeat(np.arange(len(scores)), [len(of_arm) for of_arm in scores.values()])
+    cells, shape = arms * len(names) + places, (len(scores), len(names))
+    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+    every = np.concatenate(list(scores.values()))
+    middles = np.bincount(cells, weights=every, minlength=counts.size).reshape(shape) / np.maximum(counts, 1)
+    there = counts > 0
+    others = there.sum(axis=0) - there
+    beside = (middles.sum(axis=0) - middles) / np.maximum(others, 1)
+    shared, enough = (others > 0)[arms, places], (there & (others > 0)).sum(axis=1)
+    found = {}
+    for index, arm in enumerate(scores):
+        of_arm = (arms == index) & shared
+        found[arm] = (
+            _unexplained(every[of_arm], beside[index, places[of_arm]], int(enough[index]))
+            if enough[index] >= _FEWEST_BLOCKS
+            else scores[arm]
+        )
+    return found
 
 
-def _unexplained(scores: Array, places: np.ndarray, others: Array, how_many: np.ndarray) -> Array:
+def _unexplained(scores: Array, beside: Array, blocks: int) -> Array:
     """What is left of scores after the line through them and the mean of the other arms in their blocks."""
-    shared = how_many[places] > 0
-    kept = scores[shared]
-    beside = others[places[shared]] / how_many[places[shared]]
-    blocks = len(np.unique(places[shared]))
-    if blocks < _FEWEST_BLOCKS:
-        return scores
-    centred, beside = kept - kept.mean(), beside - beside.mean()
-    square = float(beside @ beside)
-    product = float(centred @ beside)
+    centred, beside = scores - scores.mean(), beside - beside.mean()
+    square, product = float(beside @ beside), float(centred @ beside)
     if product <= _BEYOND_CHANCE / math.sqrt(blocks) * math.sqrt(square * float(centred @ centred)):
         return scores
-    return np.asarray(kept - product / square * beside, dtype=np.float64)
+    return np.asarray(scores - product / square * beside, dtype=np.float64)
 
 
 def _starts(standard: Array) -> tuple[Array, Array, Array]:
