@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from ktrial.stats.signed_rank import single_look
+from ktrial.stats.blocked import critical_rank
 from perf.noise_sources import Array, Generator, Rows
 from perf.simulated_trials import EQUIVALENT, MARGIN, block_differences, twin
 
@@ -169,7 +169,7 @@ def blocks_signed_rank(blocks: int) -> Procedure:
 
     def run(rows: Rows, effect: float, generator: Generator) -> Result:
         differences = block_differences(generator, rows[:, : 2 * blocks], effect)
-        index = single_look(blocks)
+        index = critical_rank(blocks, 0.05)
         assert index is not None
         first, second = np.triu_indices(blocks)
         means = np.sort((differences[:, first] + differences[:, second]) / 2, axis=1)

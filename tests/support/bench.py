@@ -83,6 +83,7 @@ class FakeBenchmark:
     warm_ups: int = 0
     once_per_boot: bool = False
     asks_version: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def what(self) -> str:
@@ -108,7 +109,8 @@ class FakeBenchmark:
         word, _, value = raw.stdout.decode().partition(" ")
         if word != "time":
             raise UnreadableOutput("stdout", 1, word, "the word time")
-        return ParsedRun(measurements=(Measurement(outcome="time", value=float(value), original=f"{value} s"),))
+        measured = Measurement(outcome="time", value=float(value), original=f"{value} s")
+        return ParsedRun(measurements=(measured,), details=self.details)
 
 
 def answer(stdout: bytes = b"time 1.5", **fields: Any) -> RawOutput:

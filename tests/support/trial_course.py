@@ -198,6 +198,7 @@ class Trial:
         settle_s: float = 0.0,
         time_s: float | None = None,
         state: Callable[[], bytes] | None = None,
+        details: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> None:
         self.protocol: Protocol = protocol(**changes)
@@ -216,7 +217,10 @@ class Trial:
         self.interrupt_at: tuple[int | None, str] | None = None
         self.most_blocks: int | None = None
         self.turn: VisitTurn | None = None
-        tasks = tuple(Task(label=one, benchmark=FakeBenchmark(name=one), parameters={"loops": 1}) for one in benchmarks)
+        tasks = tuple(
+            Task(label=one, benchmark=FakeBenchmark(name=one, details=details or {}), parameters={"loops": 1})
+            for one in benchmarks
+        )
         self.order = Order(suite="own", tasks=tasks, rounds=1, seed=7)
         self.session: Session = session_of(self.order, FACTS, "0.1.0", "session")
 

@@ -155,6 +155,7 @@ def answered(
         primary=question.primary,
         accepted=question.accepted,
         tiers=question.tiers,
+        pool=question.pool is True,
         excluded=question.excluded,
         reproduce=reproduce,
         versions=versions,

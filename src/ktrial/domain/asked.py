@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -29,7 +30,8 @@ class AskedSource(msgspec.Struct, frozen=True, kw_only=True):
 class AskedComparison(msgspec.Struct, frozen=True, kw_only=True):
     """All that a comparison was told, beside the data. Fields are those of the options of `ktrial compare`.
 
-    `declared` is as it was written, `excluded` are runs with their reasons, `margin` and `spread` are relative.
+    `pool` is absent where it was not asked. `declared` is as it was written, `excluded` are runs with their reasons,
+    `margin` and `spread` are relative.
     """
 
     sources: tuple[AskedSource, ...]
@@ -39,6 +41,7 @@ class AskedComparison(msgspec.Struct, frozen=True, kw_only=True):
     margin: float | None = None
     primary: str | None = None
     tiers: bool = False
+    pool: Literal[True] | msgspec.UnsetType = msgspec.UNSET
     declared: tuple[str, ...] = ()
     accepted: str | None = None
     excluded: Mapping[str, str] = {}

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,12 +14,20 @@ from ktrial.domain.compared import Arm, ComparedRun
 from ktrial.domain.comparison import ArmValues, Point, Role
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.finding import Finding
+from ktrial.domain.percentile import (
+    FEW_EVENTS,
+    counted,
+    events_needed,
+    longer,
+    margin_of_tail,
+    quantile_of,
+    typical_events,
+)
 from ktrial.domain.question import Observation, Question
 from ktrial.domain.run import variation
 
-#: Relative margins of outcomes that nobody gave one; tails spread more, so more of them does not matter.
-MARGIN = 0.02
-_TAIL_MARGINS = ((re.compile(r"p99|99th"), 0.10), (re.compile(r"p9[5-8]|9[5-8]th"), 0.05))
+#: What parts the words of a name.
+_BETWEEN = "._-/ "
 
 
 class Series(msgspec.Struct, kw_only=True):
@@ -58,6 +65,23 @@ class Series(msgspec.Struct, kw_only=True):
                 return f"{what} are mixed: {told}"
         return None
 
+    @property
+    def few_events(self) -> Finding | None:
+        """That it is a percentile of which the typical run of some arm has too few events, with their number."""
+        quantile = quantile_of(self.outcome)
+        arms = (
+            [run.events[self.outcome] for run, _ in runs if self.outcome in run.events] for runs in self.runs.values()
+        )
+        events = typical_events(arms)
+        if quantile is None or events is None or events >= events_needed(quantile):
+            return None
+        return Finding(
+            kind=FEW_EVENTS,
+            level="suspect",
+            sentence=f"{counted(events, quantile)} for so far a percentile: {longer(events, quantile)}",
+            values={"events": float(events), "needed": float(events_needed(quantile))},
+        )
+
 
 def series_of(arms: Sequence[Arm]) -> dict[str, Series]:
     """All outcomes by `benchmark.outcome`, in the order in which they are met."""
@@ -78,15 +102,23 @@ def series_of(arms: Sequence[Arm]) -> dict[str, Series]:
 
 
 def find_series(wanted: str, found: Iterable[Series]) -> Series:
-    """The outcome that a user names, as `benchmark.outcome` or as `outcome` where only one benchmark has it."""
+    """The outcome that a user names: as `benchmark.outcome`, as `outcome`, or by its last words.
+
+    `p50` is `pipe.wakeup_p50` where nothing else fits.
+    """
     every = list(found)
-    exact = [one for one in every if one.name == wanted] or [one for one in every if one.outcome == wanted]
-    if len(exact) == 1:
-        return exact[0]
+    ends = tuple(f"{between}{wanted}" for between in _BETWEEN)
+    fitting = (
+        [one for one in every if one.name == wanted]
+        or [one for one in every if one.outcome == wanted]
+        or [one for one in every if wanted and one.name.endswith(ends)]
+    )
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        several = ", ".join(one.name for one in fitting)
+        raise BadInput(f"{wanted!r} fits several outcomes", hint=f"write one of: {several}")
     names = [one.name for one in every]
-    if exact:
-        several = ", ".join(one.name for one in exact)
-        raise BadInput(f"{wanted!r} is an outcome of several benchmarks", hint=f"write one of: {several}")
     raise UnknownName("outcome", wanted, names, hint=f"there are {', '.join(names)}")
 
 
@@ -94,7 +126,7 @@ def margin_of(series: Series, asked: float | None) -> float:
     """The user's margin, else 2 %, 5 % of p95 and 10 % of p99."""
     if asked is not None:
         return asked
-    return next((margin for pattern, margin in _TAIL_MARGINS if pattern.search(series.outcome)), MARGIN)
+    return margin_of_tail(quantile_of(series.outcome))
 
 
 def question_of(

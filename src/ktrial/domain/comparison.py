@@ -71,8 +71,39 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[Check, ...] = ()
 
 
+class MachineEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine by itself. `why` says why it has no effect, and no part in what all machines say together."""
+
+    machine: str
+    blocks: int
+    effect: Effect | None = None
+    why: str | None = None
+
+
+class Pooled(msgspec.Struct, frozen=True, kw_only=True):
+    """What several machines say: each by itself, and between which bounds the effect on one more machine is expected.
+
+    `tau` is the spread between machines (a standard deviation of logarithms), `i_squared` its share of the scatter. All
+    are null where machines are shown side by side and not pooled.
+    """
+
+    machines: tuple[MachineEffect, ...]
+    predicted_low: float | None = None
+    predicted_high: float | None = None
+    tau: float | None = None
+    i_squared: float | None = None
+
+    @property
+    def together(self) -> tuple[MachineEffect, ...]:
+        """Those that the whole rests on."""
+        return tuple(one for one in self.machines if one.effect is not None) if self.tau is not None else ()
+
+
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
-    """One arm against the control in one outcome. `why` says in a few words what led to the verdict."""
+    """One arm against the control in one outcome. `why` says in a few words what led to the verdict.
+
+    `pooled` is of comparisons over several machines, where `effect` is the mean over them.
+    """
 
     arm: str
     control: str
@@ -89,6 +120,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     adjusted_for: str | None = None
     sentence: str
     findings: tuple[Finding, ...] = ()
+    pooled: Pooled | None = None
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ktrial.domain.comparison import Contrast, OutcomeComparison
-from ktrial.domain.effect_words import effect_phrase, interval_phrase
+from ktrial.domain.effect_words import effect_phrase, interval_phrase, range_words, value_log_ratio
 from ktrial.domain.finding import Finding
 from ktrial.domain.replication import UNKNOWN
 from ktrial.domain.verdict import Verdict
@@ -27,6 +27,19 @@ _TOLD = 3
 
 def contrast_sentence(contrast: Contrast, outcome: OutcomeComparison) -> str:
     """What one contrast says, with its figures: never more than its verdict."""
+    return _of_contrast(contrast, outcome) + _elsewhere(contrast, outcome)
+
+
+def _elsewhere(contrast: Contrast, outcome: OutcomeComparison) -> str:
+    """What to expect on one more machine."""
+    pooled = contrast.pooled
+    if pooled is None or pooled.predicted_low is None or pooled.predicted_high is None:
+        return ""
+    ends = (value_log_ratio(end, outcome.direction) for end in (pooled.predicted_low, pooled.predicted_high))
+    return f" On one more machine it may be {range_words(*ends)}."
+
+
+def _of_contrast(contrast: Contrast, outcome: OutcomeComparison) -> str:
     subject = f"{outcome.name}: {contrast.arm} against {contrast.control}"
     if contrast.verdict == "not comparable" or contrast.effect is None:
         return f"{subject}: {contrast.verdict}, {contrast.why}."
@@ -132,7 +145,7 @@ def _said(outcome: OutcomeComparison, contrast: Contrast) -> str:
     seen = f"{figures}, {interval}" if interval else figures
     return (
         f"{outcome.name}: these data do not decide between {contrast.arm} and {contrast.control}: {contrast.why} "
-        f"(seen: {seen})."
+        f"(seen: {seen}).{_elsewhere(contrast, outcome)}"
     )
 
 

@@ -13,7 +13,18 @@ from ktrial.domain.verdict import Effect, Verdict, WorthIt
 
 #: What led to a verdict. `open` has none yet.
 Why = Literal[
-    "open", "fast path", "boundary", "cap", "futility", "e-value", "counter", "failures", "check", "holm", "ended"
+    "open",
+    "fast path",
+    "boundary",
+    "cap",
+    "futility",
+    "e-value",
+    "counter",
+    "failures",
+    "few-events",
+    "check",
+    "holm",
+    "ended",
 ]
 #: A guard holds when the arm is surely not worse than allowed, is broken when it surely is.
 Guard = Literal["holds", "broken", "open"]

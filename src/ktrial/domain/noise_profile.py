@@ -26,6 +26,7 @@ class ProfileKey(msgspec.Struct, frozen=True, kw_only=True):
 class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     """`differences` are the scores of the second half of each A/A block less those of the first, by outcome.
 
+    `events` are how many events its percentiles rest on in a typical run, where that is known.
     `run_sd` and `visit_sd` are the spreads of scores between the runs of one visit and between visits, where known.
     `run_s` is about how long one run of all benchmarks takes, without the wait to settle; null in older profiles.
     """
@@ -36,6 +37,7 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     run_sd: Mapping[str, float] = {}
     visit_sd: Mapping[str, float] = {}
     run_s: float | None = None
+    events: Mapping[str, int] = {}
 
     def why_stale(self, key: ProfileKey, now_unix_ms: int) -> tuple[str, ...]:
         """Why it cannot be used for a trial with this key now; empty where it can."""

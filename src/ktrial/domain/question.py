@@ -31,7 +31,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome in all arms. `margin` is relative: 0.02 is 2 %. `resolution` is the step of its tool, if known.
 
-    `tiers` are arms that build on each other: each is also asked about against the one before it.
+    `tiers` are arms that build on each other: each is also asked about against the one before it. `pooled` asks every
+    machine by itself, and all together. `explored` says why it is not judged even where nothing else was named.
     """
 
     name: str
@@ -42,6 +43,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     role: Role = "exploratory"
     resolution: float | None = None
     tiers: tuple[str, ...] = ()
+    pooled: bool = False
+    explored: str | None = None
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:

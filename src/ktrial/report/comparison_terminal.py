@@ -11,6 +11,7 @@ from ktrial.domain.effect_words import effect_text
 from ktrial.domain.finding import Finding
 from ktrial.report.bench import number, percent, scale_for
 from ktrial.report.ladder import full_picture
+from ktrial.report.machines import HEADERS, machine_rows
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import labelled, paragraph, table
 from ktrial.report.tiers import tier_rows
@@ -31,6 +32,7 @@ def comparison_text(found: Comparison, *, width: int) -> str:
         _arms(found.arms, found.control, width),
         _verdicts(found.outcomes, notes, width),
         full_picture(found, width=width),
+        _machines(found, width),
         _tiers(found, notes, width),
         notes.text(width),
         _figures(found.outcomes, width),
@@ -116,6 +118,17 @@ def _verdicts(outcomes: Sequence[OutcomeComparison], notes: _Notes, width: int) 
         if (told := adjusted_words(contrast, outcome)) is not None
     ]
     return "\n".join(lines)
+
+
+def _machines(found: Comparison, width: int) -> str:
+    """Each machine by itself, all together, and one more."""
+    parts = []
+    for (name, arm), group in groupby(machine_rows(found), key=lambda row: (row.outcome, row.arm)):
+        rows = list(group)
+        parts.append(paragraph(f"{name}, {arm} against {found.control}, machine by machine:", width=width))
+        parts.append(table(HEADERS[2:6], [row[2:6] for row in rows], width=width))
+        parts += [paragraph(f"{row.machine}: {row.why}", width=width, indent="  ") for row in rows if row.why]
+    return "\n".join(parts)
 
 
 def _tiers(found: Comparison, notes: _Notes, width: int) -> str:

@@ -27,7 +27,7 @@ from ktrial.report.page_sections import (
     state_changes,
 )
 from ktrial.report.page_style import STYLE
-from ktrial.report.page_tables import tiers_table, twin, verdict_table
+from ktrial.report.page_tables import machines_table, tiers_table, twin, verdict_table
 from ktrial.report.page_trial import arms_parts, course_parts, explored_parts
 
 _HELP = "Point at a mark, or step through a chart with the arrow keys, to see its row; headings of tables sort them."
@@ -35,7 +35,7 @@ _WIDE = 900
 _NARROW = 340
 _BESIDE = 400
 _EFFECTS = ("forest", "differences")
-_OF_TRIALS = ("course", "visits", "response")
+_OF_SECTIONS = ("course", "visits", "response", "machines")
 #: How many outcomes have charts, and how many points all of them together.
 _MOST_CHARTED = 12
 _ALL_POINTS = 7500
@@ -138,6 +138,7 @@ class _Body:
             ("notice", "What you would notice", [notice_list(comparison)]),
             ("verdicts", "Verdicts", [verdict_table(comparison, places)]),
             *self._trial(),
+            ("machines", "Machine by machine", self._machines()),
             ("tiers", "Tiers", [tiers] if (tiers := tiers_table(comparison, places)) is not None else []),
             ("same", "What was the same, and what was not", same_and_different(comparison)),
             ("together", "Outcomes together", self._together()),
@@ -149,6 +150,11 @@ class _Body:
             ("sources", "Where it comes from", sources(comparison)),
         ]
         return [section for section in found if section[2]]
+
+    def _machines(self) -> list[Part]:
+        """What only a comparison over several machines has."""
+        found = machines_table(self._comparison)
+        return [] if found is None else [found, *self._pictures("machines")]
 
     def _together(self) -> list[Part]:
         figures = [self._figure(chart, None) for chart in self._beside if not _has_its_place(chart)]
@@ -209,7 +215,7 @@ class _Body:
 
 def _has_its_place(chart: Chart) -> bool:
     """Whether a picture of all outcomes stands in a section of its own."""
-    return chart.name in _EFFECTS or chart.name.partition("-")[0] in _OF_TRIALS
+    return chart.name in _EFFECTS or chart.name.partition("-")[0] in _OF_SECTIONS
 
 
 def _plot(chart: Chart, prefix: str, name: str, kind: str) -> Markup:

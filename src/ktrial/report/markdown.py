@@ -10,6 +10,7 @@ from ktrial.domain.comparison import Comparison, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
 from ktrial.report.bench import percent
 from ktrial.report.charts.drawing import MARKS
+from ktrial.report.machines import HEADERS, NUMERIC, machine_rows
 from ktrial.report.numbers import column
 from ktrial.report.order import asked_only, by_level, by_weight, explored, short_names
 from ktrial.report.protocol import protocol_rows
@@ -76,6 +77,12 @@ def verdict_table(comparison: Comparison) -> str:
     return table(headers, rows, numeric=(4, 5, 6))
 
 
+def machine_table(comparison: Comparison) -> str:
+    """Each machine by itself and all together; empty where nobody asked for several."""
+    rows = machine_rows(comparison)
+    return table(HEADERS, rows, numeric=NUMERIC) if rows else ""
+
+
 def findings_list(comparison: Comparison) -> str:
     """All doubts, the gravest first."""
     every = [("", finding) for finding in comparison.findings]
@@ -110,6 +117,7 @@ def markdown(comparison: Comparison, charts: Mapping[str, Sequence[tuple[str, st
     sections: list[tuple[str, str]] = [
         ("What you would notice", notice_list(comparison)),
         ("Verdicts", f"Each arm against {escaped(comparison.control)}.\n\n{verdict_table(comparison)}"),
+        ("Machine by machine", machine_table(comparison)),
         ("Tiers", tier_table(comparison)),
         *trial_sections(comparison),
         ("What was the same, and what was not", _same(comparison)),

@@ -10,6 +10,7 @@ from ktrial.domain.effect_words import effect_text
 from ktrial.domain.verdict import Verdict
 from ktrial.report.bench import percent
 from ktrial.report.charts.drawing import MARKS, Cast, Chart
+from ktrial.report.machines import HEADERS, NUMERIC, machine_rows
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.numbers import column
 from ktrial.report.order import by_weight, short_names
@@ -112,6 +113,13 @@ def verdict_table(comparison: Comparison, places: dict[str, str]) -> Markup:
         long=(6,),
         stack=True,
     )
+
+
+def machines_table(comparison: Comparison) -> Markup | None:
+    """Each machine by itself, all together, and one more; None where nobody asked for several."""
+    rows = machine_rows(comparison)
+    caption = "Each machine by itself, the mean of all, and what to expect on one more."
+    return table(caption, HEADERS, rows, numeric=NUMERIC, long=(6,), stack=True) if rows else None
 
 
 def tiers_table(comparison: Comparison, places: dict[str, str]) -> Markup | None:

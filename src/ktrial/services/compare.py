@@ -26,9 +26,11 @@ from ktrial.domain.comparison_words import answer_of, contrast_sentence
 from ktrial.domain.errors import UnknownName
 from ktrial.domain.finding import CONFOUNDED, Finding
 from ktrial.domain.pairing import pair_sessions
+from ktrial.domain.percentile import NOT_PRIMARY
 from ktrial.domain.question import Answer, Question
 from ktrial.domain.replication import scope_of
 from ktrial.domain.verdict import Verdict
+from ktrial.services.compare_machines import machine_doubts, on_machines, places_there, scope_over
 
 Judge = Callable[[Sequence[Question]], Sequence[Answer]]
 #: So many failures in one arm against none in the other are no chance.
@@ -42,7 +44,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What the user wants. `margin` is relative; `declared` are keys that were meant to differ.
 
     `excluded` are runs with the reason why each is left out. `keep_repeats` also shows outcomes that say the same as
-    another one. With `tiers` each arm builds on the one before it and is compared with that as well.
+    another one. With `tiers` each arm builds on the one before it and is compared with that as well. With `pool` the
+    runs come from several machines: each is asked by itself, and all together.
     """
 
     margin: float | None = None
@@ -52,6 +55,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     excluded: Mapping[str, str] = {}
     keep_repeats: bool = False
     tiers: bool = False
+    pool: bool = False
     reproduce: tuple[str, ...] = ()
     versions: Mapping[str, str] = {}
 
@@ -107,8 +111,12 @@ def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
 
 def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
     """The whole comparison; with exclusions also the one without them, and which verdicts depend on them."""
-    (control, *arms), paired = pair_sessions((control, *arms))
-    about = msgspec.structs.replace(about, findings=() if paired is None else (paired,))
+    if asked.pool:
+        (control, *arms), findings = on_machines((control, *arms))
+    else:
+        (control, *arms), paired = pair_sessions((control, *arms))
+        findings = () if paired is None else (paired,)
+    about = msgspec.structs.replace(about, findings=findings)
     if not asked.excluded:
         return _compare(control, arms, asked, about, judge)
     _check_excluded((control, *arms), asked.excluded)
@@ -136,8 +144,9 @@ def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge
 def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
     everything = (control, *arms)
     series = series_of(everything)
+    named = None if asked.primary is None else find_series(asked.primary, series.values())
     found = (
-        *doubts(control, arms, asked.declared),
+        *(machine_doubts(everything, asked.declared) if asked.pool else doubts(control, arms, asked.declared)),
         *_state_doubts(about.state_changes),
         *(doubt for arm in arms for doubt in failures(control, arm)),
     )
@@ -146,8 +155,8 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
         arms=arms,
         asked=asked,
         about=about,
-        primary=None if asked.primary is None else find_series(asked.primary, series.values()).name,
-        order=places(everything),
+        primary=None if named is None or named.few_events is not None else named.name,
+        order=places_there(everything) if asked.pool else places(everything),
         doubts=found,
         step_doubts=tuple(_step_doubts(everything, asked)),
     )
@@ -160,10 +169,11 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
     findings = (
         *findings_of((*found, *case.step_doubts)),
         *about.findings,
+        *_not_primary(named),
         *coverage_findings(series.values(), everything),
     )
     names = [arm.name for arm in arms]
-    scope = scope_of(everything)
+    scope = scope_over(everything) if asked.pool else scope_of(everything)
     return Comparison(
         title=f"{' and '.join(names) if len(names) < 3 else f'{len(names)} arms'} against {control.name}",
         answer=answer_of(control.name, names, outcomes, findings, scope, asked.accepted),
@@ -179,6 +189,14 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
     )
 
 
+def _not_primary(named: Series | None) -> Iterator[Finding]:
+    """A percentile that was named and rests on too few events to decide."""
+    few = None if named is None else named.few_events
+    if named is not None and few is not None:
+        sentence = f"{named.name} was named as primary and is explored only: {few.sentence}"
+        yield Finding(kind=NOT_PRIMARY, level="suspect", sentence=sentence, values=few.values)
+
+
 def _can_be_asked(series: Series, case: _Case) -> bool:
     return series.mixed is None and case.control.name in series.runs and len(series.runs) > 1
 
@@ -186,11 +204,14 @@ def _can_be_asked(series: Series, case: _Case) -> bool:
 def _question(series: Series, case: _Case) -> Question:
     margin = margin_of(series, case.asked.margin)
     asked = question_of(series, case.control.name, case.role(series), margin, case.declared(series), case.order)
-    return msgspec.structs.replace(asked, tiers=tuple(tier for tier in case.tiers if tier in series.runs))
+    tiers = tuple(tier for tier in case.tiers if tier in series.runs)
+    few = series.few_events if case.primary is None else None
+    explored = None if few is None else f"explored only, as nothing can be decided by it: {few.sentence}"
+    return msgspec.structs.replace(asked, tiers=tiers, explored=explored, pooled=case.asked.pool)
 
 
 def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeComparison:
-    declared = case.declared(series)
+    declared, few = case.declared(series), series.few_events
     told = (*(answer.contrasts if answer is not None else _mixed(series, case)), *_never(series, case))
     outcome = OutcomeComparison(
         benchmark=series.benchmark,
@@ -206,7 +227,7 @@ def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeCompa
         better="" if declared is None else declared.better,
         worse="" if declared is None else declared.worse,
         blind_spots="" if declared is None else declared.blind_spots,
-        findings=() if answer is None else answer.findings,
+        findings=(*(() if answer is None else answer.findings), *([few] if few is not None else [])),
     )
     worded = tuple(_worded(contrast, outcome, case) for contrast in told)
     steps = tuple(_worded(step, outcome, case) for step in (() if answer is None else answer.steps))
@@ -333,6 +354,7 @@ def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
             adjusted=None,
             adjusted_for=None,
             findings=(),
+            pooled=None,
         )
     failed = next((finding for finding in concerned if finding.kind == "fails-in-one-arm"), None)
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from ktrial.domain.benchmark import DIRECTORY
 from ktrial.domain.compared import WALL, ComparedRun
 from ktrial.domain.foreign import ForeignRun
 from ktrial.domain.gate import Reading
+from ktrial.domain.percentile import events_of
 from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession
 
 #: Facts of a session's machine by the key that they are compared under.
@@ -65,6 +66,7 @@ _HOSTS = ("hostname", "host", "machine")
 _TEMPERATURES = ("temp_start_c", "start_temperature_c", "temperature_c")
 #: Readings by the names that foreign files use for them, the best one first.
 _READINGS = {"temperature_c": _TEMPERATURES, "battery_percent": ("battery_percent", "battery_level", "battery")}
+_EVENTS = ("events", "samples", "sample_count")
 #: What tells one run from the next, and so says nothing of an arm.
 _OF_A_RUN = frozenset(("run", "round", "session", "suite", "date", "temp_end_c", "metrics_collected", "ktrial_version"))
 
@@ -87,7 +89,8 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
             failure=_failure(run),
         )
         made = _foreign(name, foreign, clocks)
-        return msgspec.structs.replace(made, measurements=run.measurements, void=run.state == "void")
+        events = _events(foreign, run.measurements)
+        return msgspec.structs.replace(made, measurements=run.measurements, void=run.state == "void", events=events)
     readings = readings_of(document)
     return ComparedRun(
         name=name,
@@ -101,6 +104,7 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
         session=session.session,
         known={**_of_session(session), **_of_run(document), **_read(readings)},
         readings=readings,
+        events=events_of(document.get("details") or {}, [one.outcome for one in run.measurements]),
     )
 
 
@@ -119,7 +123,14 @@ def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
         )
         for one in run.measurements
     )
-    return msgspec.structs.replace(made, measurements=measured)
+    return msgspec.structs.replace(made, measurements=measured, events=_events(run, measured))
+
+
+def _events(run: ForeignRun, measured: Iterable[StoredMeasurement]) -> dict[str, int]:
+    """What a column or attribute of a foreign run says of all its outcomes."""
+    told = {attribute.lower(): text for attribute, text in run.attributes.items()}
+    text = next((told[name] for name in _EVENTS if name in told), "")
+    return dict.fromkeys((one.outcome for one in measured), int(text)) if text.isdecimal() else {}
 
 
 def readings_of(document: Mapping[str, Any]) -> dict[str, Reading]:
@@ -224,7 +235,7 @@ def _foreign(name: str, run: ForeignRun, clocks: Mapping[str, float]) -> Compare
         key = _ALIASES.get(attribute.lower())
         if key is not None:
             known.setdefault(key, text)
-        elif attribute.lower() not in (*_HOSTS, *_TEMPERATURES, *of_readings, "boot_id", *_OF_A_RUN):
+        elif attribute.lower() not in (*_HOSTS, *_TEMPERATURES, *of_readings, "boot_id", *_EVENTS, *_OF_A_RUN):
             other[attribute] = text
     return ComparedRun(
         name=name,

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
-from ktrial.domain.trial_log import BlockVoided, Event, Protocol, TrialArm, TrialLog
+from ktrial.domain.trial_log import BlockVoided, Event, Protocol, RunEnded, TrialArm, TrialLog
 
 #: Blocks of a profile: two runs each.
 BLOCKS = 10
@@ -76,7 +77,18 @@ def profile_of(log: TrialLog, key: ProfileKey, now_unix_ms: int, run_s: float | 
             f"{len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
             hint="`ktrial bench` shows why it fails; --no-profile goes on without one",
         )
-    return NoiseProfile(key=key, made_unix_ms=now_unix_ms, differences=differences, run_s=run_s)
+    return NoiseProfile(
+        key=key, made_unix_ms=now_unix_ms, differences=differences, events=_events(trial.runs), run_s=run_s
+    )
+
+
+def _events(runs: Sequence[RunEnded]) -> dict[str, int]:
+    """Of the median run, by outcome."""
+    counts: dict[str, list[int]] = {}
+    for run in runs:
+        for outcome, count in run.events.items():
+            counts.setdefault(outcome, []).append(count)
+    return {outcome: int(statistics.median(held)) for outcome, held in counts.items()}
 
 
 def shortened(reason: str) -> str:

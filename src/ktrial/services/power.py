@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from ktrial.domain.compared import Arm, ComparedRun, places
-from ktrial.domain.compared_series import MARGIN, Series, margin_of, series_of
+from ktrial.domain.compared_series import Series, margin_of, series_of
 from ktrial.domain.errors import BadInput
+from ktrial.domain.percentile import MARGIN
 from ktrial.domain.power import Power, PowerAsked
 from ktrial.stats.critical import LOOKS
 from ktrial.stats.planning import (

@@ -44,6 +44,7 @@ from ktrial.services.trial_events import (
 )
 from ktrial.services.trial_next import VisitTurn
 from ktrial.services.trial_pace import TrialPace
+from ktrial.services.trial_protocol import refuse_few_events
 from ktrial.services.trial_records import Cause, cause_of, measurements_of, readings_event, run_event
 
 _OUT_OF_TIME = "no time is left for another block"
@@ -290,7 +291,10 @@ class TrialCourse:
             records, failure, void = self._runs_of(None, arm, 1, number, WARM_WITHOUT_PROFILE)
             if void is not None:
                 continue
-            self._append(run_event(None, arm, records, failure))
+            event = run_event(None, arm, records, failure)
+            self._append(event)
+            if not self._drawn:
+                refuse_few_events(protocol, event.events.get(protocol.primary))
             told = measurements_of(records).get(protocol.primary)
             if told is None or failure is not None:
                 raise BadRun(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -13,13 +12,10 @@ from ktrial.domain.comparison import Role
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import GateLimits
 from ktrial.domain.noise_profile import NoiseProfile
+from ktrial.domain.percentile import counted, events_needed, longer, margin_of_tail, quantile_of
 from ktrial.domain.suite import Task
 from ktrial.domain.trial_file import TrialFile, share
 from ktrial.domain.trial_log import OutcomeRule, Protocol, TrialArm
-
-_QUANTILE = re.compile(r"p(\d\d)(?:[._]?(\d+))?(?![0-9])")
-#: Relative margins of outcomes that nobody gave one; tails spread more, so more of them does not matter.
-_MARGIN, _TAIL_MARGIN, _FAR_TAIL_MARGIN = 0.02, 0.05, 0.10
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -83,7 +79,26 @@ def protocol_of(
     )
     protocol = _with_cap(protocol)
     refuse_unanswerable(protocol)
+    if profile is not None:
+        refuse_few_events(protocol, profile.events.get(protocol.primary))
     return protocol
+
+
+def refuse_few_events(protocol: Protocol, events: int | None) -> None:
+    """Raise BadInput where the primary outcome is a percentile of which a run has so few events that none decides."""
+    quantile = protocol.outcomes[protocol.primary].quantile
+    if quantile is None or events is None or events >= events_needed(quantile):
+        return
+    benchmark = protocol.primary.rpartition(".")[0]
+    nearer = [
+        name
+        for name, rule in protocol.outcomes.items()
+        if name.rpartition(".")[0] == benchmark and rule.quantile and events >= events_needed(rule.quantile)
+    ]
+    raise BadInput(
+        f"{protocol.primary} is too far a percentile to decide: {counted(events, quantile)}",
+        hint=f"{longer(events, quantile)}, or another primary: {', '.join(nearer) or 'one that is no percentile'}",
+    )
 
 
 def _with_cap(protocol: Protocol) -> Protocol:
@@ -112,7 +127,7 @@ def _arms(trial: TrialFile) -> tuple[TrialArm, ...]:
 
 def _roles(trial: TrialFile, found: Sequence[Candidate]) -> dict[str, Role]:
     """Name -> role of every outcome that the protocol names, the primary first."""
-    roles: dict[str, Role] = {_primary(trial, found): "primary"}
+    roles: dict[str, Role] = {_refuse_single(_primary(trial, found), found): "primary"}
     named: list[tuple[Role, str]] = [("secondary", name) for name in trial.secondary]
     named += [("guard", name) for name in trial.guards]
     for role, name in named:
@@ -135,6 +150,17 @@ def _primary(trial: TrialFile, found: Sequence[Candidate]) -> str:
     raise BadInput("which outcome decides is not said", hint=f"primary = one of: {listed}")
 
 
+def _refuse_single(primary: str, found: Sequence[Candidate]) -> str:
+    """The primary outcome, unless it is the worst event of a run: that grows with their number and is never primary."""
+    outcome = next(one.outcome for one in found if one.name == primary)
+    if outcome.kind == "latency-quantile" and outcome.name.rpartition("-")[2] == "max":
+        raise BadInput(
+            f"{primary} is a single event of a run, and the longer the run the larger: it cannot decide",
+            hint="primary = a percentile; the largest may be secondary",
+        )
+    return primary
+
+
 def _find(name: str, found: Sequence[Candidate]) -> str:
     exact = [one.name for one in found if one.name == name] or [one.name for one in found if one.outcome.name == name]
     if len(exact) == 1:
@@ -154,7 +180,7 @@ def _rule(trial: TrialFile, one: Candidate, role: Role) -> OutcomeRule:
         margin=_margin(trial, one, role),
         scale="count" if counts else "log",
         resolution=outcome.resolution,
-        quantile=quantile_of(outcome),
+        quantile=_quantile(outcome),
     )
 
 
@@ -166,16 +192,11 @@ def _margin(trial: TrialFile, one: Candidate, role: Role) -> float:
                 return share(table[key], key)
     if trial.margin is not None and role == "primary":
         return share(trial.margin, "margin")
-    quantile = quantile_of(one.outcome)
-    if quantile is None or quantile < 0.95:
-        return _MARGIN
-    return _TAIL_MARGIN if quantile < 0.99 else _FAR_TAIL_MARGIN
+    return margin_of_tail(_quantile(one.outcome))
 
 
-def quantile_of(outcome: Outcome) -> float | None:
-    """0.99 of `p99`, 0.999 of `p99_9`; None of what is no percentile."""
-    match = _QUANTILE.search(outcome.name) if outcome.kind == "latency-quantile" else None
-    return None if match is None else float(f"0.{match[1]}{match[2] or ''}")
+def _quantile(outcome: Outcome) -> float | None:
+    return quantile_of(outcome.name) if outcome.kind == "latency-quantile" else None
 
 
 def _varies(trial: TrialFile) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ _WHYS: Mapping[str, str] = {
     "e-value": "the evidence since the cap decided it",
     "counter": "its counts decided it",
     "failures": "its runs fail",
+    "few-events": "its runs hold too few events for so far a percentile: longer runs, or another outcome",
     "open": "the trial has not decided it yet",
 }
 _GUARDS: Mapping[str, str] = {

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from ktrial.domain.doubts import readings_of
+from ktrial.domain.percentile import events_of
 from ktrial.domain.run import RunRecord
 from ktrial.domain.trial_log import ReadingsTaken, RunEnded
 
@@ -41,14 +42,12 @@ def measurements_of(records: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def _events(records: Sequence[RunRecord]) -> dict[str, int]:
-    """How many events the percentiles of a run rest on, where its record holds the histogram."""
-    found: dict[str, int] = {}
-    for record in records:
-        counts = record.details.get("histogram_ns")
-        if isinstance(counts, Mapping):
-            total = sum(int(count) for count in counts.values())
-            found |= {f"{record.benchmark}.{kept.outcome}": total for kept in record.measurements}
-    return found
+    """How many events the percentiles of a run rest on, where its record tells them."""
+    return {
+        f"{record.benchmark}.{outcome}": count
+        for record in records
+        for outcome, count in events_of(record.details, [kept.outcome for kept in record.measurements]).items()
+    }
 
 
 def _identity(records: Sequence[RunRecord]) -> dict[str, str]:

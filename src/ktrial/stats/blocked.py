@@ -60,6 +60,19 @@ def signed_rank(differences: Array) -> tuple[Array, Array]:
     return positive, np.minimum(p, 1.0)
 
 
+def signed_rank_p(differences: Array) -> float:
+    """The p of one comparison; that nothing was measured is no evidence."""
+    return float(signed_rank(differences[np.newaxis])[1][0]) if len(differences) else 1.0
+
+
+def one_look(differences: Array, alpha: float = 0.05) -> tuple[float, float, float] | None:
+    """Estimate and interval of one comparison: (estimate, low, high); None where so few blocks allow none."""
+    middle, low, high = hodges_lehmann(differences[np.newaxis], alpha) if len(differences) else (None, None, None)
+    if middle is None or low is None or high is None:
+        return None
+    return float(middle[0]), float(low[0]), float(high[0])
+
+
 def hodges_lehmann(differences: Array, alpha: float) -> tuple[Array, Array | None, Array | None]:
     """Median of Walsh averages, and the exact interval; no interval where so few blocks allow none."""
     rows, blocks = differences.shape

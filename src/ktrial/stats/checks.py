@@ -10,7 +10,7 @@ import numpy as np
 
 from ktrial.domain.finding import Finding
 from ktrial.domain.gate import Readings
-from ktrial.stats.modes import two_modes
+from ktrial.stats.modes import two_modes, within_blocks
 from ktrial.stats.sequential import Array
 
 #: So many failures in one arm and none in the other decide the trial; fewer happen by chance with a flaky tool.
@@ -168,8 +168,9 @@ def robust_sd(centred: Array) -> float:
     return _MAD * float(np.median(np.abs(centred)))
 
 
-def modes(logs_by_arm: Mapping[str, Array]) -> Finding | None:
-    """Runs of an arm that fall into two groups, with the share of the lower one in each arm."""
+def modes(logs_by_arm: Mapping[str, Array], blocks: Mapping[str, Sequence[int]]) -> Finding | None:
+    """Runs of an arm that fall into two groups beyond what their blocks explain, with the share of the lower one."""
+    logs_by_arm = within_blocks(logs_by_arm, blocks)
     found = {arm: seen for arm, logs in logs_by_arm.items() if (seen := two_modes(logs)) is not None and seen.clear}
     if not found:
         return None

@@ -171,13 +171,25 @@ def pairs_of(scores: Scores, arm: str, against: str) -> Pairs:
     return Pairs(values[:, 0], values[:, 1])
 
 
-def run_scores(trial: Trial, outcome: str) -> tuple[Array, tuple[str, ...]]:
-    """Score and arm of every run that counts, in the order in which they ran."""
+class RunScores(NamedTuple):
+    """Score, arm and block of every run that counts, in the order in which they ran."""
+
+    scores: Array
+    arms: tuple[str, ...]
+    blocks: tuple[int, ...]
+
+
+def run_scores(trial: Trial, outcome: str) -> RunScores:
+    """Of all runs that have a value of the outcome."""
     rule = trial.protocol.outcomes[outcome]
     complete = set(trial.complete)
     rows = [
-        (score(run.measurements[outcome], rule), run.arm)
+        (score(run.measurements[outcome], rule), run.arm, run.block)
         for run in trial.runs
-        if run.block in complete and outcome in run.measurements
+        if run.block is not None and run.block in complete and outcome in run.measurements
     ]
-    return np.array([value for value, _ in rows], dtype=np.float64), tuple(arm for _, arm in rows)
+    return RunScores(
+        np.array([value for value, _, _ in rows], dtype=np.float64),
+        tuple(arm for _, arm, _ in rows),
+        tuple(block for _, _, block in rows),
+    )

@@ -13,7 +13,10 @@ from ktrial.stats.layout import Order
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a verdict depends on; `margin` and `resolution` are on the scale of the effect."""
+    """All that a verdict depends on; `margin` and `resolution` are on the scale of the effect.
+
+    `explored` says why there is to be no verdict.
+    """
 
     effect: Effect
     p_adjusted: float
@@ -24,7 +27,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     resolution: float
     alpha: float
     direction: Direction | None
-    judged: bool
+    explored: str | None
     order: Order
     confounded_by: str | None
 
@@ -48,7 +51,7 @@ def _obstacle(case: Case) -> str | None:
         return _too_small(case)
     if case.direction is None:
         return "which way is better is not known"
-    return None if case.judged else "exploratory: only the outcomes that were named beforehand are judged"
+    return case.explored
 
 
 def _doubt(case: Case) -> str | None:

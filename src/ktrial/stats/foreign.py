@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from ktrial.domain.comparison import Check, Contrast, TestResult
+from ktrial.domain.comparison import Check, Contrast, Pooled, TestResult
 from ktrial.domain.finding import Finding
 from ktrial.domain.question import Answer, Question
 from ktrial.domain.verdict import Effect
@@ -18,6 +18,7 @@ from ktrial.stats.decide import Case, decide, order_check, worth
 from ktrial.stats.diagnostics import equal_variance, normality
 from ktrial.stats.duplicates import duplicates
 from ktrial.stats.layout import Layout, Runs, Scale, lay_out, read_runs, scale_of
+from ktrial.stats.machines import Together, pool_machines
 from ktrial.stats.measured import Measured, measure
 from ktrial.stats.multiplicity import benjamini_hochberg, holm
 from ktrial.stats.series import Series, analyse, doubts, drift_check, read_series
@@ -58,6 +59,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     against: str
     layout: Layout
     measured: Measured
+    pooled: Pooled | None = None
 
     @property
     def key(self) -> Key:
@@ -87,12 +89,18 @@ def judge_foreign(
     """
     repeated = duplicates(questions)
     declared = any(question.role == "primary" for question in questions)
-    families = {question.name: question.role if declared else "all" for question in questions}
+    families = {question.name: _family(question, declared=declared) for question in questions}
     reads = [
         _read(question, families[repeated.get(question.name, question.name)], repeated.get(question.name))
         for question in questions
     ]
-    asked = _ask(reads, alpha)
+    together = {
+        (read.question.name, arm, against): pool_machines(read.runs[against], read.runs[arm], read.scale, alpha)
+        for read in reads
+        if read.question.pooled
+        for arm, against in read.pairs
+    }
+    asked = _ask(reads, together, alpha)
     adjusted = _adjust(asked)
     detailed = len(asked) <= DETAILED_CONTRASTS
     checked = detailed and assumptions
@@ -100,7 +108,16 @@ def judge_foreign(
     series = {read.question.name: read_series(read.runs) for read in reads}
     for one in asked:
         contrasts[one.key] = _contrast(one, adjusted[one.key], series[one.read.question.name], alpha, checked)
+    for key, whole in together.items():
+        if key not in contrasts:
+            contrasts[key] = _side_by_side(key, whole, reads)
     return tuple(_answer(read, contrasts, alpha, swing, detailed) for read in reads)
+
+
+def _family(question: Question, *, declared: bool) -> str:
+    if question.explored is not None:
+        return "exploratory"
+    return question.role if declared else "all"
 
 
 def _read(question: Question, family: str, repeats: str | None) -> Read:
@@ -115,18 +132,41 @@ def _read(question: Question, family: str, repeats: str | None) -> Read:
     )
 
 
-def _ask(reads: Sequence[Read], alpha: float) -> list[Asked]:
+def _ask(reads: Sequence[Read], together: Mapping[Key, Together], alpha: float) -> list[Asked]:
     pairs = [
         (read, arm, against, layout)
         for read in reads
         for arm, against in read.pairs
-        if (layout := _layout(read, arm, against)) is not None
+        if not read.question.pooled and (layout := _layout(read, arm, against)) is not None
     ]
     measured = measure([layout for *_, layout in pairs], [read.scale for read, *_ in pairs], alpha)
+    by_name = {read.question.name: read for read in reads}
     return [
-        Asked(read=read, arm=arm, against=against, layout=layout, measured=numbers)
-        for (read, arm, against, layout), numbers in zip(pairs, measured, strict=True)
+        *(
+            Asked(read=read, arm=arm, against=against, layout=layout, measured=numbers)
+            for (read, arm, against, layout), numbers in zip(pairs, measured, strict=True)
+        ),
+        *(
+            Asked(
+                read=by_name[name],
+                arm=arm,
+                against=against,
+                layout=one.layout,
+                measured=one.measured,
+                pooled=one.pooled,
+            )
+            for (name, arm, against), one in together.items()
+            if one.layout is not None and one.measured is not None
+        ),
     ]
+
+
+def _side_by_side(key: Key, together: Together, reads: Sequence[Read]) -> Contrast:
+    """Machines that are too few to be pooled."""
+    name, arm, against = key
+    read = next(one for one in reads if one.question.name == name)
+    silent = _silent(read, arm, against)
+    return msgspec.structs.replace(silent, verdict="inconclusive", why=together.why, pooled=together.pooled)
 
 
 def _layout(read: Read, arm: str, against: str) -> Layout | None:
@@ -173,7 +213,7 @@ def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, chec
         arm=one.arm,
         control=one.against,
         verdict=verdict,
-        why=why,
+        why=why if one.pooled is None else f"{why}, of {len(one.pooled.together)} machines together",
         effect=effect,
         worth=worth(effect, case.margin) if verdict in {"better", "worse"} else None,
         n_arm=len(one.read.runs[one.arm].scores),
@@ -185,7 +225,11 @@ def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, chec
         adjusted_for=None if held is None else covariate.NAME,
         sentence="",
         findings=(*findings, *layout.findings, *_explained(effect, held, drifted), *_dependent(layout, series)),
+        pooled=one.pooled,
     )
+
+
+_EXPLORED = "exploratory: only the outcomes that were named beforehand are judged"
 
 
 def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
@@ -200,7 +244,7 @@ def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
         resolution=resolution,
         alpha=alpha,
         direction=one.read.question.direction,
-        judged=one.read.family != "exploratory",
+        explored=(one.read.question.explored or _EXPLORED) if one.read.family == "exploratory" else None,
         order=one.layout.order,
         confounded_by=one.layout.confounded_by,
     )
@@ -219,6 +263,8 @@ def _margins(one: Asked) -> tuple[float, float]:
 
 def _cross_checks(one: Asked) -> tuple[TestResult, ...]:
     """The t-test with what it assumes."""
+    if not one.measured.cross_checks:
+        return ()
     layout = one.layout
     if layout.blocked:
         seen = [normality("block differences", layout.arm - layout.control)]

@@ -22,11 +22,12 @@ from ktrial.domain.judgement import Judged, Judgement, NextStep
 from ktrial.domain.trial_log import OutcomeRule, Protocol, TrialLog, check_protocol
 from ktrial.stats import checks
 from ktrial.stats.collect import Pairs, Scores, Trial, collect, pairs_of, run_scores, visit_scores
-from ktrial.stats.planning import FEWEST_BLOCKS, blocks_to_detect, cap_from_first_blocks, enough_events
+from ktrial.stats.planning import FEWEST_BLOCKS, blocks_to_detect, cap_from_first_blocks
 from ktrial.stats.primary import Reading, e_values, log_margin, read_primary, table_row
 from ktrial.stats.roles import Answered, Member, family_size, read_family
 from ktrial.stats.screening_judge import judge_screening, refuse_screening
 from ktrial.stats.sequential import Array, looks, row_of, worth_it
+from ktrial.stats.tails import few_events, rests_on_few
 
 Contrast = tuple[str, str]
 #: A trial ends when failures leave it short of its cap after so many times as many blocks.
@@ -128,6 +129,8 @@ def _primary(stand: _Stand, contrast: Contrast) -> Judged:
     if not pairs.finite:
         return _judged(stand, outcome, contrast, _not_comparable(len(pairs.arm)), (_no_scale(outcome, rule),))
     reading = read_primary(protocol, pairs, stand.cap)
+    if reading.verdict is not None and rests_on_few(stand.trial, outcome, contrast):
+        reading = reading._replace(verdict="inconclusive", why="few-events")
     reading, findings = _with_failures(stand, contrast, reading)
     if reading.verdict is None:
         reading = _given_up(stand, reading)
@@ -139,7 +142,8 @@ def _primary(stand: _Stand, contrast: Contrast) -> Judged:
     if reading.verdict is not None:
         findings = (*findings, *_contrast_findings(stand, contrast, used))
     judged = _judged(stand, outcome, contrast, reading, findings)
-    needed = _needed(used, protocol.detect) if reading.verdict == "inconclusive" else None
+    may_be_found = reading.verdict == "inconclusive" and reading.why != "few-events"
+    needed = _needed(used, protocol.detect) if may_be_found else None
     return replace(judged, e_values=e_values(protocol, used), needed=needed)
 
 
@@ -280,15 +284,16 @@ def _contrast_findings(stand: _Stand, contrast: Contrast, differences: Array) ->
     outcome = protocol.primary
     if protocol.outcomes[outcome].scale == "count":
         return []
-    scores, arms = run_scores(stand.trial, outcome)
-    names = np.array(arms)
+    scores, arms, blocks = run_scores(stand.trial, outcome)
+    names, places = np.array(arms), np.array(blocks)
     logs = {name: scores[names == name] for name in contrast}
+    in_blocks = {name: places[names == name].tolist() for name in contrast}
     sign = 1.0 if protocol.outcomes[outcome].direction == "higher" else -1.0
     found = (
         # Nothing of an arm lasts over a boot.
         checks.carry_over(scores, arms, *contrast) if protocol.replicate == "run" else None,
         checks.noise(differences, protocol.profile.get(outcome)),
-        checks.modes({name: sign * values for name, values in logs.items()}),
+        checks.modes({name: sign * values for name, values in logs.items()}, in_blocks),
     )
     return [one for one in found if one is not None]
 
@@ -308,20 +313,7 @@ def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
         found += [heat] if heat else []
         limits = {**protocol.gates, "start_temperature": GateLimits()}
         found += [replace(one, kind=f"gate-{one.kind}") for one in group_findings(trial.readings, limits)]
-    return found + _few_events(stand)
-
-
-def _few_events(stand: _Stand) -> list[Finding]:
-    """Percentiles that rest on too few events."""
-    found = []
-    for outcome, rule in stand.protocol.outcomes.items():
-        events = [run.events[outcome] for run in stand.trial.runs if outcome in run.events]
-        if rule.quantile is not None and events and not enough_events(rule.quantile, min(events)):
-            sentence = f"{outcome} rests on {min(events)} events in a run, too few for so far a percentile: longer runs"
-            found.append(
-                Finding(kind="few-events", level="suspect", sentence=sentence, values={"events": float(min(events))})
-            )
-    return found
+    return [*found, *few_events(trial)]
 
 
 def _placebo_findings(judged: Sequence[Judged]) -> list[Finding]:

@@ -35,6 +35,17 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
     machines: tuple[Name, ...]
     covariates: tuple[float | None, ...]
 
+    def at(self, places: Sequence[int]) -> Runs:
+        """Only some of them."""
+        return Runs(
+            scores=self.scores[list(places)],
+            places=tuple(self.places[place] for place in places),
+            blocks=tuple(self.blocks[place] for place in places),
+            boots=tuple(self.boots[place] for place in places),
+            machines=tuple(self.machines[place] for place in places),
+            covariates=tuple(self.covariates[place] for place in places),
+        )
+
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Two arms' scores by unit; where `unit` is a block, the two share their blocks in this order.

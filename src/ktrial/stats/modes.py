@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,11 @@ _EM_STEPS, _EM_STOP = 60, 1e-7
 _LEAST_SHARE, _LEAST_SD = 0.02, 0.05
 #: Equal values have a spread of rounding only.
 _DUST = 1e-12
+
+#: Blocks explain values where these go with those of the other arms beyond chance: one side of 1 %.
+_BEYOND_CHANCE = 2.326
+#: With fewer blocks nothing tells what they explain.
+_FEWEST_BLOCKS = 6
 
 
 class Modes(NamedTuple):
@@ -73,6 +79,46 @@ def two_modes(values: Array) -> Modes | None:
         spread * within,
         float(weights[choice, low]),
     )
+
+
+def within_blocks(scores: Mapping[str, Array], blocks: Mapping[str, Sequence[Hashable | None]]) -> dict[str, Array]:
+    """The scores of each arm without what their blocks explain: that is no mode, for both arms have it.
+
+    What the other arms show in the same block explains a score as far as the two go together over all blocks. Scores
+    are as they were where blocks are not known of all runs, or an arm shares too few of them to tell.
+    """
+    names = list(dict.fromkeys(block for of_arm in blocks.values() for block in of_arm))
+    if len(scores) < 2 or len(names) < _FEWEST_BLOCKS or None in names:
+        return dict(scores)
+    number = {name: index for index, name in enumerate(names)}
+    places = np.array([number[block] for arm in scores for block in blocks[arm]], dtype=np.intp)
+    arms = np.repeat(np.arange(len(scores)), [len(of_arm) for of_arm in scores.values()])
+    cells, shape = arms * len(names) + places, (len(scores), len(names))
+    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+    every = np.concatenate(list(scores.values()))
+    middles = np.bincount(cells, weights=every, minlength=counts.size).reshape(shape) / np.maximum(counts, 1)
+    there = counts > 0
+    others = there.sum(axis=0) - there
+    beside = (middles.sum(axis=0) - middles) / np.maximum(others, 1)
+    shared, enough = (others > 0)[arms, places], (there & (others > 0)).sum(axis=1)
+    found = {}
+    for index, arm in enumerate(scores):
+        of_arm = (arms == index) & shared
+        found[arm] = (
+            _unexplained(every[of_arm], beside[index, places[of_arm]], int(enough[index]))
+            if enough[index] >= _FEWEST_BLOCKS
+            else scores[arm]
+        )
+    return found
+
+
+def _unexplained(scores: Array, beside: Array, blocks: int) -> Array:
+    """What is left of scores after the line through them and the mean of the other arms in their blocks."""
+    centred, beside = scores - scores.mean(), beside - beside.mean()
+    square, product = float(beside @ beside), float(centred @ beside)
+    if product <= _BEYOND_CHANCE / math.sqrt(blocks) * math.sqrt(square * float(centred @ centred)):
+        return scores
+    return np.asarray(scores - product / square * beside, dtype=np.float64)
 
 
 def _starts(standard: Array) -> tuple[Array, Array, Array]:

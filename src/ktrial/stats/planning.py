@@ -28,8 +28,6 @@ _MOST_RUNS_PER_VISIT = 4
 _WARM_SD, WARM_NEXT, WARM_MOST = 2.0, 3, 6
 #: Runs that are dropped where no profile exists yet.
 WARM_WITHOUT_PROFILE = 2
-#: A percentile rests on at least so many events beyond it.
-EVENTS_BEYOND = 10
 
 
 #: What simulated trials took on average: an effect in sd of a block's difference, and blocks.
@@ -154,11 +152,6 @@ def runs_per_visit(switch_s: float, run_s: float, run_sd: float | None = None, v
 def is_warm(score: float, following: Sequence[float], robust_sd: float) -> bool:
     """Whether a run before the first block already looks like those after it."""
     return abs(score - float(np.median(as_array(following)))) <= _WARM_SD * robust_sd
-
-
-def enough_events(quantile: float, events: int) -> bool:
-    """Whether a percentile of a run with so many events rests on enough beyond it."""
-    return events * (1 - quantile) >= EVENTS_BEYOND - 1e-6
 
 
 def _blocks(z: float, sd: float, log_effect: float) -> int:

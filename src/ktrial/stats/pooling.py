@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from ktrial.domain.errors import BadInput
+from ktrial.stats.blocked import one_look
 from ktrial.stats.sequential import as_array
-from ktrial.stats.signed_rank import single_look_interval
 
 #: Fewer machines are shown side by side and not pooled.
 FEWEST_MACHINES = 3
@@ -50,7 +50,7 @@ def machine_effect(machine: str, differences: Sequence[float]) -> MachineEffect:
     from scipy.special import stdtrit
 
     values = as_array(differences)
-    found = single_look_interval(values)
+    found = one_look(values)
     if found is None or len(values) < 7:
         raise BadInput(
             f"{machine}: {len(values)} blocks give no interval to pool",

@@ -9,9 +9,10 @@ from itertools import combinations
 from ktrial.domain.comparison import Pair, Pairwise
 from ktrial.domain.errors import BadInput
 from ktrial.domain.verdict import Effect
+from ktrial.stats.blocked import one_look, signed_rank_p
+from ktrial.stats.floors import blocked_floor
 from ktrial.stats.multiplicity import holm
 from ktrial.stats.sequential import ALPHA, Array, block_differences
-from ktrial.stats.signed_rank import signed_rank_p, single_look_interval, smallest_p
 
 
 def all_pairs(scores: Mapping[str, Array], alpha: float = ALPHA) -> Pairwise:
@@ -24,7 +25,7 @@ def all_pairs(scores: Mapping[str, Array], alpha: float = ALPHA) -> Pairwise:
     if not pairs or len(counts) != 1:
         raise BadInput("a ranking needs two arms or more, all in every block")
     blocks = counts.pop()
-    if smallest_p(blocks) * len(pairs) > alpha:
+    if blocked_floor(blocks) * len(pairs) > alpha:
         raise BadInput(
             f"{blocks} blocks cannot tell {len(pairs)} pairs apart",
             hint="more blocks, or compare with the control only",
@@ -46,7 +47,7 @@ def all_pairs(scores: Mapping[str, Array], alpha: float = ALPHA) -> Pairwise:
 
 
 def _effect(differences: Array, alpha: float) -> Effect:
-    interval = single_look_interval(differences, alpha)
+    interval = one_look(differences, alpha)
     assert interval is not None
     estimate, low, high = interval
     return Effect(estimate=estimate, low=low, high=high, confidence=1 - alpha, method="Hodges-Lehmann, Walsh interval")

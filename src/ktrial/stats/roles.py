@@ -16,7 +16,6 @@ from ktrial.stats.family import holm_over_tables
 from ktrial.stats.multiplicity import benjamini_hochberg
 from ktrial.stats.primary import Reading, family_effect, log_margin, read_counter
 from ktrial.stats.sequential import ALPHA, call, first_exclusion, row_of
-from ktrial.stats.signed_rank import signed_rank_p
 from ktrial.stats.signflip import sign_flip_p
 
 
@@ -140,5 +139,7 @@ def _exploratory(protocol: Protocol, members: Sequence[Member], cap: int) -> tup
 
 
 def _p_of(member: Member) -> float:
+    from ktrial.stats.blocked import signed_rank_p  # scipy, which a trial that explores nothing does without
+
     test = sign_flip_p if member.rule.scale == "count" else signed_rank_p
     return test(member.pairs.differences)

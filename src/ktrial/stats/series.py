@@ -15,7 +15,8 @@ from ktrial.domain.question import Question
 from ktrial.stats import diagnostics, factors, pairs
 from ktrial.stats.arrays import Array
 from ktrial.stats.layout import Runs, Scale, is_usable
-from ktrial.stats.modes import two_modes
+from ktrial.stats.machines import within_machines
+from ktrial.stats.modes import two_modes, within_blocks
 from ktrial.stats.summary import summarise
 
 #: With more arms than this all pairs are no table that anybody reads.
@@ -89,7 +90,11 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
         sentence = "nobody said which way is better: a difference is no verdict; above zero means more"
         found.append(Finding(kind="no-direction", level="note", sentence=sentence))
     found.extend(_of_values(question, runs, swing))
-    seen = {arm: two_modes(of_arm.scores) for arm, of_arm in runs.items()}
+    scores = within_blocks(
+        {arm: within_machines(of_arm) if question.pooled else of_arm.scores for arm, of_arm in runs.items()},
+        {arm: of_arm.blocks for arm, of_arm in runs.items()},
+    )
+    seen = {arm: two_modes(of_arm) for arm, of_arm in scores.items()}
     modes = {arm: found_two.low_share for arm, found_two in seen.items() if found_two is not None and found_two.clear}
     if modes:
         sentence = f"two modes in {_listed(modes)}: what differs may be how often each occurs (share of the worse mode)"
@@ -153,9 +158,10 @@ def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> li
         if summary is None or summary.n == 1:
             single[arm] = 1.0
             continue
-        if summary.spread is not None and summary.spread > swing:
-            swings[arm] = summary.spread
-        elif summary.spread is None and summary.minimum < summary.maximum:
+        spread = _widest(question, arm) if question.pooled else summary.spread
+        if spread is not None and spread > swing:
+            swings[arm] = spread
+        elif spread is None and summary.minimum < summary.maximum:
             endless[arm] = summary.maximum - summary.minimum
         if summary.minimum == summary.maximum:
             equal[arm] = summary.median
@@ -173,6 +179,16 @@ def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> li
         for kind, level, arms, sentence in kinds
         if arms
     ]
+
+
+def _widest(question: Question, arm: str) -> float | None:
+    """The widest (max - min) / median of one machine."""
+    held: dict[str | None, list[float]] = {}
+    for run in question.arms[arm]:
+        if is_usable(run.value):
+            held.setdefault(run.machine, []).append(run.value)
+    spreads = [found.spread for values in held.values() if (found := summarise(values)) is not None]
+    return max((spread for spread in spreads if spread is not None), default=None)
 
 
 def analyse(

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import shlex
 import subprocess
 import sys
@@ -37,3 +38,25 @@ def test_the_command_that_is_printed_gives_the_same_comparison() -> None:
     assert again.getvalue() == first.getvalue()
     (outcome,) = json.loads(first.getvalue())["outcomes"]
     assert [(one["arm"], one["control"]) for one in outcome["steps"]] == [("t1", "stock"), ("t2", "t1"), ("t3", "t2")]
+
+
+def test_machines_are_pooled_and_tiers_of_them_refused() -> None:
+    table = str(ROOT / "examples/results/machines.csv")
+    words = ["compare", table, "--by", "kernel", "--block", "round", "--value", "latency_us", "--direction", "lower"]
+    out, err = io.StringIO(), io.StringIO()
+    assert main([*words, "--control", "stock", "--pool", "--json"], out, err) == 0, err.getvalue()
+    found = json.loads(out.getvalue())
+    assert (found["asked"]["pool"], found["scope"]) == (True, "across 4 machines")
+    assert "--pool" in found["reproduce"][0]
+    (contrast,) = found["outcomes"][0]["contrasts"]
+    # The true effects on the machines, which the table was made with.
+    true = [-math.log(one) for one in (0.82, 0.86, 0.80, 0.92)]
+    effects = [one["effect"] for one in contrast["pooled"]["machines"]]
+    assert all(abs(one["estimate"] - effect) < 0.02 for one, effect in zip(effects, true, strict=True))
+    assert contrast["effect"]["low"] < sum(true) / 4 < contrast["effect"]["high"]
+    err = io.StringIO()
+    assert main([*words, "--pool", "--tiers"], io.StringIO(), err) == 2
+    assert "--pool and --tiers" in err.getvalue()
+    plain = io.StringIO()
+    assert main([*words, "--json"], plain, err) == 0
+    assert "pool" not in json.loads(plain.getvalue())["asked"], "questions of before keep their digest"

@@ -280,6 +280,19 @@ def test_a_bundle_holds_the_same(machine: FakeRoot, folder: Path, tmp_path: Path
     assert machine.run("recheck", "b.tar.zst").status == 2
 
 
+def test_machines_together_come_out_again_under_other_names(machine: FakeRoot) -> None:
+    table = (Path(__file__).parents[3] / "examples/results/machines.csv").read_text()
+    Path("m.csv").write_text(table.replace("machine,", "hostname,").replace("\ndesk,", "\ndesk-of-jane,"))
+    columns = ("--by", "kernel", "--block", "round", "--value", "latency_us", "--direction", "lower")
+    found = made(machine, "m.csv", *columns, "--pool", "--control", "stock")
+    assert "desk-of-jane" in found.read_text()
+    assert machine.run("bundle", "--comparison", str(found), "b.tar.zst").status == 0
+    assert check(machine, Path("b.tar.zst")) == (0, [])
+    (contrast,) = json.loads(found.read_text())["outcomes"][0]["contrasts"]
+    assert [one["machine"] for one in contrast["pooled"]["machines"]][1:] == ["laptop", "server", "board"]
+    assert json.loads(found.read_text())["asked"]["pool"] is True
+
+
 def test_without_a_comparison_raw_output_is_read(machine: FakeRoot, folder: Path) -> None:
     assert machine.run("--store", "a.db", "bundle", "b.tar.zst").status == 0
     ran = machine.run("recheck", "b.tar.zst")

@@ -134,10 +134,23 @@ def test_outcomes_are_found_by_either_name() -> None:
     series = series_of([both]).values()
     assert find_series("pipe.p50", series).benchmark == "pipe"
     assert find_series("x", series).name == "wakeup.x"
-    with pytest.raises(BadInput, match="several benchmarks"):
+    with pytest.raises(BadInput, match="'p50' fits several outcomes") as several:
         find_series("p50", series)
-    with pytest.raises(UnknownName, match="'p77'"):
-        find_series("p77", series)
+    assert several.value.hint == "write one of: wakeup.p50, pipe.p50"
+    for unknown in ("p77", "", "50"):
+        with pytest.raises(UnknownName, match=f"'{unknown}'"):
+            find_series(unknown, series)
+
+
+def test_the_last_words_of_an_outcome_name_it_where_no_other_ends_so() -> None:
+    names = ("wakeup_p50", "wakeup-p99", "late_p99", "p999")
+    series = series_of([arm("a", *(a_run(name, measured(1.0, name)) for name in names))]).values()
+    assert find_series("p50", series).name == "wakeup.wakeup_p50"
+    assert find_series("p999", series).name == "wakeup.p999"
+    assert find_series("late_p99", series).name == "wakeup.late_p99"
+    with pytest.raises(BadInput, match="'p99' fits several outcomes") as several:
+        find_series("p99", series)
+    assert several.value.hint == "write one of: wakeup.wakeup-p99, wakeup.late_p99"
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,64 @@ def test_the_primary_comes_first_and_speaks_in_the_answer() -> None:
         compared(three("stock", STOCK), [three("tuned", TUNED)], primary="p98")
 
 
+def tailed(name: str, scale: float, events: int | None) -> Arm:
+    """Eight runs, in turns with others: a median and a far percentile on so many events."""
+    counts = {} if events is None else {"p99": events, "p50": events}
+    runs = [
+        a_run(
+            f"{name}/{number}",
+            measured(scale * (1 + 0.001 * number)),
+            measured(scale * (2 + 0.003 * (number * 5 % 8)), "p99"),
+            block=str(number),
+            boot="b1",
+            clocks={"wall": 2.0 * number + (name > "stock") * (-1.0) ** number},
+            events=counts,
+        )
+        for number in range(8)
+    ]
+    return Arm(name=name, sources=(), runs=tuple(runs))
+
+
+def of_tails(events: int | None, **asked: Any) -> Any:
+    arms = [tailed("stock", 1.0, 5000), tailed("tuned", 0.8, events)]
+    return compare(arms[0], arms[1:], Asked(**asked), About(), foreign_judge(0.25))
+
+
+def test_a_percentile_on_few_events_is_not_taken_as_primary() -> None:
+    found = of_tails(400, primary="p99")
+    outcomes = {one.name: one for one in found.outcomes}
+    assert {one.role for one in found.outcomes} == {"exploratory"}
+    far = outcomes["wakeup.p99"].contrasts[0]
+    assert far.verdict == "inconclusive"
+    assert far.why == (
+        "explored only, as nothing can be decided by it: 400 events in a run, 1,000 are needed for so far a "
+        "percentile: runs 2.5 times as long"
+    )
+    assert far.effect is not None
+    assert outcomes["wakeup.p50"].contrasts[0].verdict == "better", "the others are judged"
+    (told,) = [one for one in found.findings if one.kind == "not-primary"]
+    assert told.sentence.startswith("wakeup.p99 was named as primary and is explored only: 400 events in a run")
+    assert told.values == {"events": 400.0, "needed": 1000.0}
+    assert told.sentence in found.answer
+
+
+@pytest.mark.parametrize("events", [1000, None])
+def test_a_percentile_on_enough_events_or_nobody_knows_how_many_is_primary(events: int | None) -> None:
+    arms = [tailed("stock", 1.0, events), tailed("tuned", 0.8, events)]
+    found = compare(arms[0], arms[1:], Asked(primary="p99"), About(), foreign_judge(0.25))
+    assert (found.outcomes[0].name, found.outcomes[0].role) == ("wakeup.p99", "primary")
+    assert found.outcomes[0].contrasts[0].verdict == "better"
+    assert not [one for one in found.findings if one.kind == "not-primary"]
+
+
+def test_a_percentile_on_few_events_is_explored_where_nothing_is_named_and_doubted_as_a_secondary() -> None:
+    far = next(one for one in of_tails(400).outcomes if one.name == "wakeup.p99")
+    assert far.contrasts[0].verdict == "inconclusive"
+    second = next(one for one in of_tails(400, primary="p50").outcomes if one.name == "wakeup.p99")
+    assert (second.role, second.contrasts[0].verdict) == ("secondary", "better")
+    assert "few-events" in [one.kind for one in second.findings]
+
+
 def test_outcomes_that_say_the_same_are_shown_once() -> None:
     stock, tuned = three("stock", STOCK), three("tuned", TUNED)
     assert [(one.name, one.same_as) for one in compared(stock, [tuned]).outcomes] == [

@@ -183,6 +183,22 @@ def test_foreign_attributes_are_what_is_compared() -> None:
     assert [one.value for one in run.measurements] == [1.5]
 
 
+def test_events_that_percentiles_rest_on_come_from_details_or_a_column() -> None:
+    counted = from_store(
+        a_session(), a_record(1, "own", measurements=[TIME], details={"histogram_ns": {"1": 3, "2": 4}})
+    )
+    assert counted is not None
+    assert counted.events == {"time": 7}
+    foreign = a_session(origin="import:csv", document={"sha256": "d"})
+    for told, events in (({"Samples": "500"}, {"p99": 500}), ({"events": "many"}, {}), ({}, {})):
+        run = from_store(foreign, a_run(4, document={"attributes": told, "block": None, "failure": None}))
+        assert run is not None
+        assert (run.events, run.other) == (events, {})
+    FILES["tail.csv"] = b"march,p99_us,events\nv2,10,900\nv3,20,901\n"
+    arms = gather([word("tail.csv")], no_store, reading(by="march", values=("p99_us",), direction="lower")).arms
+    assert [[list(run.events.values()) for run in arm.runs] for arm in arms] == [[[900]], [[901]]]
+
+
 def test_temperatures_of_records() -> None:
     document = {"conditions": {"before": [{"name": "temperature", "value": 48.0, "unit": "C", "of": "cpu"}]}}
     assert readings_of(document) == {"temperature_c": 48.0}

@@ -16,6 +16,7 @@ from ktrial.domain.trial_log import (
     Ended,
     Extended,
     Looked,
+    OutcomeRule,
     ReadingsTaken,
     RunEnded,
     TrialArm,
@@ -107,6 +108,22 @@ def test_warm_ups_come_first_and_do_not_count() -> None:
     trial.run()
     assert [event.block for event in trial.log if isinstance(event, RunEnded)][:3] == [None, None, 1]
     assert [record.is_warm_up for record in trial.store.records[:3]] == [True, True, False]
+
+
+FAR = {"tool.time": OutcomeRule(direction="lower", role="primary", quantile=0.999)}
+
+
+def test_a_primary_on_too_few_events_is_refused_after_one_run_that_does_not_count() -> None:
+    trial = Trial(steady, outcomes=FAR, details={"histogram_ns": {"1000": 4000, "2000": 999}})
+    with pytest.raises(BadInput) as caught:
+        trial.run()
+    assert caught.value.message == (
+        "tool.time is too far a percentile to decide: 4,999 events in a run, 10,000 are needed"
+    )
+    assert (caught.value.hint or "").startswith("runs 2.1 times as long")
+    assert [event.block for event in trial.log if isinstance(event, RunEnded)] == [None]
+    assert trial.machine.files == FOUND
+    assert verdict(Trial(steady, outcomes=FAR, details={"histogram_ns": {"1000": 10_000}})) == "better"
 
 
 def test_warm_ups_go_on_until_two_are_alike_but_not_for_ever() -> None:

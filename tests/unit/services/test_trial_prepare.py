@@ -17,7 +17,7 @@ from ktrial.domain.gate import DEFAULTS
 from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
 from ktrial.domain.suite import Suite, SuiteEntry, Task
 from ktrial.domain.trial_file import ArmFile, DesignFile, TrialFile
-from ktrial.domain.trial_log import Ended, Extended
+from ktrial.domain.trial_log import Ended, Extended, RunEnded
 from ktrial.services import noise
 from ktrial.services.trial_prepare import (
     SETTLE_S,
@@ -28,7 +28,7 @@ from ktrial.services.trial_prepare import (
     settle_s,
     with_placebos,
 )
-from ktrial.services.trial_protocol import protocol_of, quantile_of
+from ktrial.services.trial_protocol import protocol_of
 from ktrial.services.trial_summary import extendable, summary_of
 from ktrial.services.trial_words import _WORKLOADS, arms_of, default_suite
 from tests.support.bench import FakeBenchmark, outcome
@@ -214,8 +214,12 @@ def test_a_noise_profile_plans_the_cap() -> None:
     "name, wanted", [("latency-p99", 0.99), ("latency-p99_9", 0.999), ("p50", 0.5), ("mean", None)]
 )
 def test_percentiles_by_their_names(name: str, wanted: float | None) -> None:
-    assert quantile_of(outcome(name, kind="latency-quantile")) == wanted
-    assert quantile_of(outcome(name, kind="time")) is None
+    for kind, quantile in (("latency-quantile", wanted), ("time", None)):
+        tool = FakeBenchmark(name="tool", outcomes=(outcome(name, kind=kind),))
+        assert (
+            judged_by(TWO, (Task(label="tool", benchmark=tool, parameters={}),)).outcomes[f"tool.{name}"].quantile
+            == quantile
+        )
 
 
 # Noise profiles.
@@ -233,6 +237,47 @@ def test_a_pilot_is_the_control_twice_and_its_profile_the_differences_in_order_o
     assert made.made_unix_ms == 5
     signs = {one > 0 for one in made.differences[TIME] if abs(one) > 1e-9}
     assert signs == {True, False}, "the second visit less the first, whichever arm that was"
+
+
+def test_a_profile_knows_how_many_events_a_typical_run_has() -> None:
+    log = log_of(noise.pilot_protocol(protocol()), {TIME: {"first": [0.0] * 10, "second": [0.1] * 10}})
+    counted = [
+        msgspec.structs.replace(event, events={TIME: 50 if event.run < 3 else 700})
+        if isinstance(event, RunEnded)
+        else event
+        for event in log
+    ]
+    assert noise.profile_of(counted, KEY, 5).events == {TIME: 700}
+
+
+def test_a_primary_that_the_profile_has_too_few_events_for_is_refused_with_the_figures() -> None:
+    names = ("latency-p50", "latency-p99", "latency-p999")
+    outcomes = tuple(outcome(name, kind="latency-quantile", headline=name.endswith("999")) for name in names)
+    tasks = (Task(label="tool", benchmark=FakeBenchmark(name="tool", outcomes=outcomes), parameters={}),)
+    made = NoiseProfile(
+        key=KEY,
+        made_unix_ms=0,
+        differences={f"tool.{name}": (0.001, -0.001) * 5 for name in names},
+        events={f"tool.{name}": 1500 for name in names},
+    )
+    with pytest.raises(BadInput) as caught:
+        judged_by(TWO, tasks, made)
+    assert caught.value.message == (
+        "tool.latency-p999 is too far a percentile to decide: 1,500 events in a run, 10,000 are needed"
+    )
+    assert caught.value.hint == "runs 6.7 times as long, or another primary: tool.latency-p50, tool.latency-p99"
+    near = msgspec.structs.replace(TWO, primary="latency-p99")
+    assert judged_by(near, tasks, made).primary == "tool.latency-p99"
+    assert judged_by(TWO, tasks).primary == "tool.latency-p999", "without a profile the first run tells"
+
+
+def test_the_largest_of_a_run_is_never_primary() -> None:
+    outcomes = tuple(outcome(f"latency-{name}", kind="latency-quantile", headline=False) for name in ("p99", "max"))
+    tasks = (Task(label="tool", benchmark=FakeBenchmark(name="tool", outcomes=outcomes), parameters={}),)
+    with pytest.raises(BadInput, match=r"tool\.latency-max is a single event of a run"):
+        judged_by(msgspec.structs.replace(TWO, primary="latency-max"), tasks)
+    second = msgspec.structs.replace(TWO, primary="latency-p99", secondary=("latency-max",))
+    assert judged_by(second, tasks).outcomes["tool.latency-max"].role == "secondary"
 
 
 def test_too_few_blocks_make_no_profile() -> None:

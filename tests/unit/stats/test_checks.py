@@ -60,12 +60,23 @@ def test_the_share_of_the_slow_mode_is_told_for_each_arm() -> None:
     generator = np.random.default_rng(1)
     control = generator.normal(0, 0.02, 20)
     case = np.concatenate((control[:10], control[10:] + 1.0))
-    found = checks.modes({"control": control, "case": case})
+    blocks = {"control": range(20), "case": range(20)}
+    found = checks.modes({"control": control, "case": case}, blocks)
     assert found is not None
     assert (found.kind, found.level) == ("two-modes", "suspect")
     assert found.values == {"control": 1.0, "case": 0.5}
     assert "2.7" in found.sentence
-    assert checks.modes({"control": control, "case": control}) is None
+    assert checks.modes({"control": control, "case": control}, blocks) is None
+
+
+def test_two_kinds_of_blocks_are_no_modes_of_the_runs() -> None:
+    generator = np.random.default_rng(1)
+    levels = np.repeat([0.0, 1.0], 10)
+    control, case = (levels + generator.normal(0, 0.02, 20) for _ in range(2))
+    blocks = {"control": range(20), "case": range(20)}
+    assert checks.modes({"control": control, "case": case}, blocks) is None
+    # Nothing is known of blocks that the arms do not share: then they may be modes.
+    assert checks.modes({"control": control, "case": case}, {"control": range(20), "case": range(20, 40)}) is not None
 
 
 def test_noise_above_twice_the_profile_is_told() -> None:

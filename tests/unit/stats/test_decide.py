@@ -26,7 +26,7 @@ def case(low: float | None, high: float | None, **changes: Any) -> Case:
         resolution=0.0,
         alpha=0.05,
         direction="lower",
-        judged=True,
+        explored=None,
         order="interleaved",
         confounded_by=None,
     )
@@ -48,7 +48,7 @@ def case(low: float | None, high: float | None, **changes: Any) -> Case:
         (case(0.03, 0.05, floor=0.1, floor_adjusted=0.1), "inconclusive", "0.1, above 0.05"),
         (case(-0.01, 0.01, floor_adjusted=0.1, family=100), "inconclusive", "correction for 100"),
         (case(0.03, 0.05, direction=None), "inconclusive", "which way is better"),
-        (case(0.03, 0.05, judged=False), "inconclusive", "exploratory"),
+        (case(0.03, 0.05, explored="exploratory"), "inconclusive", "exploratory"),
         (case(0.03, 0.05, order="sequence"), "inconclusive", "time and arm are confounded"),
         (case(0.03, 0.05, order="unknown"), "inconclusive", "order"),
         (case(0.03, 0.05, confounded_by="boot"), "inconclusive", "boot and arm are confounded"),

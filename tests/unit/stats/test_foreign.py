@@ -299,6 +299,14 @@ def test_two_modes_and_steps_are_findings() -> None:
     assert list(found["quantised"].values) == ["b"]
 
 
+def test_hosts_of_two_kinds_as_blocks_are_no_two_modes() -> None:
+    hosts = np.repeat([1.0, 5.0], 10)
+    values = {"a": hosts * times(20, 1.0, seed=1), "b": hosts * times(20, 0.9, seed=2)}
+    blocks = {arm: [f"host{number}" for number in range(20)] for arm in values}
+    assert "two-modes" not in kinds(judge_foreign([asked("ab" * 20, values, block=blocks)])[0])
+    assert "two-modes" in kinds(judge_foreign([asked("ab" * 20, values)])[0])
+
+
 # What stays the same, however the data are written.
 
 LAYOUTS = st.sampled_from(["abab" * 4, "abba" * 4, "a" * 8 + "b" * 8, "aabb" * 4, "aababbba" * 2])

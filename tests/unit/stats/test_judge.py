@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -565,14 +565,48 @@ def test_a_counter_as_secondary_waits_for_all_blocks() -> None:
     assert whole.of(RATE, "case", "control").verdict == "better"
 
 
-def test_a_percentile_of_few_events_is_a_doubt() -> None:
-    rule = replace(PRIMARY, quantile=0.99)
-    for events, doubted in ((999, True), (1000, False)):
-        log = [
-            replace(event, events={TIME: events}) if isinstance(event, RunEnded) else event
-            for event in pair_log(protocol(outcomes={TIME: rule}), noise(7, mean=0.1))
-        ]
-        assert ("few-events" in kinds(judge(log))) == doubted
+def with_events(quantile: float | None, counts: Callable[[int], int]) -> list[Event]:
+    """A trial that surely finds a difference; `counts` gives the events of each run by its number."""
+    rule = replace(PRIMARY, quantile=quantile)
+    log = pair_log(protocol(outcomes={TIME: rule}), noise(7, mean=0.1))
+    return [replace(event, events={TIME: counts(event.run)}) if isinstance(event, RunEnded) else event for event in log]
+
+
+def test_a_percentile_on_few_events_decides_nothing() -> None:
+    """p99: at least 1,000 events a run (section 6)."""
+    for quantile, events, verdict in (
+        (0.99, 999, None),
+        (0.99, 1000, "better"),
+        (0.999, 9999, None),
+        (None, 1, "better"),
+    ):
+        found = judge(with_events(quantile, lambda run, events=events: events))  # type: ignore[misc]
+        (primary,) = found.judged
+        assert (primary.verdict, primary.why == "few-events") == (verdict or "inconclusive", verdict is None)
+        assert ("few-events" in kinds(found)) == (verdict is None)
+        assert found.next.action == "stop"
+        assert verdict is not None or primary.needed is None, "more blocks would not help"
+    (told,) = [one for one in judge(with_events(0.99, lambda run: 500)).findings if one.kind == "few-events"]
+    assert (
+        told.sentence == f"{TIME}: 500 events in a run, 1,000 are needed for so far a percentile: runs 2 times as long"
+    )
+    assert told.values == {"events": 500.0, "needed": 1000.0}
+
+
+def test_one_run_of_few_events_is_a_doubt_only() -> None:
+    found = judge(with_events(0.99, lambda run: 990 if run == 3 else 2000))
+    assert [one.verdict for one in found.judged] == ["better"]
+    assert "few-events" in kinds(found)
+
+
+def test_the_arm_with_fewest_events_tells_whether_a_percentile_decides() -> None:
+    log = with_events(0.99, lambda run: 2000)
+    slower = [
+        replace(event, events={TIME: 900}) if isinstance(event, RunEnded) and event.arm == "case" else event
+        for event in log
+    ]
+    assert [one.verdict for one in judge(log).judged] == ["better"]
+    assert [one.why for one in judge(slower).judged] == ["few-events"]
 
 
 def test_carry_over_and_noise_are_told_with_the_verdict() -> None:

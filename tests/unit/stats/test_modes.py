@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from ktrial.stats.arrays import Array
-from ktrial.stats.modes import two_modes
+from ktrial.stats.modes import two_modes, within_blocks
 
 
 def mixture(gap: float, count: int, seed: int) -> Array:
@@ -56,3 +56,54 @@ def test_two_values_are_two_modes() -> None:
     assert found is not None
     assert found.clear
     assert found.low_share == pytest.approx(0.4, abs=1e-6)
+
+
+def share_with_modes(block_sd: float, gap: float, trials: int = 100) -> float:
+    """Share of paired trials of 20 blocks, noise 1, in which an arm seems to have two modes.
+
+    Blocks are of two kinds, a fast and a slow one. 40 % of the runs of the case are slower by `gap`.
+    """
+    generator = np.random.default_rng(7)
+    found = 0
+    for _ in range(trials):
+        levels = block_sd * np.where(generator.random(20) < 0.5, -1.0, 1.0)
+        slow = gap * (generator.random(20) < 0.4)
+        scores = {"control": levels + generator.normal(0, 1, 20), "case": levels + slow + generator.normal(0, 1, 20)}
+        seen = [two_modes(left) for left in within_blocks(scores, dict.fromkeys(scores, range(20))).values()]
+        found += any(one is not None and one.clear for one in seen)
+    return found / trials
+
+
+@pytest.mark.parametrize("block_sd", [0.0, 2.0, 10.0])
+def test_blocks_of_two_kinds_are_no_more_often_taken_for_modes_than_equal_ones(block_sd: float) -> None:
+    assert share_with_modes(block_sd, 0.0) <= 0.02
+
+
+def test_modes_of_runs_are_found_in_equal_blocks_and_in_blocks_of_two_kinds() -> None:
+    assert share_with_modes(0.0, 10.0) >= 0.95
+    assert share_with_modes(10.0, 20.0) >= 0.75
+
+
+def test_what_blocks_explain_is_taken_away_and_nothing_else() -> None:
+    levels = np.arange(8.0)
+    wave = np.array([1.0, -1.0] * 4)
+    scores = {"a": levels + 0.001 * wave, "b": levels - 0.001 * wave}
+    in_blocks = within_blocks(scores, {"a": "stuvwxyz", "b": "stuvwxyz"})
+    # A line through equal levels leaves the wave of either arm, and the other arm's turned over.
+    assert in_blocks["a"] == pytest.approx(scores["a"].mean() + 0.002 * wave, abs=1e-3)
+    for blocks in ({"a": range(8), "b": range(8, 16)}, {"a": "stuvwxyz", "b": [None] * 8}):
+        left = within_blocks(scores, blocks)
+        assert [left[arm].tolist() for arm in scores] == [scores[arm].tolist() for arm in scores]
+
+
+def test_several_runs_of_a_block_keep_what_differs_between_them() -> None:
+    levels = np.repeat(np.arange(8.0), 3)
+    within = np.tile([0.0, 0.5, 0.1], 8)
+    left = within_blocks({"a": levels + within, "b": levels}, {"a": levels.tolist(), "b": levels.tolist()})["a"]
+    assert left - left.mean() == pytest.approx(within - within.mean(), abs=1e-9)
+
+
+def test_runs_of_blocks_without_another_arm_are_left_out() -> None:
+    levels = np.arange(9.0)
+    left = within_blocks({"a": levels, "b": levels[:8]}, {"a": range(9), "b": range(8)})
+    assert [len(left["a"]), len(left["b"])] == [8, 8]

@@ -14,7 +14,6 @@ from ktrial.stats.planning import (
     blocks_to_detect,
     blocks_to_show_equivalence,
     cap_from_first_blocks,
-    enough_events,
     expected_blocks,
     forecast,
     is_warm,
@@ -111,12 +110,6 @@ def test_runs_per_visit_follow_the_costs() -> None:
 def test_a_run_is_warm_within_two_robust_sd() -> None:
     assert is_warm(0.10, (0.12, 0.11, 0.30), 0.01)
     assert not is_warm(0.10, (0.13, 0.13, 0.13), 0.01)
-
-
-def test_a_percentile_needs_ten_events_beyond_it() -> None:
-    assert enough_events(0.99, 1000)
-    assert not enough_events(0.99, 999)
-    assert enough_events(0.5, 20)
 
 
 def test_the_planned_cap_has_a_look_for_all_comparisons() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -13,9 +13,11 @@ from ktrial.cli.comparing import gathered, share, table_options
 from ktrial.cli.names import result_names
 from ktrial.cli.options import json_bytes, json_option, write_json
 from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, GuardTripped
+from ktrial.domain.errors import BadInput, Contradiction, GuardTripped
 
 if TYPE_CHECKING:
+    from msgspec import UnsetType
+
     from ktrial.domain.comparison import Comparison
 
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, required=True, shell_complete=result_names, metavar="LABEL|SESSION|[NAME=]FILE…")
 @click.option("--control", metavar="NAME", help="The arm compared against; the first one unless it is said.")
 @click.option("--tiers", is_flag=True, help="Each arm builds on the one before it: compare with that as well.")
+@click.option("--pool", is_flag=True, help="Runs are of several machines: ask each, and all together.")
 @click.option("--margin", metavar="2%", help="Smaller differences do not matter (2 %; 5 % of p95, 10 % of p99).")
 @click.option("--primary", metavar="OUTCOME", help="The outcome that was named beforehand.")
 @click.option("--declared", multiple=True, metavar="KNOB|CONDITION", help="Was meant to differ, as kernel or a knob.")
@@ -49,6 +52,7 @@ def command(
     words: tuple[str, ...],
     control: str | None,
     tiers: bool,
+    pool: bool,
     margin: str | None,
     primary: str | None,
     declared: tuple[str, ...],
@@ -77,8 +81,6 @@ def command(
     from ktrial.domain.foreign import ImportOptions
 
     check_output(output, force=force)
-    if accepted is not None and not accepted.strip():
-        raise BadInput("--accept needs a reason", hint="it is printed with the result")
     swing = share(spread, "--spread")
     assert swing is not None, "it has a default"
     there = gathered(app, words, options)
@@ -90,8 +92,9 @@ def command(
         margin=share(margin, "--margin"),
         primary=primary,
         declared=declared,
-        accepted=accepted,
+        accepted=_reason(accepted),
         tiers=tiers,
+        pool=_pool(pool, tiers=tiers),
         excluded=exclusions(excluded, there.arms),
         spread=swing,
     )
@@ -102,6 +105,20 @@ def command(
     if fail_on is not None and worse:
         raise GuardTripped(f"{len(worse)} verdict{'s'[: len(worse) != 1]} worse: {worse[0].sentence}")
     return 0
+
+
+def _pool(asked: bool, *, tiers: bool) -> Literal[True] | UnsetType:
+    from msgspec import UNSET
+
+    if asked and tiers:
+        raise Contradiction("--pool and --tiers", hint="compare the tiers two by two, each with --pool")
+    return asked or UNSET
+
+
+def _reason(accepted: str | None) -> str | None:
+    if accepted is not None and not accepted.strip():
+        raise BadInput("--accept needs a reason", hint="it is printed with the result")
+    return accepted
 
 
 def _write(found: Comparison, output: Path | None, *, as_json: bool) -> None:

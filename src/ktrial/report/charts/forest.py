@@ -40,11 +40,13 @@ _INTERVAL, _FIGURE = 19, 6.8
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One effect in the picture."""
+    """One effect in the picture: `name` stands for outcome and arm, `said` for the verdict, of what has none."""
 
     outcome: OutcomeComparison
     contrast: Contrast
     effect: Effect
+    name: str | None = None
+    said: str | None = None
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,6 +245,8 @@ def _arrow(side: str, x: Spec, y: Spec, colour: Spec, *, narrow: bool) -> Spec:
 
 def _names(rows: Sequence[Row], limit: int) -> list[str]:
     """What stands beside each row: the outcome, and the arm where there are several."""
+    if all(row.name is not None for row in rows):
+        return [label(str(row.name), limit) for row in rows]
     shown = short_names(row.outcome for row in rows)
     if len({row.contrast.arm for row in rows}) == 1:
         return [label(shown[row.outcome.name], limit) for row in rows]
@@ -269,9 +273,9 @@ def _datum(number: int, row: Row, name: str, axis: Axis, style: Style) -> Spec:
         "margin_high": margin,
         "change": estimate,
         "interval": "" if interval == "-" else interval,
-        "verdict": f"{MARKS[row.contrast.verdict]} {row.contrast.verdict}",
-        "mark": MARKS[row.contrast.verdict],
-        "colour": style.palette.verdict(row.contrast.verdict),
+        "verdict": row.said or f"{MARKS[row.contrast.verdict]} {row.contrast.verdict}",
+        "mark": "" if row.said else MARKS[row.contrast.verdict],
+        "colour": style.palette.muted if row.said else style.palette.verdict(row.contrast.verdict),
     }
 
 
