@@ -71,7 +71,10 @@ def revert_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str
     for transaction in transactions:
         steps = transaction["steps"]
         restored = sum(step["outcome"] in {"restored", "unchanged"} for step in steps)
-        head = f"Transaction {transaction['transaction']}: {restored} of {len(steps)} as before."
+        done = (
+            f"{restored} of {len(steps)} as before." if steps else "its journal holds no change; nothing was put back."
+        )
+        head = f"Transaction {transaction['transaction']}: {done}"
         others = [step for step in steps if step["outcome"] not in {"restored", "unchanged"}]
         rows = [(_name(step, ()), _sentence(step, _REVERT)) for step in others]
         parts.append(head + ("\n" + table(("knob", "outcome"), rows, width=width) if rows else ""))
@@ -124,8 +127,12 @@ def status_text(answer: Mapping[str, Any], *, width: int, now_unix_ms: int) -> s
     over = len(answer["transactions"]) - len(live)
     if over:
         parts.append(f"{over} earlier {'transaction' if over == 1 else 'transactions'} reverted or gone with a reboot.")
-    for damaged in answer.get("damaged", ()):
-        parts.append(paragraph(f"damaged: {damaged['file']}: {damaged['message']}", width=width))
+    damaged: dict[str, list[str]] = {}
+    for item in answer.get("damaged", ()):
+        damaged.setdefault(item["file"], []).append(item["message"])
+    for file, messages in damaged.items():
+        more = f"; and {len(messages) - 1} more" if len(messages) > 1 else ""
+        parts.append(paragraph(f"damaged: {file}: {messages[0]}{more}", width=width))
     return "\n\n".join(parts) + "\n"
 
 
