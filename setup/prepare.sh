@@ -127,7 +127,8 @@ if [ "${KTRIAL_PREPARE_AS_OWNER:-}" != yes ]; then
     fi
 fi
 take_lock
-while :; do
+# A file dated in the future is newer than any stamp: no more than three rounds, and the next start looks again.
+for _ in 1 2 3; do
     # As old as the beginning of the round: a file changed during it counts as newer, and another round is made.
     printf '%s\n' "$root" >.setup/stamp.new
     make_environment

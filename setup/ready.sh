@@ -4,10 +4,11 @@
 : "${root:?}"
 
 # changed_since STAMP: prints one of the inputs of the set-up that is newer. Directories count, so that a removed file
-# is seen too; an input that is missing counts as changed.
+# is seen too; an input that is missing counts as changed. What find says on stderr does not: a library in LD_PRELOAD that
+# cannot be loaded, as games have them, makes every program say something there.
 changed_since() {
     (cd "$root" && exec find setup agent/Cargo.toml agent/Cargo.lock agent/.cargo agent/src \
-        -newer "$1" -print -quit 2>&1)
+        -newer "$1" -print -quit 2>/dev/null) || echo missing
 }
 
 # The stamp holds the place that the checkout was set up in: a moved or copied one is set up anew.

@@ -22,6 +22,9 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// What `ktrial plan --json` writes: a plan, and what was left out of it.
+const RESOLVED: &str = "ktrial.resolved/1";
+
 /// The half of ktrial that touches the machine.
 #[derive(Parser)]
 #[command(name = "ktrial-agent", version, about)]
@@ -174,7 +177,7 @@ pub fn main() -> ExitCode {
 
 fn status_of(kind: Kind) -> u8 {
     match kind {
-        Kind::Malformed | Kind::Oversized | Kind::UnknownRequest | Kind::BadRequest => 2,
+        Kind::Malformed | Kind::Oversized | Kind::UnknownRequest | Kind::BadRequest | Kind::NotFound => 2,
         Kind::Forbidden => 4,
         Kind::Privilege => 5,
         _ => 1,
@@ -231,15 +234,13 @@ fn run(command: Command) -> Result<ExitCode> {
             session(context(role, &machine)?, &mut BufReader::new(opened))
         }
         Command::Apply { plan, by_hand } => {
-            let text = std::fs::read(&plan).map_err(|error| Error::io("read", plan.display(), &error))?;
-            if Plan::from_text(&text)?.lease == Lease::WhileSession {
+            let plan = read_plan(&plan)?;
+            if Plan::from_value(plan.clone())?.lease == Lease::WhileSession {
                 return Err(
                     Error::new(Kind::BadRequest, "a lease `while-session` needs a session")
                         .hint("use `until-confirmed` or `keep`"),
                 );
             }
-            let plan: Value = serde_json::from_slice(&text)
-                .map_err(|error| Error::new(Kind::BadRequest, format!("{}: {error}", plan.display())))?;
             by_hand.request("apply", json!({ "plan": plan }))
         }
         Command::Revert {
@@ -292,6 +293,22 @@ fn run(command: Command) -> Result<ExitCode> {
 }
 
 /// Serves until the input ends, then ends the leases that end with the session.
+/// The plan of a file: all of it, or the one within what `ktrial plan --json` writes.
+fn read_plan(file: &Path) -> Result<Value> {
+    let text = std::fs::read(file).map_err(|error| Error::io("read", file.display(), &error))?;
+    let mut found: Value = serde_json::from_slice(&text).map_err(|error| {
+        Error::new(
+            Kind::BadRequest,
+            format!("plan {} is not JSON: {error}", file.display()),
+        )
+    })?;
+    Ok(if found["schema"] == RESOLVED {
+        found["plan"].take()
+    } else {
+        found
+    })
+}
+
 fn session(mut context: Context, input: &mut impl BufRead) -> Result<ExitCode> {
     let served = protocol::serve(&mut context, input, &mut io::stdout().lock());
     let uninterrupted = sys::Uninterrupted::begin();

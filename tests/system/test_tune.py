@@ -118,7 +118,7 @@ def test_a_dangerous_setting_is_refused_with_status_4(root: FakeRoot) -> None:
         (("apply", "vm.swappiness=1", "--for", "soon"), 2, "not a duration"),
         (("apply", "vm.swappiness=1", "--for", "1s", "--confirm", "1s"), 2, "exclude each other"),
         (("revert", "--to", "1", "--all"), 2, "exclude each other"),
-        (("revert", "--to", "99"), 1, "99"),
+        (("revert", "--to", "99"), 2, "99"),
         (("frobnicate",), 2, "no verb is called"),
         (("explain",), 2, "Missing argument"),
         (("explain", "vm.swapiness"), 2, "did you mean vm.swappiness"),

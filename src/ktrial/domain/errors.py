@@ -11,6 +11,7 @@ KtrialError                    1  the environment, or ktrial itself, failed
 ├── PrivilegeMissing           5  needs root, and may not or cannot ask for it
 ├── AgentError                 1  the agent answered with an error (its `kind` says which)
 │   ├── Busy                   1  another transaction holds the machine
+│   ├── NoSuchTransaction      2  a number that no transaction has, or one that is over
 │   └── StalePlan              1  the machine changed since the plan was made
 ├── BadRun                     1  a run of a benchmark gave no measurement: why
 │   └── UnreadableOutput       1  a tool's output is not as its parser knows it: source, line, item, wanted
@@ -101,6 +102,12 @@ class AgentError(KtrialError):
 
 class Busy(AgentError):
     """Another transaction holds the machine's lock."""
+
+
+class NoSuchTransaction(AgentError):
+    """A transaction was asked for that does not exist or is over."""
+
+    exit_status = 2
 
 
 class StalePlan(AgentError):

@@ -19,7 +19,7 @@ def meaning(name: str | None, text: str, facts: FactBook) -> str | None:
     except ValueError:
         number = None
     if name == "cpu-mask":
-        return _cpu_mask(text)
+        return _cpu_mask(text, facts)
     return None if number is None else MEANINGS[name](number, facts)
 
 
@@ -69,13 +69,17 @@ def _slice(number: int, facts: FactBook) -> str | None:
     return f"a task runs {show_seconds(number * 1e-9)} before an equal one may take its CPU"
 
 
-def _cpu_mask(text: str) -> str | None:
+def _cpu_mask(text: str, facts: FactBook) -> str | None:
     try:
         mask = int(text.replace(",", ""), 16)
     except ValueError:
         return None
     cpus = [str(number) for number in range(mask.bit_length()) if mask >> number & 1]
-    return f"CPUs {', '.join(cpus)}" if cpus else "no CPU"
+    if not cpus:
+        return "no CPU"
+    threads = facts.value("cpu.threads")
+    beyond = f" ({threads} are online here)" if isinstance(threads, int) and mask.bit_length() > threads else ""
+    return f"CPU{'s'[: len(cpus) > 1]} {', '.join(cpus)}{beyond}"
 
 
 def _seconds(factor: float) -> Callable[[int, FactBook], str | None]:

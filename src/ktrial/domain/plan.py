@@ -15,7 +15,7 @@ from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.facts import FactBook, FactKind
 from ktrial.domain.knob import INSTANCE_FACTS, Knob, clear_each_other
 from ktrial.domain.profile import Setting
-from ktrial.domain.reading import InstanceState, KnobState
+from ktrial.domain.reading import InstanceState, KnobState, Reading
 from ktrial.domain.value import active_text, kernel_text, offered, same_value, show_value
 from ktrial.domain.wanted import computed_value
 
@@ -345,6 +345,19 @@ def _device_facts(knob: Knob, instance: InstanceState, context: Context) -> Fact
     return context.facts.with_device(context.kinds, source, instance.label.partition("/")[0])
 
 
+def _withheld(knob: Knob, path: str, reading: Reading) -> tuple[Why, str, str | None] | None:
+    """Why the file there sets nothing on this machine; None when it does."""
+    if reading.locked:
+        what = "debugfs" if path.startswith("/sys/kernel/debug/") else "it"
+        hint = "a locked down kernel (Secure Boot) or a security module does that"
+        return Why.UNREADABLE, f"{what} is locked down here: {reading.invalid}", hint
+    if reading.invalid is not None:
+        return Why.ABSENT, f"the kernel does not offer it for this device ({reading.invalid})", None
+    if reading.text in knob.value.states:
+        return Why.ABSENT, f"nothing to set here: {knob.value.states[reading.text]}", None
+    return None
+
+
 def _change(
     knob: Knob,
     setting: Setting,
@@ -358,10 +371,9 @@ def _change(
         return Refusal(knob.id, address, kind, reason, show_value(setting.value), origin, hint)
 
     shown = instance.reading.text
-    if instance.reading.invalid is not None:
-        return refuse(Why.ABSENT, f"the kernel does not offer it for this device ({instance.reading.invalid})")
-    if shown is not None and shown in knob.value.states:
-        return refuse(Why.ABSENT, f"nothing to set here: {knob.value.states[shown]}")
+    withheld = _withheld(knob, instance.path, instance.reading)
+    if withheld is not None:
+        return refuse(*withheld)
     fixed = _fixed(knob, instance)
     if fixed is not None:
         return refuse(Why.READ_ONLY, *fixed)

@@ -7,12 +7,16 @@ import msgspec
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One file: its bytes, or why there are none. `unreadable` files exist, `invalid` ones refuse to be read at all."""
+    """One file: its bytes, or why there are none. `unreadable` files exist, `invalid` ones refuse to be read at all.
+
+    `locked` marks an invalid one that the system keeps even from root.
+    """
 
     data: bytes | None = None
     mode: int | None = None
     unreadable: str | None = None
     invalid: str | None = None
+    locked: bool = False
 
     @property
     def readable(self) -> bool:

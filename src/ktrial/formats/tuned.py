@@ -3,7 +3,8 @@
 
 Read are the units of type `sysctl`, `sysfs`, `vm`, `disk`, `cpu` and `bootloader`. Variables of the same file are
 put in; functions (`${f:…}`) and variables from elsewhere are named as unread. `include` is kept as names: finding
-those files is the caller's part. A value that begins with `>` only raises, one with `<` only lowers.
+those files is the caller's part, and `reading` names the line. A value that begins with `>` only raises, one with `<`
+only lowers.
 """
 
 from __future__ import annotations
@@ -34,6 +35,16 @@ _CPU_PATHS = {
     "boost": "/sys/devices/system/cpu/cpufreq/boost",
     "pm_qos_resume_latency_us": "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us",
     "sampling_down_factor": "/sys/devices/system/cpu/cpufreq/ondemand/sampling_down_factor",
+}
+#: Words of the kernel (and of older tools: default, powersave) for what reads back as a number.
+_ENERGY_BIAS = {
+    "performance": "0",
+    "balance-performance": "4",
+    "normal": "6",
+    "default": "6",
+    "balance-power": "8",
+    "power": "15",
+    "powersave": "15",
 }
 _VM_PATHS = {
     "transparent_hugepages": "/sys/kernel/mm/transparent_hugepage/enabled",
@@ -68,6 +79,7 @@ class TunedProfile(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     summary: str | None
     include: tuple[str, ...]
+    include_lines: tuple[Unread, ...]
     variables: tuple[tuple[str, str], ...]
     units: tuple[Unit, ...]
     unread: tuple[Unread, ...]
@@ -75,7 +87,7 @@ class TunedProfile(msgspec.Struct, frozen=True, kw_only=True):
     def reading(self) -> Reading:
         """The assignments of all units, in the order of the text."""
         found = sorted((item for unit in self.units for item in unit.assignments), key=lambda item: item.line_number)
-        return Reading(file=self.file, assignments=tuple(found), unread=self.unread)
+        return Reading(file=self.file, assignments=tuple(found), unread=in_order([*self.unread, *self.include_lines]))
 
 
 def parse(data: str | bytes, file: str) -> TunedProfile:
@@ -100,6 +112,13 @@ def parse(data: str | bytes, file: str) -> TunedProfile:
     return TunedProfile(
         file=file,
         summary=main.get("summary"),
+        include_lines=tuple(
+            unread_line(
+                file, entry.line_number, entry.text, "what that profile sets is not read: import its tuned.conf"
+            )
+            for entry in entries
+            if (entry.section, entry.key) == ("main", "include")
+        ),
         include=tuple(name for name in re.split(r"[,;\s]+", main.get("include", "")) if name),
         variables=tuple(variables.items()),
         units=tuple(replace(unit, assignments=tuple(assignments[name])) for name, unit in units.items()),
@@ -159,16 +178,18 @@ def _assign(entry: _ini.Entry, unit: Unit, variables: dict[str, str], file: str)
     kind, target_name, written = target
     if not written:
         return failed("no value after the =")
-    choices = tuple(written.split("|")) if unit.type == "cpu" and "|" in written else ()
+    choices = tuple(written.split("|")) if unit.type == "cpu" else (written,)
+    if name == "energy_perf_bias":
+        choices = tuple(dict.fromkeys(_ENERGY_BIAS.get(choice.replace("_", "-"), choice) for choice in choices))
     return [
         Assignment(
             kind=kind,
             name=target_name,
-            value=choices[0] if choices else written,
+            value=choices[0],
             file=file,
             line_number=entry.line_number,
             text=entry.text,
-            alternatives=choices,
+            alternatives=choices if len(choices) > 1 else (),
             conditions=(f"devices={unit.devices}",) if unit.devices and unit.type != "disk" else (),
             direction=direction,
         )

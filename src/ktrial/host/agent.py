@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ktrial import __version__
-from ktrial.domain.errors import AgentError, Busy, PrivilegeMissing, StalePlan
+from ktrial.domain.errors import AgentError, Busy, NoSuchTransaction, PrivilegeMissing, StalePlan
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.reading import Reading
 from ktrial.domain.wire import Base64, read_bytes
@@ -238,6 +238,8 @@ def _reading(value: _Value) -> Reading | None:
 
 
 def _error(error: _ReplyError) -> AgentError:
+    if error.kind == "not-found":
+        return NoSuchTransaction(error.kind, error.message, hint="`ktrial status` lists those in force")
     if error.kind in _SPECIAL:
         return _SPECIAL[error.kind](error.kind, error.message, hint=error.hint)
     if error.kind == "privilege":

@@ -42,7 +42,9 @@ def _differences(examination: Examination, width: int) -> str:
         ]
         lines.append(table(("knob", "now", "default", "set by"), rows, width=width))
         if any(origin.verdict == "unknown-writer" for origin in examination.differ):
-            lines.append("unknown writer: no file here names the value; a program, image or driver did it")
+            unseen = ", or what could not be told (at the end)" if examination.untold else ""
+            did = f"unknown writer: no file here names the value; a program, image or driver did it{unseen}"
+            lines.append(paragraph(did, width=width))
     if examination.named:
         rows_named = [(name, value, said) for name, value, _, said in _merged(examination.named, with_default=False)]
         lines += ["", "Set by somebody, default not known", table(("knob", "now", "set by"), rows_named, width=width)]

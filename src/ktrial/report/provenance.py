@@ -37,8 +37,8 @@ def origins_json(origins: Iterable[Origin], untold: Iterable[str]) -> dict[str, 
 
 def origins_text(origins: Iterable[Origin], untold: Iterable[str], *, width: int) -> str:
     """One block per instance; what could not be looked at comes last."""
-    blocks = [_block(same, width) for same in _alike(origins)]
     notes = [paragraph(f"Not looked at: {line}", width=width) for line in untold]
+    blocks = [_block(same, width, all_seen=not notes) for same in _alike(origins)]
     return "\n\n".join([*blocks, *notes]) + "\n"
 
 
@@ -64,7 +64,7 @@ def _alike(origins: Iterable[Origin]) -> list[list[Origin]]:
     return list(groups.values())
 
 
-def _block(same: Sequence[Origin], width: int) -> str:
+def _block(same: Sequence[Origin], width: int, *, all_seen: bool) -> str:
     def line(label: str, text: str) -> str:
         return labelled(f"  {label}", text, width=width, label_columns=_LABEL_COLUMNS)
 
@@ -75,7 +75,8 @@ def _block(same: Sequence[Origin], width: int) -> str:
         lines.append(line("file", origin.path + (f" and {len(others)} more" if others else "")))
     default = origin.default if origin.default is not None else f"not known: {origin.default_unknown}"
     lines.append(line("default", default))
-    lines.append(line("set by", who(origin) + (f" ({origin.why})" if origin.why else "")))
+    more = "" if all_seen or origin.verdict != "unknown-writer" else "; not all was looked at, see below"
+    lines.append(line("set by", who(origin) + more + (f" ({origin.why})" if origin.why else "")))
     if origin.set_by is not None and origin.set_by.conditions:
         lines.append(line("only if", "; ".join(origin.set_by.conditions)))
     lines += [line("overrode", _said(word)) for word in reversed(origin.overrode)]

@@ -32,7 +32,7 @@ _SAID = {"absent", "refused", "invalid", "vanished", "failed"}
 _REVERT = {
     "restored": "put back",
     "unchanged": "was already as before",
-    "changed-by-others": "changed by somebody else since: left alone (--force puts it back)",
+    "changed-by-others": "changed by somebody else since: left alone",
     "vanished": "the device is gone",
     "gone-with-boot": "gone with the reboot",
     "failed": "could not be put back",
@@ -51,7 +51,7 @@ def apply_text(answer: Mapping[str, Any], names: Sequence[str], *, width: int) -
         for step in steps
         if step["outcome"] != "accepted" or answer["state"] != "applied"
     ]
-    body = table(("knob", "outcome"), rows, width=width) + _unsteered(steps, names) + _next(steps, width)
+    body = table(("knob", "outcome"), rows, width=width) + _unsteered(steps, names, width) + _next(steps, width)
     if answer["state"] == "applied":
         done = sum(step["outcome"] in {"accepted", "clamped"} for step in steps)
         return f"{body}\n\n{done} in force (transaction {answer['transaction']}); the rest above.\n"
@@ -71,10 +71,17 @@ def revert_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str
     for transaction in transactions:
         steps = transaction["steps"]
         restored = sum(step["outcome"] in {"restored", "unchanged"} for step in steps)
-        head = f"Transaction {transaction['transaction']}: {restored} of {len(steps)} as before."
+        done = (
+            f"{restored} of {len(steps)} as before." if steps else "its journal holds no change; nothing was put back."
+        )
+        head = f"Transaction {transaction['transaction']}: {done}"
         others = [step for step in steps if step["outcome"] not in {"restored", "unchanged"}]
         rows = [(_name(step, ()), _sentence(step, _REVERT)) for step in others]
         parts.append(head + ("\n" + table(("knob", "outcome"), rows, width=width) if rows else ""))
+        if any(step["outcome"] == "changed-by-others" for step in others):
+            parts.append(
+                f"next: `ktrial revert --only {transaction['transaction']} --force` puts back what was left alone"
+            )
     return "\n".join(parts) + "\n"
 
 
@@ -120,8 +127,12 @@ def status_text(answer: Mapping[str, Any], *, width: int, now_unix_ms: int) -> s
     over = len(answer["transactions"]) - len(live)
     if over:
         parts.append(f"{over} earlier {'transaction' if over == 1 else 'transactions'} reverted or gone with a reboot.")
-    for damaged in answer.get("damaged", ()):
-        parts.append(paragraph(f"damaged: {damaged['file']}: {damaged['message']}", width=width))
+    damaged: dict[str, list[str]] = {}
+    for item in answer.get("damaged", ()):
+        damaged.setdefault(item["file"], []).append(item["message"])
+    for file, messages in damaged.items():
+        more = f"; and {len(messages) - 1} more" if len(messages) > 1 else ""
+        parts.append(paragraph(f"damaged: {file}: {messages[0]}{more}", width=width))
     return "\n\n".join(parts) + "\n"
 
 
@@ -141,16 +152,15 @@ def _name(step: Mapping[str, Any], names: Sequence[str]) -> str:
     return str(step.get("knob") or step.get("path") or f"step {number}")
 
 
-def _unsteered(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+def _unsteered(steps: Sequence[Mapping[str, Any]], names: Sequence[str], width: int) -> str:
     """How many interrupts stayed where they were: managed by the kernel, or not yet raised since."""
     outcomes = [step["outcome"] for step in steps if _name(step, names).startswith("irq:smp_affinity")]
-    stayed = sum(outcome in {"ignored", "refused", "invalid"} for outcome in outcomes)
+    stayed = sum(outcome in {"ignored", "refused"} for outcome in outcomes)
     if not stayed:
         return ""
-    return (
-        f"\n\n{stayed} of {len(outcomes)} interrupts still run elsewhere: the kernel manages them, "
-        "or they move when they are next raised."
-    )
+    said = f"{stayed} of {len(outcomes)} interrupts still run elsewhere: "
+    said += "the kernel manages them, or they move when they are next raised."
+    return "\n\n" + paragraph(said, width=width)
 
 
 def _sentence(step: Mapping[str, Any], words: Mapping[str, str]) -> str:

@@ -208,7 +208,8 @@ def _transactions(machine: Machine) -> tuple[list[Claim], str | None]:
     try:
         status = machine.request("status")
     except AgentError as error:
-        return [], f"what ktrial itself changed: {error.message}"
+        why = error.message if machine.is_root else "only root reads its journal, as with `sudo ./ktrial …`"
+        return [], f"what ktrial itself changed: {why}"
     found: list[Assignment] = []
     for transaction in status.get("transactions", ()):
         if not transaction.get("this_boot", True) or transaction.get("state") not in ("applied", "confirmed"):

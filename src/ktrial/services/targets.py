@@ -29,7 +29,7 @@ _ZRAM_SHARE = re.compile(r"ram\s*(?:/\s*(?P<part>\d+(?:\.\d+)?)|\*\s*(?P<factor>
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A knob, which of its instances (None: all, or it has none), the value for it, and a condition on the machine."""
+    """A knob, which of its instances (None: all), the value for it, and a condition on the machine."""
 
     knob: Knob
     selector: str | None
@@ -38,8 +38,10 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """The knob with its selector."""
-        return self.knob.id if self.selector is None else f"{self.knob.id}@{self.selector}"
+        """The knob with its selector, where it has instances."""
+        if not self.knob.placeholders:
+            return self.knob.id
+        return f"{self.knob.id}@{self.selector or '*'}"
 
 
 class Unknown(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from ktrial.domain.mounts import MOUNTS, mount_options, read_only_mount
 from ktrial.domain.plan import Context, Plan, Request, find_knob, resolve, wire_plan
 from ktrial.domain.profile import Profile, Setting, flatten, requirements
 from ktrial.domain.reading import InstanceState, KnobState, Reading
+from ktrial.domain.value import kernel_text
 from ktrial.domain.wanted import default_value
 from ktrial.services.ports import Machine
 
@@ -41,6 +42,14 @@ def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]
         else:
             requests.append(Request(f"profile {word}", flatten(word, catalog.profiles)))
     return tuple(requests)
+
+
+def check_words(words: Sequence[str], catalog: Catalog) -> None:
+    """Raise BadInput for what is wrong on any machine: names, and values that their knobs do not take."""
+    for request in requests_from(words, catalog):
+        for setting in request.settings:
+            if not isinstance(setting.value, dict):
+                kernel_text(find_knob(setting.knob, catalog.knobs), setting.value)
 
 
 def make_plan(
@@ -138,7 +147,7 @@ def _state(
         if reading is None:
             continue
         if reading.unreadable is not None and is_root:
-            reading = Reading(invalid=f"not even root may read it: {reading.unreadable}")
+            reading = Reading(invalid=f"not even root may read it: {reading.unreadable}", locked=True)
         siblings = {}
         offers = _beside(knob.offers, knob, label)
         listed = readings.get(offers) if offers else None

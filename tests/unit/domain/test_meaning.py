@@ -12,6 +12,7 @@ FACTS = FactBook(
     {
         "memory.available": Fact(value=10 * 2**30),
         "memory.page_bytes": Fact(value=4096),
+        "cpu.threads": Fact(value=4),
         "memory.zones": Fact(value=[{"managed_pages": 96 * 2**18}]),
     }
 )
@@ -27,7 +28,9 @@ FACTS = FactBook(
         ("swap-cluster", "0", "1 page (4 KiB) per read from swap"),
         ("slice", "2800000", "a task runs 2.8 ms"),
         ("centiseconds", "600", "6 s"),
+        ("cpu-mask", "00000001", "CPU 0"),
         ("cpu-mask", "00000005", "CPUs 0, 2"),
+        ("cpu-mask", "1f", "CPUs 0, 1, 2, 3, 4 (4 are online here)"),
         ("sectors-kib", "128", "128 KiB"),
     ],
 )

@@ -211,14 +211,21 @@ def test_read_only_and_unreadable_files() -> None:
     files = {"/proc/sys/vm/swappiness": Reading(data=b"60\n", mode=0o444)}
     assert plan("vm.swappiness=10", files=files).refusals[0].kind is Why.READ_ONLY
     files = {"/proc/sys/vm/swappiness": Reading(unreadable="Permission denied")}
-    assert (
-        plan("vm.swappiness=10", files=files)
-        .refusals[0]
-        .reason.endswith("(not even root may read it: Permission denied)")
+    (refusal,) = plan("vm.swappiness=10", files=files).refusals
+    assert (refusal.kind, refusal.reason) == (
+        Why.UNREADABLE,
+        "it is locked down here: not even root may read it: Permission denied",
     )
     user = FakeMachine({**FILES, **files}, FACTS, is_root=False)
     (change,) = make_plan(user, catalog(), ["vm.swappiness=10"])[0].changes
     assert change.old_text is None
+
+
+def test_debugfs_under_lockdown_is_named_as_that() -> None:
+    files = {"/sys/kernel/debug/sched/base_slice_ns": Reading(unreadable="Operation not permitted")}
+    (refusal,) = plan("sched:base_slice_ns=3000000", files=files).refusals
+    assert refusal.reason.startswith("debugfs is locked down here: not even root may read it")
+    assert "Secure Boot" in str(refusal.hint)
 
 
 def test_stock_is_computed_here() -> None:

@@ -37,12 +37,12 @@ def settings(text: str, catalog: Catalog, file: str = "-") -> list[tuple[str, An
         ("-", "sudo sysctl -w vm.swappiness=10\n", [("vm.swappiness", 10)]),
         ("-", "echo 1 > /proc/sys/vm/page-cluster\n", [("vm.page-cluster", 1)]),
         ("-", "echo none | tee /sys/block/nvme0n1/queue/scheduler\n", [("queue:scheduler@nvme0n1", "none")]),
-        ("-", "echo none > /sys/block/*/queue/scheduler\n", [("queue:scheduler", "none")]),
+        ("-", "echo none > /sys/block/*/queue/scheduler\n", [("queue:scheduler@*", "none")]),
         ("-", "for d in /sys/block/sd*; do echo 64 > $d/queue/nr_requests; done\n", [("queue:nr_requests@sd*", 64)]),
         (
             "-",
             "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor\n",
-            [("cpufreq:scaling_governor", "performance")],
+            [("cpufreq:scaling_governor@*", "performance")],
         ),
         (
             "-",
@@ -71,7 +71,7 @@ def settings(text: str, catalog: Catalog, file: str = "-") -> list[tuple[str, An
         (
             "tuned.conf",
             "[vm]\ntransparent_hugepages=never\n[disk]\nreadahead=4096\n",
-            [("thp:enabled", "never"), ("queue:read_ahead_kb", 4096)],
+            [("thp:enabled", "never"), ("queue:read_ahead_kb@*", 4096)],
         ),
         (
             "zram-generator.conf",
@@ -137,7 +137,7 @@ def test_a_pair_that_excludes_each_other_is_said(catalog: Catalog) -> None:
 def test_rotational_becomes_a_condition(catalog: Catalog) -> None:
     rule = b'SUBSYSTEM=="block", ATTR{queue/rotational}=="0", ATTR{queue/scheduler}="none"\n'
     (setting,) = import_profile(rule, "x.rules", catalog).profile.setting
-    assert (setting.knob, setting.when) == ("queue:scheduler", "device.rotational == false")
+    assert (setting.knob, setting.when) == ("queue:scheduler@*", "device.rotational == false")
 
 
 def test_conditions_of_scripts_are_kept_in_the_reason(catalog: Catalog) -> None:

@@ -12,6 +12,7 @@ from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import AgentError
 from ktrial.domain.origin import Origin
 from ktrial.domain.reading import Reading
+from ktrial.report.provenance import origins_text
 from ktrial.services.claims import gather
 from ktrial.services.provenance import origins, vendor_settings
 from tests.support.knobs import KNOBS, catalog, knob
@@ -134,6 +135,15 @@ def test_a_journal_that_cannot_be_read_is_said() -> None:
 
     claims = gather(Locked({}))
     assert claims.untold == ("what ktrial itself changed: the journal needs root",)
+    (told,) = gather(Locked({}, is_root=False)).untold
+    assert "sudo ./ktrial" in told
+
+
+def test_an_unknown_writer_may_be_what_was_not_looked_at() -> None:
+    origin = one("vm.swappiness", {SWAPPINESS: "10\n"})
+    assert "set by        unknown writer: no file names this value\n" in origins_text([origin], (), width=80)
+    in_doubt = " ".join(origins_text([origin], ("the journal",), width=80).split())
+    assert "unknown writer: no file names this value; not all was looked at" in in_doubt
 
 
 def test_udev_rules_are_matched_per_device() -> None:

@@ -137,6 +137,31 @@ def test_a_touched_file_with_the_same_content_costs_no_build(checkout: FakeCheck
     assert checkout.done() == []
 
 
+def test_a_library_that_cannot_be_preloaded_changes_nothing(checkout: FakeCheckout) -> None:
+    checkout.start()
+    checkout.done()
+    later = checkout.start(
+        "timeout", "20", checkout.root / "ktrial", "--version", LD_PRELOAD="/nowhere/libgamemodeauto.so.0"
+    )
+    assert "cannot be preloaded" in later.stderr
+    assert (later.returncode, checkout.done()) == (0, [])
+
+
+def test_a_file_dated_in_the_future_does_not_keep_the_set_up_busy(checkout: FakeCheckout) -> None:
+    tomorrow = time.time() + 86400
+    os.utime(checkout.root / "agent/src/main.rs", (tomorrow, tomorrow))
+    for done in (["venv", "pip", "cargo"], []):
+        started = checkout.start("timeout", "20", checkout.root / "ktrial", "--version")
+        assert started.returncode == 0
+        assert kinds(checkout.done()) == done
+
+
+def test_a_missing_input_is_noticed(checkout: FakeCheckout) -> None:
+    checkout.start()
+    (checkout.root / "agent/Cargo.lock").unlink()
+    assert checkout.start("timeout", "20", checkout.root / "ktrial", "--version").stderr != ""
+
+
 def test_a_changed_lock_makes_another_environment_and_takes_the_old_one_away(checkout: FakeCheckout) -> None:
     checkout.start()
     checkout.done()

@@ -53,10 +53,11 @@ def command(
     """
     from ktrial.report.plan import plan_text
     from ktrial.report.terminal import columns
-    from ktrial.services.tune import make_plan
+    from ktrial.services.tune import check_words, make_plan
 
     lease = _lease(for_, confirm)
     catalog, names = app.catalog_for(words)
+    check_words(names, catalog)
     root = app.root_session(f"applying {' '.join(words)}")
     plan, facts = make_plan(root, catalog, names, allow_dangerous=yes_dangerous)
     _refuse_dangerous(plan, yes_dangerous)

@@ -16,17 +16,20 @@ from ktrial.domain.errors import BadInput
 @click.command(short_help="Put back what was there before.")
 @click.option("--to", "to", type=int, metavar="N", help="Undo every transaction newer than N.")
 @click.option("--all", "all_", is_flag=True, help="Undo every transaction.")
+@click.option(
+    "--only", type=int, metavar="N", help="Undo transaction N alone; refused when a newer one holds the same."
+)
 @click.option("--force", is_flag=True, help="Also put back what somebody else changed since.")
 @json_option
 @click.pass_obj
-def command(app: App, to: int | None, all_: bool, force: bool, as_json: bool) -> int:
+def command(app: App, to: int | None, all_: bool, only: int | None, force: bool, as_json: bool) -> int:
     """Undo the newest transaction, those newer than N, or all."""
     from ktrial.report.terminal import columns
     from ktrial.report.transaction import revert_text
 
-    if to is not None and all_:
-        raise BadInput("--to and --all exclude each other")
-    select: Any = {"to": to} if to is not None else "all" if all_ else "newest"
+    if [to is not None, all_, only is not None].count(True) > 1:
+        raise BadInput("--to, --all and --only exclude each other")
+    select: Any = {"to": to} if to is not None else {"only": only} if only is not None else "all" if all_ else "newest"
     answer = app.root_session("reverting").request("revert", select=select, force=force)
     if as_json:
         write_json({"schema": "ktrial.reverted/1", **answer})
