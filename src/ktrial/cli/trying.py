@@ -136,13 +136,14 @@ class Rig(NamedTuple):
 def rig_of(app: App, ready: Prepared) -> Rig:
     """Everything that is needed for a run; says what cannot run here, and asks for root where a benchmark needs it."""
     from ktrial.cli.measuring import surroundings
-    from ktrial.services.availability import examine
+    from ktrial.services.availability import examine_with
     from ktrial.services.background import Background
     from ktrial.services.one_run import RunMaker
     from ktrial.services.trial_course import Benchmarked
 
     executor = app.executor
-    for task, found in zip(ready.tasks, examine((task.benchmark for task in ready.tasks), executor), strict=True):
+    wanted = [(task.benchmark, task.parameters) for task in ready.tasks]
+    for task, found in zip(ready.tasks, examine_with(wanted, executor), strict=True):
         if not found.ready:
             raise BadInput(f"{task.label} cannot run here: {found.why}", hint=found.next)
     needy = [f"{one.label} ({one.benchmark.root_reason})" for one in ready.tasks if one.benchmark.root_reason]
