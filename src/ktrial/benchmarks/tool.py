@@ -149,7 +149,7 @@ def refusal(raw: RawOutput) -> str | None:
         check_exit(raw)
     except BadRun as error:
         said = next((line for line in raw.stderr.decode("utf-8", "replace").splitlines() if line.strip()), "")
-        return said.strip() or error.message
+        return said.strip().removesuffix(".") or error.message
     return None
 
 

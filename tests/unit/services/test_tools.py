@@ -184,7 +184,7 @@ metrics:
         (
             "boot-time",
             answer(b"", exit_status=1, stderr=b"System has not been booted with systemd as init system (PID 1).\nx\n"),
-            "has not been booted with systemd as init system (PID 1).",
+            "has not been booted with systemd as init system (PID 1)",
         ),
         (
             "boot-time",
@@ -209,3 +209,4 @@ def test_what_the_kernel_or_the_boot_does_not_offer(name: str, raw: RawOutput, w
     why = probe.why_not(raw)
     assert (words or "") in (why or "")
     assert (why is None) == (words is None)
+    assert not (why or "").endswith("."), "the next step follows it in one sentence"
