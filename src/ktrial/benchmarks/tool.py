@@ -9,7 +9,17 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, Probe, RawOutput, quoted
+from ktrial.domain.benchmark import (
+    Invocation,
+    Measurement,
+    Outcome,
+    Parameters,
+    ParsedRun,
+    Probe,
+    RawOutput,
+    check_exit,
+    quoted,
+)
 from ktrial.domain.errors import BadInput, BadRun, UnknownName
 from ktrial.domain.facts import FactBook
 from ktrial.formats.tool_output import Quantity
@@ -131,6 +141,16 @@ def collected(raw: RawOutput, name: str) -> bytes:
     if data is None:
         raise BadRun(f"ended well but did not write {name}, as it was told{quoted(raw)}")
     return data
+
+
+def refusal(raw: RawOutput) -> str | None:
+    """Why a tool that was asked whether it can work here ended badly, in its own first words; None when it did not."""
+    try:
+        check_exit(raw)
+    except BadRun as error:
+        said = next((line for line in raw.stderr.decode("utf-8", "replace").splitlines() if line.strip()), "")
+        return said.strip().removesuffix(".") or error.message
+    return None
 
 
 def agree(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:

@@ -86,13 +86,13 @@ def _goal(app: App, name: str, own: tuple[str, ...] | None, options: dict[str, A
 
 def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candidate], dict[str, str]]:
     """Those whose benchmarks can run here, and why others cannot."""
-    from ktrial.services.availability import examine
+    from ktrial.services.availability import examine_with
     from ktrial.services.suites import find_suite
 
     why: dict[str, str] = {}
     for suite in dict.fromkeys(one.measure.suite for one in candidates):
         entries = find_suite(suite, app.suites, app.benchmarks).benchmark
-        for found in examine((app.benchmarks[one.use] for one in entries), app.executor):
+        for found in examine_with(((app.benchmarks[one.use], one.parameters) for one in entries), app.executor):
             if not found.ready:
                 why[suite] = f"{found.why}; {found.next}" if found.next else str(found.why)
     return [one for one in candidates if one.measure.suite not in why], why

@@ -183,10 +183,11 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """A short question whether a benchmark can work here at all, where its programs alone do not tell.
 
-    `why_not` reads the answer: the reason, or None. `next` is what would change that.
+    `invocation` asks it for all the benchmark's parameters. `why_not` reads the answer: the reason, or None. `next` is
+    what would change that.
     """
 
-    invocation: Invocation
+    invocation: Callable[[Parameters], Invocation]
     why_not: Callable[[RawOutput], str | None]
     next: str
 

@@ -25,9 +25,11 @@ _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
 
 
 def scale_for(value: float, unit: str) -> tuple[float, str]:
-    """The factor and name of the unit in which such a value is shown."""
+    """The factor and name of the unit in which such a value is shown; nothing is shown in the plain unit."""
     scales = _SCALES[unit]
-    return next((scale for scale in scales if abs(value) >= scale[0]), scales[-1] if value else scales[0])
+    if value == 0:
+        return next((scale for scale in scales if scale[0] == 1), scales[0])
+    return next((scale for scale in scales if abs(value) >= scale[0]), scales[-1])
 
 
 def number(value: float, scale: tuple[float, str]) -> str:

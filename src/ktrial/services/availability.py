@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from ktrial.catalog.tools import recipe_for
-from ktrial.domain.benchmark import Benchmark, Probe
+from ktrial.domain.benchmark import Benchmark, Parameters, Probe
 from ktrial.domain.errors import KtrialError
 from ktrial.services.ports import Executor
 
@@ -47,11 +47,17 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
 
 def examine(benchmarks: Iterable[Benchmark], executor: Executor) -> tuple[Availability, ...]:
     """Look for each benchmark's programs, in order, and ask those that are there where asking is needed."""
-    benchmarks = list(benchmarks)
+    return examine_with(((benchmark, {}) for benchmark in benchmarks), executor)
+
+
+def examine_with(asked: Iterable[tuple[Benchmark, Parameters]], executor: Executor) -> tuple[Availability, ...]:
+    """The same of benchmarks that will run with these parameters."""
+    asked = list(asked)
+    benchmarks = [benchmark for benchmark, _ in asked]
     wanted = [name for benchmark in benchmarks for name in benchmark.needs]
     programs = executor.programs([*wanted, *PACKAGE_PROGRAMS])
     tool = package_tool(programs)
-    return tuple(_examine(benchmark, executor, programs, tool) for benchmark in benchmarks)
+    return tuple(_examine(benchmark, parameters, executor, programs, tool) for benchmark, parameters in asked)
 
 
 def package_tool(programs: Mapping[str, str | None]) -> PackageTool | None:
@@ -64,10 +70,10 @@ def install_command(packages: Mapping[str, str], tool: PackageTool | None) -> st
     return f"{_TOOLS[tool][1]} {packages[tool]}" if tool is not None and tool in packages else None
 
 
-def _answer(probe: Probe, executor: Executor) -> str | None:
+def _answer(probe: Probe, parameters: Parameters, executor: Executor) -> str | None:
     """Why it cannot work; None also where nobody could be asked: its runs will tell."""
     try:
-        raw = executor.run(probe.invocation).raw
+        raw = executor.run(probe.invocation(parameters)).raw
     except KtrialError:
         return None
     if raw.interrupted:
@@ -76,7 +82,11 @@ def _answer(probe: Probe, executor: Executor) -> str | None:
 
 
 def _examine(
-    benchmark: Benchmark, executor: Executor, programs: Mapping[str, str | None], tool: PackageTool | None
+    benchmark: Benchmark,
+    parameters: Parameters,
+    executor: Executor,
+    programs: Mapping[str, str | None],
+    tool: PackageTool | None,
 ) -> Availability:
     why: str | None = None
     step: str | None = None
@@ -106,6 +116,6 @@ def _examine(
         why = "this agent has no loads of its own"
         step = "run ./ktrial once more to build the agent anew"
     elif benchmark.probe is not None:
-        why = _answer(benchmark.probe, executor)
+        why = _answer(benchmark.probe, {**benchmark.parameters, **parameters}, executor)
         step = benchmark.probe.next if why is not None else None
     return Availability(benchmark=benchmark.name, what=benchmark.what, why=why, next=step)

@@ -17,7 +17,7 @@ from ktrial.domain.finding import Finding
 from ktrial.domain.run import MACHINE_FACTS, Execution, RunRecord, Session, summarise
 from ktrial.domain.suite import Task
 from ktrial.services.around import Around
-from ktrial.services.availability import Availability, examine
+from ktrial.services.availability import Availability, examine_with
 from ktrial.services.background import Background
 from ktrial.services.events import Began, Hole, Listener, Result, RunBegan, RunEnded, Settles, Waiting
 from ktrial.services.one_run import RunMaker, Wanted
@@ -66,7 +66,7 @@ def measure(
 
 
 def _missing(order: Order, executor: Executor) -> dict[str, Availability]:
-    found = examine((task.benchmark for task in order.tasks), executor)
+    found = examine_with(((task.benchmark, task.parameters) for task in order.tasks), executor)
     return {task.label: one for task, one in zip(order.tasks, found, strict=True) if not one.ready}
 
 

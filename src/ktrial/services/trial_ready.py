@@ -24,7 +24,7 @@ from ktrial.services.arm_commands import refuse_what_holds_already
 from ktrial.services.arm_scheduler import SchedulerSeat
 from ktrial.services.arm_services import service_states, with_service_checks, with_services
 from ktrial.services.around import Around
-from ktrial.services.availability import examine
+from ktrial.services.availability import examine_with
 from ktrial.services.background import Background
 from ktrial.services.measure import session_of
 from ktrial.services.one_run import RunMaker
@@ -142,7 +142,8 @@ class Rig(NamedTuple):
 def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
     """Everything that is needed for a run; says what cannot run here, and asks for root where a benchmark needs it."""
     executor = world.executor
-    for task, found in zip(ready.tasks, examine((task.benchmark for task in ready.tasks), executor), strict=True):
+    wanted = [(task.benchmark, task.parameters) for task in ready.tasks]
+    for task, found in zip(ready.tasks, examine_with(wanted, executor), strict=True):
         if not found.ready:
             raise BadInput(f"{task.label} cannot run here: {found.why}", hint=found.next)
     needy = [f"{one.label} ({one.benchmark.root_reason})" for one in ready.tasks if one.benchmark.root_reason]

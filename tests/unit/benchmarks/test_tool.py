@@ -43,6 +43,13 @@ def test_command_lines(name: str, parameters: dict[str, Any], wanted: str) -> No
     assert argv(name, **parameters) == tuple(wanted.split())
 
 
+def test_synthmark_tells_how_long_it_takes_at_least() -> None:
+    """LatencyMark runs the size that it finds a second time."""
+    wanted = {"synthmark-voicemark": 7, "synthmark-latencymark": 14, "synthmark-jittermark": 7}
+    for name, expected_s in wanted.items():
+        assert ALL[name].invocation({"seconds": 7}, NO_FACTS).expected_s == expected_s
+
+
 def test_fio_bypasses_the_page_cache_unless_told_otherwise() -> None:
     for name in ALL:
         if name.startswith("fio-"):

@@ -11,6 +11,9 @@ from ktrial.report.bench import duration, holes_text, run_begins, show, summary_
     "value, unit, text",
     [
         (0.0028, "s", "2.8 ms"),
+        (0.0, "1/s", "0 /s"),
+        (0.0, "B/s", "0 B/s"),
+        (0.0, "ratio", "0 %"),
         (0.0, "s", "0 s"),
         (5e-10, "s", "0.5 ns"),
         (123456.0, "s", "123456 s"),

@@ -41,7 +41,7 @@ FORECAST = TrialForecast(
 def test_the_announcement_has_cost_sight_and_rules() -> None:
     fixed = protocol(gates=parse_gates({"start_temperature": "9C", "swap": "off"}), runs_per_visit=2)
     said = announcement(fixed, {arm.name: ArmSettings() for arm in fixed.arms}, (), 0, FORECAST, rules=True, width=100)
-    assert "in random order, 2 runs a visit, seed 7" in said
+    assert "in random order, 2 runs each, seed 7" in said
     assert "costs    about 10 min 0 s to block 20, about 4 min 30 s if an effect of 5 % is there" in said
     assert "sees     an effect of 5 %, as wanted, in 9 of 10 trials; 3.4 % is the smallest that it does" in said
     assert "never because of a measurement" in " ".join(said.split())

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from ktrial.benchmarks import all_benchmarks
-from ktrial.domain.benchmark import Invocation, Probe, RawOutput
+from ktrial.domain.benchmark import Invocation, Parameters, Probe, RawOutput
 from ktrial.domain.container import Container
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution, Watch
 from ktrial.domain.suite import Task
 from ktrial.domain.tool import Receipt, Recipe, Source
-from ktrial.services.availability import IN_CONTAINER, Availability, examine
+from ktrial.services.availability import IN_CONTAINER, Availability, examine, examine_with
 from ktrial.services.measure import measure
 from ktrial.services.schedule import Order
 from ktrial.services.tools import get_tool
@@ -131,7 +131,7 @@ def test_build_and_container_are_in_the_record() -> None:
 def probed(reply: RawOutput) -> Availability:
     """What a benchmark with a probe is called when the answer is `reply`."""
     asked = Invocation(argv=("tool", "--can-you"), limit_s=1)
-    probe = Probe(invocation=asked, why_not=lambda raw: raw.stdout.decode() or None, next="another kernel")
+    probe = Probe(invocation=lambda _: asked, why_not=lambda raw: raw.stdout.decode() or None, next="another kernel")
     (found,) = examine([FakeBenchmark(name="a", probe=probe)], FakeExecutor(lambda argv: reply))
     return found
 
@@ -142,6 +142,22 @@ def test_a_benchmark_that_cannot_work_says_why() -> None:
     assert probed(answer(b"")).ready
     with pytest.raises(KeyboardInterrupt):
         probed(answer(b"", interrupted=True))
+
+
+def test_a_benchmark_is_asked_for_the_parameters_that_it_will_run_with() -> None:
+    display = all_benchmarks()["glmark2-display"]
+    assert display.probe is not None
+    asked = display.probe.invocation({**display.parameters, "display": ":7", "authority": "/run/x"})
+    assert asked.environment == {"DISPLAY": ":7", "XAUTHORITY": "/run/x"}
+    seen: list[Parameters] = []
+
+    def ask(parameters: Parameters) -> Invocation:
+        seen.append(parameters)
+        return asked
+
+    found = FakeBenchmark(name="a", probe=Probe(invocation=ask, why_not=lambda _: None, next=""))
+    examine_with([(found, {"loops": 9})], FakeExecutor(lambda argv: answer(b"")))
+    assert seen == [{**found.parameters, "loops": 9}]
 
 
 YAML = b"""---
@@ -168,7 +184,7 @@ metrics:
         (
             "boot-time",
             answer(b"", exit_status=1, stderr=b"System has not been booted with systemd as init system (PID 1).\nx\n"),
-            "has not been booted with systemd as init system (PID 1).",
+            "has not been booted with systemd as init system (PID 1)",
         ),
         (
             "boot-time",
@@ -176,6 +192,15 @@ metrics:
             "Bootup is not yet finished",
         ),
         ("boot-time", answer(b"Startup finished in 2.5s (kernel) + 8s (userspace) = 10.5s"), None),
+        (
+            "glmark2-display",
+            answer(b"", exit_status=1, stderr=b"Error: main: Could not initialize canvas\n"),
+            "Could not initialize canvas",
+        ),
+        ("glmark2-device", answer(b"glmark2 Score: 9", stderr=b"** Failed to set swap interval.\n"), None),
+        ("zram-zstd", answer(b"[lzo-rle] lzo lz4 \n"), "not compress with zstd; it has lzo-rle, lzo, lz4"),
+        ("zram-lzo-rle", answer(b"[lzo-rle] lzo lz4 \n"), None),
+        ("zram-zstd", answer(b"", exit_status=1), None),  # no device tells what the kernel has
     ],
 )
 def test_what_the_kernel_or_the_boot_does_not_offer(name: str, raw: RawOutput, words: str | None) -> None:
@@ -184,3 +209,4 @@ def test_what_the_kernel_or_the_boot_does_not_offer(name: str, raw: RawOutput, w
     why = probe.why_not(raw)
     assert (words or "") in (why or "")
     assert (why is None) == (words is None)
+    assert not (why or "").endswith("."), "the next step follows it in one sentence"

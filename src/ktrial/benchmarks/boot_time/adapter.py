@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from ktrial.benchmarks.tool import VERSION_LIMIT_S, Program, ToolBenchmark, measured
-from ktrial.domain.benchmark import Invocation, Outcome, Parameters, ParsedRun, Probe, RawOutput, check_exit
-from ktrial.domain.errors import BadRun
+from ktrial.benchmarks.tool import VERSION_LIMIT_S, Program, ToolBenchmark, measured, refusal
+from ktrial.domain.benchmark import Invocation, Outcome, Parameters, ParsedRun, Probe, RawOutput
 from ktrial.formats.systemd_analyze import BootTimes, read_boot_times
 
 _BLIND = (
@@ -89,16 +88,6 @@ def _doubts(boot: BootTimes) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _not_booted(raw: RawOutput) -> str | None:
-    """Why there is no boot time: no systemd, or a boot that still goes on."""
-    try:
-        check_exit(raw)
-    except BadRun as error:
-        said = next((line for line in raw.stderr.decode("utf-8", "replace").splitlines() if line.strip()), "")
-        return said.strip() or error.message
-    return None
-
-
 BENCHMARK = ToolBenchmark(
     name="boot-time",
     what="How long this boot took: firmware, loader, kernel, initrd, userspace. One value per boot.",
@@ -108,8 +97,8 @@ BENCHMARK = ToolBenchmark(
     command=_command,
     reader=_read,
     probe=Probe(
-        invocation=Invocation(argv=("systemd-analyze", "time"), limit_s=VERSION_LIMIT_S),
-        why_not=_not_booted,
+        invocation=lambda _: Invocation(argv=("systemd-analyze", "time"), limit_s=VERSION_LIMIT_S),
+        why_not=refusal,
         next="run it on a machine that systemd has booted, once `systemctl list-jobs` is empty",
     ),
 )

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ktrial.benchmarks.tool import Program, ToolBenchmark, matching, measured, whole
-from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.benchmarks.tool import VERSION_LIMIT_S, Program, ToolBenchmark, matching, measured, refusal, whole
+from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, Probe, RawOutput
 from ktrial.domain.errors import BadInput, BadRun
 from ktrial.formats.glmark2 import Glmark2Run, read_glmark2
 
@@ -143,6 +143,7 @@ def _benchmark(
     *,
     by_software: bool = False,
     more: Parameters | None = None,
+    probe: Probe | None = None,
 ) -> ToolBenchmark:
     return ToolBenchmark(
         name=name,
@@ -152,6 +153,7 @@ def _benchmark(
         parameters={"scenes": _SCENES, "seconds": 5, "size": "800x600", **(more or {})},
         command=command,
         reader=lambda raw, parameters: _read(raw, parameters, by_software=by_software),
+        probe=probe,
     )
 
 
@@ -162,6 +164,15 @@ def _program(program: str, apt: str, *others: str) -> Program:
         version=(program, "--version"),
         version_pattern=r"(?m)^(\d{4}\S*)$",
     )
+
+
+def _probe(command: Callable[[Parameters], Invocation], step: str) -> Probe:
+    def asked(parameters: Parameters) -> Invocation:
+        whole_run = command(parameters)
+        argv = (whole_run.argv[0], "--off-screen", "-s", "16x16", "-b", "build:duration=0.1")
+        return Invocation(argv=argv, limit_s=VERSION_LIMIT_S, environment=whole_run.environment)
+
+    return Probe(invocation=asked, why_not=refusal, next=step)
 
 
 BENCHMARKS = (
@@ -186,6 +197,10 @@ BENCHMARKS = (
         "Scenes drawn by the GPU through its device file, without a desktop.",
         _program("glmark2-es2-drm", "glmark2-es2-drm"),
         _on_device,
+        probe=_probe(
+            _on_device,
+            "run it where a GPU has a device file that you may open (/dev/dri/card0), and no desktop holds it",
+        ),
     ),
     _benchmark(
         "glmark2-display",
@@ -193,5 +208,9 @@ BENCHMARKS = (
         _program("glmark2", "glmark2-x11"),
         _on_display,
         more={"display": ":0", "authority": ""},
+        probe=_probe(
+            _on_display,
+            "on a desktop, name its X server: -p display=:1 -p authority=FILE, as DISPLAY and XAUTHORITY say",
+        ),
     ),
 )

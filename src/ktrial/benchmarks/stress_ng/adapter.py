@@ -86,7 +86,7 @@ def _probe(stressor: str) -> Probe | None:
         return None
     argv = ("stress-ng", f"--{stressor}", "1", f"--{stressor}-ops", "1", "--timeout", "1", "--metrics", "--yaml", _FILE)
     asked = Invocation(argv=argv, limit_s=VERSION_LIMIT_S, files=(_FILE,))
-    return Probe(invocation=asked, why_not=lambda raw: _does_nothing(stressor, raw), next=_PROBED[stressor])
+    return Probe(invocation=lambda _: asked, why_not=lambda raw: _does_nothing(stressor, raw), next=_PROBED[stressor])
 
 
 def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:

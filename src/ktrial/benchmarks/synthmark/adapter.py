@@ -14,6 +14,8 @@ from ktrial.formats.tool_output import Quantity, nearest_rank, quantity
 #: A burst is 96 frames at 48 kHz: latency comes in steps of it.
 _BURST_S = 0.002
 _BIN_S = 1e-4
+#: LatencyMark of 1.25 tries sizes of the buffer, and the one found once more.
+_LEAST_RUNS = 2
 _PROGRAM = Program(needs=("synthmark",))
 _ONE_THREAD = "A single audio thread on a virtual sound device. "
 
@@ -89,7 +91,8 @@ def _command(letter: str, parameters: Parameters) -> Invocation:
     for name, option in (("voices", "-n"), ("voices_high", "-N"), ("target_percent", "-p")):
         if parameters.get(name):
             argv.append(f"{option}{whole(parameters, name, 1, 100_000)}")
-    return Invocation(argv=tuple(argv), limit_s=20.0 * seconds + 60)
+    searched = _LEAST_RUNS if letter == "l" else 1
+    return Invocation(argv=tuple(argv), limit_s=20.0 * seconds + 60, expected_s=float(searched * seconds))
 
 
 def _result(run: SynthmarkRun, key: str, unit: str) -> Quantity:

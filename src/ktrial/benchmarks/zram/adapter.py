@@ -6,7 +6,8 @@ from __future__ import annotations
 import msgspec
 
 from ktrial.benchmarks.own_load import LoadBenchmark, per_second
-from ktrial.domain.benchmark import AgentLoad, Invocation, Measurement, Outcome, Parameters
+from ktrial.benchmarks.tool import VERSION_LIMIT_S
+from ktrial.domain.benchmark import AgentLoad, Invocation, Measurement, Outcome, Parameters, Probe, RawOutput
 from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.facts import FactBook
 from ktrial.formats.agent_load import LoadReply
@@ -86,6 +87,19 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     )
 
 
+#: What the devices that are there say of the kernel; without one nobody can be asked before a run makes its own.
+_ASKED = Invocation(
+    argv=("grep", "-rhs", "--include=comp_algorithm", "", "/sys/devices/virtual/block"), limit_s=VERSION_LIMIT_S
+)
+
+
+def _unknown(algorithm: str, raw: RawOutput) -> str | None:
+    known = dict.fromkeys(raw.stdout.decode("utf-8", "replace").replace("[", "").replace("]", "").split())
+    if not known or algorithm in known:
+        return None
+    return f"this kernel's zram does not compress with {algorithm}; it has {', '.join(known)}"
+
+
 class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
     """A load of the root session; its parameter `data` is `generated` or a file."""
 
@@ -93,6 +107,19 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
     def root_reason(self) -> str | None:
         """What it needs root for."""
         return "a zram device is made for it, written to, and taken away"
+
+    @property
+    def probe(self) -> Probe | None:
+        """Asked for an algorithm that is its own; one that a parameter names is tried."""
+        algorithm = self.fixed.get("algorithm")
+        if algorithm is None:
+            return None
+        return Probe(
+            invocation=lambda _: _ASKED,
+            why_not=lambda raw: _unknown(algorithm, raw),
+            next=f"a kernel with CONFIG_ZRAM_BACKEND_{algorithm.split('-')[0].upper()}, or one before 6.12 with "
+            f"CONFIG_CRYPTO_{algorithm.split('-')[0].upper()}",
+        )
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
         """How to run it once; the agent checks the other values."""
