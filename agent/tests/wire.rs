@@ -237,7 +237,10 @@ fn a_session_lease_ends_with_the_session() {
     // for somebody else's, and the newer one put the older's back.
     let mut leased = clash;
     leased["lease"] = json!({"kind": "while-session"});
-    assert_eq!(session.error("apply", json!({"plan": leased}))["kind"], "conflict");
+    assert_eq!(
+        session.error("apply", json!({"plan": leased}))["kind"],
+        "conflict"
+    );
     assert_eq!(session.ok("recover", json!({}))["transactions"], json!([]));
     session.end();
     assert_eq!(machine.content(), start);
