@@ -82,7 +82,7 @@ class TrialProgress:
             self._judgement = event.judgement
             self._pace.block_ended()
             self._block_ended(event.judgement)
-        elif self._protocol is not None:
+        elif isinstance(event, events.TrialEnded) and self._protocol is not None:
             self._judgement = event.judgement
             self._draw()
         if self._as_json:

@@ -139,6 +139,7 @@ def rig_of(app: App, ready: Prepared) -> Rig:
     from ktrial.services.availability import examine
     from ktrial.services.background import Background
     from ktrial.services.one_run import RunMaker
+    from ktrial.services.rehearsal import rehearse
     from ktrial.services.trial_course import Benchmarked
 
     executor = app.executor
@@ -159,6 +160,7 @@ def rig_of(app: App, ready: Prepared) -> Rig:
         background = Background(ready.suite.load, ready.facts.value("cpu.threads") or 1, executor, app.clock)
         background.check()
     around = surroundings(app, ready.suite, order_of(ready), when_idle=False, settle_s=None)
+    rehearse(ready.root, ready.plans, app.catalog.knobs)
     maker = RunMaker(executor, app.clock, background, around)
     return Rig(Benchmarked(tasks=ready.tasks, versions=versions, own=ready.own_tasks), maker, around)
 

@@ -21,7 +21,7 @@ from ktrial.services.blame_words import recoveries_of
 #: Rounds of screening, confirming, and looking at the rest.
 ROUNDS = 3
 #: What does not matter: this share of the whole effect, and of the least that was named.
-_NEGLIGIBLE, _REST = 0.5, 0.75
+_NEGLIGIBLE, _REST = 0.5, 0.85
 ALL, WITHOUT = "all", "without"
 ONLY = "only-"
 _OPPOSITE = {"better": "worse", "worse": "better"}

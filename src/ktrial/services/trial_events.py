@@ -9,6 +9,19 @@ import msgspec
 
 from ktrial.domain.judgement import Judgement
 from ktrial.domain.run import RunRecord
+from ktrial.domain.trial_log import Protocol
+
+
+class TrialBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="trial-began"):
+    """The trial begins, or goes on after `done` blocks. `visit_s` is about what one visit takes, null when unknown."""
+
+    trial: str
+    protocol: Protocol
+    protocol_sha256: str
+    session: str
+    where: str
+    done: int
+    visit_s: float | None
 
 
 class VisitBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="visit-began"):
@@ -51,5 +64,5 @@ class TrialEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
     interrupted: bool
 
 
-TrialEvent = VisitBegan | VisitWaits | VisitEnded | BlockEnded | TrialEnded
+TrialEvent = TrialBegan | VisitBegan | VisitWaits | VisitEnded | BlockEnded | TrialEnded
 TrialListener = Callable[[TrialEvent], None]
