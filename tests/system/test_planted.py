@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ktrial.domain.trial_file import ArmFile
-from perf.aa import CONTROL, KNOB, KNOB_FILE, KNOB_FOUND, Bench, make_machine, planted_file
+from ktrial.domain.trial_file import CONTROL, ArmFile
+from perf.aa import KNOB, KNOB_FILE, KNOB_FOUND, Bench, make_machine, planted_file
 
 
 def test_a_setting_that_makes_a_program_do_half_more_work_is_found_and_measured(
