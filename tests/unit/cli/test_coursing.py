@@ -35,4 +35,5 @@ def test_trials_of_a_question_stand_in_their_order_also_where_the_clock_was_set_
     monkeypatch.setattr(coursing, "part_of", lambda app, one: one.trial)
     trials = [stored(7, 3000), stored(9, 2000), stored(8, 1000), stored(1, 4000, "blame-y-1")]
     app: Any = SimpleNamespace(trials=SimpleNamespace(all=lambda: trials))
-    assert list(coursing.begun(app, "blame-x")) == [("blame-x-1", 7, ["t7", "t8", "t9"])]
+    found: list[Any] = list(coursing.begun(app, "blame-x"))
+    assert found == [("blame-x-1", 7, ["t7", "t8", "t9"])]
