@@ -6,8 +6,8 @@ Run in a checkout that is set up:  .venv/bin/python -m perf.aa [--trials N] [--d
 - Simulated demos: `ktrial demo` with recorded noise and disturbances, through the shipped judge. A demo claims
   falsely when its placebo or its copium comes out better or worse: below 2 %.
 - Real A/A trials: the whole engine, a placebo alone, everything else as it is by default, on built-in loads of 0.1 s.
-- A planted effect: a program that does a tenth more work in one arm, by its environment. Trials whose cap was not cut
-  by the budget find it with 90 % power.
+- A planted effect: a setting of a folder that stands for a machine, by which a program does a tenth more work. Trials
+  whose cap was not cut by the budget find it with 90 % power.
 
 Nothing of the machine is changed, no root is needed. Ends with status 1 where a limit is missed beyond chance.
 """
@@ -18,6 +18,8 @@ import argparse
 import contextlib
 import io
 import math
+import shlex
+import shutil
 import sys
 import tempfile
 import time
@@ -33,7 +35,7 @@ from ktrial.cli.trial_progress import TrialProgress
 from ktrial.cli.trying import prepare
 from ktrial.cli.wiring import App
 from ktrial.domain.demo import COPIUM, HELP, HURT, PLACEBO
-from ktrial.domain.errors import KtrialError
+from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.judgement import Judged
 from ktrial.domain.trial_file import CONTROL, ArmFile, DesignFile, TrialFile, share
 from ktrial.domain.trial_log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
@@ -61,8 +63,11 @@ LOADS: Sequence[tuple[str, dict[str, float]]] = (
     ("agent-fileio-read-sequential-warm", {"duration_s": 0.1, "bytes": 4 << 20}),
     ("agent-contextswitch-same", {"duration_s": 0.1}),
 )
-#: About a tenth of a second of counting, and so many percent more.
-_WORK = "i=0; n=$((600 * (100 + ${KTRIAL_PLANTED:-0}))); while [ $i -lt $n ]; do i=$((i+1)); done"
+#: The knob that slows the program down, what it is found at, and about a tenth of a second of counting: more by so
+#: many percent as the knob is above that.
+KNOB, KNOB_FILE, KNOB_FOUND = "vm.swappiness", "proc/sys/vm/swappiness", 60
+_WORK = "read value < {file}; i=0; n=$((600 * (100 - {found} + value))); while [ $i -lt $n ]; do i=$((i+1)); done"
+_SHELL = "usr/bin/sh"
 
 
 class Share(NamedTuple):
@@ -159,8 +164,9 @@ def show_demos(demos: int, seed: int) -> bool:
 class Bench:
     """Real trials on this machine, in a store of their own that goes with it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, machine_root: Path | None = None) -> None:
         self._store = str(folder / "results.db")
+        self._machine_root = machine_root
         #: Why trials gave nothing: somebody changed the machine under them. They are made again.
         self.lost: Counter[str] = Counter()
 
@@ -169,6 +175,8 @@ class Bench:
         while True:
             try:
                 return self._once(file)
+            except BadInput:
+                raise
             except KtrialError as error:
                 self.lost[shortened(error.message)] += 1
                 if sum(self.lost.values()) > MOST_LOST:
@@ -176,7 +184,7 @@ class Bench:
                 time.sleep(LOST_WAIT_S)
 
     def _once(self, file: TrialFile) -> tuple[Judged, bool]:
-        app = App(may_ask=False, store=self._store)
+        app = App(may_ask=False, store=self._store, machine_root=self._machine_root)
         try:
             with contextlib.redirect_stderr(io.StringIO()):
                 return self._trial(app, file)
@@ -230,20 +238,42 @@ def show_trials(bench: Bench, trials: int) -> bool:
 _PRIMARY = {"agent-fileio-read-sequential-warm": "bandwidth", "agent-contextswitch-same": "round-trip-p50"}
 
 
-def show_planted(bench: Bench, trials: int) -> bool:
+def make_machine(folder: Path) -> Path:
+    """A folder that stands for a machine with one knob and a shell."""
+    texts = {
+        KNOB_FILE: f"{KNOB_FOUND}\n",
+        "proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",
+        ".ktrial-test-machine": "",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    shell = folder / _SHELL
+    shell.parent.mkdir(parents=True)
+    shutil.copy("/bin/sh", shell)
+    (folder / Path.cwd().relative_to("/")).mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def planted_file(machine: Path) -> TrialFile:
+    """The trial of the knob against the machine as it is found."""
+    work = _WORK.format(file=shlex.quote(str(machine / KNOB_FILE)), found=KNOB_FOUND)
+    return TrialFile(
+        name="planted",
+        command=("sh", "-c", work),
+        primary="user",
+        detect=PLANTED,
+        design=DesignFile(budget="thorough", settle="0s"),
+        arms={CONTROL: ArmFile(), "more": ArmFile(set={KNOB: KNOB_FOUND + round(100 * PLANTED)})},
+    )
+
+
+def show_planted(bench: Bench, file: TrialFile, trials: int) -> bool:
     """A planted effect, printed; whether it is found as often as is stated."""
-    print(f"\n## A planted effect: {trials} trials of a program with {PLANTED:.0%} more work in one arm\n")
+    print(f"\n## A planted effect: {trials} trials of a knob that makes a program do {PLANTED:.0%} more work\n")
     found = planned = wrong = missed = 0
     estimates = []
     for _ in range(trials):
-        file = TrialFile(
-            name="planted",
-            command=("sh", "-c", _WORK),
-            primary="user",
-            detect=PLANTED,
-            design=DesignFile(budget="thorough"),
-            arms={CONTROL: ArmFile(), "more": ArmFile(environment={"KTRIAL_PLANTED": str(round(100 * PLANTED))})},
-        )
         judged, has_power = bench.trial(file)
         wrong += judged.verdict == "better"
         planned += has_power
@@ -271,8 +301,10 @@ def main(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="ktrial-aa-") as folder:
         bench = Bench(Path(folder))
         holds &= show_trials(bench, asked.trials)
-        holds &= show_planted(bench, asked.planted)
-        for why, times in bench.lost.items():
+        machine = make_machine(Path(folder) / "machine")
+        on_machine = Bench(Path(folder), machine)
+        holds &= show_planted(on_machine, planted_file(machine), asked.planted)
+        for why, times in (bench.lost + on_machine.lost).items():
             print(f"made again, {times} times: {why}")
     print("\nall limits hold" if holds else "\na limit was MISSED")
     return 0 if holds else 1

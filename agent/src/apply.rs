@@ -93,8 +93,7 @@ fn refuse_unfinished(transactions: &[Transaction], plan: &Plan) -> Result<()> {
         .iter()
         .filter(|transaction| transaction.state() == State::Applied)
     {
-        let (theirs, ours) = (transaction.lease(), plan.lease);
-        if theirs == Lease::Keep || (theirs == Lease::WhileSession && ours == Lease::WhileSession) {
+        if transaction.lease() == Lease::Keep {
             continue;
         }
         if let Some(path) = transaction.touches().into_iter().find(|path| mine.contains(path)) {

@@ -233,6 +233,14 @@ fn a_session_lease_ends_with_the_session() {
     assert_ne!(machine.content(), start);
     let clash = json!({"schema": "ktrial.plan/1", "steps": [{"kind": "write", "path": SWAPPINESS, "new": "5", "verify": "integer"}]});
     assert_eq!(session.error("apply", json!({"plan": clash}))["kind"], "conflict");
+    // Not on top of each other either: of two holders that end at once, the older one would take the newer's value
+    // for somebody else's, and the newer one put the older's back.
+    let mut leased = clash;
+    leased["lease"] = json!({"kind": "while-session"});
+    assert_eq!(
+        session.error("apply", json!({"plan": leased}))["kind"],
+        "conflict"
+    );
     assert_eq!(session.ok("recover", json!({}))["transactions"], json!([]));
     session.end();
     assert_eq!(machine.content(), start);

@@ -16,8 +16,12 @@ import pytest
 from ktrial.cli.main import main
 from tests.support.terminal import KTRIAL
 
+#: Its noise is that of the number of its run: what a blame finds is not left to chance.
 PROGRAM = """
 import os, random
+with open({count!r}, "ab") as file:
+    file.write(b".")
+    random.seed(file.tell())
 took = 1.2 if {guilty} else 1.0
 print("took", took * (1 + random.gauss(0, 0.01)))
 """
@@ -40,7 +44,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def words(home: Path, guilty: str, settings: int) -> list[str]:
     """The command line of a blame whose program is slower where `guilty` holds."""
     program = home / "program.py"
-    program.write_text(PROGRAM.format(guilty=guilty))
+    program.write_text(PROGRAM.format(guilty=guilty, count=str(home / "runs")))
     variables = [word for place in range(settings) for word in ("--env", f"S{place}=1")]
     given = [*variables, "--known", "worse", "--primary", "took", "--metric", METRIC, "--settle", "0s"]
     return ["blame", *given, "--", sys.executable, "-S", str(program)]

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +17,8 @@ import pytest
 from tests.support.user import CHECKOUT, User, ordinary_user
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("demo")]
-#: Short runs, and no more blocks than three looks.
-SHORT = ("--run-s", "0.1", "--cap", "20")
+#: Short runs. As many blocks as in any demo: the tests beside these are what makes noise here.
+SHORT = ("--run-s", "0.1")
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 #: As containers have it.
 _READ_ONLY = """set -e
@@ -25,10 +28,12 @@ exec "$@"
 """
 
 
-def demo(tmp_path: Path, *before: str) -> subprocess.CompletedProcess[str]:
+def demo(tmp_path: Path, *before: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """As root, with folders of its own."""
     own = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_DATA_HOME": str(tmp_path / "data"), "COLUMNS": "80"}
-    command = [*before, ".venv/bin/python", "-m", "ktrial", "demo", *SHORT]
+    # Measurements of other tests would be void while a transaction of the machine's own is made and undone.
+    state = ("--machine-state", str(tmp_path / "machine"))
+    command = [*before, ".venv/bin/python", "-m", "ktrial", *state, "demo", *SHORT, *options]
     return subprocess.run(
         command, cwd=CHECKOUT, env={**os.environ, **own}, capture_output=True, text=True, timeout=240, check=False
     )
@@ -88,6 +93,52 @@ def test_a_container_that_writes_no_setting(tmp_path: Path) -> None:
     assert HUGE.read_text() == before
 
 
+def test_events_for_programs(tmp_path: Path) -> None:
+    """One object per line: visits, blocks, and at the end the verdicts; nothing else is on stdout."""
+    page = tmp_path / "page.html"
+    ran = demo(tmp_path, options=("--cap", "20", "--json", "-o", str(page), "--seed", "5"))
+    assert ran.returncode == 0, ran.stderr
+    *events, last = [json.loads(line) for line in ran.stdout.splitlines()]
+    kinds = [event["event"] for event in events]
+    assert set(kinds) >= {"visit-began", "visit", "block-ended", "trial-ended"}
+    assert kinds[-1] == "trial-ended"
+    told = last["demo"]
+    assert (last["event"], told["schema"], told["interrupted"]) == ("demo", "ktrial.demo/1", False)
+    found = {one["arm"]: one["verdict"] for one in told["found"]["arms"]}
+    judged = [one for one in events[-1]["judgement"]["judged"] if one["role"] == "primary"]
+    assert found == {one["arm"]: one["verdict"] for one in judged}
+    assert list(found) == ["placebo", "copium", "help", "hurt"]
+    assert told["before"] == told["after"]
+    assert str(HUGE) in told["before"]
+    assert told["report"] == str(page)
+    assert "<title>" in page.read_text(encoding="utf-8")
+
+
+def test_a_demo_that_is_interrupted_ends_with_its_object_too(tmp_path: Path) -> None:
+    """Ctrl-C in the middle: what was found so far, no page, and every file as before."""
+    before = HUGE.read_text()
+    own = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_DATA_HOME": str(tmp_path / "data")}
+    state = ("--machine-state", str(tmp_path / "machine"))
+    command = [".venv/bin/python", "-m", "ktrial", *state, "demo", *SHORT, "--json"]
+    with subprocess.Popen(
+        command, cwd=CHECKOUT, env={**os.environ, **own}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        ended = 0
+        while ended < 12 and (line := child.stdout.readline()):
+            ended += json.loads(line)["event"] == "block-ended"
+        child.send_signal(signal.SIGINT)
+        rest, said = child.communicate(timeout=60)
+    assert child.returncode == 130, said
+    told = json.loads(rest.splitlines()[-1])["demo"]
+    assert told["interrupted"]
+    assert told["report"] is None
+    assert not told["found"]["ended"]
+    assert told["found"]["blocks"] >= 1
+    assert told["before"] == told["after"]
+    assert HUGE.read_text() == before
+
+
 @pytest.fixture(scope="module")
 def user() -> Iterator[User]:
     with ordinary_user("demo") as user:
@@ -110,7 +161,8 @@ def test_without_root(user: User) -> None:
 
 def test_sudo_writes_the_knobs_and_leaves_all_files_to_the_user(user: User) -> None:
     before = HUGE.read_text()
-    ran = user.start("sudo", "./ktrial", "demo", *SHORT)
+    with tempfile.TemporaryDirectory(prefix="ktrial-state-") as folder:
+        ran = user.start("sudo", "./ktrial", "--machine-state", f"{folder}/state", "demo", *SHORT)
     assert ran.returncode == 0, ran.stderr
     check_found(ran.stdout)
     assert "thp:enabled=always" in ran.stdout

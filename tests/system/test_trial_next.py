@@ -309,7 +309,11 @@ def test_a_trial_does_not_begin_in_an_arm_that_is_not_its_control(machine: Booti
 
 def test_without_such_a_trial_nothing_is_due(machine: Booting) -> None:
     assert machine.run("next").status == 2
-    plain = KERNELS.partition("[arms.bore]")[0].replace('replicate = "boot"', "cap = 7").replace("budget = 7\n", "anyway = true\n")
+    plain = (
+        KERNELS.partition("[arms.bore]")[0]
+        .replace('replicate = "boot"', "cap = 7")
+        .replace("budget = 7\n", "anyway = true\n")
+    )
     assert machine.begin(f"{plain}[arms.placebo]\nplacebo = true\n").status == 0
     ran = machine.run("next", "kernels")
     assert ran.status == 2

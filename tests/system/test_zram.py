@@ -259,3 +259,23 @@ def test_without_root_it_is_left_out(user: User) -> None:
     ran = user.start("./ktrial", "--no-sudo", "bench", "zram-lz4", "-n", "1")
     assert ran.returncode == 1
     assert "needs root: a zram device is made for it" in ran.stderr
+
+
+def test_a_blame_sets_the_device_up_as_one_factor(home: Path, state: Path) -> None:
+    """Algorithm and size only act together; a variable that does nothing is the other choice."""
+    program = home / "program.py"
+    program.write_text(
+        "import random\n"
+        "took = 1.3 if 'zram' in open('/proc/swaps').read() else 1.0\n"
+        "print('took', took * (1 + random.gauss(0, 0.01)))\n"
+    )
+    swaps = Path("/proc/swaps").read_text()
+    algorithm = algorithms()[0]
+    words = ["zram:disksize=64MiB", f"zram:comp_algorithm={algorithm}", "--env", "S1=1", "--known", "worse"]
+    metric = ["--metric", "took_s:lower=took ([0-9.]+)", "--primary", "took", "--settle", "0s", "--json"]
+    ran = run(state, "blame", *words, *metric, "--", sys.executable, "-S", str(program))
+    assert ran.status == 0, ran.err
+    found = json.loads(ran.out.splitlines()[-1])["blame"]
+    assert sorted(found["factors"]) == ["S1", "zram:comp_algorithm + zram:disksize"]
+    assert [one["factors"] for one in found["culprits"]] == [["zram:comp_algorithm + zram:disksize"]]
+    assert Path("/proc/swaps").read_text() == swaps

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -66,3 +67,18 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...]
     found: Mapping[str, str]
     passed: tuple[str, ...]
+
+
+class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A demo that is over, for programs. `report` is null of an interrupted one; `before` and `after` are by path."""
+
+    schema: Literal["ktrial.demo/1"] = "ktrial.demo/1"
+    trial: str
+    interrupted: bool
+    what: str
+    why: Mapping[str, str]
+    found: DemoFound
+    before: Mapping[str, str | None]
+    after: Mapping[str, str | None]
+    passed: tuple[str, ...]
+    report: str | None

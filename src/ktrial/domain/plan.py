@@ -236,7 +236,7 @@ def _resolve_setting(
         return [refuse(late[0], late[1], late[2])]
     state = context.states[knob.id]
     if not state.instances:
-        return [refuse(Why.ABSENT, absence(knob, state), _successors(knob, context.knobs))]
+        return [refuse(Why.ABSENT, absence(knob, state), successors(knob, context.knobs))]
     chosen = _chosen(knob, setting, state, context)
     if not chosen:
         return [refuse(Why.NO_INSTANCE, f"no instance here is meant by {setting.knob}", _instances_hint(state))]
@@ -287,7 +287,8 @@ def absence(knob: Knob, state: KnobState) -> str:
     return "not on this machine: neither the kernel's configuration nor a device here offers it"
 
 
-def _successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
+def successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
+    """What took a knob's place, as a hint."""
     names = [name for name in knob.successor if name in knobs]
     return f"its place was taken by {', '.join(names)}" if names else None
 
@@ -387,7 +388,7 @@ def _change(
     if words and knob.rule == "choice" and text not in words:
         return refuse(Why.NOT_OFFERED, f"{text} is not offered here", f"offered: {', '.join(words)}")
     if shown is not None and knob.rule == "token" and not active_text(knob, shown):
-        return refuse(Why.ABSENT, absence(knob, context.states[knob.id]), _successors(knob, context.knobs))
+        return refuse(Why.ABSENT, absence(knob, context.states[knob.id]), successors(knob, context.knobs))
     return Change(
         knob=knob.id,
         address=address,

@@ -20,8 +20,8 @@ from ktrial.services.blame_words import recoveries_of
 
 #: Rounds of screening, confirming, and looking at the rest.
 ROUNDS = 3
-#: Shares of the effect that do not matter in trials that confirm.
-_NEGLIGIBLE = 0.5
+#: What does not matter: this share of the whole effect, and of the least that was named.
+_NEGLIGIBLE, _REST = 0.5, 0.85
 ALL, WITHOUT = "all", "without"
 ONLY = "only-"
 _OPPOSITE = {"better": "worse", "worse": "better"}
@@ -83,7 +83,7 @@ class _Course:
         if not named:
             return self._unnamed(held), ()
         without = tuple(one for one in self._pool if one not in named)
-        confirm = yield self._trial(f"confirm-{number}", {ALL: self._pool, WITHOUT: without}, ladder=True)
+        confirm = yield self._confirming(number, without)
         cure = self._noted(confirm, WITHOUT if without else CONTROL, ALL)
         if cure.verdict != _OPPOSITE[str(self._known)]:
             self._suspects += named
@@ -101,7 +101,7 @@ class _Course:
         self._pool = tuple(one for one in without if one not in group)
         rest = self._noted(confirm, WITHOUT, CONTROL) if without else None
         if rest is None or rest.verdict != self._known or len(self._pool) < 1:
-            return "nothing of the effect is left without them", ()
+            return _what_is_left(rest), ()
         if len(self._pool) == 1:
             self._culprits.append(_culprit(self._pool, "by removal", rest))
             return "one setting is left, and it still differs from the control", ()
@@ -184,14 +184,33 @@ class _Course:
             self._effect = abs(judged.effect.estimate)
         return judged
 
+    def _confirming(self, number: int, without: Names) -> TrialFile:
+        """All, all without those named, and the control.
+
+        What is left without them matters where it is as large as the least of them, and a part of the whole.
+        """
+        matters = min(self._least, max(_REST * self._least, _NEGLIGIBLE * self._effect))
+        return self._trial(f"confirm-{number}", {ALL: self._pool, WITHOUT: without}, ladder=True, negligible=matters)
+
     def _trial(
-        self, kind: str, arms: dict[str, Names], *, ladder: bool = False, size: float | None = None
+        self,
+        kind: str,
+        arms: dict[str, Names],
+        *,
+        ladder: bool = False,
+        size: float | None = None,
+        negligible: float | None = None,
     ) -> TrialFile:
-        """A trial of sets of factors against the control, for an effect of that size; an empty set is the control."""
+        """A trial of sets of factors against the control; an empty set is the control.
+
+        It is to see an effect of that size, the whole set's where it is not given; less than `negligible` is nothing.
+        """
         made = {name: self._question.arm(names) for name, names in arms.items() if names}
         given = self._question.trial
         size = size or self._effect
-        margin = max(math.expm1(_NEGLIGIBLE * size), _least_margin(given)) if size else given.margin
+        margin = given.margin
+        if size:
+            margin = max(math.expm1(negligible or _NEGLIGIBLE * size), _least_margin(given))
         return msgspec.structs.replace(
             given,
             name=f"{self._question.name}.{kind}",
@@ -241,6 +260,12 @@ class _Course:
             trials=tuple(part.trial for part in self._parts),
             runs=sum(part.runs for part in self._parts),
         )
+
+
+def _what_is_left(rest: Judged | None) -> str:
+    if rest is not None and rest.verdict == "inconclusive":
+        return "whether anything of the effect is left without them could not be told: more blocks (--budget)"
+    return "nothing of the effect is left without them"
 
 
 def _nothing_shown(verdict: Verdict | None) -> str:

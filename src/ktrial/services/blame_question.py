@@ -10,7 +10,7 @@ import msgspec
 from ktrial.domain.blame import BlameQuestion, Factor
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.knob import Knob
-from ktrial.domain.plan import Change, Plan
+from ktrial.domain.plan import Change, Plan, ZramStep
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.trial_file import ArmFile, TrialFile
 
@@ -22,13 +22,9 @@ _MOST = 127
 def factors_of(plan: Plan, knobs: Mapping[str, Knob], environment: Mapping[str, str]) -> tuple[Factor, ...]:
     """Each knob that the plan changes, all its instances together, and each variable of the environment.
 
-    Knobs that the kernel changes with each other are one factor: switched one by one, neither keeps its value.
+    Knobs that the kernel changes with each other are one factor: switched one by one, neither keeps its value. So is a
+    zram device, which is set up as a whole.
     """
-    if plan.zram is not None:
-        raise Refused(
-            "a zram device is set up as a whole and cannot be taken apart",
-            hint="leave the zram settings out here, and try them by themselves: `ktrial try`",
-        )
     groups: list[list[Change]] = []
     for change in plan.changes:
         near = [group for group in groups if any(_belong(change, other, knobs) for other in group)]
@@ -41,6 +37,7 @@ def factors_of(plan: Plan, knobs: Mapping[str, Knob], environment: Mapping[str, 
         )
         for group in groups
     ]
+    made += [] if plan.zram is None else [_device(plan.zram)]
     made += [Factor(name=name, environment={name: value}) for name, value in environment.items()]
     if len(made) < _FEWEST:
         told = f"only {made[0].name} changes anything here" if made else "nothing of it changes anything here"
@@ -48,6 +45,13 @@ def factors_of(plan: Plan, knobs: Mapping[str, Knob], environment: Mapping[str, 
     if len(made) > _MOST:
         raise BadInput(f"{len(made)} settings are more than {_MOST}", hint="name fewer, or a part of the profile")
     return tuple(made)
+
+
+def _device(step: ZramStep) -> Factor:
+    settings = {"zram:comp_algorithm": step.algorithm, "zram:disksize": step.size_bytes}
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    where = f"@{step.device}" if step.device is not None else ""
+    return Factor(name=" + ".join(chosen), set={f"{name}{where}": value for name, value in chosen.items()})
 
 
 def _belong(one: Change, other: Change, knobs: Mapping[str, Knob]) -> bool:
@@ -67,8 +71,9 @@ def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[s
     """Raise Refused where some combination of factors does not come to what each of them comes to in the whole set."""
     for name, arm in file.arms.items():
         for address, wanted in arm.set.items():
-            found = arms[name].changes.get(address)
-            if found == wanted:
+            is_device = address.startswith("zram:")
+            found = arms[name].changes.get("zram" if is_device else address)
+            if found == wanted or (is_device and found is not None):
                 continue
             owner = next(one.name for one in question.factors if address in one.set)
             others = ", ".join(one.name for one in question.factors if not set(one.set) & set(arm.set))

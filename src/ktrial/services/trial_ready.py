@@ -30,6 +30,7 @@ from ktrial.services.measure import session_of
 from ktrial.services.one_run import RunMaker
 from ktrial.services.patient import PatientMachine
 from ktrial.services.ports import Machine
+from ktrial.services.rehearsal import rehearse
 from ktrial.services.schedule import Order
 from ktrial.services.suites import tasks_of, with_parameters
 from ktrial.services.surroundings import surroundings
@@ -160,6 +161,8 @@ def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
         background = Background(ready.suite.load, ready.facts.value("cpu.threads") or 1, executor, world.clock)
         background.check()
     around = surroundings(world, ready.suite, order_of(ready))
+    root = ready.root and PatientMachine(ready.root, world.clock, world.say)
+    rehearse(root, ready.plans, world.catalog.knobs)
     maker = RunMaker(executor, world.clock, background, around)
     return Rig(Benchmarked(tasks=ready.tasks, versions=versions, own=ready.own_tasks), maker, around)
 

@@ -168,9 +168,25 @@ def test_all_instances_of_a_knob_are_one_factor() -> None:
 def test_what_cannot_be_told_apart_is_refused_before_the_start() -> None:
     with pytest.raises(BadInput, match=r"only vm.dirty_ratio changes anything here"):
         factors_of(plan(change("vm.dirty_ratio")), KNOBS, {})
-    step = ZramStep(None, 1 << 20, "lz4", 100, "profile x")
-    with pytest.raises(Refused, match="zram"):
-        factors_of(plan(change("vm.dirty_ratio"), zram=step), KNOBS, {"A": "1"})
+
+
+@pytest.mark.parametrize(
+    "device, algorithm, expected",
+    [
+        ("zram0", "lz4", {"zram:comp_algorithm@zram0": "lz4", "zram:disksize@zram0": 1 << 20}),
+        (None, None, {"zram:disksize": 1 << 20}),
+    ],
+)
+def test_a_zram_device_is_one_factor(device: str | None, algorithm: str | None, expected: dict[str, object]) -> None:
+    step = ZramStep(device, 1 << 20, algorithm, 100, "profile x")
+    found = factors_of(plan(change("vm.dirty_ratio"), zram=step), KNOBS, {})
+    assert [one.set for one in found] == [{"vm.dirty_ratio": "1"}, expected]
+    assert found[1].name == " + ".join(name.partition("@")[0] for name in expected)
+    asked = msgspec.structs.replace(question(2), factors=found)
+    file: TrialFile = msgspec.structs.replace(asked.trial, arms={"x": asked.arm((found[1].name,))})
+    check_combinations(asked, file, {"x": ArmSettings(changes={"zram": "1048576 B, lz4"})})
+    with pytest.raises(Refused, match="it would change nothing"):
+        check_combinations(asked, file, {"x": ArmSettings()})
 
 
 def test_settings_that_need_each_other_are_refused_before_the_start() -> None:

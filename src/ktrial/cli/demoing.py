@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries a demo out: its trial, its page, and what it came to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ktrial.domain.demo import DemoResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ktrial.cli.wiring import App
+    from ktrial.domain.demo import Demo
+    from ktrial.domain.stored_trial import StoredTrial
+    from ktrial.services.ports import Machine
+    from ktrial.services.trial_ready import Prepared
+
+
+def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_json: bool) -> DemoResult:
+    """From the noise of this machine to the page; whoever interrupts gets no page."""
+    from ktrial.cli.trying import prepare
+    from ktrial.services.demo_story import found_in
+    from ktrial.services.trial_summary import judgement_of
+
+    before = _values(machine, demo.paths)
+    app.lock_runs()
+    ready = prepare(app, demo.file, allow_dangerous=False)
+    stored, interrupted = _carry_out(app, ready, as_json=as_json)
+    log = app.trials.log(stored.trial)
+    return DemoResult(
+        trial=stored.trial,
+        interrupted=interrupted,
+        what=demo.what,
+        why=demo.why,
+        found=found_in(log, judgement_of(log)),
+        before=before,
+        after=_values(machine, demo.paths),
+        passed=demo.passed,
+        report=None if interrupted else _write_report(app, stored, output),
+    )
+
+
+def _carry_out(app: App, ready: Prepared, *, as_json: bool) -> tuple[StoredTrial, bool]:
+    """The trial, from its noise profile to its end; whether it was interrupted."""
+    from ktrial.cli.trial_progress import TrialProgress
+    from ktrial.services.trial_conduct import begin, carry_on, planned
+    from ktrial.services.trial_ready import rig_of
+
+    rig = rig_of(app, ready)
+    listen = TrialProgress(app.clock, as_json=as_json)
+    with app.interrupts, listen:
+        app.say("first the noise of this machine: 20 runs of the control against itself")
+        protocol = planned(app, ready, rig, listen, profile=True).protocol
+        listen.announce(ready, protocol)
+        stored = begin(app, ready, protocol)
+        _, interrupted = carry_on(app, stored, ready, rig, listen)
+    return stored, interrupted
+
+
+def _write_report(app: App, stored: StoredTrial, output: Path | None) -> str:
+    """The page, and where it is."""
+    from ktrial.cli.trying import told, write_report
+    from ktrial.host.folders import reports_folder
+
+    path = output or reports_folder() / f"{stored.trial}.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_report(told(app, stored), path)
+    return str(path)
+
+
+def _values(machine: Machine, paths: Sequence[str]) -> dict[str, str | None]:
+    """What each file shows."""
+    found = machine.read(paths) if paths else {}
+    return {path: None if reading is None else reading.text for path, reading in found.items()}

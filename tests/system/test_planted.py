@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An effect of known size, planted through a knob of a folder that stands for a machine; the long form is `perf/aa`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ktrial.domain.trial_file import CONTROL, ArmFile
+from perf.aa import KNOB, KNOB_FILE, KNOB_FOUND, Bench, make_machine, planted_file
+
+
+def test_a_setting_that_makes_a_program_do_half_more_work_is_found_and_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So large that no neighbour on the machine hides it: what is tested is the way from the knob to the estimate."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    machine = make_machine(tmp_path / "machine")
+    arms = {CONTROL: ArmFile(), "more": ArmFile(set={KNOB: KNOB_FOUND + 50})}
+    judged, _ = Bench(tmp_path, machine).trial(msgspec.structs.replace(planted_file(machine), detect=0.5, arms=arms))
+    assert judged.verdict == "worse"
+    assert judged.effect is not None
+    assert 0.35 < math.expm1(-judged.effect.estimate) < 0.65
+    assert (machine / KNOB_FILE).read_text() == f"{KNOB_FOUND}\n"
