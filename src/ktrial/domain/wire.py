@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,3 +25,11 @@ def read_bytes(value: str | Base64 | Mapping[str, Any]) -> bytes:
         return value.encode()
     encoded = value if isinstance(value, Base64) else msgspec.convert(value, Base64)
     return b64decode(encoded.base64, validate=True)
+
+
+def wire_bytes(data: bytes) -> str | dict[str, str]:
+    """Bytes of a request: text where they are UTF-8, else base64."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode()}

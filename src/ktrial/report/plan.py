@@ -9,8 +9,9 @@ from typing import Any
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import Knob
 from ktrial.domain.meaning import meaning
-from ktrial.domain.plan import Change, Plan, Refusal, Why, wire_plan
+from ktrial.domain.plan import Change, Plan, Refusal, Why
 from ktrial.domain.units import show_bytes
+from ktrial.domain.wire_plan import wire_plan
 from ktrial.report.terminal import paragraph, table
 
 UNREADABLE = "unreadable here"

@@ -13,11 +13,12 @@ from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import Knob, clear_each_other, instance_of, place_pattern
 from ktrial.domain.mounts import MOUNTS, mount_options, read_only_mount
-from ktrial.domain.plan import Context, Plan, Request, find_knob, resolve, wire_plan
+from ktrial.domain.plan import Context, Plan, Request, find_knob, resolve
 from ktrial.domain.profile import Profile, Setting, flatten, requirements
 from ktrial.domain.reading import InstanceState, KnobState, Reading
 from ktrial.domain.value import kernel_text
 from ktrial.domain.wanted import default_value
+from ktrial.domain.wire_plan import wire_plan
 from ktrial.services.ports import Machine
 
 _DEBUGFS = "/sys/kernel/debug/"

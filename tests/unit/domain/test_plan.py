@@ -9,9 +9,10 @@ import pytest
 from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import BadInput, Contradiction, Refused, UnknownName
 from ktrial.domain.facts import FactKind
-from ktrial.domain.plan import Plan, Why, wire_plan
+from ktrial.domain.plan import Plan, Why
 from ktrial.domain.profile import Requirement
 from ktrial.domain.reading import Reading
+from ktrial.domain.wire_plan import wire_plan
 from ktrial.services.tune import make_plan, observe
 from tests.support.knobs import KNOBS, catalog, knob, profile
 from tests.support.machine import FakeMachine

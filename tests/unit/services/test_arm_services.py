@@ -10,8 +10,9 @@ import pytest
 from ktrial.domain.arm_change import ServiceFile
 from ktrial.domain.benchmark import RawOutput
 from ktrial.domain.errors import BadInput
-from ktrial.domain.plan import Plan, wire_plan
+from ktrial.domain.plan import Plan
 from ktrial.domain.trial_file import ArmFile, TrialFile
+from ktrial.domain.wire_plan import wire_plan
 from ktrial.services.arm_services import service_states, with_service_checks, with_services
 from ktrial.services.trial_prepare import SETTLE_S, arm_settings, found_values, settle_s, with_placebos
 from tests.support.bench import FakeExecutor, answer
