@@ -279,7 +279,9 @@ def test_two_builds_at_a_time_are_refused_and_an_interrupted_one_ends(
     number: signal.Signals,
     status: int,
 ) -> None:
-    (source / "Makefile").write_text("schbench:\n\ttouch here; sleep 63\n")
+    # A time of its own: both cases may run at once.
+    sleep = f"sleep {63000 + status}"
+    (source / "Makefile").write_text(f"schbench:\n\ttouch here; {sleep}\n")
     argv = [sys.executable, "-m", "ktrial", "tools", "get", "schbench", "--from", str(source)]
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
     here = home / ".local/state/ktrial/tools/source/here"
@@ -291,7 +293,7 @@ def test_two_builds_at_a_time_are_refused_and_an_interrupted_one_ends(
     assert (second.status, "another `ktrial tools get` runs" in second.err) == (1, True)
     process.send_signal(number)
     assert process.wait(30) == status
-    assert subprocess.run(["pgrep", "-fx", "sleep 63"], capture_output=True, check=False).returncode == 1
+    assert subprocess.run(["pgrep", "-fx", sleep], capture_output=True, check=False).returncode == 1
     assert work(home) == ["build.log", "lock"]
     assert listed() == []
 
