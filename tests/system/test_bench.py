@@ -145,6 +145,23 @@ def test_a_whole_suite_under_load(home: Path) -> None:
     assert (again.status, "exists already" in again.err) == (2, True)
 
 
+def test_a_wrong_own_file_is_named_and_blocks_only_itself(home: Path) -> None:
+    own(home, "benchmarks", "hello", HELLO)
+    own(home, "benchmarks", "torn", HELLO.replace('"hello"', '"other"').replace("([0-9.]+)", "x"))
+    own(home, "suites", "wrong", 'name = "wrong"\nsumary = "x"\n')
+    torn, wrong = (f"{home}/.config/ktrial/{name}.toml:" for name in ("benchmarks/torn", "suites/wrong"))
+    ran = run("bench", "hello", "-n", "1")
+    assert ran.status == 0, ran.err
+    assert f"left out: {torn}" in ran.err
+    assert f"left out: {wrong}" in ran.err
+    listed = run("bench", "--list")
+    assert (listed.status, "hello" in listed.out, f"left out: {wrong}" in listed.err) == (0, True, True)
+    for asked, path in (("other", torn), ("wrong", wrong)):
+        refused = run("bench", asked, "-n", "1")
+        assert (refused.status, refused.out, refused.err.count("left out")) == (2, "", 0)
+        assert f"ktrial: {path}" in refused.err
+
+
 def test_what_is_missing_makes_it_partial(home: Path) -> None:
     own(home, "benchmarks", "hello", HELLO)
     own(home, "benchmarks", "absent", 'name = "absent"\nwhat = "x"\nargv = ["no-such-program"]\n')
@@ -177,8 +194,8 @@ def processes(mark: str) -> list[str]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended meanwhile
         if mark.encode() in words:
             found.append(str(words))
     return found

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from ktrial.catalog.loader import locate, read_toml
 from ktrial.catalog.model import BUILT_IN
 from ktrial.domain.benchmark import Benchmark
@@ -17,41 +19,93 @@ from ktrial.domain.suite import Suite, SuiteEntry, check_entry, parse_cpus, pars
 _STRESSORS = ("cpu", "matrix", "vm", "pipe", "context", "switch", "mutex", "futex")
 
 
-def load_benchmarks(folders: Iterable[Path], known: Mapping[str, Benchmark]) -> dict[str, Benchmark]:
-    """`known` and the users' own ones, of `benchmarks/*.toml` in each folder; one per file."""
+class Faulty(msgspec.Struct, frozen=True):
+    """A file that cannot be used, and the name of the suite or benchmark that was meant."""
+
+    name: str
+    error: BadInput
+
+
+def load_benchmarks(
+    folders: Iterable[Path], known: Mapping[str, Benchmark], faults: list[Faulty] | None = None
+) -> dict[str, Benchmark]:
+    """`known` and the users' own ones, of `benchmarks/*.toml` in each folder; one per file.
+
+    What is wrong with a file goes to `faults`, and the others are read; without that it is raised.
+    """
     found = dict(known)
-    for folder in folders:
-        for path in sorted((folder / "benchmarks").glob("*.toml")):
-            own = read_toml(path, OwnBenchmark)
-            for where, error in own.faults():
-                line, column = locate(path.read_text(encoding="utf-8"), where, "")
-                raise BadInput(error.message, file=str(path), line=line, column=column, hint=error.hint)
-            if own.name in found:
-                raise BadInput(f"a benchmark called {own.name} exists already", file=str(path), hint="rename it")
+    for path in _files("benchmarks", folders):
+        try:
+            own = _own_benchmark(path, found)
+        except BadInput as error:
+            _note(path, error, faults)
+        else:
             found[own.name] = own
     return found
 
 
-def load_suites(folders: Iterable[Path], benchmarks: Mapping[str, Benchmark]) -> dict[str, Suite]:
-    """The built-in suites and those of `suites/*.toml` in each folder."""
+def load_suites(
+    folders: Iterable[Path], benchmarks: Mapping[str, Benchmark], faults: list[Faulty] | None = None
+) -> dict[str, Suite]:
+    """The built-in suites and those of `suites/*.toml` in each folder.
+
+    What is wrong with a file goes to `faults`, and the others are read; without that it is raised.
+    """
+    unusable = {one.name: one.error for one in faults or ()}
     suites: dict[str, Suite] = {}
-    for folder in (BUILT_IN, *folders):
-        for path in sorted((folder / "suites").glob("*.toml")):
+    for path in _files("suites", (BUILT_IN, *folders)):
+        try:
             suite = read_toml(path, Suite)
-            _check(suite, path, benchmarks)
+            _check(suite, path, benchmarks, unusable)
             if suite.name in suites:
                 raise BadInput(f"a suite called {suite.name} exists already", file=str(path), hint="rename it")
+        except BadInput as error:
+            _note(path, error, faults)
+        else:
             suites[suite.name] = suite
     return suites
 
 
-def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark]) -> None:
+def _files(kind: str, folders: Iterable[Path]) -> list[Path]:
+    return [path for folder in folders for path in sorted((folder / kind).glob("*.toml"))]
+
+
+def _own_benchmark(path: Path, found: Mapping[str, Benchmark]) -> OwnBenchmark:
+    own = read_toml(path, OwnBenchmark)
+    for where, error in own.faults():
+        line, column = locate(path.read_text(encoding="utf-8"), where, "")
+        raise BadInput(error.message, file=str(path), line=line, column=column, hint=error.hint)
+    if own.name in found:
+        raise BadInput(f"a benchmark called {own.name} exists already", file=str(path), hint="rename it")
+    return own
+
+
+def _note(path: Path, error: BadInput, faults: list[Faulty] | None) -> None:
+    if faults is None:
+        raise error
+    faults.append(Faulty(_meant(path), error))
+
+
+def _meant(path: Path) -> str:
+    """The name that stands in the file; the file's own where that cannot be read."""
+    try:
+        name = read_toml(path, dict).get("name")
+    except BadInput:
+        name = None
+    return name if isinstance(name, str) else path.stem
+
+
+def _check(
+    suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark], unusable: Mapping[str, BadInput]
+) -> None:
     if not suite.benchmark:
         raise BadInput(f"the suite {suite.name} has no [[benchmark]]", file=str(path), line=1, column=1)
     labels: set[str] = set()
     for number, entry in enumerate(suite.benchmark):
         key = "use"
         try:
+            if entry.use in unusable and entry.use not in benchmarks:
+                raise BadInput(f"its benchmark {entry.use} cannot be used", hint=unusable[entry.use].message)
             if entry.use not in benchmarks:
                 raise UnknownName("benchmark", entry.use, benchmarks, hint="`ktrial bench --list` lists them")
             key = "parameters"

@@ -129,7 +129,24 @@ def choose(
         raise BadInput("--limit is for a command after --", hint="benchmarks have limits of their own; leave it out")
     if metrics:
         raise BadInput("--metric reads the output of a command after --", hint="put it after --, or leave --metric out")
+    refuse_faulty(app, suite or "")
+    warn_of_faulty(app)
     return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
+
+
+def refuse_faulty(app: App, name: str) -> None:
+    """Raise what is wrong with the user's own file of the suite or benchmark of that name, if anything is."""
+    _ = app.suites
+    for one in app.faulty:
+        if one.name == name:
+            raise one.error
+
+
+def warn_of_faulty(app: App) -> None:
+    """Name the files of own suites and benchmarks that cannot be used."""
+    _ = app.suites
+    for one in app.faulty:
+        app.say(f"left out: {one.error.message}")
 
 
 def order_of(
@@ -195,6 +212,7 @@ def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:
     from ktrial.report.terminal import columns
     from ktrial.services.availability import examine
 
+    warn_of_faulty(app)
     found = examine(app.benchmarks.values(), app.executor_in(tools))
     if as_json:
         write_json({"schema": "ktrial.benchmarks/1", "benchmarks": found, "suites": list(app.suites.values())})

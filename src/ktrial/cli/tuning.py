@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ktrial.cli.measuring import refuse_faulty
 from ktrial.domain.errors import BadInput, KtrialError, Refused, UnknownName
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candida
 
     why: dict[str, str] = {}
     for suite in dict.fromkeys(one.measure.suite for one in candidates):
+        refuse_faulty(app, suite)
         entries = find_suite(suite, app.suites, app.benchmarks).benchmark
         for found in examine_with(((app.benchmarks[one.use], one.parameters) for one in entries), app.executor):
             if not found.ready:

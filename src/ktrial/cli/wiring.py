@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
+    from ktrial.catalog.suites import Faulty
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.foreign import Importer
     from ktrial.domain.goal import Goal
@@ -78,6 +79,8 @@ class App:
         self._oom_before: int | None = None
         self._measured_first = False
         self._helper = self._give_up_root()
+        #: Files of own benchmarks and suites that cannot be used, once those were read.
+        self.faulty: list[Faulty] = []
 
     @property
     def on_this_machine(self) -> bool:
@@ -224,7 +227,7 @@ class App:
         from ktrial.catalog.suites import load_benchmarks
         from ktrial.host.folders import config_folder
 
-        return load_benchmarks([config_folder(), *self._catalogs], all_benchmarks())
+        return load_benchmarks([config_folder(), *self._catalogs], all_benchmarks(), self.faulty)
 
     @cached_property
     def suites(self) -> dict[str, Suite]:
@@ -232,7 +235,8 @@ class App:
         from ktrial.catalog.suites import load_suites
         from ktrial.host.folders import config_folder
 
-        return load_suites([config_folder(), *self._catalogs], self.benchmarks)
+        benchmarks = self.benchmarks
+        return load_suites([config_folder(), *self._catalogs], benchmarks, self.faulty)
 
     @cached_property
     def goals(self) -> dict[str, Goal]:
@@ -240,7 +244,8 @@ class App:
         from ktrial.catalog.goals import load_goals
         from ktrial.host.folders import config_folder
 
-        return load_goals([config_folder(), *self._catalogs], self.catalog, (*self.suites, *self.benchmarks))
+        measurable = (*self.suites, *self.benchmarks, *(one.name for one in self.faulty))
+        return load_goals([config_folder(), *self._catalogs], self.catalog, measurable)
 
     @cached_property
     def bundles(self) -> BundleFolder:

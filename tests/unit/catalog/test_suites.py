@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ktrial.benchmarks import all_benchmarks
-from ktrial.catalog.suites import load_benchmarks, load_suites
+from ktrial.catalog.suites import Faulty, load_benchmarks, load_suites
 from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.suite import Between, Suite
@@ -140,3 +140,21 @@ def test_a_wrong_own_benchmark_is_named_with_its_file(tmp_path: Path, old: str, 
         load_benchmarks([tmp_path], KNOWN)
     assert why in caught.value.message
     assert caught.value.file == str(path)
+
+
+def test_a_wrong_file_leaves_the_others_usable(tmp_path: Path) -> None:
+    bad = write(tmp_path, "benchmarks", OWN.replace("p99: (.*)", "p99: .*"))
+    good = bad.with_name("good.toml")
+    good.write_text(OWN.replace('name = "build"', 'name = "good"'))
+    faults: list[Faulty] = []
+    found = load_benchmarks([tmp_path], KNOWN, faults)
+    assert set(found) == {"a", "good"}
+    assert [(one.name, one.error.file) for one in faults] == [("build", str(bad))]
+    path = write(tmp_path, "suites", GOOD.replace('use = "a"', 'use = "build"', 1))
+    path.with_name("torn.toml").write_text("[load")
+    path.with_name("sound.toml").write_text(GOOD.replace('"own"', '"sound"'))
+    suites = load_suites([tmp_path], {**all_benchmarks(), **found}, faults)
+    assert {"sound", "quick"} <= set(suites)
+    assert [one.name for one in faults] == ["build", "own", "torn"]
+    assert "its benchmark build cannot be used" in faults[1].error.message
+    assert faults[1].error.hint == faults[0].error.message

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ktrial.cli.measuring import TakesCommand, own_words
+from ktrial.cli.measuring import TakesCommand, own_words, refuse_faulty
 from ktrial.cli.names import profile_names
 from ktrial.cli.trial_options import designed_options, measured_options, protocol_file
 from ktrial.cli.wiring import App
@@ -44,6 +44,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     ladder = ladder_of(ladder_name, catalog)
     suite = options["suite"] or (ladder_name if own is None and ladder_name in app.suites else None)
     if suite is None and own is None:
+        refuse_faulty(app, ladder_name)
         raise BadInput("what is to be measured?", hint=f"--suite NAME, or a command:  ktrial ladder {name} -- CMD")
     template = protocol_file(f"ladder-{ladder_name}"[:60], suite, own, options, secondary=options["secondary"], arms={})
     dangerous = options["yes_dangerous"]
