@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ktrial.benchmarks.perf_bench.adapter import CROSS
 from ktrial.domain.benchmark import SERVER_ADDRESS
 from ktrial.domain.wire import read_bytes
 from ktrial.host.agent import AgentSession
@@ -49,7 +50,32 @@ def _rate(name: str) -> Callable[[Figures], float]:
     return lambda results: results[name] / results["elapsed_ns"] * 1e9
 
 
+#: perf's pipe across CPUs 0 and 1, in a folder of its own; it fails where its second task was not moved.
+_CROSS = 'cd "$(mktemp -d)" || exit\n' + CROSS + '[ "$(cat pinned)" = "0 1" ] || exit\nrm -r "$PWD"'
+
+
+def _fileio(operation: str, order: str, fio: str) -> Reference:
+    sized = {"bytes": 32 << 20, "block_bytes": 128 << 10, "duration_s": 0.5}
+    return Reference(
+        load="fileio",
+        parameters={"operation": operation, "order": order, "cache": "warm", "directory": "/var/tmp", **sized},
+        ours=lambda results: results["moved_bytes"] / results["busy_ns"] * 1e9,
+        argv=(
+            *("fio", "--name=ktrial-reference", f"--rw={fio}", "--ioengine=psync", "--bs=128k", "--size=32m"),
+            *("--directory=/var/tmp", "--unlink=1", "--pre_read=1", "--invalidate=0"),
+            *("--time_based", "--runtime=1", "--output-format=json"),
+        ),
+        pattern=rf'"{operation}" : \{{[^}}]*?"bw_bytes" : ([0-9]+)',
+        scale=1.0,
+        factor=2.0,
+        why="fio reads the clock around every block and keeps its account of it between them",
+    )
+
+
 REFERENCES = {
+    "fileio-read": _fileio("read", "sequential", "read"),
+    "fileio-read-random": _fileio("read", "random", "randread"),
+    "fileio-write": _fileio("write", "sequential", "write"),
     "messaging": Reference(
         load="messaging",
         parameters={"channel": "pipe", "groups": 2, "senders": 5, "receivers": 5, "messages": 1000},
@@ -107,6 +133,17 @@ REFERENCES = {
         factor=2.0,
         why="each of our round trips holds a reading of the clock",
         cpus=(0,),
+    ),
+    "contextswitch-cross": Reference(
+        load="contextswitch",
+        parameters={"placement": "cross", "duration_s": 0.5},
+        ours=lambda results: float(results["mean_ns"]),
+        argv=("sh", "-c", _CROSS, "pipe", "0", "1", "50000"),
+        pattern=r"([0-9.]+) usecs/op",
+        scale=1000.0,
+        factor=2.0,
+        why="each of our round trips holds a reading of the clock; perf's first ones are on one CPU",
+        cpus=(0, 1),
     ),
     "wakeup-timer": Reference(
         load="wakeup",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that benchmarks put their requests to: steps that start them in the run's private folder."""
+"""Servers that benchmarks put their requests to: steps that start them in the run's private folder, their latencies."""
 
 from __future__ import annotations
 
-from ktrial.domain.benchmark import Step
+from ktrial.domain.benchmark import Outcome, Step
 
 NGINX_PACKAGES = {"apt": "nginx-light", "dnf": "nginx", "pacman": "nginx", "zypper": "nginx"}
 REDIS_PACKAGES = {"apt": "redis-server", "dnf": "redis", "pacman": "redis", "zypper": "redis"}
@@ -53,4 +53,23 @@ def redis() -> Step:
     return Step(
         argv=("redis-server", *only_socket, "--save", "", "--appendonly", "no"),
         ready=("redis-cli", "-s", REDIS_SOCKET, "ping"),
+    )
+
+
+def latency(
+    name: str, better: str, worse: str, blind_spots: str, *, high: float, resolution: float, headline: bool = False
+) -> Outcome:
+    """An outcome in seconds of which less is better, as the clients of a server tell it."""
+    return Outcome(
+        name=name,
+        unit="s",
+        kind="latency-quantile",
+        direction="lower",
+        low=0.0,
+        high=high,
+        better=better,
+        worse=worse,
+        blind_spots=blind_spots,
+        resolution=resolution,
+        headline=headline,
     )

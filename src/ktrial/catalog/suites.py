@@ -95,9 +95,7 @@ def _meant(path: Path) -> str:
     return name if isinstance(name, str) else path.stem
 
 
-def _check(
-    suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark], unusable: Mapping[str, BadInput]
-) -> None:
+def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark], unusable: Mapping[str, BadInput]) -> None:
     if not suite.benchmark:
         raise BadInput(f"the suite {suite.name} has no [[benchmark]]", file=str(path), line=1, column=1)
     labels: set[str] = set()

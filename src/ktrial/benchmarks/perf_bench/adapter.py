@@ -21,7 +21,7 @@ _OVER = b"over"
 #: perf cannot place the two ends of its pipe itself: the shell moves the child to another CPU as soon as it is there,
 #: and says so in a file when that was done. The few milliseconds until then are part of the measure. A process that has
 #: ended stays as a zombie, which can still be asked and moved.
-_CROSS = """\
+CROSS = """\
 PATH=/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin
 runs() { read -r _ _ state _ < "/proc/$1/stat" && [ "$state" != Z ]; } 2> /dev/null
 taskset -c "$1" perf bench sched pipe -l "$3" &
@@ -81,7 +81,7 @@ def _cross_cpu(parameters: Parameters) -> Invocation:
     if first == second:
         raise BadInput(f"parameters cpu and other_cpu are both {first}: the two ends must be on different CPUs")
     words = (str(first), str(second), str(whole(parameters, "loops", 10_000)))
-    return Invocation(argv=("sh", "-c", _CROSS, "pipe", *words), limit_s=_LIMIT_S, files=(_PINNED,))
+    return Invocation(argv=("sh", "-c", CROSS, "pipe", *words), limit_s=_LIMIT_S, files=(_PINNED,))
 
 
 def _read_pipe(raw: RawOutput, parameters: Parameters) -> ParsedRun:

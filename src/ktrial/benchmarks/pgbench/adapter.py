@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
+from ktrial.benchmarks.servers import latency
 from ktrial.benchmarks.tool import Program, ToolBenchmark, agree, flag, measured, one_of, whole
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput, Step
 from ktrial.domain.errors import BadInput, BadRun, UnreadableOutput
@@ -33,38 +35,26 @@ _SCRIPTS = ("tpcb-like", "simple-update", "select-only")
 _BLIND = (
     "From the moment at which a transaction was due to its end, with the time for which it waited for a free client. A "
     "server that cannot hold the rate queues without end: then it grows with the length of the run. Server and clients "
-    "share the CPUs. PostgreSQL's own settings are its defaults. "
+    "share the CPUs. PostgreSQL's own settings are its defaults."
 )
-
-
-def _latency(name: str, better: str, worse: str, blind: str = _BLIND, *, headline: bool = False) -> Outcome:
-    return Outcome(
-        name=name,
-        unit="s",
-        kind="latency-quantile",
-        direction="lower",
-        low=0.0,
-        high=3600.0,
-        better=better,
-        worse=worse,
-        blind_spots=blind.strip(),
-        resolution=1e-6,
-        headline=headline,
-    )
-
-
+_latency = partial(latency, high=3600.0, resolution=1e-6)
 _OUTCOMES = (
     *(
         _latency(
             name,
             f"The time within which {share} of the transactions were done got shorter.",
             f"The time within which {share} of the transactions were done got longer.",
+            _BLIND,
             headline=name == "latency-p99",
         )
         for name, (_, share) in _QUANTILES.items()
     ),
-    _latency("latency-mean", "Transactions took less time on average.", "Transactions took more time on average."),
-    _latency("latency-max", "The slowest transaction took less time.", "The slowest transaction took more time."),
+    _latency(
+        "latency-mean", "Transactions took less time on average.", "Transactions took more time on average.", _BLIND
+    ),
+    _latency(
+        "latency-max", "The slowest transaction took less time.", "The slowest transaction took more time.", _BLIND
+    ),
     _latency(
         "lag-mean",
         "Transactions began sooner after the moment at which they were due.",
@@ -187,8 +177,8 @@ def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
         raise UnreadableOutput(f"{_LOG}*", None, "no such file", "the log that pgbench was told to write")
     histogram: dict[int, int] = {}
     for log in logs:
-        for latency, count in log.histogram_us.items():
-            histogram[latency] = histogram.get(latency, 0) + count
+        for latency_us, count in log.histogram_us.items():
+            histogram[latency_us] = histogram.get(latency_us, 0) + count
     whole_log = PgbenchLog(histogram_us=histogram, skipped=sum(log.skipped for log in logs))
     agree(
         {"transactions": run.transactions, "skipped": run.skipped or 0},

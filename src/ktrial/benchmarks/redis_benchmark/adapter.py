@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.benchmarks.servers import REDIS_PACKAGES, REDIS_SOCKET, redis
+from ktrial.benchmarks.servers import REDIS_PACKAGES, REDIS_SOCKET, latency, redis
 from ktrial.benchmarks.tool import Program, ToolBenchmark, measured, whole
 from ktrial.domain.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput, Step
 from ktrial.domain.errors import BadRun
@@ -23,21 +23,6 @@ _LATENCIES = {
 _WRITES_PER_KEY = 5
 
 
-def _latency(name: str, which: str) -> Outcome:
-    return Outcome(
-        name=name,
-        unit="s",
-        kind="latency-quantile",
-        direction="lower",
-        low=0.0,
-        high=600.0,
-        better=f"The answer to {which} took less time.",
-        worse=f"The answer to {which} took more time.",
-        blind_spots=_CLOSED,
-        resolution=8e-6,
-    )
-
-
 _OUTCOMES = (
     Outcome(
         name="command-rate",
@@ -51,7 +36,17 @@ _OUTCOMES = (
         blind_spots=_CLOSED,
         headline=True,
     ),
-    *(_latency(name, which) for name, which in _LATENCIES.items()),
+    *(
+        latency(
+            name,
+            f"The answer to {which} took less time.",
+            f"The answer to {which} took more time.",
+            _CLOSED,
+            high=600.0,
+            resolution=8e-6,
+        )
+        for name, which in _LATENCIES.items()
+    ),
 )
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.benchmarks.servers import LAST_WORDS, NGINX_PACKAGES, PAGE, nginx
+from ktrial.benchmarks.servers import LAST_WORDS, NGINX_PACKAGES, PAGE, latency, nginx
 from ktrial.benchmarks.tool import Program, ToolBenchmark, agree, measured, whole
 from ktrial.domain.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput
 from ktrial.domain.errors import BadRun
@@ -20,21 +20,6 @@ _CLOSED = (
 )
 
 
-def _latency(name: str, share: str) -> Outcome:
-    return Outcome(
-        name=name,
-        unit="s",
-        kind="latency-quantile",
-        direction="lower",
-        low=0.0,
-        high=60.0,
-        better=f"The time within which {share} of the requests were answered got shorter.",
-        worse=f"The time within which {share} of the requests were answered got longer.",
-        blind_spots=_CLOSED,
-        resolution=1e-6,
-    )
-
-
 _OUTCOMES = (
     Outcome(
         name="request-rate",
@@ -48,7 +33,17 @@ _OUTCOMES = (
         blind_spots=_CLOSED,
         headline=True,
     ),
-    *(_latency(name, share) for name, (_, share) in _QUANTILES.items()),
+    *(
+        latency(
+            name,
+            f"The time within which {share} of the requests were answered got shorter.",
+            f"The time within which {share} of the requests were answered got longer.",
+            _CLOSED,
+            high=60.0,
+            resolution=1e-6,
+        )
+        for name, (_, share) in _QUANTILES.items()
+    ),
 )
 
 
