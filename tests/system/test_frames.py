@@ -146,12 +146,17 @@ def test_another_machine_is_refused(root: FakeRoot) -> None:
     assert root.run("frames", "--", "true").status == 4
 
 
-def test_a_real_program_under_the_real_mangohud(home: Path) -> None:
-    """MangoHud 0.6 writes when its log ends, which is why the program must outlive the log."""
+@pytest.mark.parametrize("program", ["glxgears", "vkcube --c 1000000 --present_mode 0"])
+def test_a_real_program_under_the_real_mangohud(home: Path, program: str) -> None:
+    """OpenGL and Vulkan, which it joins in different ways.
+
+    MangoHud 0.6 writes when its log ends, which is why the program must outlive the log.
+    """
+    words = program.split()
     done = subprocess.run(
         [
             *("xvfb-run", "--auto-servernum", sys.executable, "-m", "ktrial", "frames", "--duration", "2s"),
-            *("-o", "out.json", "--", "timeout", "--signal=INT", "15", "glxgears"),
+            *("-o", "out.json", "--", "timeout", "--signal=INT", "15", *words),
         ],
         cwd=home,
         capture_output=True,
@@ -162,7 +167,7 @@ def test_a_real_program_under_the_real_mangohud(home: Path) -> None:
     assert done.returncode == 124, done.stderr
     (record,) = json.loads((home / "out.json").read_text())["runs"]
     assert record["tool"] == "frames-mangohud"
-    assert record["benchmark"].startswith("glxgears")
+    assert record["benchmark"].startswith(words[0])
     assert record["argv"][0].endswith("/mangohud")
     values = {one["outcome"]: one["value"] for one in record["measurements"]}
     assert 0 < values["frame-time-p50"] <= values["frame-time-p99"] <= values["frame-time-max"] < 2
