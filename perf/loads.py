@@ -68,7 +68,7 @@ def measure(rounds: int) -> tuple[dict[str, tuple[list[float], list[float]]], fl
     actions: list[tuple[list[float], Callable[[], float]]] = []
     for name, reference in REFERENCES.items():
         if reference.program is None:
-            print(f"{name}: {reference.argv[0]} is not installed")
+            print(f"{name}: {reference.name} is not installed")
             continue
         found[name] = ([], [])
         actions.append((found[name][0], partial(ours, reference, session)))
@@ -105,10 +105,10 @@ def main() -> int:
         good = noise(own) <= allowed
         met = met and good
         apart = statistics.median(own) / statistics.median(others)
-        print(f"{name}: {apart:.2f} times {reference.argv[0]}'s ({rounds} rounds in random order)")
+        print(f"{name}: {apart:.2f} times {reference.name}'s ({rounds} rounds in random order)")
         verdict = "not judged" if busy > MOST_BUSY else "met" if good else "MISSED"
         row("ours", own, f"noise at most {allowed:.1%}: {verdict}")
-        row(reference.argv[0], others)
+        row(reference.name, others)
     return 0 if met and busy <= MOST_BUSY else 1
 
 

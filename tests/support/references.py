@@ -25,7 +25,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """A load and a command that measure one thing: `ours` reads the load's results, `pattern` finds the tool's number.
 
     The tool's number times `scale` is in the unit of `ours`. `factor` is how far both may lie apart without noise,
-    because of what `why` says. `around` are further fields of the tool's request.
+    because of what `why` says. `around` are further fields of the tool's request. `tool` is what a shell starts.
     """
 
     load: str
@@ -39,11 +39,21 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     cpus: tuple[int, ...] | None = None
     needs_root: bool = False
     around: Mapping[str, Any] = {}
+    tool: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The tool's."""
+        return self.tool or self.argv[0]
 
     @property
     def program(self) -> str | None:
-        """Where the tool is; None when it is not installed."""
-        return shutil.which(self.argv[0], path="/usr/bin:/usr/sbin:/usr/local/bin")
+        """Where what is started is; None when the tool is not installed."""
+        return _which(self.argv[0]) if _which(self.name) else None
+
+
+def _which(name: str) -> str | None:
+    return shutil.which(name, path="/usr/bin:/usr/sbin:/usr/local/bin:/bin")
 
 
 def _rate(name: str) -> Callable[[Figures], float]:
@@ -63,6 +73,8 @@ def _fileio(operation: str, order: str, fio: str) -> Reference:
         argv=(
             *("fio", "--name=ktrial-reference", f"--rw={fio}", "--ioengine=psync", "--bs=128k", "--size=32m"),
             *("--directory=/var/tmp", "--unlink=1", "--pre_read=1", "--invalidate=0"),
+            # Else it writes other bytes each time, which takes longer than to write them.
+            "--scramble_buffers=0",
             *("--time_based", "--runtime=1", "--output-format=json"),
         ),
         pattern=rf'"{operation}" : \{{[^}}]*?"bw_bytes" : ([0-9]+)',
@@ -139,6 +151,7 @@ REFERENCES = {
         parameters={"placement": "cross", "duration_s": 0.5},
         ours=lambda results: float(results["mean_ns"]),
         argv=("sh", "-c", _CROSS, "pipe", "0", "1", "50000"),
+        tool="perf",
         pattern=r"([0-9.]+) usecs/op",
         scale=1000.0,
         factor=2.0,

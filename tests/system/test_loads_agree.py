@@ -72,14 +72,14 @@ def spread(values: Sequence[float]) -> float:
 @pytest.mark.parametrize("name", sorted(REFERENCES))
 def test_agrees_with_its_reference(name: str, session: AgentSession) -> None:
     reference = REFERENCES[name]
-    assert reference.program is not None, f"{reference.argv[0]} is not installed: ./check as root installs it"
-    assert not reference.needs_root or os.geteuid() == 0, f"{reference.argv[0]} wants real-time priorities: run as root"
+    assert reference.program is not None, f"{reference.name} is not installed: ./check as root installs it"
+    assert not reference.needs_root or os.geteuid() == 0, f"{reference.name} wants real-time priorities: run as root"
     pairs = [(ours(reference, session), theirs(reference, session)) for _ in range(ROUNDS)]
     own, others = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     apart = statistics.median(own) / statistics.median(others)
     noise = spread(own) * spread(others)
     allowed = reference.factor * noise
-    said = f"{apart:.3g} times {reference.argv[0]}'s, allowed {allowed:.3g} (noise {noise:.3g}): {own} and {others}"
+    said = f"{apart:.3g} times {reference.name}'s, allowed {allowed:.3g} (noise {noise:.3g}): {own} and {others}"
     assert 1 / allowed <= apart <= allowed, said
 
 

@@ -31,6 +31,8 @@ Reader = Callable[[LoadReply], tuple[Measurement | None, ...]]
 #: Seconds of a run with these parameters on this machine; None where they cannot be told.
 Expected = Callable[[Parameters, FactBook], float | None]
 
+_LONGER = "give it a longer duration_s, or a machine with less to do"
+
 
 class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     """A benchmark that the agent carries out itself.
@@ -110,6 +112,8 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         check_reply(reply, self.load, asked, ended="limit" if self.until_told else "done")
         measured = self.reader(reply)
         missing = len([one for one in measured if one is None])
+        if missing == len(measured):
+            raise BadRun("nothing was done in the time that the load had: its CPUs did other things", hint=_LONGER)
         note = f"{missing} of the outcomes need more values than this run had and are left out"
         return ParsedRun(
             measurements=tuple(one for one in measured if one is not None),

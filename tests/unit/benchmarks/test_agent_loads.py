@@ -184,6 +184,14 @@ def test_a_quantile_of_too_few_values_is_left_out_and_told() -> None:
     assert run.notes == ("2 of the outcomes need more values than this run had and are left out",)
 
 
+def test_a_load_that_got_no_time_says_so() -> None:
+    benchmark = BENCHMARKS["agent-contextswitch-cross"]
+    nothing = {name: 0 if name == "count" else None for name in RESULTS["contextswitch"]}
+    with pytest.raises(BadRun, match="nothing was done in the time that the load had") as caught:
+        parse(benchmark, reply(benchmark, results=nothing))
+    assert caught.value.hint is not None
+
+
 @pytest.mark.parametrize(
     "data",
     [b"", b"\xff\x00", b"[]", b"{}", b'{"load": "memcpy"', b'{"load": 1}'],
