@@ -142,3 +142,23 @@ def test_help_and_version_load_nothing_heavy() -> None:
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SOURCE.parent
         )
         assert not loaded.stdout.split(), f"{argument} loads {loaded.stdout}"
+
+
+def test_explaining_a_knob_loads_neither_plans_nor_trials() -> None:
+    """What `ktrial explain` loads, with trials of the knob in the ledger: perf/startup times it."""
+    code = (
+        "import sys, importlib\n"
+        "from ktrial.cli.main import cli, _load_msgspec\n"
+        "_load_msgspec()\n"
+        "for name in ('cli.verbs.explain', 'cli.ledgering', 'services.explain', 'services.ledger_now', 'report.knob',"
+        " 'report.ledger', 'catalog.compiled', 'host.agent', 'host.ledger_file'):\n"
+        "    importlib.import_module(f'ktrial.{name}')\n"
+        "print(*sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SOURCE.parent)
+    loaded = set(told.stdout.split())
+    assert "ktrial.services.ledger_now" in loaded
+    assert not loaded & {
+        *("numpy", "scipy", "tomllib", "typing_extensions", "base64", "ktrial.catalog.loader", "ktrial.domain.plan"),
+        *("ktrial.domain.benchmark", "ktrial.domain.trial_log", "ktrial.services.ports", "ktrial.services.tune"),
+    }
