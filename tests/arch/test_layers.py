@@ -7,9 +7,12 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.xdist_group("layers")  # the trees of all sources are read once
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "ktrial"
@@ -39,15 +42,21 @@ def modules(layer: str) -> list[Path]:
     return sorted((SOURCE / layer).rglob("*.py"))
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             found |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
-    return found
+    return frozenset(found)
 
 
 def test_every_folder_has_a_rule() -> None:
@@ -98,9 +107,9 @@ def test_verbs_are_short() -> None:
 
 def test_modules_and_functions_are_small() -> None:
     for path in SOURCE.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        assert text.count("\n") <= 500, f"{path.relative_to(ROOT)} is longer than 500 lines"
-        for node in ast.walk(ast.parse(text)):
+        lines = path.read_bytes().count(b"\n")
+        assert lines <= 500, f"{path.relative_to(ROOT)} is longer than 500 lines"
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 assert length <= 60, f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {length} lines"
