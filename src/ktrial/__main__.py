@@ -9,6 +9,13 @@ from types import FrameType
 from typing import NoReturn
 
 
+def _find_packages() -> None:
+    """Do what `site` would have done, which the launcher leaves out: it takes a tenth of the start."""
+    source = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 (pathlib is slow to load)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    sys.path += [os.path.join(os.path.dirname(source), ".venv/lib", version, "site-packages"), source]  # noqa: PTH118, PTH120
+
+
 def run() -> int:
     """Run the command line with the process's own arguments and streams; the result is the exit status."""
     gc.disable()  # a command is over before there is anything to collect
@@ -24,6 +31,8 @@ def run() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
             signal.signal(number, _interrupt)
+    if sys.flags.no_site:
+        _find_packages()
     try:
         from ktrial.cli.main import main
 

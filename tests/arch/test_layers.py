@@ -7,9 +7,12 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.xdist_group("layers")  # the trees of all sources are read once
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "ktrial"
@@ -39,15 +42,21 @@ def modules(layer: str) -> list[Path]:
     return sorted((SOURCE / layer).rglob("*.py"))
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             found |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
-    return found
+    return frozenset(found)
 
 
 def test_every_folder_has_a_rule() -> None:
@@ -98,9 +107,9 @@ def test_verbs_are_short() -> None:
 
 def test_modules_and_functions_are_small() -> None:
     for path in SOURCE.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        assert text.count("\n") <= 500, f"{path.relative_to(ROOT)} is longer than 500 lines"
-        for node in ast.walk(ast.parse(text)):
+        lines = path.read_bytes().count(b"\n")
+        assert lines <= 500, f"{path.relative_to(ROOT)} is longer than 500 lines"
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 assert length <= 60, f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {length} lines"
@@ -142,3 +151,23 @@ def test_help_and_version_load_nothing_heavy() -> None:
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SOURCE.parent
         )
         assert not loaded.stdout.split(), f"{argument} loads {loaded.stdout}"
+
+
+def test_explaining_a_knob_loads_neither_plans_nor_trials() -> None:
+    """What `ktrial explain` loads, with trials of the knob in the ledger: perf/startup times it."""
+    code = (
+        "import sys, importlib\n"
+        "from ktrial.cli.main import cli, _load_msgspec\n"
+        "_load_msgspec()\n"
+        "for name in ('cli.verbs.explain', 'cli.ledgering', 'services.explain', 'services.ledger_now', 'report.knob',"
+        " 'report.ledger', 'catalog.compiled', 'host.agent', 'host.ledger_file'):\n"
+        "    importlib.import_module(f'ktrial.{name}')\n"
+        "print(*sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SOURCE.parent)
+    loaded = set(told.stdout.split())
+    assert "ktrial.services.ledger_now" in loaded
+    assert not loaded & {
+        *("numpy", "scipy", "tomllib", "typing_extensions", "base64", "ktrial.catalog.loader", "ktrial.domain.plan"),
+        *("ktrial.domain.benchmark", "ktrial.domain.trial_log", "ktrial.services.ports", "ktrial.services.tune"),
+    }

@@ -12,7 +12,7 @@ from ktrial.catalog.model import BUILT_IN, Catalog
 from ktrial.domain.address import parse_address
 from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 from ktrial.domain.goal import Goal
-from ktrial.domain.plan import find_knob
+from ktrial.domain.knob_search import find_knob
 from ktrial.domain.value import kernel_text
 
 

@@ -15,8 +15,8 @@ from ktrial.domain.condition import check_condition
 from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 from ktrial.domain.facts import FactKind
 from ktrial.domain.knob import Knob, check_knob
+from ktrial.domain.knob_search import find_knob
 from ktrial.domain.meaning import MEANINGS
-from ktrial.domain.plan import find_knob
 from ktrial.domain.profile import Profile, flatten
 from ktrial.domain.value import kernel_text
 from ktrial.domain.wanted import COMPUTED_DEFAULTS, check_recipe

@@ -29,6 +29,16 @@ def kept_ledger(app: App) -> Ledger | None:
         return None
 
 
+def kept_entries(app: App, knob: str) -> tuple[LedgerEntry, ...]:
+    """Entries of the file about one knob, nothing but it first."""
+    ledger = kept_ledger(app)
+    if ledger is None:
+        return ()
+    from ktrial.domain.ledger import of_knob
+
+    return of_knob(ledger.entries, knob)
+
+
 def ledger_of(app: App) -> Ledger:
     """The ledger of all trials of the store. Trials that are over are judged once."""
     import msgspec

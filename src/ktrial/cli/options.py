@@ -14,7 +14,7 @@ from ktrial.cli.names import setting_words
 from ktrial.domain.errors import BadInput
 
 F = TypeVar("F", bound=Callable[..., Any])
-_DURATION = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(ms|s|m|min|h)?")
+_DURATION = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(ms|s|m|min|h)?"
 _LONGEST_S = 30 * 86400.0
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 
@@ -40,7 +40,7 @@ def write_json(data: Any) -> None:
 
 def seconds(text: str, option: str) -> float:
     """`30s`, `10m`, `1h` in seconds."""
-    match = _DURATION.fullmatch(text.strip())
+    match = re.fullmatch(_DURATION, text.strip())
     value_s = float(match[1]) * _SECONDS[match[2]] if match is not None else 0.0
     if value_s == 0:
         raise BadInput(f"{option} {text}: not a duration", hint="write for example 30s, 10m or 1h")

@@ -12,7 +12,7 @@ from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.facts import FactBook, FactKind
 from ktrial.domain.units import parse_quantity
 
-_COMPARISON = re.compile(r"\s*([a-z][a-z0-9_.]*)\s*(==|!=|<=|>=|<|>|\bin\b)\s*(.+?)\s*")
+_COMPARISON = r"\s*([a-z][a-z0-9_.]*)\s*(==|!=|<=|>=|<|>|\bin\b)\s*(.+?)\s*"
 _DIMENSIONS = {"bytes": "bytes", "seconds": "seconds"}
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "==": lambda left, right: bool(left == right),
@@ -77,7 +77,7 @@ def _parts(condition: Condition) -> list[Condition]:
 def _read(text: str, kinds: Mapping[str, FactKind]) -> tuple[FactKind, str, Any]:
     import json
 
-    match = _COMPARISON.fullmatch(text)
+    match = re.fullmatch(_COMPARISON, text)
     if match is None:
         raise BadInput(
             f"cannot read the condition {text!r}",

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from ktrial.domain.benchmark import Direction, Unit
 from ktrial.domain.units import show_bytes, show_seconds
-from ktrial.domain.verdict import Effect
+
+if TYPE_CHECKING:
+    from ktrial.domain.benchmark import Direction, Unit
+    from ktrial.domain.verdict import Effect
 
 #: What an outcome of this unit is an amount of.
 _NOUNS: Mapping[str, str] = {

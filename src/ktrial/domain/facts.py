@@ -80,3 +80,9 @@ class FactBook(Mapping[str, Fact]):
             else:
                 extra[kind.name] = Fact(value=record[kind.field])
         return FactBook({**self._facts, **extra})
+
+
+def machine_of(facts: FactBook) -> str:
+    """What tells this machine from another one as far as speed goes, for noise profiles."""
+    names = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind")
+    return ", ".join(f"{name.partition('.')[2]} {facts.value(name)}" for name in names)

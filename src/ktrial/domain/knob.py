@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Knobs: tunables under the kernel's own names, as the catalog describes them."""
 
-from __future__ import annotations
-
+# Annotations are not put off: msgspec would compile each of them anew at every start.
 import re
 from typing import Any, Literal
 
@@ -64,8 +63,8 @@ INSTANCE_FACTS = {
     "interface": "net.interfaces",
     "zram": "zram.devices",
 }
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+/-]*")
-_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+_ID = r"[A-Za-z0-9][A-Za-z0-9_.:+/-]*"
+_PLACEHOLDER = r"\{([a-z]+)\}"
 _VERIFY: dict[str, VerifyRule] = {
     "int": "integer",
     "bool": "boolean",
@@ -148,7 +147,7 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     @property
     def placeholders(self) -> tuple[str, ...]:
         """Names of the placeholders of its first place; empty for a knob without instances."""
-        return tuple(_PLACEHOLDER.findall(self.files[0])) if self.files else ()
+        return tuple(re.findall(_PLACEHOLDER, self.files[0])) if self.files else ()
 
     @property
     def area(self) -> str:
@@ -163,7 +162,7 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 def check_knob(knob: Knob) -> None:
     """Raise BadInput for a name, range or place that cannot be right."""
-    if not _ID.fullmatch(knob.id):
+    if not re.fullmatch(_ID, knob.id):
         raise BadInput(
             f"{knob.id!r} is no knob's name", hint="use the kernel's own name, with a prefix where it needs one"
         )
@@ -180,8 +179,8 @@ def check_knob(knob: Knob) -> None:
 
 
 def _check_place(knob: Knob, place: str) -> None:
-    unknown = [name for name in _PLACEHOLDER.findall(place) if name not in PLACEHOLDERS]
-    rest = _PLACEHOLDER.sub("", place)
+    unknown = [name for name in re.findall(_PLACEHOLDER, place) if name not in PLACEHOLDERS]
+    rest = re.sub(_PLACEHOLDER, "", place)
     why = None
     if unknown:
         why = f"{{{unknown[0]}}} stands for no instance; there are {', '.join(PLACEHOLDERS)}"
@@ -208,7 +207,7 @@ def clear_each_other(left: Knob, right: Knob) -> bool:
 
 def place_pattern(place: str) -> str:
     """A place as a pattern for the agent's `list`: every placeholder becomes `*`."""
-    return _PLACEHOLDER.sub("*", place)
+    return re.sub(_PLACEHOLDER, "*", place)
 
 
 def instance_of(place: str, path: str) -> str | None:
@@ -216,7 +215,7 @@ def instance_of(place: str, path: str) -> str | None:
     names: list[str] = []
     parts: list[str] = []
     position = 0
-    for match in _PLACEHOLDER.finditer(place):
+    for match in re.finditer(_PLACEHOLDER, place):
         parts.append(re.escape(place[position : match.start()]))
         component, _ = PLACEHOLDERS[match[1]]
         parts.append(f"({component})")

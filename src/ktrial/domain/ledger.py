@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger: all that was tried on this machine, `ktrial.ledger/1`, and what of it still holds."""
 
-from __future__ import annotations
-
+# Annotations are not put off: msgspec would compile each of them anew at every start.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 

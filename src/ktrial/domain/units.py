@@ -24,7 +24,7 @@ _FACTORS: dict[str, dict[str, float]] = {
     "celsius": {"": 1, "C": 1},
     "ratio": {"": 1, "x": 1},
 }
-_QUANTITY = re.compile(r"\s*(-?[0-9]{1,25}(?:\.[0-9]{1,25})?)\s*([A-Za-z%]*)\s*")
+_QUANTITY = r"\s*(-?[0-9]{1,25}(?:\.[0-9]{1,25})?)\s*([A-Za-z%]*)\s*"
 
 
 def parse_quantity(text: str, dimension: str) -> float:
@@ -33,7 +33,7 @@ def parse_quantity(text: str, dimension: str) -> float:
     Raises ValueError that says which units there are.
     """
     factors = _FACTORS[dimension]
-    match = _QUANTITY.fullmatch(text)
+    match = re.fullmatch(_QUANTITY, text)
     if match is None or match[2] not in factors:
         units = ", ".join(unit for unit in factors if unit)
         raise ValueError(f"{text!r} is not a number with one of the units {units}")

@@ -14,9 +14,9 @@ from ktrial.domain.units import parse_quantity
 _TRUE = {"1", "y", "yes", "on", "true", "enabled"}
 _FALSE = {"0", "n", "no", "off", "false", "disabled"}
 #: At most 25 digits: more than any number of the kernel has.
-_WHOLE = re.compile(r"[+-]?(?:(0[xX])[0-9a-fA-F]{1,25}|[0-9]{1,25})")
+_WHOLE = r"[+-]?(?:(0[xX])[0-9a-fA-F]{1,25}|[0-9]{1,25})"
 _TEXT_LIMIT_BYTES = 4096
-_BRACKETED = re.compile(r"[\[(]([^\])]*)[\])]")
+_BRACKETED = r"[\[(]([^\])]*)[\])]"
 
 
 def kernel_text(knob: Knob, value: Any) -> str:
@@ -43,7 +43,7 @@ def show_value(value: Any) -> str:
 def active_text(knob: Knob, shown: str) -> str:
     """What is in force, of the text that the kernel shows: the bracketed word, the feature's token, or all of it."""
     if knob.rule == "choice":
-        match = _BRACKETED.search(shown)
+        match = re.search(_BRACKETED, shown)
         return match[1] if match else shown.strip()
     if knob.rule == "token":
         words = shown.split()
@@ -56,7 +56,7 @@ def active_text(knob: Knob, shown: str) -> str:
 
 def offered(shown: str) -> tuple[str, ...]:
     """Words that a bracketed choice offers; empty when nothing is bracketed."""
-    return tuple(word.strip("[]()") for word in shown.split()) if _BRACKETED.search(shown) else ()
+    return tuple(word.strip("[]()") for word in shown.split()) if re.search(_BRACKETED, shown) else ()
 
 
 def same_value(knob: Knob, left: str, right: str) -> bool:
@@ -167,7 +167,7 @@ _WRITERS = {
 
 
 def _number(text: str) -> int | None:
-    match = _WHOLE.fullmatch(text.strip())
+    match = re.fullmatch(_WHOLE, text.strip())
     if match is None:
         return None
     return int(match[0], 16 if match[1] else 10)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts, and the effect that a verdict is about."""
 
-from __future__ import annotations
-
+# Annotations are not put off: msgspec would compile each of them anew at every start.
 from typing import Literal
 
 import msgspec

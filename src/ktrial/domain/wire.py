@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +24,7 @@ def read_bytes(value: str | Base64 | Mapping[str, Any]) -> bytes:
     if isinstance(value, str):
         return value.encode()
     encoded = value if isinstance(value, Base64) else msgspec.convert(value, Base64)
-    return b64decode(encoded.base64, validate=True)
+    return a2b_base64(encoded.base64, strict_mode=True)
 
 
 def wire_bytes(data: bytes) -> str | dict[str, str]:
@@ -32,4 +32,4 @@ def wire_bytes(data: bytes) -> str | dict[str, str]:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {"base64": b64encode(data).decode()}
+        return {"base64": b2a_base64(data, newline=False).decode()}

@@ -9,8 +9,8 @@ from typing import Any
 from ktrial.catalog.model import Source
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import Knob
+from ktrial.domain.knob_search import absence
 from ktrial.domain.meaning import meaning
-from ktrial.domain.plan import absence
 from ktrial.domain.reading import KnobState
 from ktrial.domain.value import active_text, offered
 from ktrial.report.terminal import clean, labelled

@@ -12,8 +12,8 @@ MINIMUM_COLUMNS = 60
 _GAP = 2
 _NARROWEST = 6
 #: Where lines of a cell may end.
-_BLANKS = re.compile(r"\s+")
-_PARTS = re.compile(r"\s+|(?<=[A-Za-z0-9]-)(?=[A-Za-z])")
+_BLANKS = r"\s+"
+_PARTS = r"\s+|(?<=[A-Za-z0-9]-)(?=[A-Za-z])"
 _RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
 
 
@@ -53,14 +53,14 @@ def least_width(headers: Sequence[str], rows: Sequence[Sequence[str]], *, whole:
     return sum(_longest(headers, cells, _breaks(headers, whole))) + _GAP * (len(headers) - 1)
 
 
-def _breaks(headers: Sequence[str], whole: int) -> list[re.Pattern[str]]:
+def _breaks(headers: Sequence[str], whole: int) -> list[str]:
     return [_BLANKS] * whole + [_PARTS] * (len(headers) - whole)
 
 
-def _longest(headers: Sequence[str], cells: Sequence[Sequence[str]], breaks: Sequence[re.Pattern[str]]) -> list[int]:
+def _longest(headers: Sequence[str], cells: Sequence[Sequence[str]], breaks: Sequence[str]) -> list[int]:
     """The longest part of each column, when its lines end where its pattern allows."""
     columns = zip(breaks, zip(headers, *cells, strict=True), strict=True)
-    return [max(len(part) for cell in column for part in at.split(cell)) for at, column in columns]
+    return [max(len(part) for cell in column for part in re.split(at, cell)) for at, column in columns]
 
 
 def _fit(natural: list[int], floors: Sequence[list[int]], room: int) -> list[int]:

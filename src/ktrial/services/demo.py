@@ -14,8 +14,9 @@ from ktrial.domain.errors import KtrialError
 from ktrial.domain.mounts import MOUNTS, device_of
 from ktrial.domain.plan import Plan
 from ktrial.domain.trial_file import CONTROL, ArmFile, DesignFile, TrialFile, Value
+from ktrial.services.observe import observe
 from ktrial.services.ports import Machine
-from ktrial.services.tune import make_plan, observe
+from ktrial.services.tune import make_plan
 
 #: Share of false claims that the whole demo may make.
 ALPHA = 0.01

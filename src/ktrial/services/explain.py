@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ktrial.domain.errors import UnknownName
 from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import INSTANCE_FACTS, Knob
-from ktrial.domain.plan import meant_instances
+from ktrial.domain.knob_search import meant_instances
 from ktrial.domain.reading import KnobState
 from ktrial.domain.wanted import default_value
-from ktrial.services.ports import Machine
-from ktrial.services.tune import observe
+from ktrial.services.observe import observe
+
+if TYPE_CHECKING:
+    from ktrial.services.ports import Machine
 
 _FACTS = ("memory", "cpu.threads", "thp.enabled", "kernel.release")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From trials to the ledger, and the machine as it is now to hold it against."""
+"""From trials to the ledger."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from ktrial.domain.knob import Knob
-from ktrial.domain.ledger import LedgerEntry, Now
+from ktrial.domain.ledger import LedgerEntry
 from ktrial.domain.machine_state import MachineState
 from ktrial.domain.manual_arm import is_by_hand
 from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_log import Ended, Event, Protocol
 from ktrial.domain.value import active_text
-from ktrial.services.ports import Machine
-from ktrial.services.trial_prepare import machine_of
-from ktrial.services.tune import observe
 
-_MACHINE_FACTS = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind", "kernel.release")
 _SCOPES = {"run": "on one boot", "boot": "across boots", "build": "across builds"}
 
 
@@ -107,18 +103,3 @@ def interacting(changes: Iterable[str], knobs: Mapping[str, Knob]) -> set[str]:
     changed = {address.partition("@")[0] for address in changes}
     near = {name for knob in changed if knob in knobs for name in (*knobs[knob].interacts, *knobs[knob].couples)}
     return (near & set(knobs)) - changed
-
-
-def now_of(machine: Machine, entries: Sequence[LedgerEntry], knobs: Mapping[str, Knob]) -> Now:
-    """The machine as it is, as far as these entries ask."""
-    facts = machine.facts(_MACHINE_FACTS)
-    addresses = {address for entry in entries for address in (*entry.changes, *entry.held)}
-    wanted = {name for address in addresses if (name := address.partition("@")[0]) in knobs and knobs[name].files}
-    states = observe(machine, [knobs[name] for name in sorted(wanted)]) if wanted else {}
-    values = {}
-    for name, state in states.items():
-        for instance in state.instances:
-            if instance.reading.text is not None:
-                address = f"{name}@{instance.label}" if instance.label else name
-                values[address] = active_text(knobs[name], instance.reading.text)
-    return Now(machine=machine_of(facts), kernel=facts.value("kernel.release"), values=values)

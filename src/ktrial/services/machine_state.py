@@ -11,13 +11,14 @@ from ktrial.catalog.moving import moving_files
 from ktrial.domain.address import parse_address
 from ktrial.domain.errors import AgentError
 from ktrial.domain.facts import FactBook
+from ktrial.domain.knob_search import find_knob
 from ktrial.domain.machine_state import FACTS, MachineState, StateValue, fact_values, file_text
-from ktrial.domain.plan import Request, find_knob
+from ktrial.domain.plan import Request
 from ktrial.domain.profile import Profile
 from ktrial.domain.reading import Reading
 from ktrial.domain.state_difference import Declaration, StateDifference, difference
+from ktrial.services.observe import observe, with_couples
 from ktrial.services.ports import Machine
-from ktrial.services.tune import observe, with_couples
 
 _SYSCTLS = "/proc/sys"
 _MODULES = ("/sys/module/*/parameters/**", "/sys/module/*/version")

@@ -23,8 +23,8 @@ from ktrial.formats import command_line, sysctl_d
 from ktrial.formats.lines import Assignment
 from ktrial.services.claims import Claim, Claims, gather
 from ktrial.services.kernel_build import built_value
+from ktrial.services.observe import observe
 from ktrial.services.ports import Machine
-from ktrial.services.tune import observe
 
 FACTS = ("memory.", "cpu.threads", "thp.enabled", "block.devices", "kernel.config", "kernel.release")
 """Facts that telling origins needs."""

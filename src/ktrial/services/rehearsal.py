@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.knob import Knob
-from ktrial.domain.plan import Plan, successors
+from ktrial.domain.knob_search import successors
+from ktrial.domain.plan import Plan
 from ktrial.services.ports import Machine
 from ktrial.services.trial_arms import ArmLost, Arms
 

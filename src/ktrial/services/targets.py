@@ -12,7 +12,7 @@ import msgspec
 
 from ktrial.domain.errors import BadInput, nearest
 from ktrial.domain.knob import PLACEHOLDERS, Knob
-from ktrial.domain.plan import find_knob
+from ktrial.domain.knob_search import find_knob
 from ktrial.formats.command_line import same_name
 from ktrial.formats.lines import Assignment
 

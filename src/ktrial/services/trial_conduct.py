@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from ktrial.domain.errors import AgentError, KtrialError
+from ktrial.domain.facts import machine_of
 from ktrial.domain.judgement import Judgement
 from ktrial.domain.noise_profile import NoiseProfile
 from ktrial.domain.stored_trial import StoredTrial, protocol_sha256
@@ -24,7 +25,7 @@ from ktrial.services.trial_events import NoiseBegan, TrialAnnounced, TrialListen
 from ktrial.services.trial_forecast import forecast_of, planned_runs
 from ktrial.services.trial_guards import limits_watched, writers
 from ktrial.services.trial_next import VisitTurn
-from ktrial.services.trial_prepare import found_values, machine_of
+from ktrial.services.trial_prepare import found_values
 from ktrial.services.trial_protocol import protocol_of
 from ktrial.services.trial_ready import Prepared, Rig, control_tasks, order_of, session_for, workload_of
 from ktrial.services.trial_resume import untold

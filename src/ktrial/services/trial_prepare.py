@@ -12,7 +12,6 @@ import msgspec
 from ktrial.catalog.model import Catalog
 from ktrial.domain.address import is_assignment
 from ktrial.domain.errors import BadInput, Refused
-from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import Knob
 from ktrial.domain.plan import Plan, Refusal, ServiceStep, Why
 from ktrial.domain.stored_trial import ArmSettings
@@ -142,9 +141,3 @@ def needed_entries(trial: TrialFile, suite: Suite, named: Sequence[str]) -> Suit
     wanted = {name.rpartition(".")[0] for name in named}
     entries = tuple(entry for entry in suite.benchmark if entry.label in wanted) or suite.benchmark
     return msgspec.structs.replace(suite, benchmark=entries)
-
-
-def machine_of(facts: FactBook) -> str:
-    """What tells this machine from another one as far as speed goes, for noise profiles."""
-    names = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind")
-    return ", ".join(f"{name.partition('.')[2]} {facts.value(name)}" for name in names)

@@ -11,7 +11,7 @@ from itertools import chain
 from ktrial.catalog.model import Catalog
 from ktrial.domain.address import is_assignment, parse_assignment
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
-from ktrial.domain.plan import find_knob
+from ktrial.domain.knob_search import find_knob
 from ktrial.domain.profile import Profile, flatten
 from ktrial.domain.trial_file import CONTROL, ArmFile
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.setup.fake_checkout import CHECKOUT
+from tests.support.fake_checkout import CHECKOUT
 
 TOOLS = Path(sys.executable).parent
 

@@ -13,7 +13,8 @@ from ktrial.domain.plan import Plan, Why
 from ktrial.domain.profile import Requirement
 from ktrial.domain.reading import Reading
 from ktrial.domain.wire_plan import wire_plan
-from ktrial.services.tune import make_plan, observe
+from ktrial.services.observe import observe
+from ktrial.services.tune import make_plan
 from tests.support.knobs import KNOBS, catalog, knob, profile
 from tests.support.machine import FakeMachine
 

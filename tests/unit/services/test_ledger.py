@@ -12,7 +12,8 @@ from ktrial.domain.machine_state import MachineState, StateValue
 from ktrial.domain.stored_trial import ArmSettings, StoredTrial
 from ktrial.domain.trial_file import ArmFile, DesignFile, TrialFile
 from ktrial.domain.trial_log import Ended, Event, Screen, TrialArm
-from ktrial.services.ledger import entries_of, held, interacting, now_of
+from ktrial.services.ledger import entries_of, held, interacting
+from ktrial.services.ledger_now import now_of
 from ktrial.services.retest import again, chosen
 from tests.support.knobs import KNOBS, knob
 from tests.support.machine import FakeMachine

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.setup.fake_checkout import CHECKOUT
+from tests.support.fake_checkout import CHECKOUT
 
 
 def copied(folder: Path, prepare: str) -> Path:

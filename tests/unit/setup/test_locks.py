@@ -6,7 +6,7 @@ import tomllib
 
 from packaging.version import Version
 
-from tests.unit.setup.fake_checkout import CHECKOUT
+from tests.support.fake_checkout import CHECKOUT
 
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 

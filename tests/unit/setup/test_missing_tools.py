@@ -2,12 +2,11 @@
 """What a machine lacks is named, with the exact command of its own package manager."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.unit.setup.fake_checkout import CHECKOUT, FakeCheckout
+from tests.support.fake_checkout import CHECKOUT, FakeCheckout
 
 BASICS = (
     "sh awk cat chmod cp cut env find flock grep id ln mkdir mktemp mv readlink rm sed sha256sum sort stat tr xargs"
@@ -163,8 +162,3 @@ def test_root_on_debian_installs_what_is_missing(bare: FakeCheckout, tmp_path: P
     # The fake apt-get brought nothing: that is said, not passed over.
     assert started.returncode == 1
     assert "these are missing" in started.stderr
-
-
-def test_shellcheck_finds_nothing_in_the_scripts() -> None:
-    scripts = [CHECKOUT / "ktrial", CHECKOUT / "check", *sorted((CHECKOUT / "setup").glob("*.sh"))]
-    subprocess.run(["shellcheck", "-x", *scripts], cwd=CHECKOUT, check=True)

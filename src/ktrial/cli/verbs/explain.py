@@ -20,18 +20,16 @@ def command(app: App, knob: str, as_json: bool) -> None:
     """Explain one knob: what it does, what it costs, what is in force here and what that means, and the evidence."""
     import msgspec
 
-    from ktrial.cli.ledgering import kept_ledger
+    from ktrial.cli.ledgering import kept_entries
     from ktrial.domain.address import parse_address
-    from ktrial.domain.ledger import of_knob
-    from ktrial.domain.plan import find_knob
+    from ktrial.domain.knob_search import find_knob
     from ktrial.report.knob import knob_text
     from ktrial.report.terminal import columns
     from ktrial.services.explain import explain
 
     entry = find_knob(knob, app.catalog.knobs)
     answer = explain(app.user_session, entry, parse_address(knob).selector)
-    ledger = kept_ledger(app)
-    entries = of_knob(ledger.entries, entry.id) if ledger is not None else ()
+    entries = kept_entries(app, entry.id)
     if as_json:
         told = {**msgspec.to_builtins(entry), "here": answer.values, "measured": entries}
         write_json({"schema": "ktrial.knob/1", **told})
@@ -39,7 +37,7 @@ def command(app: App, knob: str, as_json: bool) -> None:
     sys.stdout.write(knob_text(entry, app.catalog.sources, answer.state, answer.facts, answer.default, width=columns()))
     if entries:
         from ktrial.report.ledger import measured_lines
-        from ktrial.services.ledger import now_of
+        from ktrial.services.ledger_now import now_of
 
         now = now_of(app.user_session, entries, app.catalog.knobs)
         sys.stdout.write("\n".join([*measured_lines(entries, now, width=columns()), ""]))

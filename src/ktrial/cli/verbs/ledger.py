@@ -27,7 +27,7 @@ def command(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
     from ktrial.domain.ledger import changed_since, of_knob, standing
     from ktrial.report.ledger import ledger_markdown, ledger_text
     from ktrial.report.terminal import columns
-    from ktrial.services.ledger import now_of
+    from ktrial.services.ledger_now import now_of
 
     if markdown and as_json:
         raise Contradiction("--markdown and --json are two formats", hint="leave one of both out")

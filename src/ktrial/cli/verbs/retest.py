@@ -24,7 +24,7 @@ def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, a
     """
     from ktrial.cli.ledgering import ledger_of
     from ktrial.cli.trying import run_file
-    from ktrial.services.ledger import now_of
+    from ktrial.services.ledger_now import now_of
     from ktrial.services.retest import again, chosen
 
     entries = ledger_of(app).entries

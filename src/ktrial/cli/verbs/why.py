@@ -26,7 +26,7 @@ def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
     from ktrial.domain.address import parse_address, selects
     from ktrial.domain.errors import UnknownName
     from ktrial.domain.knob import INSTANCE_FACTS
-    from ktrial.domain.plan import find_knob
+    from ktrial.domain.knob_search import find_knob
     from ktrial.report.provenance import origins_json, origins_text
     from ktrial.report.terminal import columns
     from ktrial.services.claims import gather

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.setup.fake_checkout import FakeCheckout
+from tests.support.fake_checkout import FakeCheckout
 
 
 @pytest.fixture

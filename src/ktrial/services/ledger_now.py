@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine as it is now, to hold the ledger against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ktrial.domain.facts import machine_of
+from ktrial.domain.knob import Knob
+from ktrial.domain.ledger import LedgerEntry, Now
+from ktrial.domain.value import active_text
+from ktrial.services.observe import observe
+
+if TYPE_CHECKING:
+    from ktrial.services.ports import Machine
+
+_MACHINE_FACTS = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind", "kernel.release")
+
+
+def now_of(machine: Machine, entries: Sequence[LedgerEntry], knobs: Mapping[str, Knob]) -> Now:
+    """The machine as it is, as far as these entries ask."""
+    facts = machine.facts(_MACHINE_FACTS)
+    addresses = {address for entry in entries for address in (*entry.changes, *entry.held)}
+    wanted = {name for address in addresses if (name := address.partition("@")[0]) in knobs and knobs[name].files}
+    states = observe(machine, [knobs[name] for name in sorted(wanted)]) if wanted else {}
+    values = {}
+    for name, state in states.items():
+        for instance in state.instances:
+            if instance.reading.text is not None:
+                address = f"{name}@{instance.label}" if instance.label else name
+                values[address] = active_text(knobs[name], instance.reading.text)
+    return Now(machine=machine_of(facts), kernel=facts.value("kernel.release"), values=values)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where knobs are on a machine, and what their files show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ktrial.domain.knob import Knob, instance_of, place_pattern
+from ktrial.domain.mounts import MOUNTS, mount_options, read_only_mount
+from ktrial.domain.reading import InstanceState, KnobState, Reading
+
+if TYPE_CHECKING:
+    from ktrial.services.ports import Machine
+
+_DEBUGFS = "/sys/kernel/debug/"
+_NEW_ZRAM = "/sys/class/zram-control/hot_add"
+
+
+def with_couples(knobs: Iterable[Knob], known: Mapping[str, Knob]) -> list[Knob]:
+    """The knobs and those that the kernel changes with them, each once."""
+    found: dict[str, Knob] = {}
+    for knob in knobs:
+        found[knob.id] = knob
+        for name in knob.couples:
+            found.setdefault(name, known[name])
+    return list(found.values())
+
+
+def observe(machine: Machine, knobs: Iterable[Knob]) -> dict[str, KnobState]:
+    """Where each knob is on this machine and what its files show: one `list` and one `read` for all."""
+    knobs = list(knobs)
+    patterns = [place_pattern(place) for knob in knobs for place in knob.files]
+    matches = machine.list([*patterns, _NEW_ZRAM, f"{_DEBUGFS}*"])
+    chosen = {knob.id: _first_present(knob, matches) for knob in knobs}
+    wanted: list[str] = [MOUNTS]
+    for knob in knobs:
+        for label, path in chosen[knob.id]:
+            wanted.append(path)
+            wanted += [
+                other for other in (_beside(knob.offers, knob, label), _beside(knob.effective, knob, label)) if other
+            ]
+    readings = machine.read(wanted)
+    return {knob.id: _state(knob, chosen[knob.id], readings, matches, is_root=machine.is_root) for knob in knobs}
+
+
+def _first_present(knob: Knob, matches: Mapping[str, tuple[str, ...]]) -> list[tuple[str, str]]:
+    for place in knob.files:
+        found = [(instance_of(place, path), path) for path in matches.get(place_pattern(place), ())]
+        instances = [(label, path) for label, path in found if label is not None]
+        if instances:
+            return instances
+    return []
+
+
+def _beside(place: str | None, knob: Knob, label: str) -> str | None:
+    """The file of the same instance at another place."""
+    if place is None:
+        return None
+    text = place
+    for name, part in zip(knob.placeholders, label.split("/"), strict=False):
+        component = part.removeprefix("irq") if name == "irq" else part
+        text = text.replace(f"{{{name}}}", component)
+    return text
+
+
+def _state(
+    knob: Knob,
+    found: list[tuple[str, str]],
+    readings: Mapping[str, Reading | None],
+    matches: Mapping[str, tuple[str, ...]],
+    *,
+    is_root: bool,
+) -> KnobState:
+    instances = []
+    mounted_as = readings.get(MOUNTS)
+    options = mount_options((mounted_as.text or "") if mounted_as is not None else "")
+    for label, path in found:
+        reading = readings.get(path)
+        if reading is None:
+            continue
+        if reading.unreadable is not None and is_root:
+            reading = Reading(invalid=f"not even root may read it: {reading.unreadable}", locked=True)
+        siblings = {}
+        offers = _beside(knob.offers, knob, label)
+        listed = readings.get(offers) if offers else None
+        if listed is not None and listed.text is not None:
+            siblings["offered"] = listed.text
+        effective = _beside(knob.effective, knob, label)
+        if effective is not None and readings.get(effective) is None:
+            effective = None
+        instances.append(InstanceState(label, path, reading, effective, siblings, read_only_mount(path, options)))
+    mounted = bool(matches.get(f"{_DEBUGFS}*"))
+    blocked = _blocked(knob, is_root=is_root, mounted=mounted) if not instances else None
+    possible = knob.kind == "zram" and bool(matches.get(_NEW_ZRAM))
+    return KnobState(knob.id, tuple(instances), blocked, possible)
+
+
+def _blocked(knob: Knob, *, is_root: bool, mounted: bool) -> str | None:
+    """Why a place that the kernel may well have cannot be seen."""
+    if not any(place.startswith(_DEBUGFS) for place in knob.files):
+        return None
+    if not is_root:
+        return "only root can see debugfs; `sudo ./ktrial …` shows whether it is there"
+    if not mounted:
+        return "debugfs is not mounted; `mount -t debugfs none /sys/kernel/debug` shows whether it is there"
+    return None
