@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watermarks as computed, against this kernel: after each pair of settings /proc/zoneinfo says the same."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktrial.cli.main import main
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("machine")]
+RESERVE, SCALE = (Path("/proc/sys/vm") / name for name in ("min_free_kbytes", "watermark_scale_factor"))
+
+
+def ktrial(state: Path, *argv: str) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    status = main(["--machine-state", str(state), *argv], out, err)
+    assert status == 0, out.getvalue() + err.getvalue()
+    return out.getvalue()
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    """A journal of its own; whatever happens in the test, all is reverted at its end."""
+    folder = tmp_path / "state"
+    yield folder
+    ktrial(folder, "recover")
+    ktrial(folder, "revert", "--all", "--force")
+
+
+def test_computed_before_is_shown_after(state: Path) -> None:
+    before = (RESERVE.read_text(), SCALE.read_text())
+    for reserve_kb, scale in ((20011, 1), (45000, 10), (100003, 125), (262144, 37), (131071, 999)):
+        pair = (f"vm.min_free_kbytes={reserve_kb}", f"vm.watermark_scale_factor={scale}")
+        computed: Any = json.loads(ktrial(state, "watermarks", "+".join(pair), "--json"))
+        ktrial(state, "apply", *pair, "--yes")
+        shown: Any = json.loads(ktrial(state, "watermarks", "--json"))
+        assert shown["agrees"] is True, shown["differs"]
+        assert shown["columns"][0]["zones"] == computed["columns"][1]["zones"]
+        assert shown["columns"][0]["settings"] == {
+            "vm.min_free_kbytes": reserve_kb,
+            "vm.watermark_scale_factor": scale,
+        }
+        ktrial(state, "revert")
+        assert (RESERVE.read_text(), SCALE.read_text()) == before
