@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-# The same inputs in every ./check, so that a failure is a change's own; `./check --full` draws new ones.
-settings.register_profile("same", derandomize=True, database=None, deadline=None)
-settings.register_profile("new", database=None, deadline=None)
+# The same inputs in every ./check, so that a failure is a change's own; `./check --full` draws new ones, and more.
+settings.register_profile("same", derandomize=True, database=None, deadline=None, max_examples=50)
+settings.register_profile("new", database=None, deadline=None, max_examples=250)
 settings.load_profile(os.environ.get("KTRIAL_FUZZ", "same"))
 # Started in the background of a script or by nohup, ./check inherits an ignored SIGINT or SIGHUP, and so would all that
 # the tests interrupt.
@@ -20,17 +20,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# What is collected stays until the end: the collector of garbage need not go through it again and again.
+# What is collected stays: the collector of garbage need not go through it again and again, nor at the end.
 gc.disable()
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
-
-
-def pytest_sessionfinish() -> None:
-    gc.unfreeze()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,12 @@ class Expected(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     used: dict[str, int] = {}
 
 
+@cache
 def expected(case: Path) -> Expected:
     return msgspec.json.decode((case / "expected.json").read_bytes(), type=Expected)
 
 
+@cache
 def raw_output(case: Path) -> RawOutput:
     files = case / "files"
     wanted = expected(case)
@@ -56,6 +59,7 @@ def name(case: Path) -> str:
     return f"{tool_of(case)}/{case.name}"
 
 
+@cache
 def adapters() -> dict[str, tuple[Benchmark, ...]]:
     """The benchmarks of each folder whose tool is a program of somebody else's.
 

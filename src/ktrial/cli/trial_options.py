@@ -58,24 +58,38 @@ def protocol_file(
     name: str, suite: str | None, own: tuple[str, ...] | None, options: Mapping[str, Any], **more: Any
 ) -> TrialFile:
     """The protocol that these options ask for; `more` are the fields that the verb knows."""
-    from ktrial.domain.trial_file import DesignFile, TrialFile
     from ktrial.services.trial_words import pair
 
-    budget: str = options["budget"]
-    return TrialFile(
-        name=name,
+    return template_file(
+        name,
+        own,
+        options,
+        {"budget": budget_of(options), "seed": options["seed"]},
         suite=suite,
-        command=own or (),
-        metrics=options["metrics"],
         parameters=dict(pair(one, "-p") for one in options["given"]),
         primary=options["primary"],
-        detect=options["detect"],
-        margin=options["margin"],
-        design=DesignFile(
-            budget=int(budget) if budget.isdigit() else budget,
-            settle=options["settle"],
-            time=options["time_"],
-            seed=options["seed"],
-        ),
         **more,
     )
+
+
+def template_file(
+    name: str, own: tuple[str, ...] | None, options: Mapping[str, Any], design: Mapping[str, Any], **more: Any
+) -> TrialFile:
+    """What all such verbs take alike: a command of one's own, the effect that is looked for, and times."""
+    from ktrial.domain.trial_file import DesignFile, TrialFile
+
+    return TrialFile(
+        name=name,
+        command=own or (),
+        metrics=options["metrics"],
+        detect=options["detect"],
+        margin=options["margin"],
+        design=DesignFile(settle=options["settle"], time=options["time_"], **design),
+        **more,
+    )
+
+
+def budget_of(options: Mapping[str, Any]) -> int | str:
+    """`--budget`: a name, or a number of blocks."""
+    said: str = options["budget"]
+    return int(said) if said.isdigit() else said

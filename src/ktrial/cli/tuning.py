@@ -27,7 +27,7 @@ def asked(
     app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]
 ) -> tuple[str, TuneQuestion, dict[str, str]]:
     """What is to be tried here, and what cannot be measured."""
-    from ktrial.domain.trial_file import DesignFile, TrialFile
+    from ktrial.cli.trial_options import budget_of, template_file
     from ktrial.domain.tuning import TuneQuestion
     from ktrial.services.suggest import candidates_of
     from ktrial.services.trial_words import pair
@@ -44,19 +44,8 @@ def asked(
     if not candidates:
         told = "; ".join(f"{one}: {why}" for one, why in left_out.items())
         raise BadInput(f"nothing of {name} would change anything here that can be measured", hint=told or None)
-    budget: str = options["budget"]
-    template = TrialFile(
-        name=name,
-        command=own or (),
-        metrics=options["metrics"],
-        guards=dict(pair(one, "--guard") for one in options["guards"]),
-        detect=options["detect"],
-        margin=options["margin"],
-        design=DesignFile(
-            budget=int(budget) if budget.isdigit() else budget, settle=options["settle"], time=options["time_"]
-        ),
-        arms={},
-    )
+    guards = dict(pair(one, "--guard") for one in options["guards"])
+    template = template_file(name, own, options, {"budget": budget_of(options)}, guards=guards, arms={})
     groups = groups_of(candidates[: options["most"]], template)
     if own is not None:
         bare = {"suite": None, "primary": options["primary"]}

@@ -74,7 +74,8 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     Of an agent's own load `stdout` is the JSON of the reply's `ok`. `exit_status` is None when the program was ended by
     a signal or could not be started (then `failed` says why). `interrupted` says that the user ended it. The resource
     fields are of that run alone and None when they do not apply. `cut` says that the program printed more than was
-    captured. `network` is what the agent read back of a network of the run's own.
+    captured, `unread` names a file of it that cannot be read, and why. `network` is what the agent read back of a
+    network of the run's own.
     """
 
     stdout: bytes = b""
@@ -86,6 +87,7 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     interrupted: bool = False
     cut: bool = False
+    unread: str | None = None
     wall_ns: int | None = None
     user_us: int | None = None
     system_us: int | None = None
@@ -260,6 +262,8 @@ def check_exit(raw: RawOutput) -> None:
         raise BadRun(f"ended with status {raw.exit_status}{full}{quoted(raw)}")
     if raw.cut:
         raise BadRun("printed more than is captured; its output cannot be trusted to be whole")
+    if raw.unread is not None:
+        raise BadRun(f"left a file that cannot be read: {raw.unread}")
 
 
 def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None:

@@ -215,7 +215,7 @@ class AgentExecutor:
                 self._asked.hang_up()
                 raw = output_of(self._asked, own_load=invocation.load is not None)
         except AgentError:
-            pass
+            raw = RawOutput()  # an agent that is lost hands nothing over; the run counts as interrupted either way
         finally:
             self._abandon()
         return msgspec.structs.replace(raw, interrupted=True)
@@ -336,17 +336,21 @@ def _bytes(data: bytes) -> str | dict[str, str]:
 
 def _with_files(raw: RawOutput, folder: Path, names: Iterable[str]) -> RawOutput:
     files: dict[str, bytes] = {}
-    cut = raw.cut
+    cut, unread = raw.cut, raw.unread
     found = [path for name in names for path in sorted(folder.glob(name))]
     for name in [str(path.relative_to(folder)) for path in found]:
         try:
             descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
+        except FileNotFoundError:  # it was there a moment ago: what the program takes away itself is no output
+            continue
+        except OSError as error:
+            unread = f"{name}: {error.strerror}"
             continue
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
+            unread = f"{name}: no regular file"
             continue
         with os.fdopen(descriptor, "rb") as file:
             files[name] = file.read(FILE_BYTES)
             cut = cut or bool(file.read(1))
-    return msgspec.structs.replace(raw, files=files, cut=cut)
+    return msgspec.structs.replace(raw, files=files, cut=cut, unread=unread)

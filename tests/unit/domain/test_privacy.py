@@ -18,6 +18,8 @@ from tests.support import cases
 
 LETTERS = "[b-df-hj-np-t]{10}"
 
+BENCHMARKS = all_benchmarks()
+
 
 def scrubber(results: tuple[str, ...] = (), **names: tuple[str, ...]) -> Scrubber:
     return Scrubber(Identity(**names), b"salt", results)
@@ -147,7 +149,7 @@ def test_no_number_of_a_recorded_output_changes(case: Path) -> None:
     """Names as a real machine has them are taken out of each recorded output; what it measures stays."""
     wanted = cases.expected(case)
     raw = cases.raw_output(case)
-    benchmark = all_benchmarks()[wanted.benchmark]
+    benchmark = BENCHMARKS[wanted.benchmark]
     parameters = {**benchmark.parameters, **wanted.parameters}
     found = scrubber(host=("hermes7", "ubuntu"), user=("carol", "user"), serial=("0", "123456", "S4EWNX0R"))
     for data in (raw.stdout, raw.stderr, *raw.files.values()):

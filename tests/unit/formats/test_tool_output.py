@@ -108,13 +108,18 @@ def test_reads_its_own(name: str) -> None:
     assert list(numbers(GOOD[name][0](good(name), "here")))
 
 
-@EVERY
-@pytest.mark.parametrize(
-    "data", [b"", b"\n\n \n", b"\0\1\2\xff" * 9, b"\xff\xfe\xfa", b"ok\n", b"{}", b"[]", b"{", b"---\n...\n"]
-)
-def test_nothing_recognised_is_an_error(name: str, data: bytes) -> None:
-    with pytest.raises(UnreadableOutput):
+def is_read(name: str, data: bytes) -> bool:
+    try:
         GOOD[name][0](data, "here")
+    except UnreadableOutput:
+        return False
+    return True
+
+
+@EVERY
+def test_nothing_recognised_is_an_error(name: str) -> None:
+    nothing = [b"", b"\n\n \n", b"\0\1\2\xff" * 9, b"\xff\xfe\xfa", b"ok\n", b"{}", b"[]", b"{", b"---\n...\n"]
+    assert [data for data in nothing if is_read(name, data)] == []
 
 
 @EVERY
@@ -143,13 +148,13 @@ def test_the_message_names_the_locale() -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("bad", [b"nan", b"inf", b"-1", b"1e999", b"0x10", b"9" * 400])
-def test_numbers_that_are_none_are_refused(name: str, bad: bytes) -> None:
+def test_numbers_that_are_none_are_refused(name: str) -> None:
     """Put in the place of any value that was kept, a non-number is an error; nothing comes out of it as a number."""
     data = good(name)
     places = [match.span() for match in re.finditer(rb"(?<=[\s:])\d+(?:\.\d+)?(?=[\s,}]|$)", data)]
     for begin, end in places[:: max(1, len(places) // 25)]:
-        survives(name, data[:begin] + bad + data[end:])
+        for bad in (b"nan", b"inf", b"-1", b"1e999", b"0x10", b"9" * 400):
+            survives(name, data[:begin] + bad + data[end:])
 
 
 @pytest.mark.parametrize("name", JSON)
@@ -161,18 +166,17 @@ def test_truncated_json_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", JSON)
-@pytest.mark.parametrize("constant", [b"NaN", b"Infinity", b"-Infinity", b"-5", b"true", b'"5"', b"null", b"1e400"])
-def test_json_that_holds_no_numbers_is_refused(name: str, constant: bytes) -> None:
+def test_json_that_holds_no_numbers_is_refused(name: str) -> None:
     key = {
         "cyclictest": rb'"cycles": ',
         "fio": rb'"bw_bytes" : ',
         "iperf3": rb'"num_streams":\t',
         "schbench json": rb'"wakeup_latency_pct99.0": ',
     }[name]
-    data = re.sub(key + rb"\d+", key + constant, good(name), count=1)
-    assert data != good(name)
-    with pytest.raises(UnreadableOutput):
-        GOOD[name][0](data, "here")
+    for constant in (b"NaN", b"Infinity", b"-Infinity", b"-5", b"true", b'"5"', b"null", b"1e400"):
+        data = re.sub(key + rb"\d+", key + constant, good(name), count=1)
+        assert data != good(name)
+        assert not is_read(name, data), constant
 
 
 @pytest.mark.parametrize("name", JSON)

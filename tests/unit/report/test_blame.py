@@ -77,7 +77,7 @@ def test_a_screening_by_itself_leaves_out_what_nobody_asked_for() -> None:
 
 def test_the_picture_is_valid_and_shows_every_setting_in_its_place() -> None:
     chart = coefficients_chart("x", [[screened(), screened("tool.p99", "secondary")], [screened()]], Style(width=900))
-    altair.Chart.from_dict(chart.spec, validate=True)
+    altair.Root.validate(chart.spec)
     assert [row[2] for row in chart.table.rows] == ["b", "<c>", "a"] * 3
     assert len({panel["layer"][2]["name"] for panel in chart.spec["vconcat"]}) == 3
     ET.fromstring(svg_bytes(chart))

@@ -20,6 +20,8 @@ from tests.support.stores import a_record, a_run
 FAKE = {"tool": FakeBenchmark(name="tool")}
 TIME = {"outcome": "time", "value": 1.5, "unit": "s", "direction": "lower", "original": "1.5 s"}
 
+BENCHMARKS = all_benchmarks()
+
 
 def again(run: StoredRun, stdout: bytes = b"time 1.5") -> Reparsed:
     return reparse_run(run, {"stdout": stdout}, FAKE)
@@ -91,7 +93,7 @@ def test_what_cannot_be_read_again_is_named(run: StoredRun, why: str) -> None:
 def test_every_recorded_output_gives_the_same_again(case: Path) -> None:
     """A record made of a recorded output, as a measurement makes it, and its raw parts."""
     wanted, raw = cases.expected(case), cases.raw_output(case)
-    benchmark = all_benchmarks()[wanted.benchmark]
+    benchmark = BENCHMARKS[wanted.benchmark]
     parameters = {**benchmark.parameters, **wanted.parameters}
     outcomes = {one.name: one for one in benchmark.outcomes}
     fields: dict[str, Any]
@@ -112,5 +114,5 @@ def test_every_recorded_output_gives_the_same_again(case: Path) -> None:
     ended = {"status": raw.exit_status, "signal": None, "failed": None, "timed_out": False, "interrupted": False}
     run = a_record(1, benchmark.name, parameters=parameters, resources=used, exit=ended, **fields)
     parts = {"stdout": raw.stdout, "stderr": raw.stderr, **{f"files/{name}": data for name, data in raw.files.items()}}
-    found = reparse_run(run, parts, all_benchmarks())
+    found = reparse_run(run, parts, BENCHMARKS)
     assert (found.changes, found.unread) == ((), None)

@@ -12,6 +12,7 @@ import click
 from ktrial.cli.measuring import TakesCommand, check_output, own_words
 from ktrial.cli.names import setting_words
 from ktrial.cli.options import dangerous_option, json_option
+from ktrial.cli.trial_options import measured_options
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 @click.command(cls=TakesCommand, short_help="Find which of several settings did it.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE…]")
 @click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="All settings of a profile.")
-@click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured (or a command after --).")
-@click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
-@click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it.")
-@click.option("--primary", metavar="OUTCOME", help="The outcome that decides.")
+@measured_options
 @click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="A further outcome to be looked at.")
 @click.option(
     "--known",
@@ -102,7 +100,8 @@ def _asked(
     app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: dict[str, Any]
 ) -> tuple[ArmFile, TrialFile]:
     """All that was named as one arm, and what is measured."""
-    from ktrial.domain.trial_file import CONTROL, DesignFile, TrialFile
+    from ktrial.cli.trial_options import template_file
+    from ktrial.domain.trial_file import CONTROL
     from ktrial.services.trial_words import arms_of, default_suite, pair
 
     environment = dict(pair(one, "--env") for one in options["environment"])
@@ -111,16 +110,14 @@ def _asked(
         raise BadInput("a setting has one value here", hint="`ktrial try` tries several values of one knob")
     arm = next(arm for name, arm in arms.items() if name != CONTROL)
     named = [word for word in words if "=" not in word] or [f"{len(arm.set) + len(arm.environment)}-settings"]
-    return arm, TrialFile(
-        name=f"blame-{'+'.join(named)}"[:40].rstrip("-._+"),
+    return arm, template_file(
+        f"blame-{'+'.join(named)}"[:40].rstrip("-._+"),
+        own,
+        options,
+        {},
         suite=options["suite"] or (default_suite(words, app.catalog) if own is None else None),
-        command=own or (),
-        metrics=options["metrics"],
         parameters=dict(pair(one, "-p") for one in options["given"]),
         primary=options["primary"],
         secondary=options["secondary"],
-        detect=options["detect"],
-        margin=options["margin"],
-        design=DesignFile(settle=options["settle"], time=options["time_"]),
         arms={},
     )
