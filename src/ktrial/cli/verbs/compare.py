@@ -103,13 +103,17 @@ def command(
         spread=swing,
     )
     question = as_protocols_say(app, there.of_trials, question)
-    full = as_json or output is not None
-    found = answered(app, there.arms, question, reproducible(), versions(), assumptions=full)
+    found = answered(app, there.arms, question, reproducible(), versions(), assumptions=as_json or output is not None)
     _write(found, output, as_json=as_json)
-    worse = [contrast for one in found.outcomes for contrast in one.judged if contrast.verdict == "worse"]
-    if fail_on is not None and worse:
-        raise GuardTripped(f"{len(worse)} verdict{'s'[: len(worse) != 1]} worse: {worse[0].sentence}")
+    if fail_on is not None:
+        _refuse_worse(found)
     return 0
+
+
+def _refuse_worse(found: Comparison) -> None:
+    worse = [contrast for one in found.outcomes for contrast in one.judged if contrast.verdict == "worse"]
+    if worse:
+        raise GuardTripped(f"{len(worse)} verdict{'s'[: len(worse) != 1]} worse: {worse[0].sentence}")
 
 
 def _pool(asked: bool, *, tiers: bool) -> Literal[True] | UnsetType:
