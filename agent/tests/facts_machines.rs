@@ -156,6 +156,7 @@ fn nonsense_is_unknown() {
         "kernel.tick_rate",
         "ksm.running",
         "mglru.enabled",
+        "os.machine",
         "swap.devices",
         "thp.enabled",
         "zswap.enabled",

@@ -181,13 +181,21 @@ class _Course:
         }
 
 
-def messaging_trial(store: Store, *, command: str = "perf", ended: bool = True) -> StoredTrial:
-    """A trial in a store whose runs have the output of `perf bench sched messaging`; `case` is 4 % faster."""
+def messaging_trial(
+    store: Store, *, command: str = "perf", ended: bool = True, host: str | None = None, seed: int = 3
+) -> StoredTrial:
+    """A trial in a store whose runs have the output of `perf bench sched messaging`; `case` is 4 % faster.
+
+    `host` is one of several with the same hardware, and no fast path is taken there.
+    """
+    name = "messages-abcdef" if host is None else f"messages-{host}"
     protocol = a_protocol(
         ("control", "case"),
         name="messages",
         outcomes={"perf-messaging.time": OutcomeRule(direction="lower", role="primary")},
-        profile={"perf-messaging.time": tuple(0.001 * (-1) ** place * (place + 1) for place in range(10))},
+        profile={"perf-messaging.time": tuple(0.001 * (-1) ** place * (place + 1) for place in range(10))}
+        if host is None
+        else {},
     )
     arms = {"control": ArmSettings(), "case": ArmSettings(environment={"TOOL": command})}
     file = TrialFile(
@@ -198,10 +206,14 @@ def messaging_trial(store: Store, *, command: str = "perf", ended: bool = True) 
     )
     digest = protocol_sha256(file, protocol, arms)
     recorder = Recorder(lambda: store, lambda: 1_700_000_000_000)
-    session = msgspec.convert(session_document("20261122T030000-messages-abcdef"), Session)
+    document = session_document(f"20261122T030000-{name}")
+    if host is not None:
+        told = {"cpu.model": "Example 1", "cpu.threads": 8, "os.machine": host}
+        document["machine"] = {fact: {"value": value} for fact, value in told.items()}
+    session = msgspec.convert(document, Session)
     recorder.begin(session, digest)
     stored = StoredTrial(
-        trial="messages-abcdef",
+        trial=name,
         session=session.session,
         protocol_sha256=digest,
         started_unix_ms=1_700_000_000_000,
@@ -210,11 +222,12 @@ def messaging_trial(store: Store, *, command: str = "perf", ended: bool = True) 
         settle_s=0.0,
         machine="model CPU",
     )
-    course = _Messages(protocol, 0.01, 3, digest)
+    course = _Messages(protocol, 0.01, seed, digest, document)
     course.carry_out(void_block=None, ended=ended)
     trials = Trials(lambda: store.database)
     key = ProfileKey(machine="m", suite="messages", tool_versions={}, kernel_release="6.18.0", governor=None)
-    trials.keep_profile(NoiseProfile(key=key, made_unix_ms=0, differences=protocol.profile))
+    if protocol.profile:
+        trials.keep_profile(NoiseProfile(key=key, made_unix_ms=0, differences=protocol.profile))
     trials.begin(stored, protocol)
     trials.append(stored.trial, course.log[1:])
     for record, stdout in zip(course.records, course.printed, strict=True):
@@ -226,9 +239,11 @@ def messaging_trial(store: Store, *, command: str = "perf", ended: bool = True) 
 class _Messages(_Course):
     """The course with a real tool's output."""
 
-    def __init__(self, protocol: Protocol, noise: float, seed: int, digest: str) -> None:
+    def __init__(self, protocol: Protocol, noise: float, seed: int, digest: str, session: Mapping[str, Any]) -> None:
         super().__init__(protocol, noise, seed, digest)
         self.printed: list[bytes] = []
+        self._session = session
+        self._trial = session["session"].removeprefix("20261122T030000-")
 
     def _run(self, block: int | None, arm: str, failure: str | None = None) -> None:
         number = len(self.records) + 1
@@ -237,14 +252,14 @@ class _Messages(_Course):
             b"# Running 'sched/messaging' benchmark:\n# 20 sender and receiver processes per group\n"
             b"# 2 groups == 80 processes run\n\n     Total time: %.3f [sec]\n" % seconds
         )
-        where = {"trial": "messages-abcdef", "protocol_sha256": self._digest, "block": block, "arm": arm}
+        where = {"trial": self._trial, "protocol_sha256": self._digest, "block": block, "arm": arm}
         record = run_record(
             number,
             arm,
             block,
             {"time": seconds},
             tool="perf-messaging",
-            session=session_document("20261122T030000-messages-abcdef"),
+            session=self._session,
             parameters={"groups": 2, "loops": 200},
             details={"tasks": 80},
             raw={"stdout": {"sha256": hashlib.sha256(stdout).hexdigest(), "size_bytes": len(stdout)}},

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Distribution, image-based systems, Android.
 
+use sha2::{Digest, Sha256};
+
 use super::probe::{absent, assignment, exists, text, unknown, Miss, Probe};
+use super::virtualisation::container;
 use super::{Machine, Sink};
 use crate::root::Root;
 
 const BUILD_PROPERTIES: &str = "/system/build.prop";
+const MACHINE_ID: &str = "/etc/machine-id";
+/// What systemd's number of a machine is hashed with: the number itself is confidential.
+const HASHED_WITH: &[u8] = b"ktrial machine ";
+const KEPT_BYTES: usize = 8;
 
 pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     let root = machine.root;
@@ -33,6 +40,26 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("os.ostree", || exists(root, "/run/ostree-booted"));
     sink.add("os.bootc", || exists(root, "/usr/bin/bootc"));
     sink.add("os.rpm_ostree", || exists(root, "/usr/bin/rpm-ostree"));
+    sink.add("os.machine", || machine_hash(machine));
+}
+
+/// What tells this installation from others, and from which nobody learns its number.
+fn machine_hash(machine: &Machine) -> Probe<String> {
+    let number = text(machine.root, MACHINE_ID)?;
+    if container(machine)? != "none" {
+        return unknown(format!("{MACHINE_ID} is that of a container"));
+    }
+    let number = number.trim();
+    if number.len() != 32 || !number.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return unknown(format!("{MACHINE_ID} holds no number of a machine yet"));
+    }
+    let digest = Sha256::new()
+        .chain_update(HASHED_WITH)
+        .chain_update(number.to_ascii_lowercase())
+        .finalize();
+    Ok(digest[..KEPT_BYTES]
+        .iter()
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
 }
 
 /// Whether this is Android.

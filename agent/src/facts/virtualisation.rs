@@ -136,7 +136,8 @@ const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 /// The same of the first hostname namespace (`PROC_UTS_INIT_INO`).
 const FIRST_UTS_NAMESPACE: &str = "uts:[4026531838]";
 
-fn container(machine: &Machine) -> Probe<String> {
+/// What kind of container this session is in, `none` if in none.
+pub(super) fn container(machine: &Machine) -> Probe<String> {
     let root = machine.root;
     let namespace = |kind: &str| link(root, &format!("/proc/self/ns/{kind}")).ok();
     let is_first = |kind: &str, first: &str| namespace(kind).map(|found| found.as_os_str() == first);

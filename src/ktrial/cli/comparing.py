@@ -46,15 +46,21 @@ def table_options(command: F) -> F:
     return command
 
 
-def gathered(app: App, words: Sequence[str], options: dict[str, Any]) -> Gathered:
-    """The arms that the words name; `options` are those of `table_options`."""
+def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials: bool = False) -> Gathered:
+    """The arms that the words name; `options` are those of `table_options`. Trials only where they may be."""
     from ktrial.cli.input_file import read_file
     from ktrial.services.bring_in import LIMIT_BYTES
     from ktrial.services.compare_sources import gather
 
     labels = _Labels(app)
     reading = reading_of(app, options, lambda path: read_file(Path(path), LIMIT_BYTES))
-    return gather([source_of(word, labels) for word in words], lambda: app.store, reading)
+    found = gather([source_of(word, labels) for word in words], lambda: app.store, reading)
+    if found.of_trials and not trials:
+        raise BadInput(
+            f"{found.of_trials[0]} holds the runs of a trial, which is judged by its own rules",
+            hint="`ktrial trial show` tells its verdicts; `compare --pool` takes trials of several machines together",
+        )
+    return found
 
 
 def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> Reading:
@@ -75,6 +81,13 @@ class _Labels:
     def __contains__(self, word: str) -> bool:
         return any(word in (one.label, one.session) for one in self._app.store.sessions())
 
+    def session_of(self, word: str) -> str:
+        """Of the trial that is called so, unless something else is."""
+        if word in self:
+            return word
+        trial = self._app.trials.named(word)
+        return word if trial is None else trial.stored.session
+
 
 def source_of(word: str, labels: object = ()) -> Source:
     """`LABEL`, `SESSION`, `FILE`, or one of them as `NAME=…`; a file name may be a pattern."""
@@ -82,11 +95,16 @@ def source_of(word: str, labels: object = ()) -> Source:
 
     found = _NAMED.fullmatch(word)
     if found is not None and not Path(word).exists():
-        return Source(word=word, name=found[1], target=found[2], files=_files(found[2]))
+        return Source(word=word, name=found[1], target=_target(found[2], labels), files=_files(found[2]))
     files = _files(word)
     if files and "/" not in word and "." not in word and word in labels:  # type: ignore[operator]
         raise BadInput(f"{word!r} is a label and a file", hint=f"write ./{word} for the file, or rename the file")
-    return Source(word=word, name=None, target=word, files=files)
+    return Source(word=word, name=None, target=word if files else _target(word, labels), files=files)
+
+
+def _target(word: str, labels: object) -> str:
+    """The session of a trial that is called so, else the word itself."""
+    return labels.session_of(word) if isinstance(labels, _Labels) else word
 
 
 def _files(target: str) -> tuple[str, ...]:

@@ -31,8 +31,9 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run that was made to count. `name` is how `ktrial show` calls it, or its file and number.
 
     `clocks` gives its moment by the clock that told it: only runs of one clock have an order. `session` is the one of
-    the store. `events` are how many events each outcome rests on, where that is known. `known` is what is known of its
-    tool and machine, by the keys of `comparability`; `other` is what a foreign file says besides.
+    the store, `trial_arm` the arm of the trial that it was made for. `events` are how many events each outcome rests
+    on, where that is known. `known` is what is known of its tool and machine, by the keys of `comparability`; `other`
+    is what a foreign file says besides.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     block: str | None = None
     boot: str | None = None
     session: str | None = None
+    trial_arm: str | None = None
     machine: str | None = None
     known: Mapping[str, str] = {}
     other: Mapping[str, str] = {}

@@ -45,6 +45,8 @@ _KEYS: Mapping[str, Kind] = {
     **dict.fromkeys(("serial", "serial_number", "serialnumber", "product_serial", "board_serial"), "serial"),
     **dict.fromkeys(("machine_id", "machine-id", "product_uuid"), "serial"),
 }
+#: A fact of a machine, which is a table: its value tells which machine it was.
+_FACT = "os.machine"
 #: In a document: what names results, or is checked against something else.
 _KEPT_KEYS = frozenset(
     ("schema", "session", "benchmark", "tool", "outcome", "unit", "direction", "sha256", "kernel_release", "boot_id")
@@ -120,6 +122,8 @@ class Scrubber:
 
     def document(self, value: Any, key: str = "") -> Any:
         """The same document; only its strings may differ."""
+        if key == _FACT and isinstance(value, Mapping) and isinstance(value.get("value"), str):
+            return {**value, "value": self._replacement("serial", value["value"])}
         if isinstance(value, Mapping):
             names = {name: name if key == "raw" else self._text(name, places_only=True) for name in value}
             return {names[name]: self.document(one, name) for name, one in value.items()}
@@ -191,7 +195,9 @@ class Scrubber:
             self.left.add(found)
 
     def _learn_document(self, value: Any, key: str = "") -> None:
-        if isinstance(value, Mapping):
+        if key == _FACT and isinstance(value, Mapping) and isinstance(value.get("value"), str):
+            self._note("serial", value["value"])
+        elif isinstance(value, Mapping):
             for name, one in value.items():
                 self._learn_document(one, name)
         elif isinstance(value, list | tuple):

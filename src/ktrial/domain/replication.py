@@ -26,6 +26,8 @@ def scope_of(arms: Sequence[Arm]) -> str:
     together = set.union(*boots) if boots else set()
     sessions = {run.session for run in runs}
     several = None not in sessions and len(together) < len(sessions) > len(arms)
+    # One boot is on one machine.
+    where = where if len(together) > 1 else ""
     parts = (_boots(boots, together), f"across {len(sessions)} sessions" if several else "", where)
     return ", ".join(part for part in parts if part)
 

@@ -57,6 +57,7 @@ MACHINE_FACTS = (
     "kernel.version",
     "memory.total",
     "os.id",
+    "os.machine",
     "os.version",
     "power.source",
     "swap.total",

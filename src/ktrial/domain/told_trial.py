@@ -33,9 +33,24 @@ class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
         """Everything that it changes: what a person did, settings, variables, parameters and commands alike."""
         by_hand = {} if self.manual is None else {"by hand": self.manual}
         variables = {f"environment {name}": value for name, value in self.environment.items()}
-        parameters = {f"parameter {name}": str(one) for name, one in self.parameters.items()}
+        parameters = {f"parameter {name}": _plain(value) for name, value in self.parameters.items()}
         commands = {f"command {place}": text for place, text in enumerate(self.commands, start=1)}
         return {**by_hand, **self.changes, **variables, **parameters, **commands}
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The same a line each, and by what it was recognised."""
+        told = tuple(f"{name}{': ' if self._is_told(name) else ' = '}{value}" for name, value in self.sets.items())
+        return (*told, *(f"recognised by {name} = {_plain(value)}" for name, value in self.expect.items()))
+
+    def _is_told(self, name: str) -> bool:
+        """Whether it is words of a person or a command, and no setting that has a value."""
+        return name not in self.changes and name.startswith(("by hand", "command "))
+
+
+def _plain(value: Any) -> str:
+    """As a protocol has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class ToldBlock(msgspec.Struct, frozen=True, kw_only=True):

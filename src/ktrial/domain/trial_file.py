@@ -75,6 +75,7 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     `cap` are blocks; without it the cap is planned, up to `budget` (blocks, or quick, default, thorough).
     `time` ends the trial where no further block would fit into it. `settle` is the wait after every switch.
     Without `runs_per_visit` the noise profile says. `anyway` begins also where the noise hides what `detect` wants.
+    With `pool` it goes on to seven blocks at least, as it is to be taken together with those of other machines.
     """
 
     cap: int | None = None
@@ -89,6 +90,7 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     extend: bool = False
     # Without a default of its own, so that earlier protocols keep their hash.
     anyway: bool | None = None
+    pool: bool | None = None
 
 
 class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

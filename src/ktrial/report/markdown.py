@@ -151,7 +151,7 @@ def trial_sections(comparison: Comparison) -> list[tuple[str, str]]:
     trial = comparison.trial
     if trial is None:
         return []
-    rows = came_to_rows(trial, comparison.control)
+    rows = [(arm, *map("; ".join, told)) for arm, *told in came_to_rows(trial, comparison.control)]
     voids = [(str(one.block), ", ".join(one.order), one.void) for one in trial.drawn if one.void is not None]
     went = [escaped(sentence) for sentence in course_sentences(comparison, trial)]
     went += [table(("void block", "order", "why"), voids)] if voids else []

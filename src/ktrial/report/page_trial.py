@@ -8,17 +8,24 @@ from collections.abc import Sequence
 from ktrial.domain.comparison import Comparison, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
 from ktrial.domain.told_trial import ToldTrial
-from ktrial.report.markup import Part, tag
+from ktrial.report.markup import Markup, Part, render, tag
 from ktrial.report.page_tables import arms_table, table
 from ktrial.report.trial_words import came_to_rows, course_sentences, placebo_sentences
 
 
 def arms_parts(trial: ToldTrial, comparison: Comparison) -> list[Part]:
     """What each arm came to on the machine, and whether the placebo showed anything."""
-    rows = came_to_rows(trial, comparison.control)
+    rows = [
+        (arm, *(_joined("<br>", lines) for lines in told)) for arm, *told in came_to_rows(trial, comparison.control)
+    ]
     headers = ("arm", "sets", "in force already", "left out, and why")
     parts: list[Part] = [table("What each arm came to here", headers, rows, long=(1, 2, 3), stack=True)]
     return [*parts, *(tag("p", sentence) for sentence in placebo_sentences(comparison))]
+
+
+def _joined(between: str, told: Sequence[str]) -> Markup:
+    """Foreign text, with this markup between its lines."""
+    return Markup(between.join(map(render, told)))
 
 
 def course_parts(trial: ToldTrial, comparison: Comparison) -> list[Part]:
@@ -57,7 +64,7 @@ def protocol_parts(trial: ToldTrial, sha256: str | None) -> list[Part]:
     """The protocol as a file that runs the like again."""
     parts: list[Part] = [
         tag("h3", "Protocol, fixed before the first run"),
-        tag("pre", tag("code", trial.text), tabindex=0),
+        tag("pre", tag("code", _joined("\n", trial.text.split("\n"))), tabindex=0),
     ]
     if sha256 is not None:
         told = " is the SHA-256 of it, of what the judge goes by and of what the arms came to; every run bears it."

@@ -12,14 +12,16 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def came_to_rows(trial: ToldTrial, control: str) -> list[tuple[str, str, str, str]]:
-    """Of each arm: what it set, what was in force already, what was refused and why."""
+Lines = tuple[str, ...]
+
+
+def came_to_rows(trial: ToldTrial, control: str) -> list[tuple[str, Lines, Lines, Lines]]:
+    """Of each arm: what it set, what was in force already, what was refused and why; each as lines."""
     rows = []
     for one in trial.arms:
         nothing = "nothing: the machine as it was found" if one.arm == control else "nothing: a placebo"
-        sets = ", ".join(f"{name} = {value}" for name, value in one.sets.items()) or nothing
-        refused = "; ".join(f"{name}: {reason}" for name, reason in one.refused.items())
-        rows.append((one.arm, sets, ", ".join(one.same) or "-", refused or "-"))
+        refused = tuple(f"{name}: {reason}" for name, reason in one.refused.items())
+        rows.append((one.arm, one.lines or (nothing,), one.same or ("-",), refused or ("-",)))
     return rows
 
 

@@ -22,7 +22,8 @@ def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ..
 
     Raises BadInput where a run does not tell its machine, or all are of one.
     """
-    named = [_replaced(arm, [_named(run) for run in arm.runs]) for arm in arms]
+    names = _names(arms)
+    named = [_replaced(arm, [_named(run, names) for run in arm.runs]) for arm in arms]
     _refuse(named)
     runs: dict[str, list[ComparedRun]] = {arm.name: [] for arm in arms}
     findings = []
@@ -70,11 +71,35 @@ def scope_over(arms: Sequence[Arm]) -> str:
     return f"across {len(split(arms))} machines"
 
 
-def _named(run: ComparedRun) -> ComparedRun:
-    if run.machine is not None or "cpu" not in run.known:
-        return run
+def _hardware(run: ComparedRun) -> str | None:
+    """What a run of the store tells of its machine; none of a file, which has a name for it or none at all."""
     told = [wording.format(run.known[key]) for key, wording in _HARDWARE.items() if key in run.known]
-    return msgspec.structs.replace(run, machine=", ".join(told))
+    if run.machine is None:
+        return ", ".join(told) if "cpu" in run.known else None
+    return None if run.session is None else ", ".join(told) or "machine"
+
+
+def _names(arms: Sequence[Arm]) -> dict[tuple[str, str | None], str]:
+    """Machines of the store by their hardware, with a number where several have the same.
+
+    Where a run of such hardware does not tell which of them it is of, all of them count as one.
+    """
+    alike: dict[str, dict[str | None, None]] = {}
+    for arm in arms:
+        for run in arm.runs:
+            if (hardware := _hardware(run)) is not None:
+                alike.setdefault(hardware, {})[run.machine] = None
+    found: dict[tuple[str, str | None], str] = {}
+    for hardware, machines in alike.items():
+        for number, machine in enumerate(machines, 1):
+            several = len(machines) > 1 and None not in machines
+            found[hardware, machine] = f"{hardware}, no. {number}" if several else hardware
+    return found
+
+
+def _named(run: ComparedRun, names: Mapping[tuple[str, str | None], str]) -> ComparedRun:
+    hardware = _hardware(run)
+    return run if hardware is None else msgspec.structs.replace(run, machine=names[hardware, run.machine])
 
 
 def _refuse(arms: Sequence[Arm]) -> None:

@@ -40,10 +40,11 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gathered(msgspec.Struct, frozen=True, kw_only=True):
-    """The arms in the order of the words, and what each word stood for."""
+    """The arms in the order of the words, what each word stood for, and the sessions that are of trials."""
 
     arms: tuple[Arm, ...]
     sources: tuple[AskedSource, ...]
+    of_trials: tuple[str, ...] = ()
 
 
 def gather(sources: Sequence[Source], results: Callable[[], ReadResults], reading: Reading) -> Gathered:
@@ -51,18 +52,23 @@ def gather(sources: Sequence[Source], results: Callable[[], ReadResults], readin
     found: dict[str, Arm] = {}
     given: dict[str, Source] = {}
     resolved: list[AskedSource] = []
+    of_trials: list[str] = []
     for source in sources:
         if source.files:
             arms, files = _of_files(source.name, source.files, reading)
             resolved.append(AskedSource(name=source.name, files=tuple(files)))
         else:
-            arms = [_of_store(source, results())]
-            resolved.append(AskedSource(name=arms[0].name, sessions=arms[0].sources))
+            arms = _of_store(source, results())
+            of_trial = is_of_trial(arms)
+            resolved.append(AskedSource(name=None if of_trial else arms[0].name, sessions=arms[0].sources))
+            of_trials += arms[0].sources if of_trial else ()
         for arm in arms:
-            _check_collision(arm.name, source, given.get(arm.name))
+            earlier = given.get(arm.name)
+            if earlier is None or not is_of_trial((arm, found[arm.name])):
+                _check_collision(arm.name, source, earlier)
             given[arm.name] = source
         _add(found, arms, source.word)
-    return Gathered(arms=tuple(found.values()), sources=tuple(resolved))
+    return Gathered(arms=tuple(found.values()), sources=tuple(resolved), of_trials=tuple(of_trials))
 
 
 def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: Reading) -> tuple[Arm, ...]:
@@ -76,7 +82,7 @@ def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: 
         if source.files:
             arms, _ = _of_files(source.name, [one.path for one in source.files], reading)
         else:
-            arms = [_of_sessions(source.name or "", [there[name] for name in source.sessions], results)]
+            arms = _of_sessions(source.name or "", [there[name] for name in source.sessions], results)
         _add(found, arms, source.name or "a file")
     return tuple(found.values())
 
@@ -137,23 +143,42 @@ def _of_files(name: str | None, paths: Sequence[str], reading: Reading) -> tuple
     return [Arm(name=name, sources=tuple(files[name]), runs=tuple(runs)) for name, runs in groups.items()], told
 
 
-def _of_store(source: Source, results: ReadResults) -> Arm:
+def _of_store(source: Source, results: ReadResults) -> list[Arm]:
     chosen = _sessions(source.target, results.sessions())
-    arm = _of_sessions(source.name or source.target, chosen[::-1], results)
-    if not arm.runs:
+    arms = _of_sessions(source.name or source.target, chosen[::-1], results)
+    if not any(arm.runs for arm in arms):
         raise BadInput(f"{source.target} has no run that ended", hint=f"`ktrial show {chosen[0].session}` tells why")
-    return arm
+    if source.name is not None and is_of_trial(arms):
+        raise BadInput(
+            f"{source.word}: {source.target} is a trial, whose arms have names of their own",
+            hint=f"write {source.target} alone",
+        )
+    return arms
 
 
-def _of_sessions(name: str, sessions: Sequence[StoredSession], results: ReadResults) -> Arm:
-    """The runs of these sessions, the oldest first."""
+def is_of_trial(arms: Sequence[Arm]) -> bool:
+    """Whether all runs of these arms were made for them by trials."""
+    return all(run.trial_arm is not None for arm in arms for run in arm.runs)
+
+
+def _of_sessions(name: str, sessions: Sequence[StoredSession], results: ReadResults) -> list[Arm]:
+    """The runs of these sessions, the oldest first: one arm of this name, of a trial its own arms."""
     made = (from_store(session, run) for session in sessions for run in results.runs(session.session))
-    return Arm(
+    runs = [run for run in made if run is not None]
+    whole = Arm(
         name=name,
         sources=tuple(session.session for session in sessions),
-        runs=tuple(run for run in made if run is not None),
+        runs=tuple(runs),
         states=tuple(_states(sessions[::-1], results)),
     )
+    if not runs or not is_of_trial([whole]):
+        return [whole]
+    voided = {run.block for run in runs if run.void}
+    kept = [msgspec.structs.replace(run, void=run.block in voided) for run in runs]
+    names = dict.fromkeys(str(run.trial_arm) for run in kept)
+    return [
+        Arm(name=arm, sources=whole.sources, runs=tuple(run for run in kept if run.trial_arm == arm)) for arm in names
+    ]
 
 
 def _sessions(word: str, sessions: Sequence[StoredSession]) -> list[StoredSession]:

@@ -42,6 +42,8 @@ _SETTINGS = (
 )
 #: A folder that was made for one run.
 _PRIVATE = re.compile(r"/.*/work/run-[^/]+")
+#: The fact that tells machines with the same hardware apart.
+_MACHINE = "os.machine"
 _MEMORY_STEP_BYTES = 256 * 1024**2
 #: Names that foreign files use for what ktrial compares by a key.
 _ALIASES = {
@@ -92,19 +94,34 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
         events = _events(foreign, run.measurements)
         return msgspec.structs.replace(made, measurements=run.measurements, void=run.state == "void", events=events)
     readings = readings_of(document)
-    return ComparedRun(
+    made = ComparedRun(
         name=name,
         benchmark=run.benchmark,
         measurements=run.measurements if run.state == "ok" else (),
         failure=_failure(run),
         void=run.state == "void",
-        clocks=_clocks(session, run),
+        clocks=_clocks(session.boot_id, run),
         tool=document.get("tool"),
         boot=session.boot_id,
         session=session.session,
+        machine=_fact(session, _MACHINE),
         known={**_of_session(session), **_of_run(document), **_read(readings)},
         readings=readings,
         events=events_of(document.get("details") or {}, [one.outcome for one in run.measurements]),
+    )
+    return _of_trial(made, run, document["trial"]) if document.get("trial") else made
+
+
+def _of_trial(made: ComparedRun, run: StoredRun, place: Mapping[str, Any]) -> ComparedRun:
+    """A run of a trial, which tells its arm, its block and its own boot."""
+    kernel = {"kernel": str(place["kernel_release"])} if place.get("kernel_release") else {}
+    return msgspec.structs.replace(
+        made,
+        trial_arm=str(place["arm"]),
+        block=f"block {place['block']} of {place['trial']}",
+        boot=place.get("boot_id"),
+        clocks=_clocks(place.get("boot_id"), run),
+        known={**made.known, **kernel},
     )
 
 
@@ -163,12 +180,18 @@ def _failure(run: StoredRun) -> str | None:
     return str((run.document or {}).get("failure") or "failed")
 
 
-def _clocks(session: StoredSession, run: StoredRun) -> dict[str, float]:
+def _clocks(boot_id: str | None, run: StoredRun) -> dict[str, float]:
     clocks = {WALL: float(run.started_unix_ms)}
     monotonic = (run.document or {}).get("started_monotonic_ns")
-    if session.boot_id is not None and monotonic is not None:
-        clocks[f"boot {session.boot_id}"] = float(monotonic)
+    if boot_id is not None and monotonic is not None:
+        clocks[f"boot {boot_id}"] = float(monotonic)
     return clocks
+
+
+def _fact(session: StoredSession, name: str) -> str | None:
+    fact = (session.document.get("machine") or {}).get(name)
+    value = fact.get("value") if isinstance(fact, dict) else None
+    return None if value is None else str(value)
 
 
 def _of_session(session: StoredSession) -> dict[str, str]:

@@ -75,6 +75,7 @@ def protocol_of(
         varies=_varies(trial),
         until_all_decided=trial.design.until_all_decided,
         extend=trial.design.extend,
+        pooled=bool(trial.design.pool),
         screen=trial.screen,
     )
     protocol = _with_cap(protocol)

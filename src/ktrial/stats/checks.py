@@ -44,7 +44,7 @@ def failures(arm: str, against: str, failed: Mapping[str, int]) -> Finding | Non
     return Finding(
         kind="failures",
         level="suspect",
-        sentence=f"{count} runs of {name} gave no value, none of {against if ours else arm}",
+        sentence=f"{count} run{'s'[: count != 1]} of {name} gave no value, none of {against if ours else arm}",
         values={arm: float(ours), against: float(theirs)},
     )
 

@@ -169,3 +169,15 @@ def test_no_number_of_a_recorded_output_changes(case: Path) -> None:
             return None
 
     assert measured(clean) == measured(raw)
+
+
+def test_the_fact_that_tells_machines_apart_is_replaced_the_same_way_everywhere() -> None:
+    found = {"machine": {"os.machine": {"value": "c6c4e62448a1793b"}, "os.id": {"value": "debian"}}}
+    scrubber = Scrubber(Identity(), b"salt")
+    scrubber.learn(found)
+    clean = scrubber.document(found)
+    placeholder = clean["machine"]["os.machine"]["value"]
+    assert placeholder.startswith("serial-")
+    assert clean["machine"]["os.id"] == {"value": "debian"}
+    assert scrubber.raw(b"on c6c4e62448a1793b") == f"on {placeholder}".encode()
+    assert scrubber.document({"os.machine": {"absent": "no file"}}) == {"os.machine": {"absent": "no file"}}

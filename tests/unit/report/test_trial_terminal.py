@@ -31,7 +31,7 @@ def test_it_says_what_else_a_person_wants_to_know() -> None:
         "left out: vm.nosuch",
     ]
     order += [
-        "1 runs of sw180 gave no value",
+        "1 run of sw180 gave no value",
         "1 block counts nowhere",
         "on this boot",
         "ktrial trial recheck swappiness-abcdef",

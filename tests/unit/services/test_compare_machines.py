@@ -95,6 +95,25 @@ def test_results_of_the_store_are_told_apart_by_their_hardware() -> None:
     assert list(split(arms)) == [f"Example {name}, 8 CPUs, 16 GiB, none" for name in FACTORS]
 
 
+def test_two_hosts_of_the_same_hardware_are_two_machines() -> None:
+    known = {name: {**HARDWARE, "cpu": "Example 1"} for name in FACTORS}
+    arms = arms_on(FACTORS, known, session="s")
+    hardware = "Example 1, 8 CPUs, 16 GiB, none"
+    assert list(split(on_machines(arms)[0])) == [f"{hardware}, no. {number}" for number in (1, 2, 3)]
+    of_one = [run for arm in arms for run in arm.runs if run.machine == "desk"]
+    of_other = msgspec.structs.replace(of_one[0], known={**of_one[0].known, "cpu": "Example 2"}, machine="laptop")
+    named = on_machines([msgspec.structs.replace(arms[0], runs=(*of_one, of_other))])[0]
+    assert list(split(named)) == [hardware, "Example 2, 8 CPUs, 16 GiB, none"]
+
+
+def test_where_one_run_does_not_tell_its_host_the_same_hardware_is_one_machine() -> None:
+    known = {name: {**HARDWARE, "cpu": "Example 1" if name != "server" else "Example 2"} for name in FACTORS}
+    arms = arms_on(FACTORS, known, session="s")
+    lost = [msgspec.structs.replace(run, machine=None) if run.machine == "laptop" else run for run in arms[0].runs]
+    found = on_machines((msgspec.structs.replace(arms[0], runs=tuple(lost)), arms[1]))[0]
+    assert list(split(found)) == [f"Example {number}, 8 CPUs, 16 GiB, none" for number in (1, 2)]
+
+
 def test_sessions_that_took_turns_are_blocks_of_their_machine() -> None:
     runs: dict[str, list[ComparedRun]] = {"stock": [], "tuned": []}
     for machine in FACTORS:
@@ -102,7 +121,7 @@ def test_sessions_that_took_turns_are_blocks_of_their_machine() -> None:
             for arm in sorted(runs, reverse=turn % 2 == 1):
                 name = f"{machine}-{arm}-{turn}"
                 at = 2.0 * turn + ((arm == "tuned") != (turn % 2 == 1))
-                told = {"machine": machine, "session": name, "clocks": {"wall": at}}
+                told = {"known": {"cpu": machine}, "session": name, "clocks": {"wall": at}}
                 runs[arm].append(a_run(f"{name}/1", measured(1.0 + turn), **told))
     arms, findings = on_machines([Arm(name=name, sources=(), runs=tuple(held)) for name, held in runs.items()])
     assert {run.block for run in arms[0].runs} == {f"{name}, turn {turn}" for name in FACTORS for turn in range(1, 8)}

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from ktrial.domain.errors import BadInput, UnknownName
@@ -224,3 +225,35 @@ def test_the_control_is_the_first_or_the_one_that_is_named() -> None:
     assert error.value.hint == "there are a, b, c"
     with pytest.raises(BadInput, match="only one group, a"):
         pick_control(arms[:1], None)
+
+
+def test_a_session_of_a_trial_is_the_arms_of_the_trial_in_its_blocks(store: Store) -> None:
+    store.begin(a_session("20261122T9", label=None, boot_id="first", document={"session": "20261122T9"}))
+    for number, (block, arm) in enumerate(((None, "stock"), (1, "case"), (1, "stock"), (2, "stock"), (2, "case")), 1):
+        place = {"trial": "t", "protocol_sha256": "", "block": block, "arm": arm}
+        boot = {"kernel_release": f"6.{number}", "boot_id": f"boot-{number}"}
+        record = a_record(number, "perf", "20261122T9", measurements=[TIME], trial=place | boot, round=int(bool(block)))
+        void = "void" if (block, arm) == (2, "stock") else record.state
+        store.save(msgspec.structs.replace(record, warm_up=block is None, state=void), {})
+    found = gather([word("20261122T9")], lambda: as_results(store), reading())
+    assert found.of_trials == ("20261122T9",)
+    assert [(source.name, source.sessions) for source in found.sources] == [(None, ("20261122T9",))]
+    assert [(arm.name, [run.block for run in arm.runs]) for arm in found.arms] == [
+        ("case", ["block 1 of t", "block 2 of t"]),
+        ("stock", ["block 1 of t", "block 2 of t"]),
+    ]
+    assert [[run.void for run in arm.runs] for arm in found.arms] == [[False, True]] * 2, "a block is void as a whole"
+    assert [run.boot for run in found.arms[1].runs] == ["boot-3", "boot-4"]
+    assert [run.known["kernel"] for run in found.arms[1].runs] == ["6.3", "6.4"]
+    with pytest.raises(BadInput, match="arms have names of their own"):
+        gather([word("20261122T9", "mine")], lambda: as_results(store), reading())
+
+
+def test_a_session_tells_its_machine() -> None:
+    document = {"machine": {"os.machine": {"value": "c6c4e62448a1793b"}}}
+    run = from_store(a_session(document=document), a_record(1, "perf"))
+    assert run is not None
+    assert run.machine == "c6c4e62448a1793b"
+    unknown = from_store(a_session(document={"machine": {"os.machine": {"absent": "no file"}}}), a_record(1, "perf"))
+    assert unknown is not None
+    assert unknown.machine is None

@@ -350,6 +350,12 @@ def test_a_line_says_what_came_of_it() -> None:
     assert summary_of(stored("a"), log).ended is None
 
 
+@pytest.mark.parametrize("pool, pooled", [(None, False), (True, True)])
+def test_a_trial_for_a_pool_takes_no_fast_path(pool: bool | None, pooled: bool) -> None:
+    trial = msgspec.structs.replace(file(x=ArmFile()), primary="tool.time", design=DesignFile(pool=pool))
+    assert judged_by(trial).pooled is pooled
+
+
 NOISY = [0.1, -0.12, 0.08, -0.09, 0.11, -0.1, 0.09]
 
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Compare configurations, and say what the data support.")
-@click.argument("words", nargs=-1, required=True, shell_complete=result_names, metavar="LABEL|SESSION|[NAME=]FILE…")
+@click.argument(
+    "words", nargs=-1, required=True, shell_complete=result_names, metavar="LABEL|SESSION|[NAME=]FILE|TRIAL…"
+)
 @click.option("--control", metavar="NAME", help="The arm compared against; the first one unless it is said.")
 @click.option("--tiers", is_flag=True, help="Each arm builds on the one before it: compare with that as well.")
 @click.option("--pool", is_flag=True, help="Runs are of several machines: ask each, and all together.")
@@ -71,19 +73,21 @@ def command(
     ktrial compare stock tuned --declared vm.swappiness
     ktrial compare stock=before.json tuned=after.json
     ktrial compare --tiers stock t1 t2 t3
+    ktrial compare --pool desk-trial laptop-trial server-trial
     ktrial compare results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
     Files are not kept. Several files with one NAME are one arm; a name may be a pattern: stock='run-*.json'.
     """
     from ktrial.cli.comparing import answered, exclusions, reproducible, versions
     from ktrial.cli.measuring import check_output
+    from ktrial.cli.pooled_trials import as_protocols_say
     from ktrial.domain.asked import AskedComparison
     from ktrial.domain.foreign import ImportOptions
 
     check_output(output, force=force)
     swing = share(spread, "--spread")
     assert swing is not None, "it has a default"
-    there = gathered(app, words, options)
+    there = gathered(app, words, options, trials=pool)
     question = AskedComparison(
         sources=there.sources,
         as_format=options.pop("as_format"),
@@ -98,13 +102,18 @@ def command(
         excluded=exclusions(excluded, there.arms),
         spread=swing,
     )
-    full = as_json or output is not None
-    found = answered(app, there.arms, question, reproducible(), versions(), assumptions=full)
+    question = as_protocols_say(app, there.of_trials, question)
+    found = answered(app, there.arms, question, reproducible(), versions(), assumptions=as_json or output is not None)
     _write(found, output, as_json=as_json)
-    worse = [contrast for one in found.outcomes for contrast in one.judged if contrast.verdict == "worse"]
-    if fail_on is not None and worse:
-        raise GuardTripped(f"{len(worse)} verdict{'s'[: len(worse) != 1]} worse: {worse[0].sentence}")
+    if fail_on is not None:
+        _refuse_worse(found)
     return 0
+
+
+def _refuse_worse(found: Comparison) -> None:
+    worse = [contrast for one in found.outcomes for contrast in one.judged if contrast.verdict == "worse"]
+    if worse:
+        raise GuardTripped(f"{len(worse)} verdict{'s'[: len(worse) != 1]} worse: {worse[0].sentence}")
 
 
 def _pool(asked: bool, *, tiers: bool) -> Literal[True] | UnsetType:
