@@ -136,7 +136,6 @@ def choose(
 
 def refuse_faulty(app: App, name: str) -> None:
     """Raise what is wrong with the user's own file of the suite or benchmark of that name, if anything is."""
-    _ = app.suites
     for one in app.faulty:
         if one.name == name:
             raise one.error
@@ -144,7 +143,6 @@ def refuse_faulty(app: App, name: str) -> None:
 
 def warn_of_faulty(app: App) -> None:
     """Name the files of own suites and benchmarks that cannot be used."""
-    _ = app.suites
     for one in app.faulty:
         app.say(f"left out: {one.error.message}")
 

@@ -79,8 +79,7 @@ class App:
         self._oom_before: int | None = None
         self._measured_first = False
         self._helper = self._give_up_root()
-        #: Files of own benchmarks and suites that cannot be used, once those were read.
-        self.faulty: list[Faulty] = []
+        self._faulty: list[Faulty] = []
 
     @property
     def on_this_machine(self) -> bool:
@@ -227,7 +226,7 @@ class App:
         from ktrial.catalog.suites import load_benchmarks
         from ktrial.host.folders import config_folder
 
-        return load_benchmarks([config_folder(), *self._catalogs], all_benchmarks(), self.faulty)
+        return load_benchmarks([config_folder(), *self._catalogs], all_benchmarks(), self._faulty)
 
     @cached_property
     def suites(self) -> dict[str, Suite]:
@@ -235,8 +234,13 @@ class App:
         from ktrial.catalog.suites import load_suites
         from ktrial.host.folders import config_folder
 
-        benchmarks = self.benchmarks
-        return load_suites([config_folder(), *self._catalogs], benchmarks, self.faulty)
+        return load_suites([config_folder(), *self._catalogs], self.benchmarks, self._faulty)
+
+    @property
+    def faulty(self) -> Sequence[Faulty]:
+        """The user's own files of suites and benchmarks that cannot be used."""
+        _ = self.suites
+        return self._faulty
 
     @cached_property
     def goals(self) -> dict[str, Goal]:

@@ -25,10 +25,14 @@ _SPECIAL: dict[str, type[AgentError]] = {"busy": Busy, "conflict": StalePlan}
 
 
 class AgentSession:
-    """Speaks protocol version 1 over a transport; implements `services.ports.Machine`."""
+    """Speaks protocol version 1 over a transport; implements `services.ports.Machine`.
 
-    def __init__(self, transport: Transport) -> None:
+    `hello_limit_s` is for the agent's first answer, and what must start before it.
+    """
+
+    def __init__(self, transport: Transport, *, hello_limit_s: float = _HELLO_LIMIT_S) -> None:
         self._transport = transport
+        self._hello_limit_s = hello_limit_s
         self._next_id = 0
         self._open = True
         try:
@@ -74,7 +78,7 @@ class AgentSession:
     def receive(self, do: str) -> dict[str, Any]:
         """The content of the `ok` of the reply to the request sent last."""
         # A person who is asked for a password may take time; an agent alone answers at once.
-        limit_s = _HELLO_LIMIT_S if do == "hello" and self._transport.asker is None else None
+        limit_s = self._hello_limit_s if do == "hello" and self._transport.asker is None else None
         return self._content(do, limit_s)
 
     def receive_begun(self, do: str) -> None:
@@ -96,7 +100,7 @@ class AgentSession:
         try:
             answer = self._transport.receive(limit_s)
         except TimeoutError:
-            raise self._lost(do, f"it does not answer within {limit_s} s", hangs=True) from None
+            raise self._lost(do, f"it does not answer within {limit_s:g} s", hangs=True) from None
         except OSError as error:
             raise self._lost(do, error.strerror or str(error)) from None
         if not answer.endswith(b"\n"):

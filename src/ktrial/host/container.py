@@ -34,6 +34,8 @@ AGENT = "/ktrial-agent"
 _HOST_FILES = "/run/host"
 #: Seconds for a question to the runtime.
 _LIMIT_S = 120.0
+#: Seconds for a container to start: without overlays, or for another user, the first start copies the whole image.
+_START_LIMIT_S = 600.0
 _SERVE = ("serve", "--role", "user")
 _INSPECT = "{{.Id}}"
 
@@ -252,10 +254,10 @@ class ContainerExecutor:
             holder = DetachedTransport(box.hold)
             self._holder = holder
             try:
-                AgentSession(holder)
-            except AgentError:
+                AgentSession(holder, hello_limit_s=_START_LIMIT_S)
+            except AgentError as error:
                 raise KtrialError(
-                    f"{box.container.runtime} started no agent in {box.container.image}",
+                    f"{box.container.runtime} started no agent in {box.container.image}: {error.message}",
                     hint="its own words above say why; the image must be for this kind of machine",
                 ) from None
         return DetachedTransport(box.enter)

@@ -28,12 +28,14 @@ class Script:
         self.sent: list[dict[str, Any]] = []
         self.closed = 0
         self.asker: str | None = None
+        self.limits: list[float | None] = []
 
     def send(self, line: bytes) -> None:
         assert line.endswith(b"\n")
         self.sent.append(json.loads(line))
 
     def receive(self, limit_s: float | None = None) -> bytes:
+        self.limits.append(limit_s)
         return self._replies.pop(0) if self._replies else b""
 
     def wait(self, interrupts: Interrupts) -> None:
@@ -48,6 +50,13 @@ class Script:
 
     def abandon(self) -> None:
         self.closed += 1
+
+
+class Silent(Script):
+    """One whose agent says nothing."""
+
+    def receive(self, limit_s: float | None = None) -> bytes:
+        raise TimeoutError
 
 
 def session(*replies: Any) -> tuple[AgentSession, Script]:
@@ -117,6 +126,16 @@ def test_another_version_is_refused_and_the_session_closed() -> None:
     with pytest.raises(AgentError, match=r"version 0\.0\.9") as caught:
         AgentSession(script)
     assert (caught.value.kind, script.closed) == ("version", 1)
+
+
+def test_what_starts_slowly_is_given_the_time() -> None:
+    script = Script(HELLO)
+    AgentSession(script, hello_limit_s=77.0)
+    assert script.limits == [77.0]
+    silent = Silent()
+    with pytest.raises(AgentError, match="does not answer within 77 s"):
+        AgentSession(silent, hello_limit_s=77.0)
+    assert silent.closed == 1
 
 
 def test_an_agent_that_sudo_did_not_start_is_a_matter_of_privilege() -> None:
