@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from ktrial.domain.arm_build import repeated
 from ktrial.domain.knob import Knob
 from ktrial.domain.ledger import LedgerEntry, Now
 from ktrial.domain.machine_state import MachineState
@@ -16,6 +17,7 @@ from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_log import Ended, Event, Protocol
 from ktrial.domain.value import active_text
 from ktrial.services.ports import Machine
+from ktrial.services.trial_builds import builds_that_count
 from ktrial.services.trial_prepare import machine_of
 from ktrial.services.tune import observe
 
@@ -39,6 +41,7 @@ def entries_of(
         return ()
     over = any(isinstance(event, Ended) for event in log)
     base = trial.arms[protocol.control]
+    scope = _scope(trial, protocol, log)
     found = []
     for one in judge(log).judged:
         if one.role != "primary" or one.against != protocol.control:
@@ -53,7 +56,7 @@ def entries_of(
                 started_unix_ms=trial.started_unix_ms,
                 machine=trial.machine,
                 kernel=kernel,
-                scope=_scope(trial, protocol),
+                scope=scope,
                 control=protocol.control if trial.file.baseline == "found" else trial.file.baseline,
                 changes=changes,
                 environment=environment,
@@ -73,8 +76,10 @@ def entries_of(
     return tuple(found)
 
 
-def _scope(trial: StoredTrial, protocol: Protocol) -> str:
-    """Boots that nobody drew anew replicate nothing, however many there were."""
+def _scope(trial: StoredTrial, protocol: Protocol, log: Sequence[Event]) -> str:
+    """Boots that nobody drew anew replicate nothing, however many there were, and builds of the same bytes neither."""
+    if protocol.replicate == "build" and repeated(builds_that_count(log)):
+        return "on the builds that were measured"
     if protocol.replicate == "run" and is_by_hand(trial.file):
         return "on the boots that were measured"
     return _SCOPES[protocol.replicate]
