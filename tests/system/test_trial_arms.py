@@ -170,3 +170,46 @@ def test_a_scheduler_runs_in_its_arm_and_where_it_is_ejected_the_run_has_failed(
     assert ran.err.count("a run gave nothing: the arm was lost") == 1
     assert root.read("/sys/kernel/sched_ext/state") == "disabled\n"
     assert root.run("trial", "recheck").status == 0
+
+
+BUILDER = """#!/bin/sh
+rm -f prog
+echo "#!/bin/sh
+# $1
+echo value $2" > prog
+chmod +x prog
+"""
+BUILT = """
+name = "built"
+command = ["./prog"]
+metrics = ["value:higher=value ([0-9.]+)"]
+primary = "value"
+design = {{ replicate = "build", settle = "0s", seed = 7, runs_per_visit = 2, cap = 7 }}
+[arms.control]
+build = {{ run = ["/bin/sh", "-c", 'exec ./build.sh "{number}" 10'], artefact = "prog" }}
+[arms.case]
+build = {{ run = ["/bin/sh", "-c", 'exec ./build.sh "{number}" 20'], artefact = "prog" }}
+"""
+
+
+@pytest.mark.parametrize(
+    "number, scope, doubt",
+    [
+        ("$KTRIAL_BUILD", "across 14 builds, on this boot of this machine", False),
+        ("fixed", "on this build of each arm, on this boot of this machine", True),
+    ],
+)
+def test_every_visit_measures_a_build_of_its_own(home: Path, number: str, scope: str, doubt: bool) -> None:
+    for name, text in (("build.sh", BUILDER), ("prog", "#!/bin/sh\necho value 1\n")):
+        (home / name).write_text(text)
+        (home / name).chmod(0o755)
+    (home / "trial.toml").write_text(BUILT.format(number=number))
+    ran = run(home, "trial", "run", "trial.toml", "--no-profile")
+    assert ran.status == 0, ran.err
+    assert "control built: prog by /bin/sh" in " ".join(ran.err.split())
+    assert "at most 7 blocks of 2 builds in random order, 2 runs each" in ran.err
+    shown = " ".join(ran.out.split())
+    assert f"scope {scope}" in shown
+    assert "case better +100 %" in shown
+    assert ("builds gave the same bytes again" in shown) is doubt
+    assert run(home, "trial", "recheck").status == 0

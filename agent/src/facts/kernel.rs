@@ -9,6 +9,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     let root = machine.root;
     sink.add("kernel.release", || text(root, "/proc/sys/kernel/osrelease"));
     sink.add("kernel.version", || text(root, "/proc/sys/kernel/version"));
+    sink.add("kernel.build_id", || build_id(root));
     sink.add("kernel.config_source", || Ok(machine.config()?.source.clone()));
     sink.add("kernel.config_hash", || Ok(machine.config()?.hash.clone()));
     sink.add("kernel.config", || Ok(&machine.config()?.symbols));
@@ -30,6 +31,35 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
         )
     });
     sink.add("kernel.modules", || modules(root));
+}
+
+const NOTES: &str = "/sys/kernel/notes";
+
+/// What the linker made of the whole image: two builds differ in it wherever their bytes do.
+fn build_id(root: &Root) -> Probe<String> {
+    let notes = root
+        .read_bytes(NOTES)
+        .map_err(|error| Miss::from_io(root, NOTES, &error))?;
+    gnu_build_id(&notes).map_or_else(|| unknown(format!("{NOTES} holds none")), Ok)
+}
+
+/// The note of the name `GNU` and of the type 3 among ELF notes, each field of them padded to four bytes.
+fn gnu_build_id(mut notes: &[u8]) -> Option<String> {
+    const BUILD_ID: usize = 3;
+    while let Some((header, rest)) = notes.split_at_checked(12) {
+        let number = |at: usize| {
+            let bytes = header.get(at..at + 4)?.try_into().ok()?;
+            usize::try_from(u32::from_ne_bytes(bytes)).ok()
+        };
+        let (name_length, length, kind) = (number(0)?, number(4)?, number(8)?);
+        let (name, rest) = rest.split_at_checked(name_length.checked_next_multiple_of(4)?)?;
+        let description = rest.get(..length)?;
+        if kind == BUILD_ID && name.starts_with(b"GNU\0") && !description.is_empty() {
+            return Some(description.iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        notes = rest.get(length.checked_next_multiple_of(4)?..)?;
+    }
+    None
 }
 
 const MODELS: [&str; 4] = ["none", "voluntary", "full", "lazy"];
@@ -124,6 +154,29 @@ fn modules(root: &Root) -> Probe<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn note(name: &[u8], description: &[u8], kind: u32) -> Vec<u8> {
+        let lengths = [name.len() as u32, description.len() as u32, kind];
+        let mut bytes: Vec<u8> = lengths.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        for part in [name, description] {
+            bytes.extend_from_slice(part);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_build_id_is_found_among_other_notes() {
+        let other = note(b"Linux\0", &[1, 2, 3, 4, 5], 0x101);
+        let own = note(b"GNU\0", &[0x48, 0xdc, 0x0c], 3);
+        let notes = [other.clone(), own].concat();
+        assert_eq!(gnu_build_id(&notes).as_deref(), Some("48dc0c"));
+        assert_eq!(gnu_build_id(&other), None);
+        for cut in 0..notes.len() - 1 {
+            assert_eq!(gnu_build_id(&notes[..cut]), None);
+        }
+        assert_eq!(gnu_build_id(&[0xff; 40]), None);
+    }
 
     #[test]
     fn taint_letters() {

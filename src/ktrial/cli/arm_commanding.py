@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def extras_of(file: TrialFile) -> dict[str, ArmExtras]:
     """What each arm runs: where the user stands, with the variables of the session. Raises BadInput."""
     from ktrial.cli.measuring import kept_environment, program_of
-    from ktrial.domain.arm_command import ArmCheck, ArmCommand, ArmExtras, ArmScheduler
+    from ktrial.domain.arm_command import ArmBuild, ArmCheck, ArmCommand, ArmExtras, ArmScheduler
     from ktrial.services.trial_prepare import in_force
 
     environment, directory = kept_environment(), str(Path.cwd())
@@ -45,10 +45,22 @@ def extras_of(file: TrialFile) -> dict[str, ArmExtras]:
                 if one.check
             ),
             scheduler=scheduler,
+            build=None
+            if arm.build is None
+            else ArmBuild(
+                argv=resolved(arm.build.run),
+                artefact=str(Path(directory, arm.build.artefact)),
+                environment=environment,
+                directory=directory,
+            ),
         )
 
     arms = {name: in_force(file, name) for name in file.arms}
-    return {name: of(arm) for name, arm in arms.items() if arm.commands or arm.sched_ext is not None}
+    return {
+        name: of(arm)
+        for name, arm in arms.items()
+        if arm.commands or arm.sched_ext is not None or arm.build is not None
+    }
 
 
 def undo_left_commands(app: App) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from ktrial.services.trial_ready import Prepared
 
 
+class Past(NamedTuple):
+    """What a trial has measured so far."""
+
+    records: Sequence[RunRecord]
+    log: Sequence[Event]
+
+
 def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
     """Put a new trial on disk, and make its first visit where that arm is in force already."""
     from ktrial.cli.trial_progress import TrialProgress
@@ -30,11 +37,6 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
     from ktrial.services.trial_protocol import protocol_of
     from ktrial.services.trial_ready import order_of, rig_of
 
-    if file.design.replicate == "build":
-        raise Refused(
-            'replicate = "build" cannot be carried out yet: every visit would be another build of the same source',
-            hint='"boot" replicates boots of builds that you made; the verdict holds for these builds, and says so',
-        )
     check_signs(file, app.catalog.kinds)
     app.lock_runs()
     ready = prepare(app, file, allow_dangerous=allow_dangerous)
@@ -49,7 +51,7 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
     due = due_of(stored, [protocol])
     assert due is not None, "a trial that has just begun is not over"
     try:
-        found = _in_force(app, stored, due, (), None)
+        found = _in_force(app, stored, due, Past((), ()), None)
     except Refused:
         show(due, (), as_json=as_json)
         return 0
@@ -74,9 +76,10 @@ def next_visit(
     due = due_of(stored, log)
     if due is None:
         return finish(app, stored, interrupted=False, as_json=as_json)
+    past = Past(records, log)
     if dry_run:
-        return _tell(app, stored, due, records, done, as_json=as_json)
-    found = _in_force(app, stored, due, records, done)
+        return _tell(app, stored, due, past, done, as_json=as_json)
+    found = _in_force(app, stored, due, past, done)
     return _visit(app, stored, due, found, allow_dangerous=allow_dangerous, as_json=as_json)
 
 
@@ -99,12 +102,10 @@ def _caught_up(app: App, stored: StoredTrial, records: Sequence[RunRecord], *, d
     return (*log, *late)
 
 
-def _tell(
-    app: App, stored: StoredTrial, due: Due, records: Sequence[RunRecord], done: str | None, *, as_json: bool
-) -> int:
+def _tell(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None, *, as_json: bool) -> int:
     """Only say which visit is due, and whether it could be made now."""
     try:
-        _in_force(app, stored, due, records, done)
+        _in_force(app, stored, due, past, done)
     except Refused as error:
         show(due, (), as_json=as_json, now=error.message)
     else:
@@ -112,15 +113,19 @@ def _tell(
     return 0
 
 
-def _in_force(app: App, stored: StoredTrial, due: Due, records: Sequence[RunRecord], done: str | None) -> ArmFound:
-    """How it is known that the arm is in force; raises Refused where it is not, or this boot had its visit."""
+def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None) -> ArmFound:
+    """How it is known that the arm is in force; raises Refused where it is not, or this boot or build had its visit."""
     from ktrial.services.trial_boots import refuse_used_boot
+    from ktrial.services.trial_builds import build_facts, refuse_used_build
     from ktrial.services.trial_next import facts_needed, recognise, refuse_other_kernel
 
     facts = app.best_session("recognising the arm").facts(facts_needed(stored.arms))
-    refuse_used_boot(due, records, facts.value("boot.id"))
+    refuse_used_boot(due, past.records, facts.value("boot.id"))
+    refuse_used_build(due, past.log, facts)
     found = recognise(stored, due, facts, app.catalog.kinds, done)
-    refuse_other_kernel(stored, due, records, facts)
+    refuse_other_kernel(stored, due, past.records, facts)
+    if due.new_build:
+        found = msgspec.structs.replace(found, facts={**found.facts, **build_facts(facts)})
     return found
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.catalog.suites import Faulty
+    from ktrial.domain.arm_build import SeenFile
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.foreign import Importer
     from ktrial.domain.goal import Goal
@@ -90,6 +91,12 @@ class App:
     def may_run_trials(self) -> bool:
         """Whether trials may run here: on this machine, or on a folder that is marked as one for tests."""
         return self._machine_root is None or (self._machine_root / _TEST_MARK).exists()
+
+    def look_at_file(self, path: str) -> SeenFile | None:
+        """A file of the user's as it is; None where there is none, or it cannot be read."""
+        from ktrial.host.built_file import look
+
+        return look(path)
 
     def protect(self) -> None:
         """Have the kernel kill this process and the root session last when memory runs out.

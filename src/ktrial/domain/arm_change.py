@@ -46,6 +46,13 @@ class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return self.ops or self.run[0].rpartition("/")[2].removeprefix("scx_")
 
 
+class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is measured in the arm is made anew for every visit: the command, and the file that it writes."""
+
+    run: tuple[str, ...]
+    artefact: str
+
+
 def check_arm_changes(
     arm: str, commands: Sequence[CommandFile], service: ServiceFile | None, sched_ext: SchedExtFile | None
 ) -> None:

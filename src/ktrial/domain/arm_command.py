@@ -54,12 +54,27 @@ class ArmScheduler(msgspec.Struct, frozen=True, kw_only=True):
     directory: str | None = None
 
 
+class ArmBuild(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes the program of an arm anew, and the file that it writes."""
+
+    argv: tuple[str, ...]
+    artefact: str
+    environment: Mapping[str, str] = {}
+    directory: str | None = None
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return shlex.join(self.argv)
+
+
 class ArmExtras(msgspec.Struct, frozen=True, kw_only=True):
     """What an arm has beside its plan."""
 
     commands: tuple[ArmCommand, ...] = ()
     checks: tuple[ArmCheck, ...] = ()
     scheduler: ArmScheduler | None = None
+    build: ArmBuild | None = None
 
 
 class OpenCommand(msgspec.Struct, frozen=True, kw_only=True):

@@ -266,6 +266,15 @@ def check_exit(raw: RawOutput) -> None:
         raise BadRun(f"left a file that cannot be read: {raw.unread}")
 
 
+def why_failed(raw: RawOutput) -> str | None:
+    """Why a command failed whose output nobody reads; None where it ended with status 0."""
+    try:
+        check_exit(msgspec.structs.replace(raw, cut=False))
+    except BadRun as error:
+        return error.message
+    return None
+
+
 def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None:
     """Raise BadRun when nothing was measured, or something undeclared, repeated, not finite or implausible."""
     if not parsed.measurements:

@@ -28,7 +28,13 @@ _SCALARS = frozenset(("text", "int", "bool"))
 _COMMAND_LINE = "kernel.command_line"
 _MOVES = frozenset(("boot.id",))
 _NOT = "!"
-_WHOLE_KERNEL = ("kernel.release", "kernel.version", "kernel.config_hash", "kernel.config_source")
+_WHOLE_KERNEL = (
+    "kernel.release",
+    "kernel.version",
+    "kernel.build_id",
+    "kernel.config_hash",
+    "kernel.config_source",
+)
 #: Where the kernel shows its own release; its version has the fact's name.
 _SHOWN_TOO = ("kernel.osrelease",)
 
@@ -37,7 +43,7 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
     """The visit whose turn it is. `place` is the arm as which the machine is to be brought about, `instruction` how.
 
     `expect` is what the machine shows then; `confirm` says that it does not tell all arms apart, `new_boot` that the
-    machine must boot for it whatever is in force.
+    machine must boot for it whatever is in force, `new_build` that this must be a kernel which was built for it.
     """
 
     trial: str
@@ -50,6 +56,7 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
     expect: Mapping[str, Expected]
     confirm: bool
     new_boot: bool
+    new_build: bool = False
 
     @property
     def command(self) -> str:
@@ -65,7 +72,7 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_by_hand(trial: TrialFile) -> bool:
     """Whether somebody must do something between the visits: bring an arm about, or boot."""
-    return trial.design.replicate != "run" or any(arm.manual is not None for arm in trial.arms.values())
+    return trial.design.replicate == "boot" or any(arm.manual is not None for arm in trial.arms.values())
 
 
 def check_manual(trial: TrialFile) -> None:

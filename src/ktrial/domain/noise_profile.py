@@ -29,6 +29,7 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     `events` are how many events its percentiles rest on in a typical run, where that is known.
     `run_sd` and `visit_sd` are the spreads of scores between the runs of one visit and between visits, where known.
     `run_s` is about how long one run of all benchmarks takes, without the wait to settle; null in older profiles.
+    `build_s` is about how long it takes to make what a visit measures, where that is made anew.
     """
 
     key: ProfileKey
@@ -37,6 +38,7 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     run_sd: Mapping[str, float] = {}
     visit_sd: Mapping[str, float] = {}
     run_s: float | None = None
+    build_s: float | None = None
     events: Mapping[str, int] = {}
 
     def why_stale(self, key: ProfileKey, now_unix_ms: int) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import msgspec
 
 from ktrial.domain.address import parse_address
-from ktrial.domain.arm_change import CommandFile, SchedExtFile, ServiceFile, check_arm_changes
+from ktrial.domain.arm_build import check_builds
+from ktrial.domain.arm_change import BuildFile, CommandFile, SchedExtFile, ServiceFile, check_arm_changes
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import parse_gates
 from ktrial.domain.manual_arm import check_manual
@@ -41,7 +42,8 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     `set` are settings, `profile` is one profile or several, `environment` is added to that of the benchmark,
     `parameters` to its parameters. `commands` are run when the arm comes into force, and undone when it ends; `service`
-    is the state of a unit of systemd, `sched_ext` a scheduler that runs meanwhile. A placebo is the control again.
+    is the state of a unit of systemd, `sched_ext` a scheduler that runs meanwhile, `build` what makes the program that
+    is measured anew for every visit. A placebo is the control again.
     `manual` says what a person does to bring the arm about; `expect` are the facts by which it is recognised then.
     """
 
@@ -52,6 +54,7 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     commands: tuple[CommandFile, ...] = ()
     service: ServiceFile | None = None
     sched_ext: SchedExtFile | None = None
+    build: BuildFile | None = None
     placebo: bool = False
     manual: str | None = None
     expect: Mapping[str, Value] = {}
@@ -66,7 +69,7 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def changes_nothing(self) -> bool:
         """Whether it is the machine as it is found."""
         changed = (self.words, self.environment, self.parameters, self.commands, self.service, self.sched_ext)
-        return not (any(changed) or self.manual)
+        return not (any(changed) or self.build or self.manual)
 
 
 class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -232,6 +235,7 @@ def _check_arms(trial: TrialFile) -> None:
         if arm.placebo and not arm.changes_nothing:
             raise Contradiction(f"arm {name} is a placebo and changes something", hint="leave one of both out")
     check_manual(trial)
+    check_builds(trial)
     _check_different(trial)
 
 

@@ -134,6 +134,15 @@ class ArmFound(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     facts: Mapping[str, str] = {}
 
 
+class ArmBuilt(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="built"):
+    """What a visit measures was made anew for it: the file and the SHA-256 of its bytes."""
+
+    block: int
+    arm: str
+    artefact: str
+    sha256: str
+
+
 class ReadingsTaken(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="readings"):
     """What was read of the machine before a run."""
 
@@ -162,7 +171,7 @@ class BlockVoided(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", 
 
     block: int
     arm: str
-    cause: Literal["reading", "knob", "suspend", "boot"]
+    cause: Literal["reading", "knob", "suspend", "boot", "build"]
     reason: str
 
 
@@ -185,7 +194,9 @@ class Extended(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     blocks: int
 
 
-Event: TypeAlias = Protocol | BlockDrawn | ArmFound | ReadingsTaken | RunEnded | BlockVoided | Looked | Ended | Extended
+Event: TypeAlias = (
+    Protocol | BlockDrawn | ArmFound | ArmBuilt | ReadingsTaken | RunEnded | BlockVoided | Looked | Ended | Extended
+)
 TrialLog: TypeAlias = Sequence[Event]
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")

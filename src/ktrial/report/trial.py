@@ -44,7 +44,7 @@ def announcement(
         lines.append(labelled(f"  {arm.name}", said, width=width, label_columns=24))
     lines += [paragraph(f"{name}: what it sets is in force already, so it is a placebo", width=width) for name in idle]
     cap = f"at most {protocol.cap} blocks" if protocol.cap is not None else f"at most {protocol.budget} blocks"
-    visits = "boots" if protocol.replicate == "boot" else "visits"
+    visits = {"run": "visits", "boot": "boots", "build": "builds"}[protocol.replicate]
     several = f", {protocol.runs_per_visit} runs each" if protocol.runs_per_visit > 1 else ""
     lines.append(
         f"{cap} of {len(protocol.arms)} {visits} in random order{several}, seed {protocol.seed}; "
@@ -71,7 +71,8 @@ def changed_text(arm: ArmSettings) -> str:
     """What an arm changes, on one line."""
     by_hand = {} if arm.manual is None else {"by hand": arm.manual}
     changed = {**by_hand, **arm.changes, **arm.environment, **arm.parameters}
-    return ", ".join((*(f"{name} = {value}" for name, value in changed.items()), *arm.commands))
+    built = () if arm.build is None else (f"built: {arm.build}",)
+    return ", ".join((*built, *(f"{name} = {value}" for name, value in changed.items()), *arm.commands))
 
 
 def cost_text(forecast: TrialForecast) -> str:

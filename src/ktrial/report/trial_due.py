@@ -15,6 +15,8 @@ def due_text(due: Due, done: Sequence[str], now: str | None, *, width: int) -> s
     """What was measured, whose turn it is, what is to be done, how the machine is now, and the command for it."""
     arm = due.arm if due.arm == due.place else f"{due.arm}, with the machine as {due.place}"
     boot = "boot, as every visit is a boot of its own: " if due.new_boot else ""
+    if due.new_build:
+        boot = "boot another build, as every visit is a build of its own: "
     rows = [("done", one) for one in done]
     rows += [
         ("due", f"{arm}: block {due.block}, visit {due.visit} of {due.visits}"),

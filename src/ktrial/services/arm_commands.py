@@ -7,15 +7,14 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from ktrial.domain.arm_command import ArmCheck, ArmCommand, ArmExtras, OpenCommand
-from ktrial.domain.benchmark import Invocation, RawOutput, check_exit
-from ktrial.domain.errors import BadRun, KtrialError, Refused
+from ktrial.domain.benchmark import Invocation, RawOutput, why_failed
+from ktrial.domain.errors import KtrialError, Refused
 from ktrial.domain.plan import Plan
+from ktrial.services.arm_builds import BuildSite
 from ktrial.services.arm_scheduler import SchedulerSeat
 from ktrial.services.ports import Executor, Machine
-from ktrial.services.trial_arms import ArmLost, Arms, Drift, NamesWriter
+from ktrial.services.trial_arms import ArmLost, Arms, Built, Drift, NamesWriter
 
 #: Seconds that a command may take.
 LIMIT_S = 300.0
@@ -48,13 +47,17 @@ class CheckFailed(Drift, frozen=True, kw_only=True):
 
 
 class Beside(NamedTuple):
-    """What the arms of a trial have beside their plans, and what carries it out; `seat` where one has a scheduler."""
+    """What the arms of a trial have beside their plans, and what carries it out.
+
+    `seat` where one has a scheduler, `site` where they are built for each visit.
+    """
 
     trial: str
     extras: Mapping[str, ArmExtras]
     executor: Executor
     journal: CommandJournal
     seat: SchedulerSeat | None = None
+    site: BuildSite | None = None
 
 
 class CommandedArms(Arms):
@@ -64,6 +67,7 @@ class CommandedArms(Arms):
         super().__init__(root, plans, writer_of)
         self._beside = beside
         self._seat = beside.seat
+        self._site = beside.site
         self._commanded: str | None = None
         self._open: list[tuple[int, ArmCommand]] = []
 
@@ -81,6 +85,14 @@ class CommandedArms(Arms):
                 self._seat.start(arm, extras.scheduler)
         return drifts
 
+    def renew(self, arm: str, number: int) -> Built | None:
+        """Make anew what the next visit of this arm measures: on the machine as it is found."""
+        build = self._beside.extras.get(arm, ArmExtras()).build
+        if build is None or self._site is None:
+            return None
+        self.leave()
+        return self._site.make(arm, build, number)
+
     def leave(self) -> None:
         """Put back what the present arm changed."""
         try:
@@ -93,7 +105,8 @@ class CommandedArms(Arms):
         extras = self._beside.extras.get(self._commanded) if self._commanded is not None else None
         checks = extras.checks if extras is not None else ()
         failed = [one for check in checks if (one := _failed(self._beside.executor, check)) is not None]
-        return (*super().drifted(), *failed, *(self._seat.drifted() if self._seat is not None else ()))
+        schedulers = self._seat.drifted() if self._seat is not None else ()
+        return (*super().drifted(), *failed, *schedulers, *(self._site.drifted() if self._site is not None else ()))
 
     def failed(self) -> str | None:
         """Why the present arm was lost: its scheduler was ejected, or ended."""
@@ -105,7 +118,7 @@ class CommandedArms(Arms):
         raw = _carry(self._beside.executor, command.run, command)
         if raw.interrupted:
             raise KeyboardInterrupt
-        if (failure := _failure(raw)) is not None:
+        if (failure := why_failed(raw)) is not None:
             raise ArmLost(
                 f"the arm {arm} could not be brought into force: `{command.text}` {failure}",
                 hint="what it had begun was undone",
@@ -157,7 +170,7 @@ def refuse_what_holds_already(extras: Mapping[str, ArmExtras], executor: Executo
 
 
 def _undo_one(executor: Executor, journal: CommandJournal, number: int, command: ArmCommand) -> None:
-    failure = _failure(_carry(executor, command.undo, command))
+    failure = why_failed(_carry(executor, command.undo, command))
     if failure is not None:
         raise ArmLost(
             f"`{command.undo_text}` {failure}: what `{command.text}` did is not undone",
@@ -171,20 +184,12 @@ def _carry(executor: Executor, argv: tuple[str, ...], command: ArmCommand | ArmC
     return executor.run(invocation).raw
 
 
-def _failure(raw: RawOutput) -> str | None:
-    try:
-        check_exit(msgspec.structs.replace(raw, cut=False))
-    except BadRun as error:
-        return error.message
-    return None
-
-
 def _failed(executor: Executor, check: ArmCheck) -> CheckFailed | None:
     raw = _carry(executor, check.argv, check)
     if raw.interrupted:
         raise KeyboardInterrupt
     if raw.exit_status is None:
-        raise ArmLost(f"`{check.text}` {_failure(raw)}", hint="a check ends by itself, with status 0 or another one")
+        raise ArmLost(f"`{check.text}` {why_failed(raw)}", hint="a check ends by itself, with status 0 or another one")
     if (raw.exit_status == 0) == check.passes:
         return None
     return CheckFailed(

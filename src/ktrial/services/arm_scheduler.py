@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from ktrial.domain.arm_command import EJECTED, ArmScheduler
-from ktrial.domain.benchmark import Invocation, RawOutput, check_exit
-from ktrial.domain.errors import BadRun, Refused
+from ktrial.domain.benchmark import Invocation, RawOutput, why_failed
+from ktrial.domain.errors import Refused
 from ktrial.services.ports import Clock, Executor, Machine, RunningLoad
 from ktrial.services.trial_arms import ArmLost, Drift
 
@@ -41,8 +41,10 @@ class SchedulerSeat:
         while not self._is_in_force():
             alive = self._running.alive()
             if not alive or self._clock.monotonic_ns() > end_ns:
-                shown, ending = self._shown(), _ending(self._stopped())
-                why = f"sched_ext shows {shown} after {START_S:g} s" if alive else f"it {ending}"
+                shown, ending = self._shown(), why_failed(self._stopped() or RawOutput(exit_status=0))
+                why = (
+                    f"sched_ext shows {shown} after {START_S:g} s" if alive else f"it {ending or 'ended with status 0'}"
+                )
                 raise ArmLost(
                     f"the arm {arm} could not be brought into force: {scheduler.argv[0]}: {why}",
                     hint=f"it must show {scheduler.ops!r} in {OPS}; it was stopped",
@@ -115,11 +117,3 @@ class SchedulerSeat:
     def _texts(self) -> dict[str, str | None]:
         found = self._machine.read((STATE, OPS, SEQUENCE))
         return {path: reading.text if reading is not None else None for path, reading in found.items()}
-
-
-def _ending(raw: RawOutput | None) -> str:
-    try:
-        check_exit(raw or RawOutput(exit_status=0))
-    except BadRun as error:
-        return error.message
-    return "ended with status 0"

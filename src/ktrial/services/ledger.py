@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from ktrial.domain.arm_build import repeated
 from ktrial.domain.knob import Knob
 from ktrial.domain.ledger import LedgerEntry
 from ktrial.domain.machine_state import MachineState
@@ -15,6 +16,7 @@ from ktrial.domain.manual_arm import is_by_hand
 from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_log import Ended, Event, Protocol
 from ktrial.domain.value import active_text
+from ktrial.services.trial_builds import builds_that_count
 
 _SCOPES = {"run": "on one boot", "boot": "across boots", "build": "across builds"}
 
@@ -35,6 +37,7 @@ def entries_of(
         return ()
     over = any(isinstance(event, Ended) for event in log)
     base = trial.arms[protocol.control]
+    scope = _scope(trial, protocol, log)
     found = []
     for one in judge(log).judged:
         if one.role != "primary" or one.against != protocol.control:
@@ -49,7 +52,7 @@ def entries_of(
                 started_unix_ms=trial.started_unix_ms,
                 machine=trial.machine,
                 kernel=kernel,
-                scope=_scope(trial, protocol),
+                scope=scope,
                 control=protocol.control if trial.file.baseline == "found" else trial.file.baseline,
                 changes=changes,
                 environment=environment,
@@ -69,8 +72,10 @@ def entries_of(
     return tuple(found)
 
 
-def _scope(trial: StoredTrial, protocol: Protocol) -> str:
-    """Boots that nobody drew anew replicate nothing, however many there were."""
+def _scope(trial: StoredTrial, protocol: Protocol, log: Sequence[Event]) -> str:
+    """Boots that nobody drew anew replicate nothing, however many there were, and builds of the same bytes neither."""
+    if protocol.replicate == "build" and repeated(builds_that_count(log)):
+        return "on the builds that were measured"
     if protocol.replicate == "run" and is_by_hand(trial.file):
         return "on the boots that were measured"
     return _SCOPES[protocol.replicate]

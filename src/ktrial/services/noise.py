@@ -19,7 +19,9 @@ _FIRST, _SECOND = "first", "second"
 _CAP, _ALPHA = 12, 0.0025
 
 
-def profile_key(suite: str, machine: str, versions: Mapping[str, str | None], facts: FactBook) -> ProfileKey:
+def profile_key(
+    suite: str, machine: str, versions: Mapping[str, str | None], facts: FactBook, visits: str = "run"
+) -> ProfileKey:
     """What a profile made now would hold for."""
     return ProfileKey(
         machine=machine,
@@ -27,6 +29,7 @@ def profile_key(suite: str, machine: str, versions: Mapping[str, str | None], fa
         tool_versions={label: version or "not told" for label, version in versions.items()},
         kernel_release=str(facts.value("kernel.release")),
         governor=facts.value("cpufreq.governor"),
+        visits=visits,
     )
 
 
@@ -50,7 +53,9 @@ def pilot_protocol(trial: Protocol) -> Protocol:
     )
 
 
-def profile_of(log: TrialLog, key: ProfileKey, now_unix_ms: int, run_s: float | None = None) -> NoiseProfile:
+def profile_of(
+    log: TrialLog, key: ProfileKey, now_unix_ms: int, run_s: float | None = None, build_s: float | None = None
+) -> NoiseProfile:
     """What the blocks of a pilot say: by outcome, the score of the second visit less that of the first."""
     from ktrial.stats.collect import collect, visit_scores
 
@@ -78,7 +83,12 @@ def profile_of(log: TrialLog, key: ProfileKey, now_unix_ms: int, run_s: float | 
             hint="`ktrial bench` shows why it fails; --no-profile goes on without one",
         )
     return NoiseProfile(
-        key=key, made_unix_ms=now_unix_ms, differences=differences, events=_events(trial.runs), run_s=run_s
+        key=key,
+        made_unix_ms=now_unix_ms,
+        differences=differences,
+        events=_events(trial.runs),
+        run_s=run_s,
+        build_s=build_s,
     )
 
 

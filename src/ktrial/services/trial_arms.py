@@ -24,6 +24,13 @@ class ArmLost(KtrialError):
     """An arm could not be brought into force, or not be taken back."""
 
 
+class Built(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was made anew for a visit, and the SHA-256 of its bytes."""
+
+    artefact: str
+    sha256: str
+
+
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
     """A value that is not what the trial made of it, or found: somebody else changed it. `now` is null of no file."""
 
@@ -85,6 +92,13 @@ class Arms:
                 return drifts
         self._present = arm
         return ()
+
+    def renew(self, arm: str, number: int) -> Built | None:
+        """Make anew what the next visit of this arm measures, before the arm is in force; None where nothing is.
+
+        `number` is what the build varies by.
+        """
+        return None
 
     def leave(self) -> None:
         """Put back what the present arm changed."""

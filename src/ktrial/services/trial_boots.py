@@ -37,19 +37,23 @@ def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None
 
 
 def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | None) -> BlockVoided | None:
-    """A visit that lacks runs and whose boot is over: the others cannot be made any more, so its block is void."""
+    """A visit that lacks runs and whose boot is over: the others cannot be made any more, so its block is void.
+
+    Without a boot id: the visit was a build, which would be made anew.
+    """
     protocol = log[0]
     assert isinstance(protocol, Protocol), "a log begins with its protocol"
     last = next((event for event in reversed(log) if isinstance(event, BlockDrawn)), None)
-    if protocol.replicate != "boot" or last is None:
+    if protocol.replicate == "run" or last is None:
         return None
     if any(isinstance(event, BlockVoided) and event.block == last.block for event in log):
         return None
     for arm in last.order:
         made = sum(isinstance(event, RunEnded) and (event.block, event.arm) == (last.block, arm) for event in log)
         if 0 < made < protocol.runs_per_visit and boots_of(records, (last.block, arm)) != {boot_id}:
-            reason = f"the visit was cut off after {made} of {protocol.runs_per_visit} runs, and its boot is over"
-            return BlockVoided(block=last.block, arm=arm, cause="boot", reason=reason)
+            over = f"its {protocol.replicate} is over"
+            reason = f"the visit was cut off after {made} of {protocol.runs_per_visit} runs, and {over}"
+            return BlockVoided(block=last.block, arm=arm, cause=protocol.replicate, reason=reason)
     return None
 
 

@@ -21,6 +21,7 @@ from ktrial.domain.manual_arm import is_by_hand
 from ktrial.domain.run import Kept, RunRecord, variation
 from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Event, Protocol, RunEnded
+from ktrial.services.trial_builds import builds_that_count, same_builds
 from ktrial.services.trial_reasons import why
 from ktrial.services.trial_scope import claimed, scope_of
 from ktrial.services.trial_story import story_of
@@ -81,8 +82,9 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         for name in protocol.outcomes
         if name in told.outcomes and any(name in run.measurements for run in runs)
     )
-    findings = (*judgement.findings, *told.findings, *claimed(log), *_ended(trial, log))
-    scope = scope_of(protocol, told.records)
+    builds = builds_that_count(log) if protocol.replicate == "build" else {}
+    findings = (*judgement.findings, *told.findings, *claimed(log), *same_builds(builds), *_ended(trial, log))
+    scope = scope_of(protocol, told.records, builds)
     named = [one for one in outcomes if one.role != "exploratory"]
     return Comparison(
         title=protocol.name,

@@ -11,15 +11,18 @@ import msgspec
 from ktrial.domain.errors import AgentError, KtrialError
 from ktrial.domain.facts import machine_of
 from ktrial.domain.judgement import Judgement
+from ktrial.domain.manual_arm import is_by_hand
 from ktrial.domain.noise_profile import NoiseProfile
 from ktrial.domain.stored_trial import StoredTrial, protocol_sha256
 from ktrial.domain.trial_forecast import TrialForecast
 from ktrial.domain.trial_log import Protocol
 from ktrial.services import noise
+from ktrial.services.arm_builds import BuildSite
 from ktrial.services.arm_commands import Beside, CommandedArms
 from ktrial.services.arm_scheduler import SchedulerSeat
 from ktrial.services.patient import PatientMachine
 from ktrial.services.ports import Machine
+from ktrial.services.trial_boots import cut_off
 from ktrial.services.trial_course import Standing, TrialCourse
 from ktrial.services.trial_events import NoiseBegan, TrialAnnounced, TrialListener, VisitWaits
 from ktrial.services.trial_forecast import forecast_of, planned_runs
@@ -47,9 +50,10 @@ def planned(world: TrialWorld, ready: Prepared, rig: Rig, listen: TrialListener,
     if not profile or protocol.outcomes[protocol.primary].scale != "log":
         return Planned(protocol, None)
     made = noise_profile(world, ready, rig, protocol, listen)
-    runs = fixed or planned_runs(made, protocol.primary, ready.settle_s)
+    switch_s = ready.settle_s + (made.build_s or 0.0)
+    runs = fixed or planned_runs(made, protocol.primary, switch_s)
     protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, made, runs)
-    return Planned(protocol, forecast_of(protocol, made, ready.settle_s))
+    return Planned(protocol, forecast_of(protocol, made, switch_s))
 
 
 def announced(ready: Prepared, protocol: Protocol, forecast: TrialForecast | None) -> TrialAnnounced:
@@ -68,7 +72,8 @@ def noise_profile(
     world: TrialWorld, ready: Prepared, rig: Rig, protocol: Protocol, listen: TrialListener
 ) -> NoiseProfile:
     """The profile that holds here now: one of the store, or one that is made now."""
-    key = noise.profile_key(workload_of(ready), machine_of(ready.facts), rig.benchmarked.versions, ready.facts)
+    machine, versions = machine_of(ready.facts), rig.benchmarked.versions
+    key = noise.profile_key(workload_of(ready), machine, versions, ready.facts, protocol.replicate)
     found = noise.usable(world.trials.profiles(key.suite, key.machine), key, world.clock.unix_ms())
     if found is not None and protocol.primary in found.differences:
         return found
@@ -96,7 +101,7 @@ def noise_profile(
     course.carry_out()
     if course.interrupted:
         raise KeyboardInterrupt(world.interrupts.number)
-    made = noise.profile_of(standing.log, key, world.clock.unix_ms(), course.run_s)
+    made = noise.profile_of(standing.log, key, world.clock.unix_ms(), course.run_s, course.build_s)
     world.trials.keep_profile(made)
     return made
 
@@ -110,6 +115,7 @@ def _arms(
     world: TrialWorld, ready: Prepared, trial: str, listen: TrialListener, names: Mapping[str, str]
 ) -> CommandedArms:
     """The arms of a course; `names` are those of the protocol by those of the course."""
+    has_build = any(one.build is not None for one in ready.extras.values())
     has_scheduler = any(one.scheduler is not None for one in ready.extras.values())
     return CommandedArms(
         _patient(world, ready.root, listen),
@@ -121,6 +127,7 @@ def _arms(
             executor=world.executor,
             journal=world.measuring_place.commands,
             seat=SchedulerSeat(world.looking_session, world.executor, world.clock) if has_scheduler else None,
+            site=BuildSite(world.executor, world.look_at_file) if has_build else None,
         ),
     )
 
@@ -163,6 +170,8 @@ def carry_on(
         raise KtrialError(f"another ktrial goes on with {stored.trial}", hint="wait for it, or stop it")
     log = list(world.trials.log(stored.trial))
     late = untold(log, earlier.records, [task.label for task in ready.tasks])
+    if not is_by_hand(stored.file) and (void := cut_off([*log, *late], earlier.records, None)) is not None:
+        late.append(void)
     if late:
         world.trials.append(stored.trial, late)
         log += late

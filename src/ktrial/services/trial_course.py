@@ -13,12 +13,14 @@ from typing import Protocol as Port
 
 import msgspec
 
+from ktrial.domain.arm_build import build_number
 from ktrial.domain.errors import BadInput, BadRun, LimitPassed
 from ktrial.domain.facts import FactBook
 from ktrial.domain.judgement import Judgement, NextStep
 from ktrial.domain.run import RunRecord, Session, TrialPlace
 from ktrial.domain.suite import Task
 from ktrial.domain.trial_log import (
+    ArmBuilt,
     BlockDrawn,
     BlockVoided,
     Ended,
@@ -211,6 +213,11 @@ class TrialCourse:
         """About what one run of all benchmarks takes, without the wait to settle; None before the first."""
         return self._pace.run_s
 
+    @property
+    def build_s(self) -> float | None:
+        """About what it takes to make anew what a visit measures; None where nothing is."""
+        return self._pace.build_s
+
     def _left_s(self, block: int | None) -> float | None:
         """About how long it still takes to the cap; None where that is not known yet."""
         if self._blocks_left is None:
@@ -285,6 +292,7 @@ class TrialCourse:
         arm = protocol.control if self._turn is None else self._turn.arm
         scores: list[float] = []
         void: str | None = None
+        self._renew(None, arm)
         for number in range(1, WARM_MOST + 1):
             self._enter_to_warm_up(arm)
             self._settle()
@@ -324,6 +332,8 @@ class TrialCourse:
 
     def _run_of_visit(self, block: int, arm: str, place: int, visits: int, *, is_first: bool) -> bool:
         """One run of every benchmark with the arm in force; False where that made the block void."""
+        if is_first:
+            self._renew(block, arm)
         if drifts := self._arms.enter(arm):
             return self._void(block, arm, "knob", self._arms.told(drifts[0]))
         if is_first:
@@ -341,6 +351,16 @@ class TrialCourse:
             return self._void(block, arm, "knob", self._arms.told(drifts[0]))
         self._append(run_event(block, arm, records, failure))
         return True
+
+    def _renew(self, block: int | None, arm: str) -> None:
+        """Make anew what the visit measures, where every visit is a build of its own."""
+        began_ns = self._clock.monotonic_ns()
+        built = self._arms.renew(arm, build_number(self._protocol.seed, block, arm))
+        if built is None:
+            return
+        self._pace.built((self._clock.monotonic_ns() - began_ns) / 1e9)
+        if block is not None:
+            self._append(ArmBuilt(block=block, arm=arm, artefact=built.artefact, sha256=built.sha256))
 
     def _keep_state(self, arm: str) -> None:
         """The whole tunable state with the arm in force: what differs from the control's must be what it declares."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ktrial.domain.arm_build import KERNEL_BUILD
 from ktrial.domain.condition import Truth
 from ktrial.domain.errors import Refused, UnknownName
 from ktrial.domain.facts import FactBook, FactKind
@@ -19,7 +20,7 @@ from ktrial.domain.trial_log import ArmFound, BlockDrawn, Ended, Event, Looked, 
 from ktrial.services.trial_summary import judgement_of
 
 #: What every turn must know of the machine, beside the signs of the arms.
-ALWAYS = ("boot.id", "kernel.release")
+ALWAYS = ("boot.id", "kernel.release", *KERNEL_BUILD)
 #: About what a boot takes, for planning how many runs it is worth.
 BOOT_S = 120.0
 #: Runs in a boot where nobody can say how long one takes.
@@ -49,7 +50,8 @@ def due_of(stored: StoredTrial, log: Sequence[Event]) -> Due | None:
         instruction=stored.arms[place].manual or _AS_FOUND,
         expect=stored.arms[place].expect,
         confirm=len(_places(stored)) > 1 and any(not stored.arms[one].expect for one in _places(stored)),
-        new_boot=protocol.replicate == "boot",
+        new_boot=protocol.replicate != "run",
+        new_build=protocol.replicate == "build",
     )
 
 
@@ -149,7 +151,12 @@ def recognise(
 
 
 def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunRecord], facts: FactBook) -> None:
-    """Raise where earlier visits of the arm ran on another kernel: it would not be one arm."""
+    """Raise where earlier visits of the arm ran on another kernel: it would not be one arm.
+
+    Builds of one kernel may have several releases; the facts that are expected tell its arm then.
+    """
+    if due.new_build and due.expect:
+        return
     now = facts.value("kernel.release")
     for record in records:
         where = record.trial

@@ -22,7 +22,7 @@ def outlook(protocol: Protocol, judgement: Judgement | None, run_s: float | None
     """From what the judge says and what a run takes; `done` runs of the present block are over."""
     each = protocol.runs_per_visit
     if protocol.replicate != "run" or "kernel" in protocol.varies:
-        # What lies between the visits is up to a person.
+        # What lies between the visits is up to a person, or to a compiler.
         run_s = None
     if judgement is None:
         first = protocol.cap

@@ -13,10 +13,20 @@ class TrialPace:
         self._settle_s = settle_s
         self._runs = runs_per_visit
         self._took_s: list[float] = []
+        self._built_s: list[float] = []
 
     def took(self, seconds: float) -> None:
         """One more run of all benchmarks is over."""
         self._took_s.append(seconds)
+
+    def built(self, seconds: float) -> None:
+        """What one more visit measures was made."""
+        self._built_s.append(seconds)
+
+    @property
+    def build_s(self) -> float | None:
+        """About what that takes; None where nothing is made."""
+        return statistics.median(self._built_s) if self._built_s else None
 
     @property
     def run_s(self) -> float | None:
@@ -25,7 +35,9 @@ class TrialPace:
 
     def visits_s(self, visits: float) -> float | None:
         """About what so many visits take."""
-        return None if self.run_s is None else visits * (self._settle_s + self._runs * self.run_s)
+        return (
+            None if self.run_s is None else visits * (self._settle_s + (self.build_s or 0.0) + self._runs * self.run_s)
+        )
 
     def left_s(self, blocks: int, arms: int, done: int) -> float | None:
         """About what so many blocks still take, of the first of which `done` runs are over."""

@@ -88,6 +88,7 @@ def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
         manual=arm.manual,
         expect=arm.expect,
         commands=tuple(f"{shlex.join(one.run)}; undone by {shlex.join(one.undo)}" for one in arm.commands),
+        build=None if arm.build is None else f"{arm.build.artefact} by {shlex.join(arm.build.run)}",
     )
 
 
@@ -122,7 +123,7 @@ def with_placebos(trial: TrialFile, arms: Mapping[str, ArmSettings]) -> tuple[Tr
 
 
 def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
-    return arm.changes, arm.environment, arm.parameters, {"commands": arm.commands}
+    return arm.changes, arm.environment, arm.parameters, {"commands": arm.commands}, {"build": arm.build}
 
 
 def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:
@@ -131,7 +132,7 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
         return trial.settle_s
     changed = [knobs[change.knob] for plan in plans.values() for change in plan.changes if change.knob in knobs]
     waits = [knob.settle_s for knob in changed]
-    if any(arm.commands or arm.service or arm.sched_ext for arm in trial.arms.values()):
+    if any(arm.commands or arm.service or arm.sched_ext or arm.build for arm in trial.arms.values()):
         waits.append(SETTLE_S)
     return max(waits, default=0.0)
 

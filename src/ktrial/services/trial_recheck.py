@@ -20,6 +20,7 @@ from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Looked, RunE
 from ktrial.services.reparse import BROKEN
 from ktrial.services.results import ReadResults
 from ktrial.services.trial_boots import boots_misused
+from ktrial.services.trial_builds import builds_misused
 from ktrial.services.trial_comparison import Told, comparison_of, outcomes_of
 from ktrial.services.trial_scope import unvouched
 from ktrial.services.trial_states import purity
@@ -88,6 +89,7 @@ def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Differe
         *contradicted(kept.log, records, stored.protocol_sha256),
         *_left_out(kept, records),
         *boots_misused(kept.log, records),
+        *builds_misused(kept.log),
         *(unvouched(kept.log) if is_by_hand(stored.file) else ()),
     )
     for run, told in wrong:

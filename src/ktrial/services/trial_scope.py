@@ -4,17 +4,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ktrial.domain.arm_build import Visit
 from ktrial.domain.finding import Finding
 from ktrial.domain.run import RunRecord
 from ktrial.domain.trial_log import ArmFound, Event, Protocol, RunEnded
+from ktrial.services.trial_builds import across
 
 
-def scope_of(protocol: Protocol, records: Iterable[RunRecord]) -> str:
+def scope_of(protocol: Protocol, records: Iterable[RunRecord], builds: Mapping[Visit, str]) -> str:
     """Only what was drawn anew for every visit is what a verdict reaches beyond."""
     places = {(one.trial.arm, one.trial.boot_id) for one in records if one.trial is not None}
     boots = {boot for _, boot in places}
+    if builds:
+        machine = "on this boot of this machine" if len(boots) <= 1 else "on this machine"
+        return f"{across(builds)}, {machine}"
     if len(boots) <= 1:
         return "on this boot of this machine"
     if protocol.replicate != "run":

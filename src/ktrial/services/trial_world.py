@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
     from ktrial.catalog.model import Catalog
+    from ktrial.domain.arm_build import SeenFile
     from ktrial.domain.facts import FactBook
     from ktrial.domain.noise_profile import NoiseProfile
     from ktrial.domain.run import Earlier
@@ -132,6 +133,9 @@ class TrialWorld(RunWorld, Protocol):
 
     def sampling_of(self, sources: Sequence[str]) -> Sampling:
         """Another one that looks at these sources only."""
+
+    def look_at_file(self, path: str) -> SeenFile | None:
+        """A file of the user's as it is; None where there is none, or it cannot be read."""
 
     def protect(self) -> None:
         """Have what is measured killed first when memory runs out."""

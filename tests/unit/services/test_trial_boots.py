@@ -113,7 +113,7 @@ def test_a_log_is_convicted_of_boots_that_are_none() -> None:
 def test_what_a_verdict_holds_for(replicate: Replicate, boots: str, scope: str) -> None:
     arms = ("case", "control") * 2
     records = [made(run, arm, 1 + run // 2, boot) for run, (arm, boot) in enumerate(zip(arms, boots, strict=False))]
-    assert scope_of(protocol(replicate=replicate), records) == scope
+    assert scope_of(protocol(replicate=replicate), records, {}) == scope
 
 
 def test_what_a_person_vouches_for_is_told() -> None:
