@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ktrial.host.states import SavedStates
     from ktrial.host.tools import Toolbox
     from ktrial.host.tools_workshop import Workshop
+    from ktrial.kernels.compilers import Compilers
     from ktrial.store.bundle import BundleFolder
     from ktrial.store.recorder import Recorder
     from ktrial.store.runs import Store
@@ -390,6 +391,15 @@ class App:
         from ktrial.host.tools_workshop import Workshop
 
         return Workshop(tools_work_folder())
+
+    @cached_property
+    def compilers(self) -> Compilers:
+        """The compilers of this machine, and what they accept."""
+        from ktrial.catalog.targets import load_targets
+        from ktrial.host.folders import cache_folder
+        from ktrial.kernels.compilers import Compilers
+
+        return Compilers(cache_folder() / "compilers", load_targets())
 
     @cached_property
     def looking_session(self) -> AgentSession:
