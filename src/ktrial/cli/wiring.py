@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
+    from ktrial.cli.kernel_wiring import Kernels
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.foreign import Importer
     from ktrial.domain.goal import Goal
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from ktrial.host.states import SavedStates
     from ktrial.host.tools import Toolbox
     from ktrial.host.tools_workshop import Workshop
-    from ktrial.kernels.compilers import Compilers
     from ktrial.store.bundle import BundleFolder
     from ktrial.store.recorder import Recorder
     from ktrial.store.runs import Store
@@ -393,13 +393,11 @@ class App:
         return Workshop(tools_work_folder())
 
     @cached_property
-    def compilers(self) -> Compilers:
-        """The compilers of this machine, and what they accept."""
-        from ktrial.catalog.targets import load_targets
-        from ktrial.host.folders import cache_folder
-        from ktrial.kernels.compilers import Compilers
+    def kernels(self) -> Kernels:
+        """Kernels' sources, and the compilers for them."""
+        from ktrial.cli.kernel_wiring import Kernels
 
-        return Compilers(cache_folder() / "compilers", load_targets())
+        return Kernels()
 
     @cached_property
     def looking_session(self) -> AgentSession:

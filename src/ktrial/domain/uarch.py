@@ -30,10 +30,11 @@ _NO_EXTENSION = re.compile(r"B?FLT\d+|FP_FAST|GCC_|\w+_MATH$|\w+_WITH_SSE$")
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One thing that `-march` takes, as a kernel option.
 
-    `symbol` is the Kconfig symbol; the levels of x86-64 share GENERIC_CPU. `gcc` and `clang` (and the LLVM in
-    rustc) are the first versions that know it, `gcc_until` the first gcc that no longer does. `flags` go to the C
-    compiler only. `level` is the x86-64 level whose instructions the target has, `needs` those of them that a compiler
-    uses of its own accord and that early boot code can ask for.
+    `symbol` is the Kconfig symbol; the levels of x86-64 share GENERIC_CPU. `gcc` and `clang` (and the LLVM in rustc)
+    are the first versions that know it, `gcc_until` the first gcc that no longer does. `flags` go to the C compiler
+    only; a `c_only` target cannot be told to rustc with all that the kernel needs. `level` is the x86-64 level whose
+    instructions the target has, `needs` those of them that a compiler uses of its own accord and that early boot code
+    can ask for.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     rust: str | None = None
     gcc_until: str | None = None
     flags: tuple[str, ...] = ()
+    c_only: bool = False
     published: bool = True
     note: str = ""
 
@@ -66,6 +68,11 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         level = self.generic_level
         return {self.symbol: "y"} if level is None else {self.symbol: "y", "X86_64_VERSION": str(level)}
 
+    @property
+    def c_flags(self) -> tuple[str, ...]:
+        """What the C compiler is told."""
+        return (f"-march={self.name}", *self.flags)
+
     def accepted_by_version(self, kind: CompilerKind, version: int) -> bool:
         """Whether its gates let a compiler of this version pass."""
         if kind == "clang":
@@ -84,6 +91,37 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 gate_number(gate)
         if self.level not in (1, 2, 3, 4):
             raise BadInput(f"level {self.level} of {self.name}: there are 1 to 4")
+
+
+class KernelTree(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel's sources: the shapes of the two files that matter, and what they have already.
+
+    `carries` are symbols of somebody else's patch, `applied` tells whether ktrial's own is in; `symbols` are all that
+    the file of processors defines.
+    """
+
+    version: str
+    kconfig: str
+    makefile: str
+    rust: bool
+    native: bool
+    symbols: tuple[str, ...]
+    carries: tuple[str, ...]
+    applied: bool
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """A target that a tree builds for: what was asked of Kconfig and held, and the command that compiled an object."""
+
+    target: str
+    kernel: str
+    compiler: str
+    symbols: Mapping[str, str]
+    object: str
+    march: str
+    command: tuple[str, ...]
+    rust: bool
+    runs_here: bool | None
 
 
 class Compiler(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +192,18 @@ def find_target(word: str, targets: Iterable[Target]) -> Target:
         return short[0]
     names = [name for target in known for name in (target.name, target.symbol)]
     raise UnknownName("target", word, dict.fromkeys(names), hint="`ktrial kernel uarch list` lists them")
+
+
+def build_flags(target: Target, tune: Target | None = None) -> dict[str, tuple[str, ...]]:
+    """Variables of a kernel's build -> flags that it puts behind its own."""
+    if tune is not None and tune.generic_level is not None:
+        raise BadInput(f"{tune.name} is no CPU to tune for", hint="give a microarchitecture, such as znver3")
+    c_flags = target.c_flags if tune is None else (*target.c_flags, f"-mtune={tune.name}")
+    flags = {"KCFLAGS": c_flags, "KCPPFLAGS": c_flags}
+    if target.c_only:
+        return flags
+    rust = (f"-Ctarget-cpu={target.rust_cpu}", *(() if tune is None else (f"-Ztune-cpu={tune.rust_cpu}",)))
+    return {**flags, "KRUSTFLAGS": rust}
 
 
 def _folded(word: str) -> str:

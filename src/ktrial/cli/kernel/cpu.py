@@ -26,8 +26,8 @@ def command(app: App, names: tuple[str, ...], as_json: bool) -> None:
     from ktrial.report.terminal import columns
 
     facts = app.user_session.facts(("cpu.model", "cpu.level"))
-    compilers = app.compilers.find(names)
-    rustc = app.compilers.rustc()
+    compilers = app.kernels.compilers.find(names)
+    rustc = app.kernels.compilers.rustc()
     if as_json:
         write_json(cpu_json(facts, compilers, rustc))
     else:
