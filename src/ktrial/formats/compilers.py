@@ -14,7 +14,7 @@ _TARGET_CPU = re.compile(r'"-target-cpu" "([^"\s]+)"')
 _DEFINE = re.compile(r"#define (\w+)(?:\([^)]*\))?(?: (.*))?", re.ASCII)
 _NATIVE = re.compile(r"\s+native\s+- .*\(currently (\S+)\)\.?")
 _CPU = re.compile(r"    ([A-Za-z0-9][\w.-]*)(?:\s+- .*)?", re.ASCII)
-_RUSTC = re.compile(r"(release|host|LLVM version): (\S+)")
+_RUSTC = re.compile(r"(release|LLVM version): (\S+)")
 _VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,2}", re.ASCII)
 
 
@@ -26,11 +26,9 @@ class RustCpus(msgspec.Struct, frozen=True):
 
 
 class RustcVersion(msgspec.Struct, frozen=True):
-    """Versions as numbers that compare: those of rustc and of the LLVM in it (1.95.0 -> 109500, 22.1.2 -> 220102)."""
+    """The version of rustc as it says it, and that of the LLVM in it as a number that compares (22.1.2 -> 220102)."""
 
     text: str
-    host: str
-    version: int
     llvm: int
 
 
@@ -83,13 +81,10 @@ def read_rustc_version(data: bytes, source: str = "stdout") -> RustcVersion:
     for _, text in numbered(data, source):
         if match := _RUSTC.match(text):
             found[match[1]] = match[2]
-    missing = next((name for name in ("release", "host", "LLVM version") if name not in found), None)
+    missing = next((name for name in ("release", "LLVM version") if name not in found), None)
     if missing is not None:
         raise unreadable(source, None, "the whole text", f"what `rustc -vV` prints: it has no line {missing}")
-    numbers = (
-        version_number(found[name].partition("-")[0], f"{source}, {name}") for name in ("release", "LLVM version")
-    )
-    return RustcVersion(found["release"], found["host"], *numbers)
+    return RustcVersion(found["release"], version_number(found["LLVM version"], source))
 
 
 def version_number(text: str, source: str) -> int:
