@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(3600)
 def test_targets_of_a_real_tree(version: str, cc: str, tmp_path: Path) -> None:
     tree = SourceTree(copy_of(version, tmp_path / "linux"), TARGETS)
     tree.write(tree.patch())
-    (compiler,) = Compilers(tmp_path / "answers", TARGETS).find([cc])
+    (compiler,) = Compilers(tmp_path / "answers", TARGETS, pytest.fail).find([cc])
     with ProbeBuild(tree.folder, cc) as build:
         for name in WANTED:
             found = verify_target(find_target(name, TARGETS), TARGETS, tree.survey(), compiler, build, None)

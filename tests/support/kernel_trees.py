@@ -75,7 +75,8 @@ def kconfig(shape: Shape) -> str:
     word = "---help---" if shape.old_help else "help"
     mixed = shape.kconfig == "mixed"
     lines = ["# Choices", "choice", '\tprompt "Family"']
-    lines += ["\tdefault M686 if X86_32", "\tdefault GENERIC_CPU if X86_64"] if mixed else ["\tdepends on X86_32"]
+    lines += ["\tdefault M686 if X86_32", "\tdefault GENERIC_CPU if X86_64"] if mixed else []
+    lines += ["\tdepends on X86_32", "\tdefault M686"] * (not mixed)
     lines += [f"\t{word}", "\t  What it is.", "", '\t  - "config" and choice are words of this text.', ""]
     only_32 = ["\tdepends on X86_32"] * mixed
     for symbol in ("M586", "M686"):

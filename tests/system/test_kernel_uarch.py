@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def run(*argv: str) -> Ran:
 
 @pytest.fixture(scope="module")
 def compilers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compiler]:
-    found = Compilers(tmp_path_factory.mktemp("answers"), TARGETS).find()
+    found = Compilers(tmp_path_factory.mktemp("answers"), TARGETS, pytest.fail).find()
     return {compiler.kind: compiler for compiler in found}
 
 
@@ -64,9 +65,9 @@ def test_the_table_says_of_these_compilers_what_they_say_themselves(compilers: d
 
 def test_a_compiler_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = json.loads(run("cpu", "--cc", "gcc", "--json").out)
-    monkeypatch.setattr("ktrial.kernels.compilers._asked", None)
-    again = run("cpu", "--cc", "gcc", "--json")
-    assert json.loads(again.out) == first
+    with monkeypatch.context() as patched:
+        patched.setattr("ktrial.kernels.compilers._asked", None)
+        assert json.loads(run("cpu", "--cc", "gcc", "--json").out) == first
     assert (first["schema"], first["kernel_flags"]) == ("ktrial.kernel-cpu/1", list(KERNEL_FLAGS))
     assert first["compilers"][0]["kind"] == "gcc"
     text = run("cpu", "--cc", "gcc").out
@@ -76,6 +77,19 @@ def test_a_compiler_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     fake.write_text("#!/bin/sh\necho '#define __ARM__ 1'\n")
     fake.chmod(0o755)
     assert "builds nothing for x86-64" in run("cpu", "--cc", str(fake)).err
+
+
+def test_a_compiler_that_does_not_work_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gcc", "rustc"):
+        (tmp_path / name).write_text("#!/bin/sh\necho no cc1 >&2\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ran = run("cpu")
+    assert (ran.status, "No gcc or clang" in ran.out) == (0, True)
+    for name in ("gcc", "rustc"):
+        assert f"ktrial: {tmp_path / name} is left out: " in ran.err
+    named = run("cpu", "--cc", "gcc")
+    assert (named.status, "ended with status 1: no cc1" in named.err) == (1, True)
 
 
 @pytest.mark.parametrize("shape, config, c_flags, rust_flags", [
@@ -142,7 +156,7 @@ def configured(conf: Path, tree: Path, asked: str, *, gcc: int = 120200, llvm: i
 
 @shapes
 def test_what_kconfig_makes_of_wishes(shape: Shape, conf: Path, tmp_path: Path) -> None:
-    tree = write(shape, tmp_path / "tree")
+    tree = write(replace(shape, old_help=False), tmp_path / "tree")  # 5.8 and later do not read ---help---
     assert run("uarch", "patch", str(tree), "--apply").status == 0
     level_3 = configured(conf, tree, "CONFIG_GENERIC_CPU=y\nCONFIG_X86_64_VERSION=3\n")
     assert {"GENERIC_CPU=y", "X86_64_VERSION=3", "X86_L1_CACHE_SHIFT=6"} <= level_3

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Kernels:
-    """What the verbs of `ktrial kernel` use."""
+    """What the verbs of `ktrial kernel` use; `say` talks to the user."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
 
     @cached_property
     def compilers(self) -> Compilers:
@@ -23,7 +27,7 @@ class Kernels:
         from ktrial.host.folders import cache_folder
         from ktrial.kernels.compilers import Compilers
 
-        return Compilers(cache_folder() / "compilers", load_targets())
+        return Compilers(cache_folder() / "compilers", load_targets(), self._say)
 
     @staticmethod
     def tree(folder: Path) -> SourceTree:

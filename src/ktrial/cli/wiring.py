@@ -397,7 +397,7 @@ class App:
         """Kernels' sources, and the compilers for them."""
         from ktrial.cli.kernel_wiring import Kernels
 
-        return Kernels()
+        return Kernels(self.say)
 
     @cached_property
     def looking_session(self) -> AgentSession:

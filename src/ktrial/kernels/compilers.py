@@ -9,8 +9,10 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +27,7 @@ from ktrial.formats.compilers import (
     version_number,
 )
 
+T = TypeVar("T")
 _PROGRAM = re.compile(r"(?:gcc|clang)(?:-\d{1,3})?", re.ASCII)
 _LIMIT_S = 60.0
 _DEFINES = ("-dM", "-E", "-x", "c", os.devnull)
@@ -38,10 +41,11 @@ _SHAPE = "ktrial.compiler/1"
 
 
 class Compilers:
-    """Asks compilers; `cache` is a folder for their answers."""
+    """Asks compilers; `cache` is a folder for their answers, `say` hears of one that does not work."""
 
-    def __init__(self, cache: Path, targets: Sequence[Target]) -> None:
+    def __init__(self, cache: Path, targets: Sequence[Target], say: Callable[[str], None]) -> None:
         self._cache = cache
+        self._say = say
         self._targets = tuple(targets)
 
     def find(self, names: Iterable[str] = ()) -> list[Compiler]:
@@ -55,7 +59,8 @@ class Compilers:
             real = Path(path).resolve()
             if real in found:
                 continue
-            answer = self._kept(real, path)
+            ask = partial(self._kept, real, path)
+            answer = ask() if wanted else self._left_out(path, ask)
             if answer is not None:
                 found[real] = answer
             elif wanted:
@@ -63,10 +68,19 @@ class Compilers:
         return list(found.values())
 
     def rustc(self, name: str = "rustc") -> RustCompiler | None:
-        """What rustc says; None where there is none."""
+        """What rustc says; None where there is none that works."""
         path = shutil.which(name)
-        if path is None:
+        return None if path is None else self._left_out(path, partial(self._rustc, path))
+
+    def _left_out(self, path: str, ask: Callable[[], T]) -> T | None:
+        """What `ask` gives; a compiler that nobody named and that fails is said to be left out."""
+        try:
+            return ask()
+        except KtrialError as error:
+            self._say(f"{path} is left out: {error.message}")
             return None
+
+    def _rustc(self, path: str) -> RustCompiler:
         version = read_rustc_version(_said(path, "-vV"))
         cpus = read_rust_cpus(_said(path, "--print", "target-cpus", "--target", "x86_64-unknown-linux-gnu"))
         known = set(cpus.names)
