@@ -172,7 +172,7 @@ def extensions(macros: Iterable[str], base: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_target(word: str, targets: Iterable[Target]) -> Target:
-    """The target that a person means: its -march, its symbol or its prompt (`znver4`, `MZEN4`, `zen 4`)."""
+    """The target that a person means: its -march, its symbol or its prompt (`znver4`, `MZEN4`, `zen4`, `zen 4`)."""
     known = tuple(targets)
     wanted = _folded(word)
     if wanted == "x86-64-v4":
@@ -181,11 +181,9 @@ def find_target(word: str, targets: Iterable[Target]) -> Target:
             hint="take x86-64-v3",
         )
     for target in known:
-        if wanted in (
-            target.name,
-            _folded(target.prompt),
-            *((target.symbol.lower(),) * (target.generic_level is None)),
-        ):
+        symbol = target.symbol.lower()
+        called = (symbol, symbol.removeprefix("m")) if target.generic_level is None else ()
+        if wanted in (target.name, _folded(target.prompt), *called):
             return target
     short = [target for target in known if wanted == _folded(target.prompt).partition("-")[2]]
     if len(short) == 1:

@@ -35,11 +35,14 @@ def targets_text(
     targets: Sequence[Target], compilers: Sequence[Compiler], rustc: RustCompiler | None, *, width: int
 ) -> str:
     """A table; the last column tells which compilers of this machine accept a target."""
-    rows = [
-        (target.name, target.prompt, target.symbol, _gcc(target), target.clang, _here(target, compilers, rustc))
-        for target in targets
-    ]
-    headers = ("-march", "for", "symbol", "gcc", "clang", "accepted here by")
+    rows = []
+    for family, members in groupby(targets, key=lambda target: target.family):
+        rows.append((f"{family}:", "", "", "", "", ""))
+        for target in members:
+            rust = "-" if target.c_only else target.rust or "same"
+            accepted = _here(target, compilers, rustc)
+            rows.append((target.name, target.symbol, rust, _gcc(target), target.clang, accepted))
+    headers = ("-march", "symbol", "rustc", "gcc", "clang", "accepted here by")
     note = paragraph(WHY_NOT_V4, width=width)
     return f"{table(headers, rows, width=width, whole=1)}\n\n{note}\n"
 
@@ -90,7 +93,8 @@ def verified_text(verified: Verified, *, width: int) -> str:
 
 def _here(target: Target, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> str:
     names = _accepting(target, compilers, rustc)
-    return "all" if names and len(names) == len(compilers) + (rustc is not None) else ", ".join(names) or "none"
+    asked = len(compilers) + (rustc is not None and not target.c_only)
+    return "all" if names and len(names) == asked else ", ".join(names) or "none"
 
 
 def _accepting(target: Target, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> list[str]:
@@ -99,7 +103,8 @@ def _accepting(target: Target, compilers: Sequence[Compiler], rustc: RustCompile
         for compiler in compilers
         if target.name in compiler.accepted
     ]
-    return [*names, *(["rustc"] if rustc is not None and target.name in rustc.accepted else [])]
+    with_rust = rustc is not None and not target.c_only and target.name in rustc.accepted
+    return [*names, *(["rustc"] if with_rust else [])]
 
 
 def _gcc(target: Target) -> str:

@@ -168,6 +168,7 @@ def test_json_names_who_accepts() -> None:
     assert told["x86-64-v3"]["accepted_by"] == ["gcc 12", "rustc"]
     assert told[NAMES[-1]]["accepted_by"] == ["rustc"]
     assert told["bonnell"]["rust"] == "atom"
+    assert told["diamondrapids"]["accepted_by"] == []
 
 
 def test_the_page_has_every_target_and_says_why_v4_is_not_there() -> None:
