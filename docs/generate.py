@@ -7,9 +7,11 @@ from pathlib import Path
 
 from ktrial import __version__
 from ktrial.catalog.loader import load_catalog
+from ktrial.catalog.targets import load_targets
 from ktrial.cli.main import cli
 from ktrial.cli.manpage import manual_page
 from ktrial.cli.reference import commands_page
+from ktrial.report.kernel_targets import targets_page
 from ktrial.report.reference import reference_pages
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
@@ -19,6 +21,7 @@ def pages() -> dict[str, str]:
     """File name -> text of every generated page."""
     return {
         **reference_pages(load_catalog()),
+        "kernel-targets.md": targets_page(load_targets()),
         "commands.md": commands_page(cli, "ktrial"),
         "ktrial.1": manual_page(cli, "ktrial", __version__),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import io
 import os
 import signal
@@ -18,25 +17,15 @@ import click
 
 from ktrial import __version__
 from ktrial.cli import verbs
-from ktrial.domain.errors import BadInput, KtrialError, UnknownName
+from ktrial.cli.folder import FolderGroup
+from ktrial.domain.errors import BadInput, KtrialError
 
 
-class LazyVerbs(click.Group):
-    """A group whose commands are the modules of `ktrial.cli.verbs`."""
+class Verbs(FolderGroup):
+    """All verbs."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all verbs."""
-        files = (file for folder in verbs.__path__ for file in Path(folder).glob("[a-z]*.py"))
-        return sorted(file.stem.replace("_", "-") for file in files)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load one verb."""
-        if cmd_name not in self.list_commands(ctx):
-            raise UnknownName("verb", cmd_name, self.list_commands(ctx), hint="`ktrial --help` lists them")
-        module = importlib.import_module(f"ktrial.cli.verbs.{cmd_name.replace('-', '_')}")
-        command = module.command
-        assert isinstance(command, click.Command)
-        return command
+    package = verbs
+    noun = "verb"
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -47,7 +36,7 @@ class LazyVerbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=LazyVerbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(__version__, "-V", "--version", prog_name="ktrial", message="%(prog)s %(version)s")
 @click.option("--no-sudo", is_flag=True, help="Never ask for root; refuse what needs it.")
 @click.option(

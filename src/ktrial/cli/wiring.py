@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.catalog.suites import Faulty
+    from ktrial.cli.kernel_wiring import Kernels
     from ktrial.domain.arm_build import SeenFile
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.foreign import Importer
@@ -406,6 +407,13 @@ class App:
         from ktrial.host.tools_workshop import Workshop
 
         return Workshop(tools_work_folder())
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """Kernels' sources, and the compilers for them."""
+        from ktrial.cli.kernel_wiring import Kernels
+
+        return Kernels(self.say)
 
     @cached_property
     def looking_session(self) -> AgentSession:

@@ -43,3 +43,16 @@ def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
         missing = "'# Linux/… Kernel Configuration'" if head is None else _COMPILER
         raise unreadable(source, None, "the whole file", f"a kernel's configuration: the line {missing} is missing")
     return KernelConfig(architecture=head[0], version=head[1], compiler=compiler, symbols=symbols)
+
+
+def read_symbols(data: bytes, source: str = ".config") -> dict[str, str]:
+    """Symbol -> value of all that a configuration sets, as written there; one that is not set is missing."""
+    found: dict[str, str] = {}
+    for line, text in numbered(data, source):
+        if not text.strip() or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not name.startswith("CONFIG_"):
+            raise unreadable(source, line, text, "a line CONFIG_NAME=VALUE")
+        found[name.removeprefix("CONFIG_")] = value
+    return found

@@ -25,11 +25,18 @@ def facts_text(facts: FactBook, *, width: int) -> str:
     return "".join(_fact(name, facts[name], width) + "\n" for name in facts)
 
 
-def _fact(name: str, fact: Fact, width: int) -> str:
+def fact_words(fact: Fact) -> str:
+    """A plain fact: its value, or why there is none."""
     if fact.absent is not None:
-        return labelled(name, f"none: {fact.absent}", width=width, label_columns=_LABEL_COLUMNS)
+        return f"none: {fact.absent}"
     if fact.unknown is not None:
-        return labelled(name, f"could not tell: {fact.unknown}", width=width, label_columns=_LABEL_COLUMNS)
+        return f"could not tell: {fact.unknown}"
+    return _scalar(fact.value)
+
+
+def _fact(name: str, fact: Fact, width: int) -> str:
+    if not fact.known:
+        return labelled(name, fact_words(fact), width=width, label_columns=_LABEL_COLUMNS)
     if isinstance(fact.value, Mapping):
         entries = [f"{key}={_scalar(value)}" for key, value in fact.value.items()]
         more = f" … {len(entries) - _SHOWN_ENTRIES} more (--json shows all)" if len(entries) > _SHOWN_ENTRIES else ""
@@ -40,7 +47,7 @@ def _fact(name: str, fact: Fact, width: int) -> str:
             text = ", ".join(f"{key} {_scalar(value)}" for key, value in record.items() if value is not None)
             lines.append(labelled(name if number == 0 else "", text, width=width, label_columns=_LABEL_COLUMNS))
         return "\n".join(lines)
-    return labelled(name, _scalar(fact.value), width=width, label_columns=_LABEL_COLUMNS)
+    return labelled(name, fact_words(fact), width=width, label_columns=_LABEL_COLUMNS)
 
 
 def _scalar(value: Any) -> str:

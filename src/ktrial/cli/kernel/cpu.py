@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel cpu`: what this CPU is to the compilers of this machine."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Show what this CPU is to compilers, and what they accept.")
+@click.option("--cc", "names", multiple=True, metavar="PROGRAM", help="Ask this compiler; may be given again.")
+@json_option
+@click.pass_obj
+def command(app: App, names: tuple[str, ...], as_json: bool) -> None:
+    """Show the x86-64 level of this CPU, what gcc, clang and rustc call it, and which targets they accept.
+
+    Each target is tried by compiling an empty unit, once for each compiler binary. What is left of a target in kernel
+    code, which may not touch vector registers, is what the compiler's own macros say under the kernel's flags.
+    """
+    from ktrial.catalog.targets import load_targets
+    from ktrial.report.kernel_cpu import cpu_json, cpu_text
+    from ktrial.report.terminal import columns
+
+    facts = app.user_session.facts(("cpu.model", "cpu.level"))
+    compilers = app.kernels.compilers.find(names)
+    rustc = app.kernels.compilers.rustc()
+    if as_json:
+        write_json(cpu_json(facts, compilers, rustc))
+    else:
+        sys.stdout.write(cpu_text(facts, load_targets(), compilers, rustc, width=columns()))

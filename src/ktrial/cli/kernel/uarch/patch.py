@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel uarch patch`: a patch that adds the targets to any kernel tree."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.cli.comparison_file import write_file
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.kernels.tree import SourceTree
+    from ktrial.kernels.uarch_patch import Patch
+
+
+@click.command(short_help="Make the patch that adds all targets to a kernel tree.")
+@click.argument("folder", metavar="TREE", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not to stdout.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--apply", "mode", flag_value="apply", help="Change the tree.")
+@click.option("--reverse", "mode", flag_value="reverse", help="Take it out of the tree again.")
+@click.option("--check", "mode", flag_value="check", help="Say what the tree is and whether a patch can be made.")
+@click.option(
+    "--verify", "target", metavar="TARGET", help="With --apply: prove then that a kernel is built for TARGET."
+)
+@click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="The compiler of --verify.")
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    folder: Path,
+    output: Path | None,
+    force: bool,
+    mode: str | None,
+    target: str | None,
+    cc: str,
+    as_json: bool,
+) -> int:
+    """Make the patch for the kernel in TREE, from the tree's own structure: Linux 4.19 and newer.
+
+    It goes to stdout or to FILE, for `patch -p1`; the tree itself is changed by --apply and --reverse only. It adds a
+    choice of x86-64 levels and microarchitectures, with the compilers that each needs; without a choice the kernel is
+    compiled as before. A tree that CachyOS, Zen or TKG gave such a choice is recognised and refused.
+    """
+    if target is not None and mode != "apply":
+        raise BadInput("--verify goes with --apply", hint="`ktrial kernel uarch verify TREE TARGET` does it alone")
+    if output is not None and mode is not None:
+        raise BadInput("-o goes with no other mode", hint="make the patch first, then --apply it")
+    if output is not None and output.exists() and not force:
+        raise BadInput(f"{output} exists already", hint="give another name, or --force to overwrite it")
+    tree = app.kernels.tree(folder)
+    if mode == "check":
+        return _check(tree, as_json)
+    patch = tree.reverse() if mode == "reverse" else tree.patch()
+    if mode is not None:
+        _write(app, tree, patch, mode, as_json)
+    elif output is not None:
+        write_file(output, patch.text.encode())
+        app.say(f"written: {output}, for Linux {patch.tree.version}")
+    elif as_json:
+        write_json({"schema": "ktrial.kernel-patch/1", "tree": patch.tree, "patch": patch.text})
+    else:
+        sys.stdout.write(patch.text)
+    if target is not None:
+        from ktrial.cli.kernel.uarch.verify import verified
+
+        return verified(app, tree, target, cc, as_json=as_json)
+    return 0
+
+
+def _write(app: App, tree: SourceTree, patch: Patch, mode: str, as_json: bool) -> None:
+    tree.write(patch)
+    done = "applied to" if mode == "apply" else "taken out of"
+    app.say(f"{done} Linux {patch.tree.version} in {tree.folder}: {', '.join(sorted(patch.after))}")
+    if as_json and mode == "reverse":
+        write_json({"schema": "ktrial.kernel-patch/1", "tree": patch.tree, "patch": patch.text})
+
+
+def _check(tree: SourceTree, as_json: bool) -> int:
+    from ktrial.report.kernel_targets import tree_text
+    from ktrial.report.terminal import columns
+
+    found = tree.survey()
+    if found.applied:
+        tree.reverse()
+    elif not found.carries:
+        tree.patch()
+    if as_json:
+        write_json({"schema": "ktrial.kernel-tree/1", "tree": found})
+    else:
+        sys.stdout.write(tree_text(found, width=columns()))
+    return 0

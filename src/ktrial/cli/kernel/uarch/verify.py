@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel uarch verify`: prove that a tree builds for a target."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+if TYPE_CHECKING:
+    from ktrial.kernels.tree import SourceTree
+
+
+@click.command(short_help="Prove that a kernel tree builds for a target.")
+@click.argument("folder", metavar="TREE", type=click.Path(path_type=Path))
+@click.argument("target", metavar="TARGET")
+@click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="The compiler.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Begin with this configuration.")
+@json_option
+@click.pass_obj
+def command(app: App, folder: Path, target: str, cc: str, config: Path | None, as_json: bool) -> int:
+    """Configure TREE for TARGET outside of it, read the symbols back, and compile one object.
+
+    \b
+    ktrial kernel uarch verify linux-6.12 znver3
+    ktrial kernel uarch verify linux-6.12 x86-64-v3 --cc clang
+
+    The object's command must hold the wanted -march once and no other. A target that the compiler or the tree cannot
+    give is refused. The configuration begins with next to nothing, or with FILE.
+    """
+    return verified(app, app.kernels.tree(folder), target, cc, config=config, as_json=as_json)
+
+
+def verified(
+    app: App, tree: SourceTree, word: str, cc: str, *, config: Path | None = None, as_json: bool = False
+) -> int:
+    """Verify and write what was proven."""
+    from ktrial.catalog.targets import load_targets
+    from ktrial.domain.uarch import find_target
+    from ktrial.report.kernel_targets import verified_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.kernel_verify import verify_target
+
+    targets = load_targets()
+    target = find_target(word, targets)
+    (compiler,) = app.kernels.compilers.find([cc])
+    level = app.user_session.facts(("cpu.level",)).value("cpu.level")
+    with app.kernels.probe_build(tree.folder, cc, config) as build:
+        found = verify_target(target, targets, tree.survey(), compiler, build, level)
+    if as_json:
+        write_json({"schema": "ktrial.kernel-verified/1", "verified": found})
+    else:
+        sys.stdout.write(verified_text(found, width=columns()))
+    return 0

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of `wiring` that is about kernels: builds the adapters of `ktrial.kernels` when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ktrial.kernels.compilers import Compilers
+    from ktrial.kernels.probe_build import ProbeBuild
+    from ktrial.kernels.tree import SourceTree
+
+
+class Kernels:
+    """What the verbs of `ktrial kernel` use; `say` talks to the user."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    @cached_property
+    def compilers(self) -> Compilers:
+        """The compilers of this machine, and what they accept."""
+        from ktrial.catalog.targets import load_targets
+        from ktrial.host.folders import cache_folder
+        from ktrial.kernels.compilers import Compilers
+
+        return Compilers(cache_folder() / "compilers", load_targets(), self._say)
+
+    @staticmethod
+    def tree(folder: Path) -> SourceTree:
+        """A kernel's sources."""
+        from ktrial.catalog.targets import load_targets
+        from ktrial.kernels.tree import SourceTree
+
+        return SourceTree(folder, load_targets())
+
+    @staticmethod
+    def probe_build(folder: Path, cc: str, config: Path | None) -> ProbeBuild:
+        """Configures a kernel's sources and compiles single objects, outside of them."""
+        from ktrial.kernels.probe_build import ProbeBuild
+
+        return ProbeBuild(folder, cc, config)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every level and some microarchitectures, in both real trees, by both compilers: minutes of Kconfig."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ktrial.catalog.targets import load_targets
+from ktrial.domain.errors import Refused
+from ktrial.domain.uarch import find_target
+from ktrial.kernels.compilers import Compilers
+from ktrial.kernels.probe_build import ProbeBuild
+from ktrial.kernels.tree import SourceTree
+from ktrial.services.kernel_verify import verify_target
+from tests.guest.sources import copy_of
+
+TARGETS = load_targets()
+WANTED = ("x86-64", "x86-64-v2", "x86-64-v3", "bdver2", "haswell", "znver3")
+pytestmark = pytest.mark.timeout(3600)
+
+
+@pytest.mark.parametrize("version", ["6.1", "6.12"])
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_targets_of_a_real_tree(version: str, cc: str, tmp_path: Path) -> None:
+    tree = SourceTree(copy_of(version, tmp_path / "linux"), TARGETS)
+    tree.write(tree.patch())
+    (compiler,) = Compilers(tmp_path / "answers", TARGETS, pytest.fail).find([cc])
+    with ProbeBuild(tree.folder, cc) as build:
+        for name in WANTED:
+            found = verify_target(find_target(name, TARGETS), TARGETS, tree.survey(), compiler, build, None)
+            assert found.march == f"-march={name}"
+        # The boot code that asks the CPU for what the target needs takes the masks as they are now.
+        assert b"cpucheck" in build.compile("arch/x86/boot/cpucheck.o")
+        with pytest.raises(Refused, match="does not take -march=diamondrapids"):
+            verify_target(find_target("diamondrapids", TARGETS), TARGETS, tree.survey(), compiler, build, None)
+
+
+def test_a_configuration_of_ones_own_keeps_all_but_the_target(tmp_path: Path) -> None:
+    tree = SourceTree(copy_of("6.12", tmp_path / "linux"), TARGETS)
+    tree.write(tree.patch())
+    base = tmp_path / "base.config"
+    base.write_text("CONFIG_64BIT=y\nCONFIG_MK8=y\n# CONFIG_GENERIC_CPU is not set\nCONFIG_HZ_1000=y\nCONFIG_SMP=y\n")
+    with ProbeBuild(tree.folder, "gcc", base) as build:
+        config = build.configure("CONFIG_MZEN3=y\n", frozenset(target.symbol for target in TARGETS))
+        assert (config.get("MZEN3"), config.get("MK8"), config.get("HZ")) == ("y", None, "1000")

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernel sources of Debian: downloaded and unpacked once, without what only drivers are made of."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.guest.kernels import CACHE, run
+
+#: What no configuration, patch or single object of these tests needs.
+_LEFT_OUT = ("*/Documentation/*.rst", "*/drivers/*.[ch]", "*/sound/*.[ch]", "*/fs/*.c", "*/net/*.c", "*.dts", "*.dtsi")
+
+
+def source_tree(version: str) -> Path:
+    """The sources of linux-source-VERSION. Nobody may write into them: make a copy."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    tree = CACHE / f"source-{version}"
+    with (CACHE / f"source-{version}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not tree.is_dir():
+            part = CACHE / f"source-{version}.part"
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            run(["apt-get", "-o", "APT::Sandbox::User=root", "download", f"linux-source-{version}"], part)
+            (package,) = part.glob("*.deb")
+            run(["dpkg-deb", "-x", str(package), str(part / "unpacked")])
+            archive = part / "unpacked" / "usr" / "src" / f"linux-source-{version}.tar.xz"
+            left_out = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
+            run(["tar", "-C", str(part), "--wildcards", *left_out, "-xf", str(archive)])
+            (part / f"linux-source-{version}").rename(tree)
+            shutil.rmtree(part)
+    return tree
+
+
+def copy_of(version: str, folder: Path) -> Path:
+    """A tree of a test's own. Files are links to the ones of the cache: replace them, do not write into them."""
+    subprocess.run(["cp", "-al", source_tree(version), folder], check=True)
+    return folder
