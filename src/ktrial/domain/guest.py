@@ -22,8 +22,8 @@ _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_AL
 #: What an exact guest's clock means; printed with every result.
 EXACT_CLOCK = (
     "Time in this guest counts instructions, 2 ns each, on one CPU; idle time passes at once. There are no caches, no "
-    "branch prediction, no other CPU and no CPU frequency in it: it judges scheduling, wake-ups, reclaim and the length "
-    "of code paths, not compiler flags, caches or what depends on the processor."
+    "branch prediction, no other CPU and no CPU frequency in it: it judges scheduling, wake-ups, reclaim and the "
+    "length of code paths, not compiler flags, caches or what depends on the processor."
 )
 
 

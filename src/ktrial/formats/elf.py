@@ -65,7 +65,7 @@ class Elf:
         shape = "IIQQQQ" if self._wide else "IIIIII"
         heads = [self._words(shape, offset + index * size) for index in range(count)]
         if names_at >= count:
-            raise BadInput(f"the names of its sections are said to be in section {names_at} of {count}", file=self._name)
+            raise BadInput(f"its sections are said to be named in section {names_at} of {count}", file=self._name)
         start = heads[names_at][4]
         for head in heads:
             begin = start + head[0]
@@ -94,13 +94,17 @@ class Elf:
 
     def note(self, section: str, owner: str, kind: int) -> bytes | None:
         """The content of a note in a section; None where it is not there."""
-        data = self.section(section) or b""
-        at = 0
-        while at + 12 <= len(data):
-            names, size, found = struct.unpack_from(self._order + "III", data, at)
-            name = data[at + 12 : at + 12 + names].rstrip(b"\0")
-            content = at + 12 + (names + 3) // 4 * 4
-            if name == owner.encode() and found == kind:
-                return data[content : content + size]
-            at = content + (size + 3) // 4 * 4
-        return None
+        return note_in(self.section(section) or b"", owner, kind, self._order)
+
+
+def note_in(data: bytes, owner: str, kind: int, order: str) -> bytes | None:
+    """The content of a note among notes in this byte order (`<` or `>`); None where it is not there."""
+    at = 0
+    while at + 12 <= len(data):
+        names, size, found = struct.unpack_from(order + "III", data, at)
+        name = data[at + 12 : at + 12 + names].rstrip(b"\0")
+        content = at + 12 + (names + 3) // 4 * 4
+        if name == owner.encode() and found == kind:
+            return data[content : content + size]
+        at = content + (size + 3) // 4 * 4
+    return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel's image: the setup header of x86's bzImage, its packed payload, and what the kernel inside says of itself."""
+"""A kernel's image: the setup header of x86's bzImage, its packed payload, and what the kernel inside says."""
 
 from __future__ import annotations
 
@@ -89,9 +89,7 @@ def _payload(data: bytes, source: str) -> bytes:
     except struct.error:
         raise BadInput(f"it ends within its header, at byte {len(data)}", file=source) from None
     if protocol < _PROTOCOL:
-        raise BadInput(
-            f"its header is of version {protocol >> 8}.{protocol & 255:02}, older than 2.08", file=source
-        )
+        raise BadInput(f"its header is of version {protocol >> 8}.{protocol & 255:02}, older than 2.08", file=source)
     begin = ((data[0x1F1] or 4) + 1) * _SECTOR + offset
     if begin + length > len(data) or length <= _SIZE_BYTES:
         raise BadInput(
@@ -123,15 +121,17 @@ class Banner(NamedTuple):
 
 def read_banner(kernel: bytes, source: str) -> Banner:
     """What the kernel says of itself. Raises BadInput where it says nothing."""
-    for match in _BANNER.finditer(kernel):
+    found = [match for match in _BANNER.finditer(kernel) if b"%" not in match[0] and b") #" in match[0]]
+    # A kernel may also hold a first draft, without the build's number.
+    for match in sorted(found, key=lambda match: b") # " in match[0]):
         text = match[0].rstrip(b"\n").decode(errors="replace")
-        if "%" not in text.split(") #")[0] and " #" in text:
-            return _banner(text, match[1].decode())
+        return _banner(text, match[1].decode(errors="replace"))
     raise BadInput('no "Linux version …" is found in it', file=source, hint="is it the whole image of a kernel?")
 
 
 def _banner(text: str, release: str) -> Banner:
-    head, _, build = text.partition(" #")
+    head, _, build = text.rpartition(") #")
+    head += ")"
     groups = _groups(head)
     compiler, linker = groups[1] if len(groups) > 1 else None, None
     if compiler is not None and ", " in compiler:

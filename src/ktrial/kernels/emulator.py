@@ -86,7 +86,19 @@ class Emulator:
         with TemporaryDirectory(prefix="ktrial-kvm-") as folder:
             rom = Path(folder) / "rom"
             rom.write_bytes(_PROBE_ROM)
-            argv = [self.program, "-nodefaults", "-no-user-config", "-machine", "q35", "-accel", "kvm", "-cpu", "host", "-m", "16"]
+            argv = [
+                self.program,
+                "-nodefaults",
+                "-no-user-config",
+                "-machine",
+                "q35",
+                "-accel",
+                "kvm",
+                "-cpu",
+                "host",
+                "-m",
+                "16",
+            ]
             argv += ["-display", "none", "-no-reboot", "-bios", str(rom)]
             argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=1"]
             try:
@@ -106,7 +118,12 @@ class Emulator:
         argv += ["-smp", str(shape.cpus), "-m", str(shape.memory_bytes >> 20)]
         argv += _EXACT if shape.mode == "exact" else ()
         for port in ("console", "line"):
-            argv += ["-chardev", f"file,id={port},path={str(folder / port).replace(',', ',,')}", "-serial", f"chardev:{port}"]
+            argv += [
+                "-chardev",
+                f"file,id={port},path={str(folder / port).replace(',', ',,')}",
+                "-serial",
+                f"chardev:{port}",
+            ]
         return [*argv, "-kernel", str(folder / "kernel"), "-initrd", str(folder / "initramfs"), *self._append(shape)]
 
     @staticmethod

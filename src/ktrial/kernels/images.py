@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import os
 import tarfile
@@ -10,10 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from ktrial.domain.errors import BadInput, KtrialError, UnknownName
+from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.domain.kernel_identity import KernelFound
 from ktrial.formats import debian_package
+from ktrial.formats.kernel_identity import identify, identify_running
 
 RUNNING = "running"
+_BTF = "/sys/kernel/btf/vmlinux"
 _LIMIT_BYTES = 256 << 20
 _CONFIG_LIMIT_BYTES = 16 << 20
 #: Folders with a kernel per version, and what the file is called there.
@@ -168,3 +172,42 @@ def _files(file: IO[bytes], path: Path) -> tarfile.TarFile:
 
         return tarfile.open(fileobj=zstandard.ZstdDecompressor().stream_reader(file), mode="r|")
     return tarfile.open(fileobj=file, mode="r|*")
+
+
+def read_kernel(images: Images, word: str) -> KernelFound:
+    """What a kernel is that a word names; `running` is the one that runs, whatever lies in its place by now."""
+    if word == RUNNING:
+        return _read_running()
+    files = images.find(word)
+    identity, symbols = identify(files.image, files.image_path, files.config, files.config_path)
+    return KernelFound(name=word, place=files.image_path, identity=identity, symbols=symbols)
+
+
+def _read_running() -> KernelFound:
+    name = os.uname()
+    identity, symbols = identify_running(
+        Path("/proc/version").read_bytes(),
+        architecture=name.machine,
+        words=(_shown("/proc/kallsyms") or b"") + (_shown(_BTF) or b""),
+        notes=_shown("/sys/kernel/notes") or b"",
+        btf=Path(_BTF).exists(),
+        config=_running_config(name.release),
+    )
+    return KernelFound(name=RUNNING, place="/proc", identity=identity, symbols=symbols)
+
+
+def _running_config(release: str) -> tuple[bytes | None, str | None]:
+    packed = _shown("/proc/config.gz")
+    if packed is not None:
+        return gzip.decompress(packed), "/proc/config.gz"
+    for place in (f"/boot/config-{release}", f"/lib/modules/{release}/config"):
+        if (text := _shown(place)) is not None:
+            return text, place
+    return None, None
+
+
+def _shown(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None

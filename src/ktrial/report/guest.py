@@ -75,8 +75,11 @@ def guest_text(run: GuestRun, kernel: str, *, width: int) -> str:
     return (
         line("kernel", f"{begun.release}, from {kernel}")
         + line("version", begun.version)
-        + line("machine", f"{begun.architecture}, {begun.cpus} CPU{'s'[: begun.cpus != 1]}, "
-               f"{begun.memory_bytes >> 20} MiB of memory for it")
+        + line(
+            "machine",
+            f"{begun.architecture}, {begun.cpus} CPU{'s'[: begun.cpus != 1]}, "
+            f"{begun.memory_bytes >> 20} MiB of memory for it",
+        )
         + line("run by", f"{run.emulator}, {run.shape.mode}")
         + line("command line", begun.command_line)
         + line("first process", f"after {begun.uptime_s:.2f} s of the guest's own time")

@@ -27,7 +27,7 @@ _LEAST_MEMORY, _MOST_CPUS = 64 << 20, 64
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
 @click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="CPUs of the guest: 2, or 1 where time is exact.")
 @click.option("--append", multiple=True, metavar="WORDS", help="Add to the kernel's command line.")
-@click.option("--mode", type=click.Choice(_MODES), help="By default kvm where a guest really runs with it, or emulated.")
+@click.option("--mode", type=click.Choice(_MODES), help="By default kvm where it works, or else emulated.")
 @click.option("--limit", default="60s", show_default=True, metavar="TIME", help="End the guest then.")
 @json_option
 @click.pass_obj
@@ -43,18 +43,19 @@ def command(
     limit: str,
     as_json: bool,
 ) -> int:
-    """Boot KERNEL in a guest with nothing but PROGRAM, the tools named and their libraries; then the guest ends.
+    r"""Boot KERNEL in a guest with nothing but PROGRAM, the tools named and their libraries; then the guest ends.
 
     \b
     ktrial kernel boot running
     ktrial kernel boot linux-image-6.12.117+deb12-amd64.deb -- hackbench -l 100
     ktrial kernel boot ./bzImage --mode exact -- cyclictest -l 1000 -q
 
-    KERNEL is `running`, an installed version, an image, a package of Debian, or a folder with one kernel in it. The guest has
-    no disk and no network. With --mode exact it is run twice, and both runs must be the same to the last byte.
+    KERNEL is `running`, an installed version, an image, a package of Debian, or a folder with one kernel in it. The
+    guest has no disk and no network. With --mode exact it is run twice, and both runs must be the same to the last
+    byte.
 
-    The exit status is PROGRAM's own; 128 and the signal's number where one killed it; 127 where it is not there, 126 where
-    it cannot be run, 124 where --limit passed, 125 where the guest failed.
+    The exit status is PROGRAM's own; 128 and the signal's number where one killed it; 127 where it is not there, 126
+    where it cannot be run, 124 where --limit passed, 125 where the guest failed.
     """
     from ktrial.domain.guest import GuestFailed, Job
     from ktrial.kernels.host_tools import bring_for
