@@ -5,12 +5,12 @@
 
 mod frames;
 mod machine;
-mod programs;
+mod program;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use frames::Line;
 use machine::Begun;
-use programs::{Program, Programs};
+use program::Program;
 use serde::Deserialize;
 use std::fs::{self, File};
 use std::path::Path;
@@ -26,10 +26,8 @@ const LINE: &str = "/dev/ttyS1";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Job {
-    /// What runs; nothing when the head starts programs itself, over the line.
+    /// What runs, if anything.
     program: Option<Program>,
-    /// Whether the head starts programs over the line.
-    serve: bool,
     /// Modules in the order of loading.
     modules: Vec<String>,
     /// How long the guest rests before the program starts.
@@ -54,7 +52,6 @@ pub fn main() -> ! {
 
 fn work() -> Result<()> {
     let port = File::options()
-        .read(true)
         .write(true)
         .open(LINE)
         .map_err(|error| Error::io("open", LINE, &error))?;
@@ -62,34 +59,17 @@ fn work() -> Result<()> {
     let line = Line::new(port);
     let job: Job = read_job()?;
     let unloaded = machine::load_modules(&job.modules);
-    line.say(frames::BEGUN, 0, &Begun::now(unloaded)?)?;
+    line.say(frames::BEGUN, &Begun::now(unloaded)?)?;
     sleep(Duration::from_secs(job.settle_s));
-    let mut programs = Programs::new(line.clone());
     if let Some(program) = &job.program {
-        programs.start(0, program)?;
-        programs.finish(0)?;
+        program.run(&line)?;
     }
-    if job.serve {
-        serve(&line, &mut programs)?;
-    }
-    line.say(frames::END, 0, &serde_json::json!({}))?;
+    line.say(frames::END, &serde_json::json!({}))?;
     line.drain();
     Ok(())
 }
 
 fn read_job() -> Result<Job> {
     let text = fs::read(JOB).map_err(|error| Error::io("read", JOB, &error))?;
-    serde_json::from_slice(&text).map_err(|error| Error::new(crate::error::Kind::BadRequest, format!("{JOB}: {error}")))
-}
-
-/// Starts what the head asks for and hands on its input, until the head says that it is over.
-fn serve(line: &Line, programs: &mut Programs) -> Result<()> {
-    while let Some(frame) = line.receive()? {
-        match frame.kind {
-            frames::RUN => programs.start(frame.channel, &frame.json()?)?,
-            frames::INPUT => programs.input(frame.channel, &frame.content),
-            _ => break,
-        }
-    }
-    Ok(())
+    serde_json::from_slice(&text).map_err(|error| Error::new(Kind::BadRequest, format!("{JOB}: {error}")))
 }

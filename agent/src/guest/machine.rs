@@ -59,7 +59,11 @@ impl Begun {
             version: name.version().to_string_lossy().into(),
             architecture: name.machine().to_string_lossy().into(),
             command_line: text("/proc/cmdline")?.trim().into(),
-            uptime_s: uptime.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0),
+            uptime_s: uptime
+                .split(' ')
+                .next()
+                .and_then(|word| word.parse().ok())
+                .unwrap_or(0.0),
             cpus: std::thread::available_parallelism().map_or(0, usize::from),
             memory_bytes: rustix::system::sysinfo().totalram as u64,
             unloaded,

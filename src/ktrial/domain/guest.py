@@ -38,14 +38,12 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(_ENVIRONMENT))
     directory: str = "/"
     user: int | None = None
-    input: bool = False
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What the first process of the guest does."""
 
     program: Program | None
-    serve: bool = False
     modules: tuple[str, ...] = ()
     settle_s: int = 0
 

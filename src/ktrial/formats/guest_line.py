@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frames between a guest's first process and the head: kind, channel, length, content (`docs/formats.md`)."""
+"""The frames that a guest's first process sends to the head: kind, length, content (`docs/formats.md`)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from typing import NamedTuple
 from ktrial.domain.errors import KtrialError
 
 BEGUN, OUTPUT, ERRORS, ENDED, END = b"B", b"o", b"e", b"x", b"z"
-RUN, INPUT = b"r", b"i"
-_KINDS = b"".join((BEGUN, OUTPUT, ERRORS, ENDED, END, RUN, INPUT))
-_HEADER = struct.Struct(">cBI")
+_KINDS = (BEGUN, OUTPUT, ERRORS, ENDED, END)
+_HEADER = struct.Struct(">cI")
 #: More than that is no frame.
 LONGEST_BYTES = 1 << 26
 
 
 class Frame(NamedTuple):
-    """A frame: what it is, for which program, its content."""
+    """A frame: what it is, its content."""
 
     kind: bytes
-    channel: int
     content: bytes
 
 
@@ -28,9 +26,9 @@ class Garbled(KtrialError):
     """What came over the line is no frame."""
 
 
-def encoded(kind: bytes, channel: int, content: bytes) -> bytes:
+def encoded(kind: bytes, content: bytes) -> bytes:
     """A frame as bytes."""
-    return _HEADER.pack(kind, channel, len(content)) + content
+    return _HEADER.pack(kind, len(content)) + content
 
 
 class Frames:
@@ -45,7 +43,7 @@ class Frames:
         found: list[Frame] = []
         at = 0
         while len(self._rest) - at >= _HEADER.size:
-            kind, channel, length = _HEADER.unpack_from(self._rest, at)
+            kind, length = _HEADER.unpack_from(self._rest, at)
             if kind not in _KINDS or length > LONGEST_BYTES:
                 raise Garbled(
                     f"the guest's line carries {bytes(self._rest[at : at + 16])!r} where a frame begins",
@@ -54,7 +52,7 @@ class Frames:
             begin = at + _HEADER.size
             if len(self._rest) < begin + length:
                 break
-            found.append(Frame(kind, channel, bytes(self._rest[begin : begin + length])))
+            found.append(Frame(kind, bytes(self._rest[begin : begin + length])))
             at = begin + length
         del self._rest[:at]
         return found

@@ -12,7 +12,7 @@ from ktrial.domain.errors import BadInput
 from ktrial.formats import elf, lz4, packed
 
 _SECTOR = 512
-_HEADER = 0x202
+_HEADER, _HEADER_END = 0x202, 0x250
 _MAGIC = b"HdrS"
 #: The first protocol that tells where the payload is (Linux 2.6.26).
 _PROTOCOL = 0x0208
@@ -43,6 +43,8 @@ class KernelImage(NamedTuple):
 def architecture(data: bytes, source: str) -> str:
     """For which machine an image is, from its first bytes. Raises BadInput where it is no kernel's image."""
     if data[_HEADER : _HEADER + 4] == _MAGIC:
+        if len(data) < _HEADER_END:
+            raise BadInput(f"it ends within its header, at byte {len(data)}", file=source)
         return "x86_64" if _is_64_bit(data) else "i386"
     if data[56:60] == _ARM64:
         return "aarch64"
@@ -83,11 +85,8 @@ def read_image(data: bytes, source: str) -> KernelImage:
 
 
 def _payload(data: bytes, source: str) -> bytes:
-    try:
-        (protocol,) = struct.unpack_from("<H", data, 0x206)
-        offset, length = struct.unpack_from("<II", data, 0x248)
-    except struct.error:
-        raise BadInput(f"it ends within its header, at byte {len(data)}", file=source) from None
+    (protocol,) = struct.unpack_from("<H", data, 0x206)
+    offset, length = struct.unpack_from("<II", data, 0x248)
     if protocol < _PROTOCOL:
         raise BadInput(f"its header is of version {protocol >> 8}.{protocol & 255:02}, older than 2.08", file=source)
     begin = ((data[0x1F1] or 4) + 1) * _SECTOR + offset

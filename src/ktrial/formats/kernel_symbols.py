@@ -29,7 +29,7 @@ def read_symbols(data: bytes, source: str) -> dict[str, str]:
                 f"{line[:60]!r} is no line of a kernel's configuration",
                 file=source,
                 line=number,
-                hint="CONFIG_NAME=value",
+                hint="CONFIG_NAME=…",
             )
     if not found:
         raise BadInput("it has no symbol of a kernel's configuration", file=source)

@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, TypeVar
+from typing import IO, NamedTuple, TypeVar
 
 import msgspec
 
@@ -37,6 +37,13 @@ _LATE = "the time limit"
 T = TypeVar("T")
 
 
+class Limits(NamedTuple):
+    """Seconds of a whole boot, and of the way to the first process."""
+
+    whole_s: float
+    begin_s: float | None = None
+
+
 class Guests:
     """Boots guests; `folder` is where their files lie while they run."""
 
@@ -50,8 +57,8 @@ class Guests:
         """What runs the guests."""
         return self._emulator
 
-    def boot(self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, limit_s: float) -> GuestRun:
-        """One boot from the beginning to its end, or until `limit_s` has passed."""
+    def boot(self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, limits: Limits) -> GuestRun:
+        """One boot from the beginning to its end, or until a limit has passed."""
         check_architecture(kernel)
         content = initramfs.build(
             self._agent.read_bytes(), msgspec.json.encode(job), brought.files, links=brought.links
@@ -66,7 +73,7 @@ class Guests:
             folder = Path(name)
             (folder / "kernel").write_bytes(kernel.image)
             (folder / "initramfs").write_bytes(content)
-            return _Boot(self._emulator, folder, shape, limit_s).run()
+            return _Boot(self._emulator, folder, shape, limits).run()
 
 
 def check_architecture(kernel: KernelFiles) -> None:
@@ -79,8 +86,8 @@ def check_architecture(kernel: KernelFiles) -> None:
 class _Boot:
     """A guest that runs, and what has come of it so far."""
 
-    def __init__(self, emulator: Emulator, folder: Path, shape: Shape, limit_s: float) -> None:
-        self._emulator, self._folder, self._shape, self._limit_s = emulator, folder, shape, limit_s
+    def __init__(self, emulator: Emulator, folder: Path, shape: Shape, limits: Limits) -> None:
+        self._emulator, self._folder, self._shape, self._limits = emulator, folder, shape, limits
         self._frames = Frames()
         self._begun: Begun | None = None
         self._ended: Ended | None = None
@@ -98,7 +105,7 @@ class _Boot:
                 argv, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd="/", start_new_session=True
             )
             try:
-                failure = self._follow(process, line, begin + self._limit_s)
+                failure = self._follow(process, line, begin)
             finally:
                 _end(process)
         return GuestRun(
@@ -114,7 +121,7 @@ class _Boot:
             limit_passed=failure is not None and failure.startswith(_LATE),
         )
 
-    def _follow(self, process: subprocess.Popen[bytes], line: IO[bytes], deadline: float) -> str | None:
+    def _follow(self, process: subprocess.Popen[bytes], line: IO[bytes], begin: float) -> str | None:
         """Why the guest did not come to its end; None where it did."""
         while True:
             gone = process.poll() is not None
@@ -128,14 +135,17 @@ class _Boot:
                 return None
             if gone:
                 return self._why_gone(process.returncode)
-            if (why := self._why_stop(deadline)) is not None:
+            if (why := self._why_stop(time.monotonic() - begin)) is not None:
                 return why
             time.sleep(_POLL_S)
 
-    def _why_stop(self, deadline: float) -> str | None:
-        if time.monotonic() > deadline:
-            state = "ran its program" if self._begun is not None else "did not come as far as its first process"
-            return f"{_LATE} of {self._limit_s:g} s passed; the guest {state}"
+    def _why_stop(self, passed_s: float) -> str | None:
+        if self._begun is None:
+            limit_s = min(self._limits.whole_s, self._limits.begin_s or self._limits.whole_s)
+            if passed_s > limit_s:
+                return f"{_LATE} of {limit_s:g} s passed; the guest did not come as far as its first process"
+        elif passed_s > self._limits.whole_s:
+            return f"{_LATE} of {self._limits.whole_s:g} s passed; the guest ran its program"
         if (self._folder / "console").stat().st_size > CONSOLE_LIMIT_BYTES:
             return f"the guest wrote more than {CONSOLE_LIMIT_BYTES >> 20} MiB to its console"
         if sum(map(len, self._outputs.values())) > OUTPUT_LIMIT_BYTES:

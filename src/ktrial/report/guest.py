@@ -31,11 +31,16 @@ class Told(Protocol):
     """A boot that is told about: the run, why not with KVM, what two exact runs agree in."""
 
     @property
-    def run(self) -> GuestRun: ...
+    def run(self) -> GuestRun:
+        """What came of it."""
+
     @property
-    def no_kvm(self) -> str | None: ...
+    def no_kvm(self) -> str | None:
+        """Why it was not run with KVM, where that was wanted."""
+
     @property
-    def twin_sha256(self) -> str | None: ...
+    def twin_sha256(self) -> str | None:
+        """The hash of all that two exact runs gave."""
 
 
 def guest_json(booted: Told, kernel: str, program: Program | None, tools: Sequence[str]) -> dict[str, Any]:

@@ -18,9 +18,13 @@ _KVM_BEGIN_S = 20.0
 
 
 class Boots(Protocol):
-    """Boots one kernel with one job in a machine of this shape, until `limit_s` has passed."""
+    """Boots one kernel with one job in a machine of this shape, until `limit_s` has passed.
 
-    def __call__(self, shape: Shape, limit_s: float) -> GuestRun: ...
+    `begin_limit_s` is how long it may take to its first process.
+    """
+
+    def __call__(self, shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
+        """One boot."""
 
 
 class Booted(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,14 +43,14 @@ def settle_s(mode: Mode | None) -> int:
 def boot_in(
     mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, why_no_kvm: Callable[[], str | None]
 ) -> Booted:
-    """One boot in the mode asked for, or in the fastest that works. Raises KtrialError where KVM is asked for and unusable."""
+    """One boot in the mode asked for, or in the fastest that works. Raises KtrialError where KVM is wanted in vain."""
     if mode == "exact":
         return boot_twice(shape, limit_s, boot)
     if mode == "emulated":
         return Booted(run=boot(shape, limit_s))
     why = why_no_kvm()
     if why is None:
-        run = boot(msgspec.structs.replace(shape, mode="kvm"), limit_s if mode == "kvm" else min(limit_s, _KVM_BEGIN_S))
+        run = boot(msgspec.structs.replace(shape, mode="kvm"), limit_s, _KVM_BEGIN_S if mode is None else None)
         if run.begun is not None or mode == "kvm":
             return Booted(run=run)
         why = f"/dev/kvm runs code and not this kernel: {run.failure}"

@@ -43,7 +43,7 @@ def command(
     limit: str,
     as_json: bool,
 ) -> int:
-    r"""Boot KERNEL in a guest with nothing but PROGRAM, the tools named and their libraries; then the guest ends.
+    """Boot KERNEL in a guest with nothing but PROGRAM, the tools named and their libraries; then the guest ends.
 
     \b
     ktrial kernel boot running
@@ -58,6 +58,7 @@ def command(
     where it cannot be run, 124 where --limit passed, 125 where the guest failed.
     """
     from ktrial.domain.guest import GuestFailed, Job
+    from ktrial.kernels.guest import Limits
     from ktrial.kernels.host_tools import bring_for
     from ktrial.report.guest import failure_text, guest_json
     from ktrial.services.guests import boot_in, settle_s
@@ -69,8 +70,8 @@ def command(
     job = Job(program=started, settle_s=settle_s(mode))
     guests = app.guests
 
-    def boot(shape: Shape, limit_s: float) -> GuestRun:
-        return guests.boot(found, job, brought, shape, limit_s)
+    def boot(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
+        return guests.boot(found, job, brought, shape, Limits(limit_s, begin_limit_s))
 
     booted = boot_in(mode, shape, limit_s, boot, guests.emulator.why_no_kvm)
     if as_json:
