@@ -34,7 +34,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answers:
     (tmp_path / "apt-get").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     found = Answers()
-    monkeypatch.setattr(emulator.subprocess, "run", found)
+    monkeypatch.setattr(subprocess, "run", found)
     monkeypatch.setattr(emulator, "KVM", tmp_path / "apt-get")
     return found
 

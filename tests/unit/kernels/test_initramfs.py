@@ -6,7 +6,8 @@ from ktrial.kernels import initramfs
 
 def entries(archive: bytes) -> dict[str, tuple[int, bytes, tuple[int, int]]]:
     """Name -> mode, content, device of every entry; its number and links are checked on the way."""
-    found, at = {}, 0
+    found: dict[str, tuple[int, bytes, tuple[int, int]]] = {}
+    at = 0
     while True:
         assert archive[at : at + 6] == b"070701"
         fields = [int(archive[at + 6 + 8 * index : at + 14 + 8 * index], 16) for index in range(13)]

@@ -119,7 +119,7 @@ def _write(app: App, booted: Booted, image: str, *, alone: bool) -> None:
     if booted.twin_sha256 is not None:
         app.say(f"two runs are the same to the last byte, SHA-256 {booted.twin_sha256}")
         app.say(EXACT_CLOCK)
-    if alone and run.begun is not None:
+    if alone and run.failure is None:
         sys.stdout.write(guest_text(run, image, width=columns()))
     pass_on(sys.stdout, run.stdout)
     pass_on(sys.stderr, run.stderr)
