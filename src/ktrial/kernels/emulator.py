@@ -25,6 +25,7 @@ _INSTALL = {
     "pacman": "sudo pacman -S qemu-system-x86",
     "zypper": "sudo zypper install qemu-x86",
 }
+_BIND = ("setpriv", "--pdeathsig", "KILL", "--")
 #: Code at the reset vector: writes 1 to the port of the exit device, which then ends QEMU with status 3.
 _PROBE_ROM = b"\xf4" * 0xFFF0 + bytes.fromhex("b001 e6f4 f4eb fd90") + b"\xf4" * 8
 _PROBE_STATUS = 3
@@ -54,6 +55,9 @@ class Emulator:
         if found is None:
             raise EmulatorMissing(f"guests need QEMU: there is no {PROGRAM} in PATH", hint=self._install())
         self.program = found
+        bind = shutil.which(_BIND[0], path=path)
+        #: Where it can be had: the emulator ends with the process that started it, whatever ends that.
+        self._bound = [bind, *_BIND[1:]] if bind is not None else []
         self.version = self._asked_version()
 
     def _install(self) -> str:
@@ -114,7 +118,7 @@ class Emulator:
     def argv(self, shape: Shape, folder: Path) -> list[str]:
         """How a guest is started whose files lie in `folder`: no disk, no network, two serial ports that are files."""
         cpu = _CPU[shape.mode]
-        argv = [self.program, *_PLAIN, "-accel", _ACCELERATOR[shape.mode], "-cpu", cpu]
+        argv = [*self._bound, self.program, *_PLAIN, "-accel", _ACCELERATOR[shape.mode], "-cpu", cpu]
         argv += ["-smp", str(shape.cpus), "-m", str(shape.memory_bytes >> 20)]
         argv += _EXACT if shape.mode == "exact" else ()
         for port in ("console", "line"):

@@ -48,7 +48,10 @@ def inspect_text(found: KernelFound, *, width: int) -> str:
     return text + "".join(paragraph(f"{note[0].upper()}{note[1:]}", width=width) + "\n" for note in notes)
 
 
-def diff_json(before: KernelFound, after: KernelFound) -> dict[str, Any]:
+Sysctls = Mapping[str, tuple[str | None, str | None]]
+
+
+def diff_json(before: KernelFound, after: KernelFound, sysctls: Sysctls | None) -> dict[str, Any]:
     """`ktrial.kernel-diff/1`."""
     known = before.symbols is not None and after.symbols is not None
     return {
@@ -60,17 +63,24 @@ def diff_json(before: KernelFound, after: KernelFound) -> dict[str, Any]:
             for name, pair in identity_differences(before.identity, after.identity).items()
         },
         "symbols": symbol_differences(before.symbols or {}, after.symbols or {}) if known else None,
+        "sysctls": None
+        if sysctls is None
+        else {name: {"before": pair[0], "after": pair[1]} for name, pair in sysctls.items()},
     }
 
 
-def diff_text(before: KernelFound, after: KernelFound, *, width: int) -> str:
-    """Both tables: what the kernels are, and the symbols of their configurations."""
+def diff_text(before: KernelFound, after: KernelFound, sysctls: Sysctls | None, *, width: int) -> str:
+    """The tables: what the kernels are, their default sysctls where they were looked at, their configurations."""
     heads = ("", *(found.name.rstrip("/").rpartition("/")[2] for found in (before, after)))
     found = identity_differences(before.identity, after.identity)
     rows = [(SHOWN[name], _words(pair[0]), _words(pair[1])) for name, pair in found.items()]
     text = (
         f"{table(heads, rows, width=width)}\n" if rows else "The kernels are the same in all that is shown of them.\n"
     )
+    if sysctls is not None:
+        values = [(name, first or "-", second or "-") for name, (first, second) in sysctls.items()]
+        listed = table(("sysctl", *heads[1:]), values, width=width, whole=1) if values else ""
+        text += f"\n{len(sysctls)} default sysctls differ{':' if sysctls else '.'}\n{listed}\n"
     if before.symbols is None or after.symbols is None:
         missing = " and ".join(found.name for found in (before, after) if found.symbols is None)
         return (

@@ -24,6 +24,7 @@ _LEAST_MEMORY, _MOST_CPUS = 64 << 20, 64
 @click.argument("kernel")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")
 @click.option("--tool", "tools", multiple=True, metavar="NAME|PATH", help="Also put this program into the guest.")
+@click.option("--module", "modules", multiple=True, metavar="NAME", help="Load this module of the kernel's first.")
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
 @click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="CPUs of the guest: 2, or 1 where time is exact.")
 @click.option("--append", multiple=True, metavar="WORDS", help="Add to the kernel's command line.")
@@ -36,6 +37,7 @@ def command(
     kernel: str,
     program: tuple[str, ...],
     tools: tuple[str, ...],
+    modules: tuple[str, ...],
     memory: str,
     cpus: int | None,
     append: tuple[str, ...],
@@ -60,6 +62,7 @@ def command(
     from ktrial.domain.guest import GuestFailed, Job
     from ktrial.kernels.guest import Limits
     from ktrial.kernels.host_tools import bring_for
+    from ktrial.kernels.modules import take_modules
     from ktrial.report.guest import failure_text, guest_json
     from ktrial.services.guests import boot_in, settle_s
 
@@ -67,7 +70,9 @@ def command(
     limit_s = seconds(limit, "--limit")
     found = app.images.find(kernel)
     brought, started = bring_for(program, tools)
-    job = Job(program=started, settle_s=settle_s(mode))
+    loaded = take_modules(modules, found.image_path)
+    brought.files.update(loaded)
+    job = Job(program=started, modules=tuple(loaded), settle_s=settle_s(mode))
     guests = app.guests
 
     def boot(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
@@ -121,5 +126,7 @@ def _write(app: App, booted: Booted, image: str, *, alone: bool) -> None:
         app.say(EXACT_CLOCK)
     if alone and run.failure is None:
         sys.stdout.write(guest_text(run, image, width=columns()))
+    for refused in run.begun.unloaded if run.begun is not None else ():
+        app.say(f"the guest could not load {refused}")
     pass_on(sys.stdout, run.stdout)
     pass_on(sys.stderr, run.stderr)
