@@ -9,7 +9,7 @@ _ROOT = "/proc/sys/"
 #: What is counted or drawn anew at each boot, and the kernel's own name: no defaults.
 _NO_DEFAULTS = (
     *("fs.aio-nr", "fs.dentry-state", "fs.file-nr", "fs.inode-nr", "fs.inode-state", "fs.quota.", "kernel.ns_last_pid"),
-    *("kernel.osrelease", "kernel.pty.nr", "kernel.random.", "kernel.version", "kernel.tainted"),
+    *("crypto.fips_version", "kernel.osrelease", "kernel.pty.nr", "kernel.random.", "kernel.version", "kernel.tainted"),
     *("net.netfilter.nf_conntrack_count", "net.ipv4.tcp_fastopen_key", "kernel.hostname"),
 )
 

@@ -54,7 +54,7 @@ def test_the_same_kernel_and_one_without_configuration() -> None:
     assert "the same in all that is shown" in diff_text(ONE, ONE, None, width=80)
     assert "Their configurations are the same.\n" in diff_text(ONE, ONE, None, width=80)
     bare = found("bare", beside=b"")
-    assert "No configuration of bare is known" in diff_text(ONE, bare, None, width=80)
+    assert "The configuration of bare is not told" in diff_text(ONE, bare, None, width=80)
     assert diff_json(ONE, bare, None)["symbols"] is None
 
 
