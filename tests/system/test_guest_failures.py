@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -110,6 +111,24 @@ def test_an_exact_guest_that_is_not_is_an_error(boot: Any) -> None:
     assert done.returncode == 0
     assert "two runs are the same to the last byte, SHA-256 " in done.stderr
     assert "Time in this guest counts instructions" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["emulated", "exact"])
+def test_ctrl_c_ends_the_guest_and_leaves_nothing(boot: Any, tmp_path: Path, mode: str) -> None:
+    boot("exit 9")
+    emulator = tmp_path / "bin" / "qemu-system-x86_64"
+    emulator.write_text(EMULATOR.format(what=f"touch {tmp_path}/up.$$; exec sleep 50"))
+    command = [sys.executable, "-m", "ktrial", "kernel", "boot", str(tmp_path / "bzImage"), "--mode", mode]
+    environment = {**os.environ, "PATH": f"{emulator.parent}:/usr/bin:/bin", "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        while len(list(tmp_path.glob("up.*"))) < (2 if mode == "exact" else 1):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert not list(tmp_path.glob("ktrial-guest-*"))
+    for mark in tmp_path.glob("up.*"):
+        assert not Path(f"/proc/{mark.suffix[1:]}").exists()
 
 
 def test_what_cannot_be_asked_for(boot: Any) -> None:

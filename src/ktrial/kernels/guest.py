@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import IO, NamedTuple, TypeVar
 
 import msgspec
@@ -51,11 +52,15 @@ class Guests:
         self._emulator = emulator
         self._agent = agent
         self._folder = folder
+        self._stop = Event()
 
-    @property
-    def emulator(self) -> Emulator:
-        """What runs the guests."""
-        return self._emulator
+    def why_no_kvm(self) -> str | None:
+        """Why KVM cannot be used, found by running code with it; None where it can."""
+        return self._emulator.why_no_kvm()
+
+    def stop(self) -> None:
+        """End all guests that run in other threads."""
+        self._stop.set()
 
     def boot(self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, limits: Limits) -> GuestRun:
         """One boot from the beginning to its end, or until a limit has passed."""
@@ -67,13 +72,13 @@ class Guests:
             wanted = -(-len(content) * 2 >> 20)
             raise BadInput(
                 f"what is put into the guest has {len(content) >> 20} MiB; it needs twice that as memory",
-                hint=f"--memory {wanted}M or more",
+                hint=f"--memory {wanted}MiB or more",
             )
         with TemporaryDirectory(prefix="ktrial-guest-", dir=self._folder) as name:
             folder = Path(name)
             (folder / "kernel").write_bytes(kernel.image)
             (folder / "initramfs").write_bytes(content)
-            return _Boot(self._emulator, folder, shape, limits).run()
+            return _Boot(self._emulator, folder, shape, limits, self._stop).run()
 
 
 def check_architecture(kernel: KernelFiles) -> None:
@@ -86,8 +91,9 @@ def check_architecture(kernel: KernelFiles) -> None:
 class _Boot:
     """A guest that runs, and what has come of it so far."""
 
-    def __init__(self, emulator: Emulator, folder: Path, shape: Shape, limits: Limits) -> None:
+    def __init__(self, emulator: Emulator, folder: Path, shape: Shape, limits: Limits, stop: Event) -> None:
         self._emulator, self._folder, self._shape, self._limits = emulator, folder, shape, limits
+        self._stop = stop
         self._frames = Frames()
         self._begun: Begun | None = None
         self._ended: Ended | None = None
@@ -140,6 +146,8 @@ class _Boot:
             time.sleep(_POLL_S)
 
     def _why_stop(self, passed_s: float) -> str | None:
+        if self._stop.is_set():
+            return "it was stopped"
         if self._begun is None:
             limit_s = min(self._limits.whole_s, self._limits.begin_s or self._limits.whole_s)
             if passed_s > limit_s:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -40,15 +39,23 @@ def settle_s(mode: Mode | None) -> int:
     return EXACT_SETTLE_S if mode == "exact" else 0
 
 
-def boot_in(
-    mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, why_no_kvm: Callable[[], str | None]
-) -> Booted:
+class House(Protocol):
+    """What runs the guests."""
+
+    def why_no_kvm(self) -> str | None:
+        """Why KVM cannot be used; None where it can."""
+
+    def stop(self) -> None:
+        """End all guests that run."""
+
+
+def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house: House) -> Booted:
     """One boot in the mode asked for, or in the fastest that works. Raises KtrialError where KVM is wanted in vain."""
     if mode == "exact":
-        return boot_twice(shape, limit_s, boot)
+        return boot_twice(shape, limit_s, boot, house)
     if mode == "emulated":
         return Booted(run=boot(shape, limit_s))
-    why = why_no_kvm()
+    why = house.why_no_kvm()
     if why is None:
         run = boot(msgspec.structs.replace(shape, mode="kvm"), limit_s, _KVM_BEGIN_S if mode is None else None)
         if run.begun is not None or mode == "kvm":
@@ -59,10 +66,15 @@ def boot_in(
     return Booted(run=boot(msgspec.structs.replace(shape, mode="emulated"), limit_s), no_kvm=why)
 
 
-def boot_twice(shape: Shape, limit_s: float, boot: Boots) -> Booted:
+def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: House) -> Booted:
     """Two boots at once, which must be the same to the last byte. Raises GuestDiffers."""
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda _: boot(shape, limit_s), range(2))
+        runs = [pool.submit(boot, shape, limit_s) for _ in range(2)]
+        try:
+            first, second = (run.result() for run in runs)
+        except BaseException:
+            house.stop()
+            raise
     if first.limit_passed or second.limit_passed:  # when it passed, not what the guest did, made them differ
         return Booted(run=first if first.limit_passed else second)
     found = difference(first, second)

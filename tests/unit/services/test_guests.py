@@ -43,8 +43,33 @@ class Boots:
         return next(self._runs)
 
 
+class House:
+    """What runs guests: with KVM, or why not."""
+
+    def __init__(self, why: str | None = None) -> None:
+        self._why = why
+        self.stopped = False
+
+    def why_no_kvm(self) -> str | None:
+        return self._why
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_an_interrupt_of_one_exact_run_ends_the_other() -> None:
+    house = House()
+
+    def interrupted(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        boot_twice(SHAPE, 60, interrupted, house)
+    assert house.stopped
+
+
 def test_two_exact_runs_that_are_the_same() -> None:
-    found = boot_twice(SHAPE, 60, Boots(RUN, run(wall_s=9.0)))
+    found = boot_twice(SHAPE, 60, Boots(RUN, run(wall_s=9.0)), House())
     assert found.twin_sha256 == digest(RUN)
 
 
@@ -63,33 +88,33 @@ def test_the_first_difference_is_an_error(other: GuestRun, where: str) -> None:
     assert digest(other) != digest(RUN)
     assert str(difference(RUN, other)).startswith(where)
     with pytest.raises(GuestDiffers, match="two runs of the same exact guest differ") as caught:
-        boot_twice(SHAPE, 60, Boots(RUN, other))
+        boot_twice(SHAPE, 60, Boots(RUN, other), House())
     assert caught.value.exit_status == 125
 
 
 def test_a_limit_that_passed_is_no_difference() -> None:
     late = run(failure="the time limit of 1 s passed", limit_passed=True, stdout=b"")
-    found = boot_twice(SHAPE, 1, Boots(RUN, late))
+    found = boot_twice(SHAPE, 1, Boots(RUN, late), House())
     assert (found.run.exit_status, found.twin_sha256) == (124, None)
 
 
 def test_kvm_where_it_works() -> None:
     boots = Boots(RUN)
-    assert boot_in(None, SHAPE, 60, boots, lambda: None).no_kvm is None
+    assert boot_in(None, SHAPE, 60, boots, House()).no_kvm is None
     assert boots.asked == [("kvm", 60, 20)]
 
 
 def test_without_kvm_it_is_emulated_and_said() -> None:
     boots = Boots(RUN)
-    assert boot_in(None, SHAPE, 60, boots, lambda: "there is no /dev/kvm").no_kvm == "there is no /dev/kvm"
+    assert boot_in(None, SHAPE, 60, boots, House("there is no /dev/kvm")).no_kvm == "there is no /dev/kvm"
     assert boots.asked == [("emulated", 60, None)]
     with pytest.raises(KtrialError, match="no KVM here: there is no"):
-        boot_in("kvm", SHAPE, 60, Boots(), lambda: "there is no /dev/kvm")
+        boot_in("kvm", SHAPE, 60, Boots(), House("there is no /dev/kvm"))
 
 
 def test_a_kernel_that_does_not_start_under_kvm_is_emulated() -> None:
     boots = Boots(run(begun=None, ended=None, failure="the time limit of 20 s passed"), RUN)
-    found = boot_in(None, SHAPE, 60, boots, lambda: None)
+    found = boot_in(None, SHAPE, 60, boots, House())
     assert boots.asked == [("kvm", 60, 20), ("emulated", 60, None)]
     assert "runs code and not this kernel: the time limit" in str(found.no_kvm)
 

@@ -78,7 +78,7 @@ def command(
     def boot(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
         return guests.boot(found, job, brought, shape, Limits(limit_s, begin_limit_s))
 
-    booted = boot_in(mode, shape, limit_s, boot, guests.emulator.why_no_kvm)
+    booted = boot_in(mode, shape, limit_s, boot, guests)
     if as_json:
         write_json(guest_json(booted, found.image_path, started, tuple(brought.tools)))
     else:
