@@ -15,6 +15,7 @@ mod fault;
 mod files;
 mod forget;
 mod grant;
+pub mod guest;
 pub mod journal;
 mod kernel_log;
 mod lease;

@@ -4,5 +4,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if ktrial_agent::guest::is_first() {
+        ktrial_agent::guest::main();
+    }
     ktrial_agent::cli::main()
 }

@@ -23,3 +23,14 @@ def tell(stream: TextIO, text: str) -> None:
         if error.errno != errno.EIO:
             raise
         # The terminal has gone: its SIGHUP ends the measurement in order, unless somebody wants it to go on.
+
+
+def pass_on(stream: TextIO, data: bytes) -> None:
+    """Write somebody else's bytes as they are."""
+    raw = getattr(stream, "buffer", None)
+    if raw is None:
+        stream.write(data.decode(errors="replace"))
+        return
+    stream.flush()
+    raw.write(data)
+    raw.flush()

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ktrial.cli.wiring_kernels import KernelAdapters
+
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.catalog.suites import Faulty
@@ -58,7 +60,7 @@ def is_file_name(word: str) -> bool:
     return word.startswith(("/", "./", "../")) or (word.endswith(".toml") and "=" not in word)
 
 
-class App:
+class App(KernelAdapters):
     """What a verb may use: the catalog, an ordinary session, and a root session that says what it is for."""
 
     def __init__(

@@ -41,7 +41,15 @@ def opened(data: bytes) -> Opened | None:
     return None
 
 
-def _unpacked(data: bytes, name: str, machine: Callable[[], Any]) -> bytes:
+def first_stream(data: bytes) -> bytes:
+    """What is inside the stream that the data begin with; what follows it is left out."""
+    for mark, (name, machine, _) in _OPEN.items():
+        if data.startswith(mark):
+            return _unpacked(data, name, machine, first_only=True)
+    return _unpacked(data, "lzma", lzma.LZMADecompressor, first_only=True)
+
+
+def _unpacked(data: bytes, name: str, machine: Callable[[], Any], *, first_only: bool = False) -> bytes:
     parts: list[bytes] = []
     size = 0
     while data.strip(b"\0"):
@@ -56,7 +64,7 @@ def _unpacked(data: bytes, name: str, machine: Callable[[], Any]) -> bytes:
                 raise BadInput(f"it is packed with {name} and holds more than {LIMIT_BYTES} bytes")
         if not one.eof:
             raise BadInput(f"it is packed with {name} and its end is missing")
-        data = one.unused_data + data[at:]
+        data = b"" if first_only else one.unused_data + data[at:]
     return b"".join(parts)
 
 

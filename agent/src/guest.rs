@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The first process of a guest: mounts, loads modules, runs what the job says, hands over its output, ends the guest.
+//!
+//! Everything that it says goes over a serial port of its own, in the frames of `docs/formats.md`; the kernel's console is the kernel's alone.
+
+mod frames;
+mod machine;
+mod program;
+
+use crate::error::{Error, Kind, Result};
+use frames::Line;
+use machine::Begun;
+use program::Program;
+use serde::Deserialize;
+use std::fs::{self, File};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// The name that the kernel starts the first process by.
+const FIRST: &str = "/init";
+const JOB: &str = "/ktrial/job.json";
+/// The serial port beside the console's.
+const LINE: &str = "/dev/ttyS1";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Job {
+    /// What runs, if anything.
+    program: Option<Program>,
+    /// Modules in the order of loading.
+    modules: Vec<String>,
+    /// How long the guest rests before the program starts.
+    settle_s: u64,
+}
+
+/// Whether this process is the first one of a guest's.
+#[must_use]
+pub fn is_first() -> bool {
+    let named = std::env::args_os().next().is_some_and(|name| name == FIRST);
+    named && std::process::id() == 1 && Path::new(JOB).exists()
+}
+
+/// Does what the job says. Does not return: the guest ends with it.
+pub fn main() -> ! {
+    machine::mount_all();
+    if let Err(error) = work() {
+        eprintln!("ktrial-init: {error}");
+    }
+    machine::off()
+}
+
+fn work() -> Result<()> {
+    let port = File::options()
+        .write(true)
+        .open(LINE)
+        .map_err(|error| Error::io("open", LINE, &error))?;
+    machine::make_raw(&port)?;
+    let line = Line::new(port);
+    let job: Job = read_job()?;
+    let unloaded = machine::load_modules(&job.modules);
+    line.say(frames::BEGUN, &Begun::now(unloaded)?)?;
+    sleep(Duration::from_secs(job.settle_s));
+    if let Some(program) = &job.program {
+        program.run(&line)?;
+    }
+    line.say(frames::END, &serde_json::json!({}))?;
+    line.drain();
+    Ok(())
+}
+
+fn read_job() -> Result<Job> {
+    let text = fs::read(JOB).map_err(|error| Error::io("read", JOB, &error))?;
+    serde_json::from_slice(&text).map_err(|error| Error::new(Kind::BadRequest, format!("{JOB}: {error}")))
+}

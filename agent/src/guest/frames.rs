@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Frames on the line from a guest to the head: kind, length, content.
+
+use crate::error::{Error, Kind, Result};
+use serde::Serialize;
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The guest runs: which kernel, since when.
+pub const BEGUN: u8 = b'B';
+/// A piece of the program's standard output.
+pub const OUTPUT: u8 = b'o';
+/// A piece of the program's standard error.
+pub const ERRORS: u8 = b'e';
+/// How the program ended.
+pub const ENDED: u8 = b'x';
+/// Nothing follows.
+pub const END: u8 = b'z';
+
+const HEADER_BYTES: usize = 5;
+
+/// The line; clones write whole frames in turn.
+#[derive(Clone)]
+pub struct Line(Arc<Mutex<File>>);
+
+impl Line {
+    pub fn new(port: File) -> Self {
+        Self(Arc::new(Mutex::new(port)))
+    }
+
+    /// Sends bytes as one frame.
+    pub fn send(&self, kind: u8, content: &[u8]) -> Result<()> {
+        let length =
+            u32::try_from(content.len()).map_err(|_| Error::new(Kind::Oversized, "a frame is too long"))?;
+        let mut whole = Vec::with_capacity(HEADER_BYTES + content.len());
+        whole.push(kind);
+        whole.extend(length.to_be_bytes());
+        whole.extend(content);
+        let mut port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        port.write_all(&whole)
+            .map_err(|error| Error::io("write to", super::LINE, &error))
+    }
+
+    /// Sends a value as JSON.
+    pub fn say(&self, kind: u8, value: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_vec(value).map_err(|error| Error::new(Kind::Io, error.to_string()))?;
+        self.send(kind, &text)
+    }
+
+    /// Waits until everything has left the port.
+    pub fn drain(&self) {
+        let port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = rustix::termios::tcdrain(&*port);
+    }
+}

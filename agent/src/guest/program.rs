@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The program of a guest: its output is handed over piece by piece, then how it ended.
+
+use super::frames::{self, Line};
+use crate::error::{Error, Kind, Result};
+use serde::Deserialize;
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{channel, Sender};
+use std::thread::spawn;
+use std::time::Duration;
+
+const PIECE_BYTES: usize = 1 << 12;
+/// So long after the last piece, output of a program that has ended is over: what it left running may hold its streams.
+const LAST_OUTPUT: Duration = Duration::from_secs(2);
+
+/// A program, and how it is started.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    argv: Vec<String>,
+    environment: BTreeMap<String, String>,
+    directory: String,
+    /// User and group; none is root.
+    user: Option<u32>,
+}
+
+impl Program {
+    /// Runs it to its end. That it cannot be started is told as its end.
+    pub fn run(&self, line: &Line) -> Result<()> {
+        let told = match self.start()? {
+            Ok(child) => attend(child, line),
+            Err(error) => json!({"unstarted": error.to_string(), "errno": error.raw_os_error()}),
+        };
+        line.say(frames::ENDED, &told)
+    }
+
+    fn start(&self) -> Result<io::Result<Child>> {
+        let Some((name, arguments)) = self.argv.split_first() else {
+            return Err(Error::new(Kind::BadRequest, "a program without a name"));
+        };
+        let mut command = Command::new(name);
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(&self.environment)
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        Ok(command.spawn())
+    }
+}
+
+/// Hands over what the program writes, until it has ended and its last output is over; how it ended.
+fn attend(mut child: Child, line: &Line) -> Value {
+    let (sent, pieces) = channel();
+    if let Some(from) = child.stdout.take() {
+        carry(from, line, frames::OUTPUT, sent.clone());
+    }
+    if let Some(from) = child.stderr.take() {
+        carry(from, line, frames::ERRORS, sent.clone());
+    }
+    drop(sent);
+    let ended = child.wait();
+    while pieces.recv_timeout(LAST_OUTPUT).is_ok() {}
+    ended.map_or_else(|error| json!({"unknown": error.to_string()}), ending)
+}
+
+/// Hands over one stream; tells of every piece.
+fn carry(mut from: impl Read + Send + 'static, line: &Line, kind: u8, piece_sent: Sender<()>) {
+    let line = line.clone();
+    spawn(move || {
+        let mut piece = vec![0; PIECE_BYTES];
+        while let Ok(count @ 1..) = from.read(&mut piece) {
+            if line.send(kind, &piece[..count]).is_err() || piece_sent.send(()).is_err() {
+                break;
+            }
+        }
+    });
+}
+
+fn ending(status: ExitStatus) -> Value {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => json!({ "status": code }),
+        (None, signal) => json!({ "signal": signal }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Everything that comes over a line for this program: (kind, content) of each frame.
+    fn frames_of(argv: &[&str]) -> Vec<(u8, Vec<u8>)> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let program: Program = serde_json::from_value(json!({
+            "argv": argv, "environment": {"PATH": "/usr/bin:/bin"}, "directory": "/", "user": null,
+        }))
+        .unwrap();
+        program.run(&Line::new(file.reopen().unwrap())).unwrap();
+        let mut data = fs::read(file.path()).unwrap();
+        let mut found = Vec::new();
+        while !data.is_empty() {
+            let length = u32::from_be_bytes(data[1..5].try_into().unwrap()) as usize;
+            found.push((data[0], data[5..5 + length].to_vec()));
+            data.drain(..5 + length);
+        }
+        found
+    }
+
+    fn stream(frames: &[(u8, Vec<u8>)], kind: u8) -> Vec<u8> {
+        frames
+            .iter()
+            .filter(|frame| frame.0 == kind)
+            .flat_map(|frame| frame.1.clone())
+            .collect()
+    }
+
+    #[test]
+    fn streams_come_apart_and_whole_and_the_status_last() {
+        let script = "head -c 100000 /dev/zero; echo oops >&2; exit 7";
+        let frames = frames_of(&["/bin/sh", "-c", script]);
+        assert_eq!(stream(&frames, frames::OUTPUT), vec![0; 100_000]);
+        assert_eq!(stream(&frames, frames::ERRORS), b"oops\n");
+        assert_eq!(
+            frames.last().unwrap(),
+            &(frames::ENDED, br#"{"status":7}"#.to_vec())
+        );
+    }
+
+    #[test]
+    fn a_signal_and_a_program_that_is_not_there_are_told() {
+        assert_eq!(
+            frames_of(&["/bin/sh", "-c", "kill -9 $$"])[0].1,
+            br#"{"signal":9}"#.to_vec()
+        );
+        let unstarted = String::from_utf8(frames_of(&["/no/such"])[0].1.clone()).unwrap();
+        assert!(unstarted.contains(r#""errno":2"#), "{unstarted}");
+    }
+
+    #[test]
+    fn what_a_program_leaves_running_does_not_keep_the_guest() {
+        let frames = frames_of(&["/bin/sh", "-c", "sleep 30 & echo left"]);
+        assert_eq!(stream(&frames, frames::OUTPUT), b"left\n");
+        assert_eq!(frames.last().unwrap().1, br#"{"status":0}"#.to_vec());
+    }
+}

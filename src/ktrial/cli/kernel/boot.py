@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel boot`: a kernel in a guest, with one program, in seconds."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.domain.guest import GuestRun, Mode, Shape
+    from ktrial.services.guests import Booted
+
+_MODES = ("kvm", "emulated", "exact")
+_LEAST_MEMORY, _MOST_CPUS = 64 << 20, 64
+
+
+@click.command(short_help="Boot a kernel in a guest and run a program there.")
+@click.argument("kernel")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")
+@click.option("--tool", "tools", multiple=True, metavar="NAME|PATH", help="Also put this program into the guest.")
+@click.option("--module", "modules", multiple=True, metavar="NAME", help="Load this module of the kernel's first.")
+@click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
+@click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="CPUs of the guest: 2, or 1 where time is exact.")
+@click.option("--append", multiple=True, metavar="WORDS", help="Add to the kernel's command line.")
+@click.option("--mode", type=click.Choice(_MODES), help="By default kvm where it works, or else emulated.")
+@click.option("--limit", default="60s", show_default=True, metavar="TIME", help="End the guest then.")
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    kernel: str,
+    program: tuple[str, ...],
+    tools: tuple[str, ...],
+    modules: tuple[str, ...],
+    memory: str,
+    cpus: int | None,
+    append: tuple[str, ...],
+    mode: Mode | None,
+    limit: str,
+    as_json: bool,
+) -> int:
+    """Boot KERNEL in a guest with nothing but PROGRAM, the tools named and their libraries; then the guest ends.
+
+    \b
+    ktrial kernel boot running
+    ktrial kernel boot linux-image-6.12.117+deb12-amd64.deb -- hackbench -l 100
+    ktrial kernel boot ./bzImage --mode exact -- cyclictest -l 1000 -q
+
+    KERNEL is `running`, an installed version, an image, a package of Debian, or a folder with one kernel in it. The
+    guest has no disk and no network. With --mode exact it is run twice, and both runs must be the same to the last
+    byte.
+
+    The exit status is PROGRAM's own; 128 and the signal's number where one killed it; 127 where it is not there, 126
+    where it cannot be run, 124 where --limit passed, 125 where the guest failed.
+    """
+    from ktrial.domain.guest import GuestFailed, Job
+    from ktrial.kernels.guest import Limits
+    from ktrial.kernels.host_tools import bring_for
+    from ktrial.kernels.modules import take_modules
+    from ktrial.report.guest import failure_text, guest_json
+    from ktrial.services.guests import boot_in, settle_s
+
+    shape = _shape(memory, cpus, append, mode)
+    limit_s = seconds(limit, "--limit")
+    found = app.images.find(kernel)
+    brought, started = bring_for(program, tools)
+    loaded = take_modules(modules, found.image_path)
+    brought.files.update(loaded)
+    job = Job(program=started, modules=tuple(loaded), settle_s=settle_s(mode))
+    guests = app.guests
+
+    def boot(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
+        return guests.boot(found, job, brought, shape, Limits(limit_s, begin_limit_s))
+
+    booted = boot_in(mode, shape, limit_s, boot, guests)
+    if as_json:
+        write_json(guest_json(booted, found.image_path, started, tuple(brought.tools)))
+    else:
+        _write(app, booted, found.image_path, alone=started is None)
+    if booted.run.failure is not None:
+        raise GuestFailed(failure_text(booted.run), booted.run.exit_status)
+    return booted.run.exit_status
+
+
+def _shape(memory: str, cpus: int | None, append: tuple[str, ...], mode: Mode | None) -> Shape:
+    from ktrial.domain.guest import Shape
+    from ktrial.domain.units import parse_quantity, show_bytes
+
+    try:
+        memory_bytes = int(parse_quantity(memory, "bytes"))
+    except ValueError as error:
+        raise BadInput(f"--memory: {error}") from None
+    if memory_bytes < _LEAST_MEMORY:
+        raise BadInput(f"--memory {memory}: a guest needs {show_bytes(_LEAST_MEMORY)} or more")
+    if mode == "exact" and cpus not in (None, 1):
+        raise BadInput(
+            f"--cpus {cpus}: an exact guest has one CPU",
+            hint="the emulator runs one CPU until it idles, so that a comparison on several means nothing",
+        )
+    return Shape(
+        mode=mode or "emulated",
+        memory_bytes=memory_bytes,
+        cpus=cpus or (1 if mode == "exact" else 2),
+        append=append,
+    )
+
+
+def _write(app: App, booted: Booted, image: str, *, alone: bool) -> None:
+    """The program's streams as they are, and beside them what there is to say about the guest."""
+    from ktrial.cli.streams import pass_on
+    from ktrial.domain.guest import EXACT_CLOCK
+    from ktrial.report.guest import guest_text
+    from ktrial.report.terminal import columns
+
+    run = booted.run
+    if booted.no_kvm is not None:
+        app.say(f"{booted.no_kvm}; the guest is emulated")
+    if booted.twin_sha256 is not None:
+        app.say(f"two runs are the same to the last byte, SHA-256 {booted.twin_sha256}")
+        app.say(EXACT_CLOCK)
+    if alone and run.failure is None:
+        sys.stdout.write(guest_text(run, image, width=columns()))
+    for refused in run.begun.unloaded if run.begun is not None else ():
+        app.say(f"the guest could not load {refused}")
+    pass_on(sys.stdout, run.stdout)
+    pass_on(sys.stderr, run.stderr)

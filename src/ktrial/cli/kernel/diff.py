@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel diff`: in what two built kernels differ."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.wiring import App
+
+_MEMORY_BYTES = 1 << 30
+
+
+@click.command(short_help="Show in what two built kernels differ.")
+@click.argument("before")
+@click.argument("after")
+@click.option("--boot", "boots", is_flag=True, help="Also boot both in guests and compare their default sysctls.")
+@click.option("--limit", default="120s", show_default=True, metavar="TIME", help="End each guest then.")
+@json_option
+@click.pass_obj
+def command(app: App, before: str, after: str, boots: bool, limit: str, as_json: bool) -> None:
+    """Show in what two kernels differ: what they are, and every symbol of their configurations.
+
+    Each is named as for `ktrial kernel inspect`. A symbol that a configuration does not know is shown as -, one that is
+    off as n.
+    """
+    from ktrial.formats.sysctl_values import sysctl_differences
+    from ktrial.kernels.images import read_kernel
+    from ktrial.report.kernel_identity import diff_json, diff_text
+    from ktrial.report.terminal import columns
+
+    limit_s = seconds(limit, "--limit")
+    first, second = read_kernel(app.images, before), read_kernel(app.images, after)
+    sysctls = sysctl_differences(*(_sysctls(app, word, limit_s) for word in (before, after))) if boots else None
+    if as_json:
+        write_json(diff_json(first, second, sysctls))
+    else:
+        sys.stdout.write(diff_text(first, second, sysctls, width=columns()))
+
+
+def _sysctls(app: App, word: str, limit_s: float) -> dict[str, str]:
+    """What the sysctls of a kernel are when nobody has touched them."""
+    from ktrial.domain.guest import GuestFailed, Job, Shape
+    from ktrial.formats.sysctl_values import read_sysctl_values
+    from ktrial.kernels.guest import Limits
+    from ktrial.kernels.host_tools import bring_for
+    from ktrial.report.guest import failure_text
+
+    brought, program = bring_for(("grep", "-rs", "", "/proc/sys"), ())
+    shape = Shape(mode="emulated", memory_bytes=_MEMORY_BYTES, cpus=2)
+    run = app.guests.boot(app.images.find(word), Job(program=program), brought, shape, Limits(limit_s))
+    if run.failure is not None:
+        raise GuestFailed(f"{word}: {failure_text(run)}", run.exit_status)
+    return read_sysctl_values(run.stdout)

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel inspect`: what a built kernel is."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Show what a built kernel is.")
+@click.argument("kernel")
+@click.option("--config", "with_config", is_flag=True, help="Write its configuration, and nothing else.")
+@json_option
+@click.pass_obj
+def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
+    """Show what KERNEL is: version, compiler, LTO, BTF, HZ, preemption, scheduler, build id.
+
+    KERNEL is `running`, an installed version, an image, a package of Debian, or a folder with one kernel in it. All is
+    read from the kernel itself and from its configuration: inside it, beside it, in its package or tree, or in /proc.
+    """
+    from ktrial.domain.errors import KtrialError
+    from ktrial.kernels.images import read_kernel
+    from ktrial.report.kernel_identity import inspect_json, inspect_text
+    from ktrial.report.terminal import columns
+
+    found = read_kernel(app.images, kernel)
+    if as_json:
+        write_json(inspect_json(found, with_config=with_config))
+    elif with_config and found.symbols is None:
+        raise KtrialError(f"{kernel}: its configuration is neither in it nor beside it")
+    elif with_config:
+        sys.stdout.write("".join(f"{name}={value}\n" for name, value in (found.symbols or {}).items()))
+    else:
+        sys.stdout.write(inspect_text(found, width=columns()))

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel list`: the kernels installed here."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="List the kernels installed here.")
+@json_option
+@click.pass_obj
+def command(app: App, as_json: bool) -> None:
+    """List the kernels installed here, and which one runs."""
+    from ktrial.report.kernel_identity import list_json, list_text
+    from ktrial.report.terminal import columns
+
+    running = os.uname().release
+    kernels = {name: str(path) for name, path in app.images.installed().items()}
+    if as_json:
+        write_json(list_json(kernels, running))
+    else:
+        sys.stdout.write(list_text(kernels, running, width=columns()))

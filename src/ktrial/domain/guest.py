@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest: a kernel booted in an emulator with one program, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from ktrial.domain.errors import KtrialError
+
+#: How a guest runs: on the processor itself, emulated, or emulated with a clock that counts instructions.
+Mode = Literal["kvm", "emulated", "exact"]
+
+#: Exit statuses of `kernel boot` that are not the program's own, as `timeout`, `env` and shells have them.
+STATUS_LIMIT, STATUS_FAILED, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_SIGNAL = 124, 125, 126, 127, 128
+
+_NO_ENTRY = 2
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C"}
+
+#: What an exact guest's clock means; printed with every result.
+EXACT_CLOCK = (
+    "Time in this guest counts instructions, 2 ns each, on one CPU; idle time passes at once. There are no caches, no "
+    "branch prediction, no other CPU and no CPU frequency in it: it judges scheduling, wake-ups, reclaim and the "
+    "length of code paths, not compiler flags, caches or what depends on the processor."
+)
+
+
+#: Guest seconds of rest before an exact guest's program: the kernel tests and sorts itself out after boot.
+EXACT_SETTLE_S = 12
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that runs in the guest; `user` is its number and group, None is root."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(_ENVIRONMENT))
+    directory: str = "/"
+    user: int | None = None
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What the first process of the guest does."""
+
+    program: Program | None
+    modules: tuple[str, ...] = ()
+    settle_s: int = 0
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine that the guest sees."""
+
+    mode: Mode
+    memory_bytes: int
+    cpus: int
+    append: tuple[str, ...] = ()
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """What the guest told of itself when its first process ran; `uptime_s` is its own time since it began to boot."""
+
+    release: str
+    version: str
+    architecture: str
+    command_line: str
+    uptime_s: float
+    cpus: int
+    memory_bytes: int
+    unloaded: tuple[str, ...] = ()
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the program ended: its status, the signal that killed it, or why it was not started."""
+
+    status: int | None = None
+    signal: int | None = None
+    unstarted: str | None = None
+    errno: int | None = None
+    unknown: str | None = None
+
+
+class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One boot. `failure` says why the guest did not come to its end; None where it did."""
+
+    shape: Shape
+    emulator: str
+    begun: Begun | None
+    ended: Ended | None
+    stdout: bytes
+    stderr: bytes
+    console: bytes
+    wall_s: float
+    failure: str | None = None
+    limit_passed: bool = False
+
+    @property
+    def exit_status(self) -> int:
+        """The program's own status where it has one; 128 and the signal's number as shells do; else why not."""
+        if self.limit_passed:
+            return STATUS_LIMIT
+        if self.failure is not None:
+            return STATUS_FAILED
+        return 0 if self.ended is None else status_of(self.ended)
+
+
+def status_of(ended: Ended) -> int:
+    """The status that stands for how a program ended."""
+    if ended.status is not None:
+        return ended.status
+    if ended.signal is not None:
+        return STATUS_SIGNAL + ended.signal
+    if ended.unstarted is not None:
+        return STATUS_NOT_FOUND if ended.errno == _NO_ENTRY else STATUS_NOT_EXECUTABLE
+    return STATUS_FAILED
+
+
+class GuestFailed(KtrialError):
+    """The guest did not come to its end."""
+
+    def __init__(self, message: str, exit_status: int) -> None:
+        super().__init__(message, hint="--limit gives it longer, --append loglevel=7 lets its kernel say more")
+        self.exit_status = exit_status
+
+
+class GuestDiffers(KtrialError):
+    """Two runs of an exact guest were not the same."""
+
+    exit_status = STATUS_FAILED

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what a kernel is out of its image, or out of what the running one shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from ktrial.domain.kernel_identity import KernelIdentity
+from ktrial.formats import elf
+from ktrial.formats.kernel_image import Banner, read_banner, read_image
+from ktrial.formats.kernel_symbols import built_in, read_symbols
+
+INSIDE = "inside the image"
+_BUILD_ID = 3
+#: Words in the kernel (messages, names of files, symbols and fields) -> its scheduler; the first that fits.
+_SCHEDULERS: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (re.compile(rb"BORE \(Burst-Oriented Response Enhancer\) CPU Scheduler modification ([0-9][\w.-]*)"), "BORE"),
+    (re.compile(rb"\bsched_bore\b|\bburst_score\b"), "BORE"),
+    (re.compile(rb"\bPDS CPU Scheduler ([\w.-]+)"), "PDS"),
+    (re.compile(rb"\bBMQ CPU Scheduler ([\w.-]+)"), "BMQ"),
+    (re.compile(rb"MuQSS CPU scheduler v([\w.-]+)"), "MuQSS"),
+    (re.compile(rb"base_slice|\bvlag\b"), "EEVDF"),
+    (re.compile(rb"min_granularity"), "CFS"),
+)
+#: Configuration symbol -> what it says, where it is switched on.
+_OPTIMISED = {
+    "CC_OPTIMIZE_FOR_PERFORMANCE_O3": "speed (-O3)",
+    "CC_OPTIMIZE_FOR_PERFORMANCE": "speed (-O2)",
+    "CC_OPTIMIZE_FOR_SIZE": "size (-Os)",
+}
+_LTO = {"LTO_CLANG_FULL": "full", "LTO_CLANG_THIN": "thin", "LTO_NONE": "none", "LTO_GCC": "gcc"}
+_PREEMPTION = {
+    "PREEMPT_RT": "real-time",
+    "PREEMPT_LAZY": "lazy",
+    "PREEMPT": "full",
+    "PREEMPT_VOLUNTARY": "voluntary",
+    "PREEMPT_NONE": "none",
+}
+_AT_BOOT = "PREEMPT_DYNAMIC"
+
+
+def identify(
+    data: bytes, source: str, config: bytes | None, config_from: str | None
+) -> tuple[KernelIdentity, Mapping[str, str] | None]:
+    """An image's identity and its configuration: the one inside it, else `config`, which lay beside it."""
+    image = read_image(data, source)
+    banner = read_banner(image.kernel, source)
+    inside = built_in(image.kernel)
+    text, place = (inside, INSIDE) if inside is not None else (config, config_from)
+    build_id, btf = None, None
+    if image.kernel.startswith(elf.MAGIC):
+        kernel = elf.Elf(image.kernel, source)
+        build_id, btf = kernel.note(".notes", "GNU", _BUILD_ID), kernel.section(".BTF") is not None
+    return _identity(
+        banner,
+        architecture=image.architecture,
+        packing=image.packing,
+        build_id=build_id.hex() if build_id is not None else None,
+        btf=btf,
+        words=image.kernel,
+        config=(text, place),
+    )
+
+
+def identify_running(
+    version: bytes, *, architecture: str, words: bytes, notes: bytes, btf: bool, config: tuple[bytes | None, str | None]
+) -> tuple[KernelIdentity, Mapping[str, str] | None]:
+    """The running kernel's identity: from /proc/version, names of symbols and types, notes, and configuration."""
+    build_id = elf.note_in(notes, "GNU", _BUILD_ID, "<")
+    return _identity(
+        read_banner(version, "/proc/version"),
+        architecture=architecture,
+        packing=None,
+        build_id=build_id.hex() if build_id is not None else None,
+        btf=btf,
+        words=words,
+        config=config,
+    )
+
+
+def _identity(
+    banner: Banner,
+    *,
+    architecture: str,
+    packing: str | None,
+    build_id: str | None,
+    btf: bool | None,
+    words: bytes,
+    config: tuple[bytes | None, str | None],
+) -> tuple[KernelIdentity, Mapping[str, str] | None]:
+    text, place = config
+    symbols = read_symbols(text, place or "its configuration") if text is not None else None
+    identity = KernelIdentity(
+        release=banner.release,
+        build=banner.build,
+        architecture=architecture,
+        packing=packing,
+        built_by=banner.built_by,
+        compiler=banner.compiler,
+        linker=banner.linker,
+        build_id=build_id,
+        btf=btf,
+        scheduler=_scheduler(words),
+        config_from=place if symbols is not None else None,
+        preemption=_preemption(banner, symbols or {}),
+    )
+    if symbols is None:
+        return identity, None
+    hz = symbols.get("HZ", "")
+    return msgspec.structs.replace(
+        identity,
+        optimised=_first(_OPTIMISED, symbols),
+        lto=_first(_LTO, symbols) or "none",
+        hz=int(hz) if hz.isdigit() else None,
+        sched_ext=symbols.get("SCHED_CLASS_EXT") == "y",
+        notes=tuple(_doubts(banner, symbols)),
+    ), symbols
+
+
+def _doubts(banner: Banner, symbols: Mapping[str, str]) -> list[str]:
+    """Where the configuration cannot be this kernel's."""
+    compiler = symbols.get("CC_VERSION_TEXT")
+    if compiler is None or banner.compiler is None or compiler in banner.compiler:
+        return []
+    return [f"the configuration names another compiler ({compiler}) than the kernel: is it this kernel's?"]
+
+
+def _scheduler(words: bytes) -> str | None:
+    for pattern, name in _SCHEDULERS:
+        if match := pattern.search(words):
+            return f"{name} {match[1].decode()}" if match.groups() else name
+    return None
+
+
+def _preemption(banner: Banner, symbols: Mapping[str, str]) -> str | None:
+    """What the kernel's first words say; the configuration tells what it boots with, where that can be chosen."""
+    words, configured = banner.build.split(), _first(_PREEMPTION, symbols)
+    if "PREEMPT_RT" in words:
+        return "real-time"
+    if _AT_BOOT in words:
+        return f"chosen at boot, {configured} by default" if configured else "chosen at boot"
+    if "PREEMPT" in words:
+        return "full"
+    return configured
+
+
+def _first(names: Mapping[str, str], symbols: Mapping[str, str]) -> str | None:
+    return next((text for symbol, text in names.items() if symbols.get(symbol) == "y"), None)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel's image: the setup header of x86's bzImage, its packed payload, and what the kernel inside says."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ktrial.domain.errors import BadInput
+from ktrial.formats import elf, lz4, packed
+
+_SECTOR = 512
+_HEADER, _HEADER_END = 0x202, 0x250
+_MAGIC = b"HdrS"
+#: The first protocol that tells where the payload is (Linux 2.6.26).
+_PROTOCOL = 0x0208
+_SIZE_BYTES = 4
+_ARM64 = b"ARM\x64"
+_BANNER = re.compile(rb"Linux version (\S+) \(([^\n\0]*)\n?")
+#: First bytes of a payload -> how it is packed, and what unpacks it; None where nothing here does.
+_PACKED: tuple[tuple[bytes, str, Callable[[bytes], bytes] | None], ...] = (
+    (b"\x1f\x8b", "gzip", packed.first_stream),
+    (b"BZh", "bzip2", packed.first_stream),
+    (b"\xfd7zXZ\0", "xz", packed.first_stream),
+    (b"\x5d\0\0", "lzma", packed.first_stream),
+    (b"\x28\xb5\x2f\xfd", "zstd", packed.first_stream),
+    (lz4.MAGIC, "lz4", lz4.unpacked),
+    (b"\x89LZO", "lzo", None),
+)
+
+
+class KernelImage(NamedTuple):
+    """A kernel as it is booted: architecture, version of the header, how it is packed, and the kernel itself."""
+
+    architecture: str
+    header_version: str | None
+    packing: str
+    kernel: bytes
+
+
+def architecture(data: bytes, source: str) -> str:
+    """For which machine an image is, from its first bytes. Raises BadInput where it is no kernel's image."""
+    if data[_HEADER : _HEADER + 4] == _MAGIC:
+        if len(data) < _HEADER_END:
+            raise BadInput(f"it ends within its header, at byte {len(data)}", file=source)
+        return "x86_64" if _is_64_bit(data) else "i386"
+    if data[56:60] == _ARM64:
+        return "aarch64"
+    if data[:4] == elf.MAGIC:
+        return elf.Elf(data, source).machine
+    raise BadInput(
+        f"it is no kernel's image: it begins with {data[:4].hex(' ') or 'nothing'}",
+        file=source,
+        hint="a kernel is a bzImage or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a linux-image package of Debian",
+    )
+
+
+def _is_64_bit(data: bytes) -> bool:
+    """The header's XLF_KERNEL_64, since protocol 2.12; older images of x86 are taken for 64 bits wide."""
+    protocol, loads = struct.unpack_from("<H", data, 0x206)[0], struct.unpack_from("<H", data, 0x236)[0]
+    return protocol < 0x020C or bool(loads & 1)
+
+
+def read_image(data: bytes, source: str) -> KernelImage:
+    """The kernel inside an image. Raises BadInput where it cannot be unpacked whole."""
+    machine = architecture(data, source)
+    if data[:4] == elf.MAGIC:
+        return KernelImage(machine, None, "none", data)
+    if data[_HEADER : _HEADER + 4] != _MAGIC:
+        return KernelImage(machine, None, "none", data)
+    payload = _payload(data, source)
+    for magic, name, unpack in _PACKED:
+        if payload.startswith(magic):
+            if unpack is None:
+                raise BadInput(f"its kernel is packed with {name}, which is not read here", file=source)
+            try:
+                return KernelImage(machine, _header_version(data), name, unpack(payload))
+            except BadInput as error:
+                raise BadInput(f"its kernel {error.message.removeprefix('it ')}", file=source) from None
+    if payload.startswith(elf.MAGIC):
+        return KernelImage(machine, _header_version(data), "none", payload)
+    raise BadInput(f"its kernel is packed in an unknown way: {payload[:6].hex(' ')}", file=source)
+
+
+def _payload(data: bytes, source: str) -> bytes:
+    (protocol,) = struct.unpack_from("<H", data, 0x206)
+    offset, length = struct.unpack_from("<II", data, 0x248)
+    if protocol < _PROTOCOL:
+        raise BadInput(f"its header is of version {protocol >> 8}.{protocol & 255:02}, older than 2.08", file=source)
+    begin = ((data[0x1F1] or 4) + 1) * _SECTOR + offset
+    if begin + length > len(data) or length <= _SIZE_BYTES:
+        raise BadInput(
+            f"its kernel is said to end at byte {begin + length}, and it has {len(data)}",
+            file=source,
+            hint="it is cut off or damaged",
+        )
+    return data[begin : begin + length]
+
+
+def _header_version(data: bytes) -> str | None:
+    """The version that the header points to."""
+    (pointer,) = struct.unpack_from("<H", data, 0x20E)
+    begin = pointer + _SECTOR
+    end = data.find(b"\0", begin, begin + 512)
+    return data[begin:end].decode("latin-1") if pointer and end > begin else None
+
+
+class Banner(NamedTuple):
+    """The kernel's first words: release, who built it where, compiler, linker, build number and what follows it."""
+
+    text: str
+    release: str
+    built_by: str | None
+    compiler: str | None
+    linker: str | None
+    build: str
+
+
+def read_banner(kernel: bytes, source: str) -> Banner:
+    """What the kernel says of itself. Raises BadInput where it says nothing."""
+    found = [match for match in _BANNER.finditer(kernel) if b"%" not in match[0] and b") #" in match[0]]
+    # A kernel may also hold a first draft, without the build's number.
+    for match in sorted(found, key=lambda match: b") # " in match[0]):
+        text = match[0].rstrip(b"\n").decode(errors="replace")
+        return _banner(text, match[1].decode(errors="replace"))
+    raise BadInput('no "Linux version …" is found in it', file=source, hint="is it the whole image of a kernel?")
+
+
+def _banner(text: str, release: str) -> Banner:
+    head, _, build = text.rpartition(") #")
+    head += ")"
+    groups = _groups(head)
+    compiler, linker = groups[1] if len(groups) > 1 else None, None
+    if compiler is not None and ", " in compiler:
+        compiler, _, linker = compiler.rpartition(", ")
+    return Banner(text, release, groups[0] if groups else None, compiler, linker, f"#{build}")
+
+
+def _groups(text: str) -> list[str]:
+    """What stands in the outer brackets."""
+    found, depth, begin = [], 0, 0
+    for at, character in enumerate(text):
+        if character == "(":
+            begin = at + 1 if depth == 0 else begin
+            depth += 1
+        elif character == ")" and depth:
+            depth -= 1
+            if depth == 0:
+                found.append(text[begin:at])
+    return found

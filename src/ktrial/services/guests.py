@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boots of guests: in the mode that works here, and twice where time is exact."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import msgspec
+
+from ktrial.domain.errors import KtrialError
+from ktrial.domain.guest import EXACT_SETTLE_S, GuestDiffers, GuestRun, Mode, Shape
+
+#: So long may a kernel take to its first process where KVM works.
+_KVM_BEGIN_S = 20.0
+
+
+class Boots(Protocol):
+    """Boots one kernel with one job in a machine of this shape, until `limit_s` has passed.
+
+    `begin_limit_s` is how long it may take to its first process.
+    """
+
+    def __call__(self, shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
+        """One boot."""
+
+
+class Booted(msgspec.Struct, frozen=True, kw_only=True):
+    """A boot that is told about; `twin_sha256` is what two exact boots agree in."""
+
+    run: GuestRun
+    no_kvm: str | None = None
+    twin_sha256: str | None = None
+
+
+def settle_s(mode: Mode | None) -> int:
+    """How long a guest rests before its program: exact ones until the kernel's own work after boot is over."""
+    return EXACT_SETTLE_S if mode == "exact" else 0
+
+
+class House(Protocol):
+    """What runs the guests."""
+
+    def why_no_kvm(self) -> str | None:
+        """Why KVM cannot be used; None where it can."""
+
+    def stop(self) -> None:
+        """End all guests that run."""
+
+
+def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house: House) -> Booted:
+    """One boot in the mode asked for, or in the fastest that works. Raises KtrialError where KVM is wanted in vain."""
+    if mode == "exact":
+        return boot_twice(shape, limit_s, boot, house)
+    if mode == "emulated":
+        return Booted(run=boot(shape, limit_s))
+    why = house.why_no_kvm()
+    if why is None:
+        run = boot(msgspec.structs.replace(shape, mode="kvm"), limit_s, _KVM_BEGIN_S if mode is None else None)
+        if run.begun is not None or mode == "kvm":
+            return Booted(run=run)
+        why = f"/dev/kvm runs code and not this kernel: {run.failure}"
+    if mode == "kvm":
+        raise KtrialError(f"no KVM here: {why}", hint="--mode emulated, or no --mode, works without")
+    return Booted(run=boot(msgspec.structs.replace(shape, mode="emulated"), limit_s), no_kvm=why)
+
+
+def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: House) -> Booted:
+    """Two boots at once, which must be the same to the last byte. Raises GuestDiffers."""
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(boot, shape, limit_s) for _ in range(2)]
+        try:
+            first, second = (run.result() for run in runs)
+        except BaseException:
+            house.stop()
+            raise
+    if first.limit_passed or second.limit_passed:  # when it passed, not what the guest did, made them differ
+        return Booted(run=first if first.limit_passed else second)
+    found = difference(first, second)
+    if found is not None:
+        raise GuestDiffers(
+            f"two runs of the same exact guest differ: {found}",
+            hint="its results cannot be used; without --append and with fewer tools, does it still?",
+        )
+    return Booted(run=first, twin_sha256=digest(first))
+
+
+def digest(run: GuestRun) -> str:
+    """One hash over all that came of a boot."""
+    found = hashlib.sha256()
+    for part in (run.console, run.stdout, run.stderr, msgspec.json.encode([run.begun, run.ended, run.failure])):
+        found.update(len(part).to_bytes(8, "big") + part)
+    return found.hexdigest()
+
+
+def difference(first: GuestRun, second: GuestRun) -> str | None:
+    """Where two boots differ first: stream, line, both texts; None where they are the same."""
+    for name in ("console", "stdout", "stderr"):
+        one, other = (getattr(run, name).splitlines(keepends=True) for run in (first, second))
+        for number in range(max(len(one), len(other))):
+            left, right = (lines[number] if number < len(lines) else b"" for lines in (one, other))
+            if left != right:
+                return f"line {number + 1} of {name} is {_shown(left)} and {_shown(right)}"
+    for field in ("begun", "ended", "failure"):
+        left, right = getattr(first, field), getattr(second, field)
+        if left != right:
+            return f"{field} is {left!r} and {right!r}"
+    return None
+
+
+def _shown(line: bytes) -> str:
+    return repr(line.rstrip(b"\r\n").decode(errors="replace")) if line else "missing"

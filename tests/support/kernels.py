@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small files that are shaped as kernels, programs and packages are."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import struct
+import tarfile
+
+BANNER = (
+    b"Linux version 6.12.7-test (me@here) (gcc-12 (Distribution 12.2.0-14) 12.2.0, "
+    b"GNU ld (GNU Binutils for Distribution) 2.40) #3 SMP PREEMPT_DYNAMIC Sun Nov 22 2026\n\0"
+)
+CONFIG = (
+    b"# Linux/x86 6.12.7 Kernel Configuration\n"
+    b'CONFIG_CC_VERSION_TEXT="gcc-12 (Distribution 12.2.0-14) 12.2.0"\n'
+    b"CONFIG_HZ=250\nCONFIG_CC_OPTIMIZE_FOR_PERFORMANCE=y\nCONFIG_LTO_NONE=y\nCONFIG_PREEMPT_VOLUNTARY=y\n"
+    b"# CONFIG_SCHED_CLASS_EXT is not set\nCONFIG_ZRAM=m\n"
+)
+BUILD_ID = bytes(range(20))
+
+
+def elf(sections: dict[str, bytes], machine: int = 62, interpreter: bytes = b"") -> bytes:
+    """A 64-bit file with these sections, and a program interpreter where one is given."""
+    names = b"\0" + b"\0".join(name.encode() for name in (*sections, ".shstrtab")) + b"\0"
+    content = {**sections, ".shstrtab": names}
+    programs = 56 if interpreter else 0
+    at = 64 + programs
+    body, heads = b"", [b"\0" * 64]
+    if interpreter:
+        body += interpreter + b"\0"
+    for name, data in content.items():
+        offset = at + len(body)
+        index = names.index(b"\0" + name.encode() + b"\0") + 1
+        heads.append(struct.pack("<IIQQQQIIQQ", index, 1, 0, 0, offset, len(data), 0, 0, 1, 0))
+        body += data
+    header = b"\x7fELF\x02\x01\x01" + b"\0" * 9
+    header += struct.pack(
+        "<HHIQQQIHHHHHH",
+        2,
+        machine,
+        1,
+        0,
+        64,
+        at + len(body),
+        0,
+        64,
+        56,
+        bool(interpreter),
+        64,
+        len(heads),
+        len(heads) - 1,
+    )
+    program = struct.pack("<IIQQQQQQ", 3, 4, at, 0, 0, len(interpreter) + 1, 0, 1) if interpreter else b""
+    return header + program + body + b"".join(heads)
+
+
+def note(owner: bytes, kind: int, content: bytes) -> bytes:
+    """A note as `.notes` holds it."""
+    name = owner + b"\0" * (4 - len(owner) % 4)
+    return struct.pack("<III", len(owner) + 1, len(content), kind) + name + content
+
+
+def kernel(words: bytes = b"base_slice_ns\0", config: bytes | None = None, banner: bytes = BANNER) -> bytes:
+    """A kernel as it is inside an image."""
+    inside = b"" if config is None else b"IKCFG_ST" + gzip.compress(config) + b"IKCFG_ED"
+    return elf({".rodata": banner + words + inside, ".notes": note(b"GNU", 3, BUILD_ID), ".BTF": b"\x9f\xeb\1\0"})
+
+
+def bzimage(payload: bytes, protocol: int = 0x020F, loads: int = 3) -> bytes:
+    """An image whose setup part has one sector more than the first; the payload begins 16 bytes into the rest."""
+    setup = bytearray(2 * 512)
+    setup[0x1F1] = 1
+    setup[0x202:0x206] = b"HdrS"
+    version = b"6.12.7-test (me@here) #3\0"
+    setup[0x300 : 0x300 + len(version)] = version
+    struct.pack_into("<H", setup, 0x206, protocol)
+    struct.pack_into("<H", setup, 0x20E, 0x100)
+    struct.pack_into("<H", setup, 0x236, loads)
+    packed = payload + struct.pack("<I", 0)
+    struct.pack_into("<II", setup, 0x248, 16, len(packed))
+    return bytes(setup) + b"\x90" * 16 + packed
+
+
+def image(**more: bytes) -> bytes:
+    """A whole image, packed with gzip."""
+    return bzimage(gzip.compress(kernel(**more)))
+
+
+def package(files: dict[str, bytes]) -> bytes:
+    """A Debian package with these files."""
+    inner = io.BytesIO()
+    with tarfile.open(fileobj=inner, mode="w") as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(f"./{name}")
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    members = {"debian-binary": b"2.0\n", "data.tar.xz": lzma.compress(inner.getvalue())}
+    found = b"!<arch>\n"
+    for name, data in members.items():
+        found += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) % 2)
+    return found

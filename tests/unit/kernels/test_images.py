@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.kernels.images import Images, read_kernel
+from tests.support import kernels
+
+IMAGE = kernels.image()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A machine with two kernels: one in /boot, one beside its modules."""
+    (tmp_path / "boot").mkdir()
+    (tmp_path / "boot/vmlinuz-6.12.7-test").write_bytes(IMAGE)
+    (tmp_path / "boot/config-6.12.7-test").write_bytes(kernels.CONFIG)
+    (tmp_path / "usr/lib/modules/6.1.0").mkdir(parents=True)
+    (tmp_path / "usr/lib/modules/6.1.0/vmlinuz").write_bytes(IMAGE)
+    return tmp_path
+
+
+def test_installed_kernels_by_version(root: Path) -> None:
+    images = Images(root, release="6.12.7-test")
+    assert list(images.installed()) == ["6.12.7-test", "6.1.0"]
+    found = images.find("running")
+    assert found.image == IMAGE
+    assert found.config == kernels.CONFIG
+    assert images.find("6.1.0").config is None
+    with pytest.raises(UnknownName) as caught:
+        images.find("6.12.8-test")
+    assert caught.value.nearest[0] == "6.12.7-test"
+
+
+def test_kernels_by_path(root: Path) -> None:
+    images = Images(root / "nothing")
+    assert images.find(str(root / "boot/vmlinuz-6.12.7-test")).config == kernels.CONFIG
+    with pytest.raises(BadInput, match="there are 2 kernels in it"):
+        images.find(str(root))
+    with pytest.raises(BadInput, match="there is no kernel in it"):
+        images.find(str(root / "boot"))
+    with pytest.raises(BadInput, match="No such file"):
+        images.find("./missing")
+
+
+def test_a_built_tree(tmp_path: Path) -> None:
+    (tmp_path / "arch/x86/boot").mkdir(parents=True)
+    (tmp_path / "arch/x86/boot/bzImage").write_bytes(IMAGE)
+    (tmp_path / ".config").write_bytes(kernels.CONFIG)
+    found = read_kernel(Images(tmp_path / "nothing"), str(tmp_path))
+    assert (found.identity.hz, found.identity.config_from) == (250, str(tmp_path / ".config"))
+
+
+def test_a_package_of_debian(tmp_path: Path) -> None:
+    package = tmp_path / "linux-image.deb"
+    package.write_bytes(
+        kernels.package(
+            {
+                "boot/vmlinuz-6.12.7-test": IMAGE,
+                "boot/config-6.12.7-test": kernels.CONFIG,
+                "lib/modules/6.12.7-test/kernel/x.ko": b"module",
+            }
+        )
+    )
+    found = read_kernel(Images(), str(package))
+    assert found.place == f"{package}:boot/vmlinuz-6.12.7-test"
+    assert found.identity.hz == 250
+
+
+@pytest.mark.parametrize(
+    "content, why",
+    [
+        (kernels.package({"usr/share/doc/x": b"text"}), "no boot/vmlinuz-"),
+        (kernels.package({"boot/vmlinuz-1": IMAGE})[:-200], "cannot be read"),
+        (b"!<arch>\nshort", "header of a member"),
+    ],
+    ids=["without", "cut off", "damaged"],
+)
+def test_packages_that_hold_no_kernel(tmp_path: Path, content: bytes, why: str) -> None:
+    package = tmp_path / "x.deb"
+    package.write_bytes(content)
+    with pytest.raises(BadInput, match=why):
+        Images().find(str(package))
