@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ktrial.kernels.compilers import Compilers
+    from ktrial.kernels.guest import Guests
+    from ktrial.kernels.images import Images
     from ktrial.kernels.probe_build import ProbeBuild
     from ktrial.kernels.tree import SourceTree
 
@@ -43,3 +45,19 @@ class Kernels:
         from ktrial.kernels.probe_build import ProbeBuild
 
         return ProbeBuild(folder, cc, config)
+
+    @cached_property
+    def images(self) -> Images:
+        """The kernels of this machine."""
+        from ktrial.kernels.images import Images
+
+        return Images()
+
+    @cached_property
+    def guests(self) -> Guests:
+        """Guests with the agent as their first process."""
+        from ktrial.host.find_agent import find_agent
+        from ktrial.kernels.emulator import Emulator
+        from ktrial.kernels.guest import Guests
+
+        return Guests(Emulator(), find_agent())

@@ -10,11 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ktrial.cli.wiring_kernels import KernelAdapters
-
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.catalog.suites import Faulty
+    from ktrial.cli.frame_wiring import FrameLogs
     from ktrial.cli.kernel_wiring import Kernels
     from ktrial.domain.arm_build import SeenFile
     from ktrial.domain.benchmark import Benchmark
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from ktrial.domain.sensors import Samples
     from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
-    from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
     from ktrial.host.clock import SystemClock
     from ktrial.host.container import ContainerExecutor, Runtimes
     from ktrial.host.executor import AgentExecutor
@@ -60,7 +58,7 @@ def is_file_name(word: str) -> bool:
     return word.startswith(("/", "./", "../")) or (word.endswith(".toml") and "=" not in word)
 
 
-class App(KernelAdapters):
+class App:
     """What a verb may use: the catalog, an ordinary session, and a root session that says what it is for."""
 
     def __init__(
@@ -412,7 +410,7 @@ class App(KernelAdapters):
 
     @cached_property
     def kernels(self) -> Kernels:
-        """Kernels' sources, and the compilers for them."""
+        """Kernels, their sources and compilers, and guests that run them."""
         from ktrial.cli.kernel_wiring import Kernels
 
         return Kernels(self.say)
@@ -470,27 +468,12 @@ class App(KernelAdapters):
 
         return Interrupts()
 
-    def captures(self, others: Sequence[Path]) -> Captures:
-        """A fresh folder for logs of frames; of `others` only what is new counts."""
-        from ktrial.host.attached import Captures
-
-        captures = Captures(self.measuring_place.work, others)
-        self._sessions.append(captures)
-        return captures
-
     @cached_property
-    def launcher(self) -> AttachedLauncher:
-        """Runs a program of the user's where the user stands."""
-        from ktrial.host.attached import AttachedLauncher
+    def frame_logs(self) -> FrameLogs:
+        """Programs that log their frames, and where the logs lie."""
+        from ktrial.cli.frame_wiring import FrameLogs
 
-        return AttachedLauncher()
-
-    @staticmethod
-    def fresh_log(path: Path) -> FreshLog:
-        """A log that a program is about to write anew."""
-        from ktrial.host.attached import FreshLog
-
-        return FreshLog(path)
+        return FrameLogs(self.measuring_place, self._sessions)
 
     def lock_runs(self) -> None:
         """Keep other measurements away until this command ends, and take away what a killed one left."""

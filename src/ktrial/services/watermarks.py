@@ -13,7 +13,7 @@ from ktrial.catalog.model import Catalog
 from ktrial.domain.address import is_assignment, parse_assignment
 from ktrial.domain.errors import BadInput, Refused, UnknownName
 from ktrial.domain.facts import Fact, FactBook
-from ktrial.domain.plan import find_knob
+from ktrial.domain.knob_search import find_knob
 from ktrial.domain.profile import flatten
 from ktrial.domain.value import kernel_text
 from ktrial.domain.wanted import computed_value, default_value

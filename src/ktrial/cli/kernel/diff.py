@@ -32,7 +32,7 @@ def command(app: App, before: str, after: str, boots: bool, limit: str, as_json:
     from ktrial.report.terminal import columns
 
     limit_s = seconds(limit, "--limit")
-    first, second = read_kernel(app.images, before), read_kernel(app.images, after)
+    first, second = read_kernel(app.kernels.images, before), read_kernel(app.kernels.images, after)
     sysctls = sysctl_differences(*(_sysctls(app, word, limit_s) for word in (before, after))) if boots else None
     if as_json:
         write_json(diff_json(first, second, sysctls))
@@ -50,7 +50,7 @@ def _sysctls(app: App, word: str, limit_s: float) -> dict[str, str]:
 
     brought, program = bring_for(("grep", "-rs", "", "/proc/sys"), ())
     shape = Shape(mode="emulated", memory_bytes=_MEMORY_BYTES, cpus=2)
-    run = app.guests.boot(app.images.find(word), Job(program=program), brought, shape, Limits(limit_s))
+    run = app.kernels.guests.boot(app.kernels.images.find(word), Job(program=program), brought, shape, Limits(limit_s))
     if run.failure is not None:
         raise GuestFailed(f"{word}: {failure_text(run)}", run.exit_status)
     return read_sysctl_values(run.stdout)

@@ -27,7 +27,7 @@ def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
     from ktrial.report.kernel_identity import inspect_json, inspect_text
     from ktrial.report.terminal import columns
 
-    found = read_kernel(app.images, kernel)
+    found = read_kernel(app.kernels.images, kernel)
     if as_json:
         write_json(inspect_json(found, with_config=with_config))
     elif with_config and found.symbols is None:

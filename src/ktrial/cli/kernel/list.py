@@ -21,7 +21,7 @@ def command(app: App, as_json: bool) -> None:
     from ktrial.report.terminal import columns
 
     running = os.uname().release
-    kernels = {name: str(path) for name, path in app.images.installed().items()}
+    kernels = {name: str(path) for name, path in app.kernels.images.installed().items()}
     if as_json:
         write_json(list_json(kernels, running))
     else:

@@ -129,14 +129,14 @@ def _play(app: App, game: Game, folders: Sequence[Path], output: Path | None, as
 
     app.lock_runs()
     arena = Arena(
-        launcher=app.launcher,
+        launcher=app.frame_logs.launcher,
         store=app.run_store,
         clock=app.clock,
-        captures=app.captures(folders),
+        captures=app.frame_logs.captures(folders),
         facts=app.executor.facts(),
         agent_version=app.executor.agent_version,
         mangohud=shutil.which("mangohud"),
-        log=app.fresh_log(Path(game.argv[0]).parent / "Log.txt") if game.own_test else None,
+        log=app.frame_logs.fresh(Path(game.argv[0]).parent / "Log.txt") if game.own_test else None,
     )
     ended, played = play(game, arena)
     if isinstance(played, BadRun):
