@@ -20,7 +20,10 @@ class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskedSource(msgspec.Struct, frozen=True, kw_only=True):
-    """One word of the question: sessions, the oldest first, or files. Without a name a file's groups are the arms."""
+    """One word of the question: sessions, the oldest first, or files.
+
+    Without a name the groups of a file, or the arms of a trial, are the arms.
+    """
 
     name: str | None
     sessions: tuple[str, ...] = ()

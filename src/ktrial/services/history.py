@@ -14,6 +14,7 @@ from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.history import NEEDED, Differs, History, LevelChange, Moment
 from ktrial.domain.stored import StoredSession
 from ktrial.domain.verdict import Effect
+from ktrial.services.compare_sources import is_of_trial
 from ktrial.services.compared_runs import from_store
 from ktrial.services.results import ReadResults
 
@@ -25,10 +26,13 @@ _UNKNOWN = "?"
 def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> History:
     """The outcome that is named, in the order of the sessions."""
     sessions = {one.session: one for one in _chosen(results, label)}
-    arms = [Arm(name=name, sources=(name,), runs=tuple(_runs(session, results))) for name, session in sessions.items()]
+    every = [Arm(name=name, sources=(name,), runs=tuple(_runs(session, results))) for name, session in sessions.items()]
+    arms = [arm for arm in every if not arm.runs or not is_of_trial([arm])]
     found = series_of(arms)
     if not found:
-        raise BadInput("no run of these sessions measured anything", hint="`ktrial runs` lists the sessions")
+        nothing = "no run of these sessions measured anything"
+        why = f"{nothing} outside of trials, whose arms differ" if len(arms) < len(every) else nothing
+        raise BadInput(why, hint="`ktrial runs` lists the sessions")
     series = find_series(wanted, found.values())
     if series.mixed is not None:
         raise BadInput(f"{series.name}: {series.mixed}", hint="--label takes the sessions of one kind")
@@ -43,8 +47,13 @@ def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> 
         moments=moments,
         changes=tuple(changes),
         needed=NEEDED,
-        notes=(*_notes(moments), *doubts),
+        notes=(*_notes(moments), *_of_trials(len(every) - len(arms)), *doubts),
     )
+
+
+def _of_trials(left_out: int) -> Iterator[str]:
+    if left_out:
+        yield f"sessions of trials are left out ({left_out}): their arms are different configurations"
 
 
 def _chosen(results: ReadResults, label: str | None) -> list[StoredSession]:

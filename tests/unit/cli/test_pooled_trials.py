@@ -88,3 +88,9 @@ def test_no_claim_is_held_against_a_single_trial(machine: FakeRoot) -> None:
     ran = machine.run("--store", "a.db", "claim", "time -4%", "messages-aa")
     assert (ran.status, ran.out) == (2, "")
     assert "ktrial trial show" in ran.err
+
+
+def test_trials_are_no_moments_of_a_history(machine: FakeRoot) -> None:
+    ran = machine.run("--store", "a.db", "history", "time")
+    assert ran.status == 2
+    assert "no run of these sessions measured anything outside of trials" in ran.err
