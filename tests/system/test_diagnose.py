@@ -48,6 +48,16 @@ def test_a_folder_of_files_is_one_recording(flight: Path, root: FakeRoot) -> Non
     assert any("zones of memory are not known" in why for why in ran.json["recordings"][0]["not_proposed"])
 
 
+def test_reports_are_written_whole_or_not_at_all(flight: Path, root: FakeRoot, tmp_path: Path) -> None:
+    words = ("diagnose", str(flight), "--frames-began", str(BEGIN), "-o")
+    for name, begin in (("a.html", b"<!DOCTYPE html>"), ("a.svg", b"<svg"), ("a.png", b"\x89PNG")):
+        ran = root.run(*words, str(tmp_path / name))
+        assert ran.status == 0, ran.err
+        assert (tmp_path / name).read_bytes().startswith(begin)
+    assert root.run(*words, str(tmp_path / "a.svg")).status == 2
+    assert "no kind of report" in root.run(*words, str(tmp_path / "a.pdf")).err
+
+
 def test_frames_without_a_moment_cannot_be_put_beside_other_files(flight: Path, root: FakeRoot) -> None:
     ran = root.run("diagnose", str(flight))
     assert ran.status == 2

@@ -97,8 +97,18 @@ class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
     peak: float
 
 
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """When a cause was at work: begin and end of each stretch; those closer than a picture tells apart are one."""
+
+    cause: str
+    spans: tuple[tuple[float, float], ...]
+
+
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `named` is empty where none of the causes that could be seen stands out: none of these."""
+    """All of it. `named` is empty where none of the causes that could be seen stands out: none of these.
+
+    `late` holds begin and length of the longest stutters, in the order of time.
+    """
 
     name: str
     length_s: float
@@ -118,6 +128,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     aggressors: tuple[Aggressor, ...] = ()
     figures: tuple[SeriesFigure, ...] = ()
     proposals: tuple[Proposal, ...] = ()
+    late: tuple[tuple[float, float], ...] = ()
+    lanes: tuple[Lane, ...] = ()
     findings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

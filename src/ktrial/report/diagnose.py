@@ -17,7 +17,7 @@ _EPISODES = 5
 def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
     """Everything for a terminal, the verdict first."""
     lines = [paragraph(f"{found.name}: {_length(found.length_s)}, {_frames(found)}", width=width)]
-    lines += ["", *(paragraph(line, width=width) for line in _verdict(found)), ""]
+    lines += ["", *(paragraph(line, width=width) for line in verdict_sentences(found)), ""]
     lines += _phase_lines(found, width)
     lines += _cause_lines(found, width)
     lines += _episode_lines(found, width)
@@ -36,7 +36,8 @@ def _length(length_s: float) -> str:
     return f"{length_s / 60:.1f} min" if length_s >= 120 else f"{length_s:.3g} s"
 
 
-def _verdict(found: Diagnosis) -> list[str]:
+def verdict_sentences(found: Diagnosis) -> list[str]:
+    """What was late, and what is named for it."""
     if found.definition is None or found.late_share is None or found.per_hour is None:
         return []
     share = _range(found.late_share, 100, "%")
@@ -88,7 +89,7 @@ def _cause_lines(found: Diagnosis, width: int) -> list[str]:
                 f"{cause.expected:.1f}" if tested else "-",
                 p_text(cause.p_adjusted),
                 f"{cause.active_share:.1%}",
-                _standing(cause, found),
+                standing_words(cause, found),
             ]
         )
     lines = []
@@ -114,7 +115,8 @@ def _cause_lines(found: Diagnosis, width: int) -> list[str]:
     return [*lines, ""]
 
 
-def _standing(cause: Cause, found: Diagnosis) -> str:
+def standing_words(cause: Cause, found: Diagnosis) -> str:
+    """Whether it is named, and what it goes with where it is not."""
     if cause.standing == "named":
         return "yes"
     if cause.standing == "with-another":

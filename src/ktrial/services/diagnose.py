@@ -14,6 +14,7 @@ from ktrial.domain.diagnosis import (
     Cause,
     Diagnosis,
     EpisodeFound,
+    Lane,
     PhaseFound,
     Range,
     SeriesFigure,
@@ -25,7 +26,7 @@ from ktrial.domain.recording import Frames, Recording, Usage
 from ktrial.domain.symptom import Symptom
 from ktrial.services.diagnose_causes import AtWork, at_work, rate_of
 from ktrial.stats.arrays import Array
-from ktrial.stats.coincidence import Coincidence, coincidences
+from ktrial.stats.coincidence import Coincidence, coincidences, merged
 from ktrial.stats.phases import Phases, find_phases
 from ktrial.stats.stutters import Interval, Stutters, chosen, episodes, late_frames, recurrence, within
 
@@ -35,6 +36,8 @@ _TELLING = ("vmstat.pgscan_*", "vmstat.pgsteal_*", "vmstat.pgalloc_*", "vmstat.p
 EPISODE_GAP_S = 30.0
 #: Growth in so many seconds before a stutter is held against an aggressor.
 _BEFORE_S = 10.0
+#: A picture shows so many stutters, and tells so many moments apart.
+_SHOWN = 800
 #: With fewer stutters than this nothing can be named.
 FEWEST_STUTTERS = 5
 #: More, or more than that share of all frames, are no exceptions that something could be held against.
@@ -81,6 +84,8 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
         recurrence_p=None if again is None else again.p,
         aggressors=_aggressors(recording.usages, stutters),
         figures=_figures(recording, working),
+        lanes=_lanes(working, recording),
+        late=_longest(stutters),
         findings=_findings(recording, phases, stutters),
         notes=recording.notes,
     )
@@ -242,6 +247,25 @@ def _figures(recording: Recording, working: Sequence[AtWork]) -> tuple[SeriesFig
     return tuple(found)
 
 
+def _lanes(working: Sequence[AtWork], recording: Recording) -> tuple[Lane, ...]:
+    """What a picture shows of each cause that was at work."""
+    apart_s = recording.length_s / _SHOWN
+    found = []
+    for one in working:
+        if one.activity is None or not len(one.activity.begins_s):
+            continue
+        wide = merged(one.activity.begins_s, one.activity.ends_s + apart_s)
+        spans = zip(wide.begins_s.tolist(), wide.ends_s.tolist(), strict=True)
+        found.append(Lane(cause=one.symptom.id, spans=tuple(spans)))
+    return tuple(found)
+
+
+def _longest(stutters: Stutters) -> tuple[tuple[float, float], ...]:
+    took_s = stutters.ends_s - stutters.begins_s
+    places = np.sort(np.argsort(-took_s, kind="stable")[:_SHOWN])
+    return tuple(zip(stutters.begins_s[places].tolist(), took_s[places].tolist(), strict=True))
+
+
 def _findings(recording: Recording, phases: Phases, stutters: Stutters | None) -> tuple[str, ...]:
     found = [] if phases.doubt is None else [phases.doubt]
     if recording.ended == "cut-off":
@@ -276,6 +300,7 @@ def _without_frames(recording: Recording, phases: Phases, working: Sequence[AtWo
         causes=_causes((), working, _NOTHING, recording),
         unexplained=0,
         figures=_figures(recording, working),
+        lanes=_lanes(working, recording),
         findings=(lacking, *_findings(recording, phases, None)),
         notes=recording.notes,
     )

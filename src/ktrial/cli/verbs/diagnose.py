@@ -15,6 +15,9 @@ from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ktrial.domain.diagnosis import Diagnosis
     from ktrial.domain.recording import Recording
 
 _LIMIT_BYTES = 2**30
@@ -30,6 +33,10 @@ _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 @click.option("--interval", metavar="TIME", help="vmstat without -t: the time between two rows.")
 @click.option("--utc-offset", metavar="±HH:MM", help="Zone of files that tell the time of day only.")
 @click.option("--frames-began", type=float, metavar="SECONDS", help="When a log of frames began, since 1970.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A report too: .html, .svg, .png."
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
 @json_option
 @click.pass_obj
 def command(
@@ -40,6 +47,8 @@ def command(
     interval: str | None,
     utc_offset: str | None,
     frames_began: float | None,
+    output: Path | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Phases, stutters, and causes that fall together with them beyond chance; what could be tried. Or: none of these.
@@ -52,11 +61,14 @@ def command(
     Reads vmstat, sadf -j, MangoHud logs, and the tables and reclaim lines of the micro-stutter suite.
     """
     from ktrial.catalog.symptoms import load_symptoms
+    from ktrial.cli.comparison_file import write_file
     from ktrial.report.diagnose import diagnosis_text
     from ktrial.report.terminal import columns
     from ktrial.services.diagnose import diagnose
     from ktrial.services.diagnose_proposals import with_proposals
 
+    if output is not None:
+        _check(output, len(recordings), force=force)
     limit_s = None if limit is None else seconds(limit, "--limit")
     interval_s = None if interval is None else seconds(interval, "--interval")
     offset_s = None if utc_offset is None else _offset(utc_offset)
@@ -67,11 +79,36 @@ def command(
     for recording in read:
         diagnosis = diagnose(recording, symptoms, limit_s)
         found.append(with_proposals(diagnosis, symptoms, recording, app.user_session, app.catalog))
+    if output is not None:
+        write_file(output, _report(found, output.suffix.lower()))
+        app.say(f"written: {output}")
     if as_json:
         told = [{"diagnosis": one, "not_proposed": left_out} for one, left_out in found]
         write_json({"schema": "ktrial.diagnosis/1", "recordings": told})
         return
     sys.stdout.write("\n".join(diagnosis_text(one, left_out, width=columns()) for one, left_out in found))
+
+
+def _check(output: Path, count: int, *, force: bool) -> None:
+    from ktrial.cli.measuring import check_output
+
+    suffix = output.suffix.lower()
+    if suffix not in {".html", ".svg", ".png"}:
+        raise BadInput(f"-o {output}: no kind of report", hint="end its name in .html, .svg or .png")
+    if count > 1 and suffix != ".html":
+        raise BadInput(f"-o {output}: a picture shows one recording", hint="an .html shows several")
+    check_output(output, force=force)
+
+
+def _report(found: Sequence[tuple[Diagnosis, Sequence[str]]], suffix: str) -> bytes:
+    from ktrial.report.charts.drawing import Style
+    from ktrial.report.charts.svg import png_bytes, svg_bytes
+    from ktrial.report.charts.timeline import timeline_chart
+    from ktrial.report.diagnose_page import diagnosis_page
+
+    if suffix == ".html":
+        return diagnosis_page(found).encode()
+    return (svg_bytes if suffix == ".svg" else png_bytes)(timeline_chart(found[0][0], Style(width=900)))
 
 
 def _recording(
