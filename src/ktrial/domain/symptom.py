@@ -11,11 +11,14 @@ import msgspec
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A series that shows a cause at work while it lies beyond a limit. One of the limits is given.
 
+    `over` names a neighbour (the last part of its name) that the series is a share of.
+
     `series` are patterns, each match is looked at by itself. `above` and `below` are values in the series' unit (growth
     a second of a counter); `times_usual` and `share_of_usual` are multiples of its median over the recording.
     """
 
     series: tuple[str, ...]
+    over: str | None = None
     above: float | None = None
     below: float | None = None
     times_usual: float | None = None

@@ -38,8 +38,10 @@ def at_work(symptom: Symptom, recording: Recording) -> AtWork:
     names = []
     for sign in symptom.sign:
         for series in _matching(sign.series, recording):
-            names.append(series.name)
-            parts.append(_beyond(sign, series, symptom.lag_s))
+            whole = None if sign.over is None else recording.series.get(_neighbour(series.name, sign.over))
+            if sign.over is None or (whole is not None and len(whole.values) == len(series.values)):
+                names.append(series.name)
+                parts.append(_beyond(sign, series, whole, symptom.lag_s))
     if not parts:
         return AtWork(symptom=symptom, activity=None)
     begins, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -60,8 +62,12 @@ def _traced(symptom: Symptom, recording: Recording) -> tuple[str, ...]:
     """The kinds of events that an active source was listening for."""
     wanted = {kind for one in symptom.happening for kind in one.events}
     active = {source.name for source in recording.sources if source.state == "active"}
-    listened = {name.removeprefix("trace.") for name in active} | {
-        event.kind for event in recording.events if event.source in active
+    listened = {name.removeprefix("trace.") for name in active}
+    listened |= {event.kind for event in recording.events if event.source in active}
+    listened |= {
+        name.removeprefix("trace.").removesuffix(".count")
+        for name, series in recording.series.items()
+        if name.startswith("trace.") and name.endswith(".count") and series.source in active
     }
     return tuple(sorted(wanted & listened))
 
@@ -81,9 +87,16 @@ def _matching(patterns: Sequence[str], recording: Recording) -> list[Series]:
     ]
 
 
-def _beyond(sign: Sign, series: Series, lag_s: float) -> tuple[Array, Array]:
+def _neighbour(name: str, last: str) -> str:
+    return f"{name.rpartition('.')[0]}.{last}"
+
+
+def _beyond(sign: Sign, series: Series, whole: Series | None, lag_s: float) -> tuple[Array, Array]:
     """Stretches in which the series lay beyond its limit."""
     times_s, values = rate_of(series)
+    if whole is not None:
+        total = rate_of(whole)[1]
+        values = np.divide(values, total, out=np.full(len(values), np.nan), where=total > 0)
     before_s = np.concatenate([times_s[:1], times_s[:-1]])
     if series.kind == "gauge":
         half_s = np.diff(times_s, append=times_s[-1:]) / 2

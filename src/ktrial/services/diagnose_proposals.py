@@ -12,6 +12,7 @@ import numpy as np
 from ktrial.catalog.model import Catalog
 from ktrial.domain.diagnosis import Cause, Diagnosis, Proposal
 from ktrial.domain.errors import BadInput, KtrialError
+from ktrial.domain.knob import Knob
 from ktrial.domain.plan import Change, find_knob
 from ktrial.domain.recording import Recording
 from ktrial.domain.symptom import Remedy, Symptom
@@ -75,7 +76,7 @@ def _proposal(cause: Cause, remedy: Remedy, change: Change, catalog: Catalog) ->
 
 def _word(remedy: Remedy, recording: Recording, machine: Machine, catalog: Catalog) -> str:
     knob = find_knob(remedy.knob, catalog.knobs)
-    address = f"{knob.id}@*" if knob.placeholders else knob.id
+    address = f"{knob.id}@{_instance(knob, recording)}" if knob.placeholders else knob.id
     if remedy.value is not None:
         return f"{address}={remedy.value}"
     if remedy.compute == "watermark-lead":
@@ -89,6 +90,15 @@ def _word(remedy: Remedy, recording: Recording, machine: Machine, catalog: Catal
     value = {"double": max(number * 2, 1), "half": number // 2, "zero": 0}[remedy.compute or "zero"]
     most = knob.value.max
     return f"{address}={value if most is None else min(value, int(most))}"
+
+
+def _instance(knob: Knob, recording: Recording) -> str:
+    """Of a block device's knob the device whose requests took longest in all; else every instance."""
+    slow_s: dict[str, float] = {}
+    for event in recording.events:
+        if event.kind == "block-io" and event.device is not None:
+            slow_s[event.device] = slow_s.get(event.device, 0.0) + (event.duration_s or 0.0)
+    return max(slow_s, key=lambda device: slow_s[device]) if slow_s and "block" in knob.placeholders else "*"
 
 
 def _watermark_scale(recording: Recording, layout: Layout) -> int:
