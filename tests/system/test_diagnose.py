@@ -77,6 +77,8 @@ def test_a_file_without_frames_shows_what_was_at_work(flight: Path, root: FakeRo
     [
         (["--utc-offset", "east"], "no offset"),
         (["--limit", "soon"], "not a duration"),
+        (["--frames-began", "nan"], "no moment"),
+        (["--frames-began", "12"], "not in the range"),
         (["--format", "nonsense"], "no format of recordings"),
     ],
 )

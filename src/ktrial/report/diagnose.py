@@ -17,7 +17,8 @@ _EPISODES = 5
 def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
     """Everything for a terminal, the verdict first."""
     lines = [paragraph(f"{found.name}: {_length(found.length_s)}, {_frames(found)}", width=width)]
-    lines += ["", *(paragraph(line, width=width) for line in verdict_sentences(found)), ""]
+    sentences = [paragraph(line, width=width) for line in verdict_sentences(found)]
+    lines += ["", *sentences, *([""] if sentences else [])]
     lines += _phase_lines(found, width)
     lines += _cause_lines(found, width)
     lines += _episode_lines(found, width)
@@ -95,7 +96,8 @@ def _cause_lines(found: Diagnosis, width: int) -> list[str]:
     lines = []
     if rows:
         headers = ["cause", "stutters", "by chance", "p", "at work", "named"]
-        lines += [table(headers, rows, width=width)]
+        shown = [0, 1, 2, 3, 4, 5] if found.frame_kind else [0, 4]
+        lines += [table([headers[at] for at in shown], [[row[at] for at in shown] for row in rows], width=width)]
     for cause in found.named:
         if cause.worst is not None:
             lines.append(

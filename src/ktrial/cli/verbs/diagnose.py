@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,12 @@ _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 @click.option("--format", "as_format", metavar="FORMAT", help="Read the files as this.")
 @click.option("--interval", metavar="TIME", help="vmstat without -t: the time between two rows.")
 @click.option("--utc-offset", metavar="±HH:MM", help="Zone of files that tell the time of day only.")
-@click.option("--frames-began", type=float, metavar="SECONDS", help="When a log of frames began, since 1970.")
+@click.option(
+    "--frames-began",
+    type=click.FloatRange(1e9, 4.1e9),
+    metavar="SECONDS",
+    help="When a log of frames began, since 1970.",
+)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A report too: .html, .svg, .png."
 )
@@ -67,6 +73,8 @@ def command(
     from ktrial.services.diagnose import diagnose
     from ktrial.services.diagnose_proposals import with_proposals
 
+    if frames_began is not None and isnan(frames_began):
+        raise BadInput("--frames-began nan: no moment", hint="seconds since 1970, for example 1760000000.5")
     if output is not None:
         _check(output, len(recordings), force=force)
     limit_s = None if limit is None else seconds(limit, "--limit")
