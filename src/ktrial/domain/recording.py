@@ -48,7 +48,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """One quantity over time, named as in the catalog of symptoms (`vmstat.allocstall`, `disk.await@nvme0n1`).
+    """One quantity over time, named as in the catalog of symptoms (`vmstat.allocstall`, `disks.nvme0n1.await`).
 
     Series of one source share their `times_s`, as one and the same array.
     """

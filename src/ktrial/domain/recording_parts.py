@@ -32,6 +32,12 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
     moved = [moved_by(part, (part.unix_at_zero_s or 0.0) - zero_s) for part in dated]
     for part in parts:
         if part.unix_at_zero_s is None:
+            if part.frames is not None:
+                raise BadInput(
+                    "it does not tell when it began: its frames cannot be put beside the other files",
+                    file=part.name,
+                    hint="--frames-began 1760000000.5 says it, in seconds since 1970",
+                )
             moved.append(moved_by(part, _place(part, zero_s, end_s) - zero_s))
     _check_names(name, moved)
     frames = [part.frames for part in moved if part.frames is not None]

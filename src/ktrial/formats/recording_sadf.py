@@ -29,15 +29,15 @@ _PLAIN: Mapping[tuple[str, str], tuple[str, str, float]] = {
     ("memory", "swpused"): ("swap.used", "B", 1024),
     ("queue", "runq-sz"): ("tasks.runnable", "count", 1),
     ("queue", "blocked"): ("tasks.blocked", "count", 1),
-    ("psi-cpu", "some_avg10"): ("psi.cpu.some", "ratio", 0.01),
-    ("psi-mem", "some_avg10"): ("psi.memory.some", "ratio", 0.01),
-    ("psi-mem", "full_avg10"): ("psi.memory.full", "ratio", 0.01),
-    ("psi-io", "some_avg10"): ("psi.io.some", "ratio", 0.01),
-    ("psi-io", "full_avg10"): ("psi.io.full", "ratio", 0.01),
+    ("psi-cpu", "some_avg10"): ("pressure.cpu.some", "ratio", 0.01),
+    ("psi-mem", "some_avg10"): ("pressure.memory.some", "ratio", 0.01),
+    ("psi-mem", "full_avg10"): ("pressure.memory.full", "ratio", 0.01),
+    ("psi-io", "some_avg10"): ("pressure.io.some", "ratio", 0.01),
+    ("psi-io", "full_avg10"): ("pressure.io.full", "ratio", 0.01),
 }
 _CPU = {"user": "cpu.user", "usr": "cpu.user", "system": "cpu.system", "sys": "cpu.system", "iowait": "cpu.iowait"}
 _CPU |= {"steal": "cpu.steal", "idle": "cpu.idle"}
-_DISK = {"await": ("disk.await", "s", 0.001), "util-percent": ("disk.busy", "ratio", 0.01)}
+_DISK = {"await": ("disks.{}.await", "s", 0.001), "util-percent": ("disks.{}.busy", "ratio", 0.01)}
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)$", re.ASCII)
 _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)$", re.ASCII)
 Found = Iterator[tuple[str, str, float]]
@@ -103,7 +103,7 @@ def _values(entry: Mapping[str, Any], source: str) -> Found:
         device = str(row.get("disk-device"))
         for key, (name, unit, factor) in _DISK.items():
             if key in row:
-                yield f"{name}@{device}", unit, _number(row[key], source, key) * factor
+                yield name.format(device), unit, _number(row[key], source, key) * factor
 
 
 def _rows(value: object, source: str) -> list[dict[str, Any]]:

@@ -146,9 +146,9 @@ def _column(stem: str, title: str, values: Sequence[float], notes: list[str]) ->
         return Column(name=f"cpu.{known.get(bare, bare)}", unit="ratio", kind="gauge", values=[v / 100 for v in values])
     if stem == "psi" and (match := re.fullmatch(r"(mem|memory|cpu|io)_(some|full)(_avg10)?", plain)):
         area = {"mem": "memory"}.get(match[1], match[1])
-        return Column(name=f"psi.{area}.{match[2]}", unit="ratio", kind="gauge", values=[v / 100 for v in values])
+        return Column(name=f"pressure.{area}.{match[2]}", unit="ratio", kind="gauge", values=[v / 100 for v in values])
     if stem == "io" and plain in {"w_await", "r_await", "await"}:
-        return Column(name=f"disk.{plain}", unit="s", kind="gauge", values=[v / 1000 for v in values])
+        return Column(name=f"disks.all.{plain}", unit="s", kind="gauge", values=[v / 1000 for v in values])
     return Column(name=f"{stem}.{plain}", unit="1", kind="gauge", values=values)
 
 

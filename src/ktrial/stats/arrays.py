@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+Truth = npt.NDArray[np.bool_]
 #: How many numbers one step holds at most.
 STEP = 4_000_000
 

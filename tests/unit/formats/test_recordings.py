@@ -65,8 +65,8 @@ def test_vmstat_without_moments_needs_its_interval() -> None:
 def test_sadf() -> None:
     found = read_recording_file(json.dumps(SADF).encode(), "sar.json")
     assert list(found.series["vmstat.pgscan_direct"].values) == [0, 75000, 150000]
-    assert found.series["disk.await@nvme0n1"].values[1] == pytest.approx(0.036)
-    assert found.series["psi.memory.some"].values[0] == 0.25
+    assert found.series["disks.nvme0n1.await"].values[1] == pytest.approx(0.036)
+    assert found.series["pressure.memory.some"].values[0] == 0.25
     assert found.series["cpu.user"].values[2] == 0.125
     assert found.machine["nodename"] == "box"
 

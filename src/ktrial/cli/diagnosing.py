@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `ktrial diagnose` reads and writes: recordings out of files and folders, reports by the ending of their name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ktrial.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ktrial.domain.diagnosis import Diagnosis
+    from ktrial.domain.recording import Recording
+
+_LIMIT_BYTES = 2**30
+_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
+
+
+def check(output: Path, count: int, *, force: bool) -> None:
+    """Refuse a name that no report of so many recordings can have."""
+    from ktrial.cli.measuring import check_output
+
+    suffix = output.suffix.lower()
+    if suffix not in {".html", ".svg", ".png"}:
+        raise BadInput(f"-o {output}: no kind of report", hint="end its name in .html, .svg or .png")
+    if count > 1 and suffix != ".html":
+        raise BadInput(f"-o {output}: a picture shows one recording", hint="an .html shows several")
+    check_output(output, force=force)
+
+
+def report(found: Sequence[tuple[Diagnosis, Sequence[str]]], suffix: str) -> bytes:
+    """A page, or the picture of the one recording."""
+    from ktrial.report.charts.drawing import Style
+    from ktrial.report.charts.svg import png_bytes, svg_bytes
+    from ktrial.report.charts.timeline import timeline_chart
+    from ktrial.report.diagnose_page import diagnosis_page
+
+    if suffix == ".html":
+        return diagnosis_page(found).encode()
+    return (svg_bytes if suffix == ".svg" else png_bytes)(timeline_chart(found[0][0], Style(width=900)))
+
+
+def recording(
+    path: Path, as_format: str | None, interval_s: float | None, offset_s: float | None, began_s: float | None
+) -> Recording:
+    """A file, or all files of a folder, on one clock."""
+    import msgspec
+
+    from ktrial.cli.input_file import read_file
+    from ktrial.domain.recording_parts import together, with_offset
+    from ktrial.formats.recordings import read_recording_file
+
+    files = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
+    if not files:
+        raise BadInput("no file in it", file=str(path), hint="name a recording")
+    parts = [
+        read_recording_file(read_file(file, _LIMIT_BYTES), str(file), as_format=as_format, interval_s=interval_s)
+        for file in files
+    ]
+    if began_s is not None:
+        parts = [
+            part if part.frames is None else msgspec.structs.replace(part, unix_at_zero_s=began_s) for part in parts
+        ]
+    if offset_s is not None:
+        parts = [part if part.unix_at_zero_s is not None else with_offset(part, parts, offset_s) for part in parts]
+    return together(str(path), parts)
+
+
+def offset(text: str) -> float:
+    """Seconds east of UTC."""
+    match = _OFFSET.fullmatch(text.strip())
+    if match is None or int(match[2]) > 14 or int(match[3]) > 59:
+        raise BadInput(f"--utc-offset {text}: no offset", hint="write for example +02:00")
+    return (int(match[2]) * 3600.0 + int(match[3]) * 60) * (1 if match[1] == "+" else -1)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial diagnose`: what the kernel was doing when it stuttered."""
+
+from __future__ import annotations
+
+import sys
+from math import isnan
+from pathlib import Path
+
+import click
+
+from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput
+
+
+@click.command(short_help="What the kernel was doing when it stuttered.")
+@click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING…")
+@click.option(
+    "--limit", metavar="TIME", help="What takes longer is late: 50ms. Else what stands out among its neighbours."
+)
+@click.option("--format", "as_format", metavar="FORMAT", help="Read the files as this.")
+@click.option("--interval", metavar="TIME", help="vmstat without -t: the time between two rows.")
+@click.option("--utc-offset", metavar="±HH:MM", help="Zone of files that tell the time of day only.")
+@click.option(
+    "--frames-began",
+    type=click.FloatRange(1e9, 4.1e9),
+    metavar="SECONDS",
+    help="When a log of frames began, since 1970.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A report too: .html, .svg, .png."
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    recordings: tuple[Path, ...],
+    limit: str | None,
+    as_format: str | None,
+    interval: str | None,
+    utc_offset: str | None,
+    frames_began: float | None,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Phases, stutters, and causes that fall together with them beyond chance; what could be tried. Or: none of these.
+
+    \b
+    ktrial diagnose flight/            # all files of a folder are one recording
+    ktrial diagnose sar.json
+    ktrial diagnose --interval 1s vmstat.log
+
+    Reads vmstat, sadf -j, MangoHud logs, and the tables and reclaim lines of the micro-stutter suite.
+    """
+    from ktrial.catalog.symptoms import load_symptoms
+    from ktrial.cli.comparison_file import write_file
+    from ktrial.cli.diagnosing import check, offset, recording, report
+    from ktrial.report.diagnose import diagnosis_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.diagnose import diagnose
+    from ktrial.services.diagnose_proposals import with_proposals
+
+    if frames_began is not None and isnan(frames_began):
+        raise BadInput("--frames-began nan: no moment", hint="seconds since 1970, for example 1760000000.5")
+    if output is not None:
+        check(output, len(recordings), force=force)
+    limit_s = None if limit is None else seconds(limit, "--limit")
+    interval_s = None if interval is None else seconds(interval, "--interval")
+    offset_s = None if utc_offset is None else offset(utc_offset)
+    symptoms = load_symptoms(app.catalog)
+    clocks = (interval_s, offset_s, frames_began)
+    read = [recording(path, as_format, *clocks) for path in recordings]
+    found = []
+    for one in read:
+        diagnosis = diagnose(one, symptoms, limit_s)
+        found.append(with_proposals(diagnosis, symptoms, one, app.user_session, app.catalog))
+    if output is not None:
+        write_file(output, report(found, output.suffix.lower()))
+        app.say(f"written: {output}")
+    if as_json:
+        told = [{"diagnosis": one, "not_proposed": left_out} for one, left_out in found]
+        write_json({"schema": "ktrial.diagnosis/1", "recordings": told})
+        return
+    sys.stdout.write("\n".join(diagnosis_text(one, left_out, width=columns()) for one, left_out in found))

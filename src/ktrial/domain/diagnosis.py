@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording was found to say: phases, stutters, causes against chance, and what could be tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+#: named: beyond chance, alone or on stutters that no other explains. with-another: falls together with a named one.
+#: chance: no more than chance. idle: seen, never at work. unseen: nothing in the recording would show it.
+Standing = Literal["named", "with-another", "chance", "idle", "unseen"]
+
+
+class Range(msgspec.Struct, frozen=True, kw_only=True):
+    """An estimate with its 95 % interval, None where there is too little to tell one."""
+
+    estimate: float
+    low: float | None = None
+    high: float | None = None
+
+
+class PhaseFound(msgspec.Struct, frozen=True, kw_only=True):
+    """A phase and what fell into it."""
+
+    name: str
+    begin_s: float
+    end_s: float
+    stutters: int
+    late_share: Range
+    per_hour: Range
+
+
+class Worst(msgspec.Struct, frozen=True, kw_only=True):
+    """The longest stutter that a cause overlaps, and what was seen of the cause then."""
+
+    begin_s: float
+    duration_s: float
+    seen: str
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """How one cause stands: stutters that overlap it, how many would by chance, and the chance of so many."""
+
+    id: str
+    name: str
+    what: str
+    standing: Standing
+    overlapping: int = 0
+    expected: float = 0.0
+    expected_high: float = 0.0
+    p: float | None = None
+    p_adjusted: float | None = None
+    active_share: float = 0.0
+    with_cause: str | None = None
+    threads: Mapping[str, int] = {}
+    worst: Worst | None = None
+
+
+class EpisodeFound(msgspec.Struct, frozen=True, kw_only=True):
+    """Stutters close together."""
+
+    begin_s: float
+    end_s: float
+    count: int
+
+
+class Aggressor(msgspec.Struct, frozen=True, kw_only=True):
+    """A process or group that grew before stutters: by how much in the window before each, and otherwise."""
+
+    name: str
+    what: Literal["memory", "page cache", "I/O"]
+    before_bytes: float
+    usual_bytes: float
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that acts on a named cause. `now` is None where it could not be read here."""
+
+    cause: str
+    knob: str
+    value: str
+    now: str | None
+    why: str
+    price: str
+    evidence: tuple[str, ...]
+    try_line: tuple[str, ...]
+
+
+class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
+    """A series over the whole recording: mean and peak, growth a second of a counter."""
+
+    name: str
+    unit: str
+    mean: float
+    peak: float
+
+
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """When a cause was at work: begin and end of each stretch; those closer than a picture tells apart are one."""
+
+    cause: str
+    spans: tuple[tuple[float, float], ...]
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it. `named` is empty where none of the causes that could be seen stands out: none of these.
+
+    `late` holds begin and length of the longest stutters, in the order of time.
+    """
+
+    name: str
+    length_s: float
+    frames: int
+    frame_kind: str | None
+    definition: str | None
+    stutters: int
+    late_share: Range | None
+    per_hour: Range | None
+    phases: tuple[PhaseFound, ...]
+    told_by: tuple[str, ...]
+    causes: tuple[Cause, ...]
+    unexplained: int
+    episodes: tuple[EpisodeFound, ...] = ()
+    recurrence_s: float | None = None
+    recurrence_p: float | None = None
+    aggressors: tuple[Aggressor, ...] = ()
+    figures: tuple[SeriesFigure, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+    late: tuple[tuple[float, float], ...] = ()
+    lanes: tuple[Lane, ...] = ()
+    findings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[Cause, ...]:
+        """The causes that stand out, strongest first."""
+        return tuple(cause for cause in self.causes if cause.standing == "named")

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stutter can come from, and what in a recording would show it: the table `catalog/symptoms.toml`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A series that shows a cause at work while it lies beyond a limit. One of the limits is given.
+
+    `over` names a neighbour (the last part of its name) that the series is a share of.
+
+    `series` are patterns, each match is looked at by itself. `above` and `below` are values in the series' unit (growth
+    a second of a counter); `times_usual` and `share_of_usual` are multiples of its median over the recording.
+    """
+
+    series: tuple[str, ...]
+    over: str | None = None
+    above: float | None = None
+    below: float | None = None
+    times_usual: float | None = None
+    share_of_usual: float | None = None
+
+    def __post_init__(self) -> None:
+        """One limit, no more."""
+        limits = (self.above, self.below, self.times_usual, self.share_of_usual)
+        if sum(limit is not None for limit in limits) != 1:
+            raise ValueError("a sign has one limit: above, below, times_usual or share_of_usual")
+
+
+class Happening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Events that show a cause at work; shorter ones than `least_s` are passed over."""
+
+    events: tuple[str, ...]
+    least_s: float = 0.0
+    victims_only: bool = False
+
+
+class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A knob that acts on the cause: its value, or how it is computed for the machine."""
+
+    knob: str
+    why: str
+    value: str | int | None = None
+    compute: Literal["watermark-lead", "double", "half", "zero"] | None = None
+
+    def __post_init__(self) -> None:
+        """A value or a way to it."""
+        if (self.value is None) == (self.compute is None):
+            raise ValueError(f"{self.knob}: either value or compute")
+
+
+class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A cause. `lag_s` is how long after it a stutter may still begin.
+
+    `consequence`: it also follows from a stutter, so it is named only for stutters that nothing else explains.
+    """
+
+    id: str
+    name: str
+    what: str
+    sign: tuple[Sign, ...] = ()
+    happening: tuple[Happening, ...] = ()
+    lag_s: float = 0.0
+    consequence: bool = False
+    remedy: tuple[Remedy, ...] = ()
+    no_remedy: str | None = None
+
+    def __post_init__(self) -> None:
+        """Something must show it, and something must be said of what to do."""
+        if not self.sign and not self.happening:
+            raise ValueError(f"nothing shows {self.id}")
+        if bool(self.remedy) == (self.no_remedy is not None):
+            raise ValueError(f"{self.id}: either a remedy or why there is none")
+
+
+class SymptomFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table."""
+
+    symptom: tuple[Symptom, ...]

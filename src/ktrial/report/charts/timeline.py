@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording as a picture: stutters and when each cause was at work, on one axis of time, with its phases."""
+
+from __future__ import annotations
+
+from ktrial.domain.diagnosis import Diagnosis
+from ktrial.report.charts.drawing import Chart, Spec, Style, Table, frame, label
+
+_STEP, _NAMES, _HEIGHT = 22, 190, 130
+
+
+def timeline_chart(found: Diagnosis, style: Style) -> Chart:
+    """Above the stutters by their length, below a lane for each cause that was at work."""
+    begin_s = min((phase.begin_s for phase in found.phases), default=0.0)
+    x: Spec = {
+        "type": "quantitative",
+        "scale": {"domain": [begin_s, begin_s + max(found.length_s, 1e-3)], "nice": False},
+        "axis": {"title": "seconds of the recording", "grid": False, "tickCount": 8},
+    }
+    named = {cause.id for cause in found.named}
+    names = {cause.id: cause.name for cause in found.causes}
+    panels = [_stutters(found, style, x)] if found.late else []
+    if found.lanes:
+        panels.append(_lanes(found, style, x, names, named))
+    rows = tuple(
+        (names[lane.cause], "yes" if lane.cause in named else "no", str(len(lane.spans))) for lane in found.lanes
+    )
+    return Chart(
+        name="timeline",
+        title=found.name,
+        caption="Lines above are stutters, bars below stretches in which a cause was at work; dashed lines are phases.",
+        spec=frame(style, label(found.name, 60), {"vconcat": panels, "spacing": 14}),
+        table=Table(headers=("cause", "named", "stretches"), rows=rows, numeric=(2,)),
+    )
+
+
+def _stutters(found: Diagnosis, style: Style, x: Spec) -> Spec:
+    cuts = [{"at": phase.begin_s, "name": phase.name} for phase in found.phases]
+    return {
+        "width": style.width - _NAMES - 40,
+        "height": _HEIGHT,
+        "layer": [
+            {
+                "data": {"values": cuts},
+                "mark": {"type": "rule", "strokeDash": [4, 3], "color": style.palette.muted},
+                "encoding": {"x": {"field": "at"} | x},
+            },
+            {
+                "data": {"values": cuts},
+                "mark": {"type": "text", "align": "left", "dx": 4, "y": -4, "color": style.palette.muted},
+                "encoding": {"x": {"field": "at"} | x, "text": {"field": "name"}},
+            },
+            {
+                "data": {"values": [{"at": at_s, "ms": took_s * 1e3, "zero": 0} for at_s, took_s in found.late]},
+                "mark": {"type": "rule", "strokeWidth": 1.6, "color": style.palette.verdicts["worse"]},
+                "encoding": {
+                    "x": {"field": "at"} | x,
+                    "y": {"field": "zero", "type": "quantitative", "axis": {"title": "stutter, ms", "tickCount": 4}},
+                    "y2": {"field": "ms"},
+                },
+            },
+        ],
+    }
+
+
+def _lanes(found: Diagnosis, style: Style, x: Spec, names: dict[str, str], named: set[str]) -> Spec:
+    order = sorted(found.lanes, key=lambda lane: lane.cause not in named)
+    values = [
+        {"from": span[0], "to": span[1], "lane": place, "named": lane.cause in named}
+        for place, lane in enumerate(order)
+        for span in lane.spans
+    ]
+    titles = [{"lane": place, "name": label(names[lane.cause], 30)} for place, lane in enumerate(order)]
+    y: Spec = {"field": "lane", "type": "ordinal", "axis": None}
+    colour: Spec = {
+        "field": "named",
+        "type": "nominal",
+        "scale": {"domain": [True, False], "range": [style.palette.verdicts["worse"], style.palette.muted]},
+        "legend": None,
+    }
+    return {
+        "width": style.width - _NAMES - 40,
+        "height": {"step": _STEP},
+        "layer": [
+            {
+                "data": {"values": values},
+                "mark": {"type": "rule", "strokeWidth": 10},
+                "encoding": {"x": {"field": "from"} | x, "x2": {"field": "to"}, "y": y, "color": colour},
+            },
+            {
+                "data": {"values": titles},
+                "mark": {"type": "text", "align": "right", "x": -8},
+                "encoding": {"y": y, "text": {"field": "name"}},
+            },
+        ],
+    }

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Diagnoses as one HTML file that needs nothing else: the time line, the causes, and what could be tried."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from ktrial.domain.diagnosis import Diagnosis
+from ktrial.report.charts.drawing import PAGE, Style
+from ktrial.report.charts.svg import inline_svg
+from ktrial.report.charts.timeline import timeline_chart
+from ktrial.report.diagnose import standing_words, verdict_sentences
+from ktrial.report.html import hashed
+from ktrial.report.markup import Markup, Part, tag
+from ktrial.report.page_style import STYLE
+from ktrial.report.page_tables import table
+from ktrial.report.words import p_text
+
+_WIDE = 900
+
+
+def diagnosis_page(found: Sequence[tuple[Diagnosis, Sequence[str]]]) -> str:
+    """A section for each recording, and their figures side by side."""
+    policy = f"default-src 'none'; style-src '{hashed(STYLE)}'; img-src data:; base-uri 'none'; form-action 'none'"
+    head = (
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", f"Diagnosis: {', '.join(one.name for one, _ in found)}"),
+        tag("style", Markup(STYLE)),
+    )
+    sections = [_section(number, one, left_out) for number, (one, left_out) in enumerate(found)]
+    beside = _side_by_side([one for one, _ in found]) if len(found) > 1 else None
+    body = tag(
+        "body", tag("main", sections, beside), tag("footer", tag("p", "Made by ktrial; this file loads nothing."))
+    )
+    return f"<!DOCTYPE html>\n{tag('html', tag('head', head), body, lang='en')}\n"
+
+
+def _section(number: int, found: Diagnosis, left_out: Sequence[str]) -> Markup:
+    name = f"recording-{number}"
+    parts: list[Part] = [tag("h2", found.name, id=name)]
+    parts += [tag("p", sentence) for sentence in verdict_sentences(found)]
+    if found.late or found.lanes:
+        drawn = inline_svg(timeline_chart(found, Style(palette=PAGE, width=_WIDE, titled=False)), f"t{number}")
+        parts.append(tag("div", Markup(drawn.replace(f"t{number}-title", name, 1)), class_="plot", role="group"))
+    rows = [
+        [
+            cause.name,
+            str(cause.overlapping),
+            f"{cause.expected:.1f}",
+            p_text(cause.p_adjusted),
+            f"{cause.active_share:.1%}",
+            standing_words(cause, found),
+        ]
+        for cause in found.causes
+        if cause.standing not in {"idle", "unseen"}
+    ]
+    headers = ("cause", "stutters", "by chance", "p", "at work", "named")
+    parts.append(table("Causes", headers, rows, numeric=(1, 2, 3, 4)) if rows else None)
+    parts += [tag("p", f"Finding: {finding}") for finding in found.findings]
+    tried = [
+        [one.knob, f"{one.now or '?'} to {one.value}", one.why, one.price, shlex.join(one.try_line)]
+        for one in found.proposals
+    ]
+    asked = ("setting", "change", "why", "price", "trial")
+    parts.append(table("What could be tried", asked, tried, long=(2, 3, 4)) if tried else None)
+    parts += [tag("p", f"Not proposed: {reason}") for reason in left_out]
+    return tag("section", parts, aria_labelledby=name)
+
+
+def _side_by_side(found: Sequence[Diagnosis]) -> Markup:
+    """Means of what the signs look at; no claim from one session to another."""
+    names = list(dict.fromkeys(figure.name for one in found for figure in one.figures))
+    by_name = [{figure.name: f"{figure.mean:.4g}" for figure in one.figures} for one in found]
+    rows = [[name, *(figures.get(name, "-") for figures in by_name)] for name in names]
+    caution = "One session each: what differs may be the session. A trial tells whether a setting did it."
+    headers = ("mean of", *(one.name for one in found))
+    return tag("section", tag("h2", "Side by side"), tag("p", caution), table("Figures", headers, rows))

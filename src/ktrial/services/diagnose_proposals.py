@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What could be tried against named causes on this machine: values computed for it, price, evidence, the trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+import msgspec
+import numpy as np
+
+from ktrial.catalog.model import Catalog
+from ktrial.domain.diagnosis import Cause, Diagnosis, Proposal
+from ktrial.domain.errors import BadInput, KtrialError
+from ktrial.domain.knob import Knob
+from ktrial.domain.plan import Change, find_knob
+from ktrial.domain.recording import Recording
+from ktrial.domain.symptom import Remedy, Symptom
+from ktrial.domain.watermarks import MOST_SCALE, RESERVE, scale_for
+from ktrial.services.diagnose_causes import rate_of
+from ktrial.services.ports import Machine
+from ktrial.services.trial_words import default_suite
+from ktrial.services.tune import make_plan, observe
+from ktrial.services.watermarks import Layout, layout_here
+
+#: The lead of kswapd is to last so long at the recording's peak demand; more than this share of memory is not proposed.
+_LEAD_S = 0.5
+_MOST_KEPT = 0.1
+_DEMAND = ("vmstat.pgalloc_*", "vmstat.pgscan_direct", "vmstat.pgsteal_direct")
+_CLAIMS = 2
+
+
+def with_proposals(
+    diagnosis: Diagnosis, symptoms: Mapping[str, Symptom], recording: Recording, machine: Machine, catalog: Catalog
+) -> tuple[Diagnosis, tuple[str, ...]]:
+    """The diagnosis with what would change something here, and why other remedies are not among it."""
+    found: list[Proposal] = []
+    left_out: list[str] = []
+    for cause in diagnosis.named:
+        symptom = symptoms[cause.id]
+        if symptom.no_remedy is not None:
+            left_out.append(f"{symptom.name}: {symptom.no_remedy}")
+        for remedy in symptom.remedy:
+            try:
+                word = _word(remedy, recording, machine, catalog)
+                plan, _ = make_plan(machine, catalog, (word,))
+            except KtrialError as error:
+                left_out.append(f"{remedy.knob}: {error.message}")
+                continue
+            left_out += [f"{refusal.address}: {refusal.reason}" for refusal in plan.refusals]
+            left_out += [f"{change.address}: {change.new_text} is in force already" for change in plan.same]
+            found += [_proposal(cause, remedy, change, catalog) for change in plan.changes]
+    once = {one.knob: one for one in reversed(found)}
+    kept = tuple(one for one in found if once[one.knob] is one)
+    return msgspec.structs.replace(diagnosis, proposals=kept), tuple(dict.fromkeys(left_out))
+
+
+def _proposal(cause: Cause, remedy: Remedy, change: Change, catalog: Catalog) -> Proposal:
+    knob = catalog.knobs[change.knob]
+    word = f"{change.address}={change.new_text}"
+    try:
+        measure: tuple[str, ...] = ("--suite", default_suite((word,), catalog))
+    except BadInput:
+        measure = ("--", "YOUR-PROGRAM")
+    return Proposal(
+        cause=cause.id,
+        knob=change.address,
+        value=change.new_text,
+        now=change.old_text,
+        why=remedy.why,
+        price=knob.price,
+        evidence=tuple(f"{claim.status}: {claim.claim}" for claim in knob.evidence[:_CLAIMS]),
+        try_line=("ktrial", "try", word, *measure),
+    )
+
+
+def _word(remedy: Remedy, recording: Recording, machine: Machine, catalog: Catalog) -> str:
+    knob = find_knob(remedy.knob, catalog.knobs)
+    address = f"{knob.id}@{_instance(knob, recording)}" if knob.placeholders else knob.id
+    if remedy.value is not None:
+        return f"{address}={remedy.value}"
+    if remedy.compute == "watermark-lead":
+        return f"{address}={_watermark_scale(recording, layout_here(machine))}"
+    state = observe(machine, [knob])[knob.id]
+    reading = state.instances[0].reading if state.instances else None
+    text = "" if reading is None or reading.data is None else reading.data.decode("ascii", "replace").strip()
+    if not text.isdigit():
+        raise BadInput(f"what is in force of {knob.id} cannot be read here, and the value hangs on it")
+    number = int(text)
+    value = {"double": max(number * 2, 1), "half": number // 2, "zero": 0}[remedy.compute or "zero"]
+    most = knob.value.max
+    return f"{address}={value if most is None else min(value, int(most))}"
+
+
+def _instance(knob: Knob, recording: Recording) -> str:
+    """Of a block device's knob the device whose requests took longest in all; else every instance."""
+    slow_s: dict[str, float] = {}
+    for event in recording.events:
+        if event.kind == "block-io" and event.device is not None:
+            slow_s[event.device] = slow_s.get(event.device, 0.0) + (event.duration_s or 0.0)
+    return max(slow_s, key=lambda device: slow_s[device]) if slow_s and "block" in knob.placeholders else "*"
+
+
+def _watermark_scale(recording: Recording, layout: Layout) -> int:
+    """A lead of half a second at the peak demand on memory in the recording, within a tenth of memory kept free."""
+    memory_bytes = sum(zone.managed_pages for zone in layout.zones) * layout.page_bytes
+    peaks: dict[str, float] = {}
+    for name, series in recording.series.items():
+        pattern = next((one for one in _DEMAND if fnmatchcase(name, one)), None)
+        _, values = rate_of(series)
+        if pattern is not None and np.isfinite(values).any():
+            peaks[pattern] = peaks.get(pattern, 0.0) + float(np.nanmax(values))
+    demand = next((peaks[pattern] for pattern in _DEMAND if pattern in peaks), 0.0) * layout.page_bytes
+    wanted = max(demand * _LEAD_S, memory_bytes * 0.005)
+    most = int(_MOST_KEPT / 2 * 10000)
+    scale = scale_for(
+        layout.zones, layout.settings[RESERVE], min(wanted, memory_bytes * _MOST_KEPT / 2), layout.page_bytes
+    )
+    return min(scale or MOST_SCALE, most)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial diagnose` on files of other tools, on a folder that stands for a machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.tree import FakeRoot
+
+BEGIN = 1795305600 + 13 * 3600
+
+
+@pytest.fixture
+def flight(tmp_path: Path) -> Path:
+    """Twenty minutes: a stutter every minute or so, and direct reclaim on the main thread in each."""
+    folder = tmp_path / "flight"
+    folder.mkdir()
+    at = [37 + 61 * turn + turn * turn for turn in range(14)]
+    rows = [f"{BEGIN + second},{100 + sum(5 for one in at if one < second)}" for second in range(1200)]
+    (folder / "vmstat.csv").write_text("epoch,allocstall_normal\n" + "\n".join(rows) + "\n")
+    times_ms = []
+    now_s = 0.0
+    left = list(at)
+    while now_s < 1199:
+        late = bool(left) and now_s >= left[0]
+        if late:
+            left.pop(0)
+        times_ms.append(300.0 if late else 50.0)
+        now_s += times_ms[-1] / 1e3
+    elapsed = 0
+    lines = ["os,cpu,gpu,ram,kernel,driver,cpuscheduler", "x,x,x,1,6,1,x", "fps,frametime,elapsed"]
+    for time_ms in times_ms:
+        elapsed += int(time_ms * 1e6)
+        lines.append(f"{1000 / time_ms:.3f},{time_ms:g},{elapsed}")
+    (folder / "frames.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_a_folder_of_files_is_one_recording(flight: Path, root: FakeRoot) -> None:
+    ran = root.run("diagnose", str(flight), "--frames-began", str(BEGIN), "--json")
+    assert ran.status == 0, ran.err
+    found = ran.json["recordings"][0]["diagnosis"]
+    assert [cause["id"] for cause in found["causes"] if cause["standing"] == "named"] == ["direct-reclaim"]
+    assert found["stutters"] == 14
+    assert [(one["knob"], one["value"]) for one in found["proposals"]] == [("vm.min_free_kbytes", "135168")]
+    assert any("zones of memory are not known" in why for why in ran.json["recordings"][0]["not_proposed"])
+
+
+def test_reports_are_written_whole_or_not_at_all(flight: Path, root: FakeRoot, tmp_path: Path) -> None:
+    words = ("diagnose", str(flight), "--frames-began", str(BEGIN), "-o")
+    for name, begin in (("a.html", b"<!DOCTYPE html>"), ("a.svg", b"<svg"), ("a.png", b"\x89PNG")):
+        ran = root.run(*words, str(tmp_path / name))
+        assert ran.status == 0, ran.err
+        assert (tmp_path / name).read_bytes().startswith(begin)
+    assert root.run(*words, str(tmp_path / "a.svg")).status == 2
+    assert "no kind of report" in root.run(*words, str(tmp_path / "a.pdf")).err
+
+
+def test_frames_without_a_moment_cannot_be_put_beside_other_files(flight: Path, root: FakeRoot) -> None:
+    ran = root.run("diagnose", str(flight))
+    assert ran.status == 2
+    assert "does not tell when it began" in ran.err
+    assert "--frames-began" in ran.err
+
+
+def test_a_file_without_frames_shows_what_was_at_work(flight: Path, root: FakeRoot) -> None:
+    ran = root.run("diagnose", str(flight / "vmstat.csv"))
+    assert ran.status == 0, ran.err
+    assert "no frames" in ran.out
+    assert "direct reclaim" in ran.out
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["--utc-offset", "east"], "no offset"),
+        (["--limit", "soon"], "not a duration"),
+        (["--frames-began", "nan"], "no moment"),
+        (["--frames-began", "12"], "not in the range"),
+        (["--format", "nonsense"], "no format of recordings"),
+    ],
+)
+def test_bad_options(words: list[str], says: str, flight: Path, root: FakeRoot) -> None:
+    ran = root.run("diagnose", str(flight / "vmstat.csv"), *words)
+    assert ran.status == 2
+    assert says in ran.err
+
+
+def test_what_is_no_recording(tmp_path: Path, root: FakeRoot) -> None:
+    (tmp_path / "empty").mkdir()
+    assert root.run("diagnose", str(tmp_path / "empty")).status == 2
+    (tmp_path / "notes.txt").write_text("nothing of the kind\n")
+    ran = root.run("diagnose", str(tmp_path / "notes.txt"))
+    assert ran.status == 2
+    assert "no recording that is known" in ran.err

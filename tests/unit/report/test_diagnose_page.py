@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+
+from ktrial.domain.diagnosis import Cause, Diagnosis, Lane, PhaseFound, Range, SeriesFigure, Worst
+from ktrial.report.charts.drawing import Style
+from ktrial.report.charts.svg import svg_text
+from ktrial.report.charts.timeline import timeline_chart
+from ktrial.report.diagnose import diagnosis_text
+from ktrial.report.diagnose_page import diagnosis_page
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J"
+
+
+@cache
+def found(name: str = HOSTILE) -> Diagnosis:
+    """One named cause, one that goes with it, one that could not be seen."""
+    share = Range(estimate=0.01, low=0.005, high=0.02)
+    named = Cause(
+        id="direct-reclaim",
+        name="direct reclaim",
+        what="A thread had to free memory.",
+        standing="named",
+        overlapping=9,
+        expected=1.2,
+        expected_high=3,
+        p=0.0005,
+        p_adjusted=0.001,
+        active_share=0.1,
+        threads={HOSTILE: 9},
+        worst=Worst(begin_s=3.0, duration_s=0.2, seen=HOSTILE),
+    )
+    other = msgspec.structs.replace(named, id="swap-in", name="swap", standing="with-another", worst=None, threads={})
+    return Diagnosis(
+        name=name,
+        length_s=600,
+        frames=1000,
+        frame_kind="frame",
+        definition="longer than 50 ms",
+        stutters=10,
+        late_share=share,
+        per_hour=Range(estimate=60.0),
+        phases=(
+            PhaseFound(name="warm-up", begin_s=0, end_s=100, stutters=4, late_share=share, per_hour=share),
+            PhaseFound(name="steady state", begin_s=100, end_s=600, stutters=6, late_share=share, per_hour=share),
+        ),
+        told_by=("vmstat.pgscan_kswapd",),
+        causes=(
+            named,
+            msgspec.structs.replace(other, with_cause="direct-reclaim"),
+            Cause(id="steal", name="steal", what="", standing="unseen"),
+        ),
+        unexplained=1,
+        figures=(SeriesFigure(name="vmstat.pgscan_kswapd", unit="count/s", mean=12.5, peak=99.0),),
+        late=((3.0, 0.2), (7.0, 0.1)),
+        lanes=(Lane(cause="direct-reclaim", spans=((2.9, 3.1),)),),
+        findings=("psi is absent: no /proc/pressure",),
+    )
+
+
+def test_the_page_is_whole_and_holds_no_foreign_markup() -> None:
+    page = diagnosis_page([(found(), ("vm.page-cluster: 0 is in force already",)), (found("second"), ())])
+    assert page.startswith("<!DOCTYPE html>")
+    assert "<script" not in page
+    assert "\x1b" not in page
+    assert page.count("<svg") == 2
+    assert "no: goes with direct reclaim" in page
+    assert "Side by side" in page
+    assert "12.5" in page
+    assert "One session each" in page
+    assert "page-cluster: 0 is in force already" in page
+
+
+def test_the_text_tells_all_and_steers_no_terminal() -> None:
+    text = diagnosis_text(found(), width=80)
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    for part in ("9 of 10 stutters", "1 stutters overlap none", "could not be seen", "goes with direct reclaim"):
+        assert part in " ".join(text.split())
+
+
+def test_the_time_line_shows_stutters_lanes_and_phases() -> None:
+    chart = timeline_chart(found("flight"), Style(width=900))
+    svg = svg_text(chart)
+    for word in ("direct reclaim", "warm-up", "steady state", "flight"):
+        assert word in svg
+    assert chart.table.rows == (("direct reclaim", "yes", "1"),)
