@@ -184,6 +184,25 @@ def test_what_kconfig_makes_of_wishes(shape: Shape, conf: Path, tmp_path: Path) 
         assert ("MZEN5=y" in behind, "RUST=y" in behind) == (True, False)
 
 
+MASKS = """
+#include <asm/cpufeatures.h>
+#include <asm/required-features.h>
+_Static_assert(X86_FEATURE_POPCNT / 32 == 4 && X86_FEATURE_MOVBE / 32 == 4 && X86_FEATURE_ABM / 32 == 6, "words");
+_Static_assert(!!(REQUIRED_MASK4 & 1 << (X86_FEATURE_POPCNT & 31)) == POPCNT, "popcnt");
+_Static_assert(!!(REQUIRED_MASK4 & 1 << (X86_FEATURE_MOVBE & 31)) == OTHERS, "movbe");
+_Static_assert(!!(REQUIRED_MASK6 & 1 << (X86_FEATURE_ABM & 31)) == OTHERS, "abm");
+"""
+
+
+def check_masks(tree: Path, needs: tuple[str, ...]) -> None:
+    """The tree's own headers make the masks that early boot code checks."""
+    told = [f"-DCONFIG_X86_64_TARGET_NEEDS_{name}=1" for name in needs]
+    told += [f"-DPOPCNT={int('POPCNT' in needs)}", f"-DOTHERS={int('ABM' in needs)}", "-DCONFIG_X86_64=1"]
+    argv = ["gcc", "-fsyntax-only", f"-I{tree}/arch/x86/include", *told, "-x", "c", "-"]
+    done = subprocess.run(argv, input=MASKS, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("version", ["6.1", "6.12"])
 def test_a_real_tree_takes_it_and_is_the_same_after(version: str, tmp_path: Path) -> None:
     tree, diff = copy_of(version, tmp_path / "linux"), tmp_path / "targets.patch"
@@ -198,6 +217,8 @@ def test_a_real_tree_takes_it_and_is_the_same_after(version: str, tmp_path: Path
     assert subprocess.run(same, capture_output=True, text=True, check=False).stdout == ""
     assert run("uarch", "patch", str(tree), "--apply").status == 0
     assert "carries" not in run("uarch", "patch", str(tree), "--check").out
+    for needs in ((), ("POPCNT",), ("POPCNT", "MOVBE", "ABM")):
+        check_masks(tree, needs)
 
 
 @pytest.mark.parametrize("version, cc, target", [("6.1", "clang", "x86-64-v3"), ("6.12", "gcc", "bdver2")])
