@@ -42,6 +42,8 @@ pub struct Group {
     pub columns: Vec<Column>,
     pub times_ns: Vec<u64>,
     pub cells: Vec<Cell>,
+    /// The row that was handed on last.
+    last: Vec<Cell>,
     told: bool,
     taken: u64,
     missed: u64,
@@ -65,6 +67,7 @@ impl Group {
             columns,
             times_ns: Vec::new(),
             cells: Vec::new(),
+            last: Vec::new(),
             told: false,
             taken: 0,
             missed: 0,
@@ -157,14 +160,14 @@ impl Group {
         }
     }
 
-    /// The value of a column in the last row that is held.
+    /// The value of a column in the last row.
     pub fn last(&self, name: &str) -> Option<Cell> {
         let place = self.columns.iter().position(|column| column.name == name)?;
-        let begin = self.cells.len().checked_sub(self.columns.len())?;
-        self.cells
-            .get(begin + place)
-            .copied()
-            .filter(|cell| *cell != MISSING)
+        let row = match self.cells.len().checked_sub(self.columns.len()) {
+            Some(begin) if !self.cells.is_empty() => &self.cells[begin..],
+            _ => &self.last,
+        };
+        row.get(place).copied().filter(|cell| *cell != MISSING)
     }
 
     /// Hands on the rows that are held, with the columns where those are new.
@@ -188,6 +191,7 @@ impl Group {
             &self.cells,
             self.columns.len(),
         ));
+        self.last = self.cells.split_off(self.cells.len() - self.columns.len());
         self.times_ns.clear();
         self.cells.clear();
     }
