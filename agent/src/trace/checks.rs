@@ -52,16 +52,19 @@ pub fn compare(
     after: &Counters,
     begun: impl Fn(Kind) -> u64,
     latency: &BTreeMap<u32, Latency>,
-    told: impl Fn(Kind) -> bool,
+    told: &[Kind],
 ) -> Vec<Value> {
     let mut checks = Vec::new();
-    if let (true, Some(first), Some(last)) = (told(Kind::DirectReclaim), before.allocstall, after.allocstall)
-    {
+    if let (true, Some(first), Some(last)) = (
+        told.contains(&Kind::DirectReclaim),
+        before.allocstall,
+        after.allocstall,
+    ) {
         let seen = begun(Kind::DirectReclaim);
         let counted = last.saturating_sub(first);
         checks.push(json!({"what": "direct-reclaim", "counter": "vmstat.allocstall", "seen": seen, "counted": counted}));
     }
-    if told(Kind::BlockIo) {
+    if told.contains(&Kind::BlockIo) {
         for (device, last) in &after.disks {
             let counted = last.saturating_sub(before.disks.get(device).copied().unwrap_or_default());
             let seen = latency

@@ -129,7 +129,7 @@ mod tests {
         let mut record = [0_u8; 40];
         record[0..2].copy_from_slice(&609_u16.to_ne_bytes());
         record[4..8].copy_from_slice(&(-7_i32).to_ne_bytes());
-        record[8..12].copy_from_slice(&(11_u32 << 16 | 24).to_ne_bytes());
+        record[8..12].copy_from_slice(&((11_u32 << 16) + 24).to_ne_bytes());
         record[12..14].copy_from_slice(b"WS");
         record[22..24].copy_from_slice(&(-998_i16).to_ne_bytes());
         record[24..35].copy_from_slice(b"Main Thread");

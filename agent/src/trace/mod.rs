@@ -20,7 +20,7 @@ use crate::root::Root;
 use checks::Counters;
 use events::{Buffer, Kind, Told, Tracepoint, What, TRACEPOINTS};
 use pairs::{Limits, Pairs};
-use reader::{kinds_without, Compiled, Raw, Reader};
+use reader::{kinds_without, Compiled, Met, Raw, Reader};
 use serde_json::{json, Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use tracefs::{Instance, Tracefs};
@@ -230,6 +230,7 @@ impl Tracer {
     }
 
     /// The kinds that are listened for and that this kernel can tell.
+    #[must_use]
     pub fn columns(&self) -> Vec<&'static str> {
         self.told_kinds().map(Kind::name).collect()
     }
@@ -247,7 +248,7 @@ impl Tracer {
     pub fn row(&self, row: &mut Vec<i64>) {
         for kind in self.told_kinds() {
             let count = self.pairs.counts.get(&kind).copied().unwrap_or_default();
-            row.push(whole(count.count));
+            row.push(whole(count.ended));
             row.push(whole(count.time_ns));
         }
     }
@@ -258,11 +259,13 @@ impl Tracer {
     }
 
     /// Whether this is a thread of the watched program.
+    #[must_use]
     pub fn watches(&self, pid: i32) -> bool {
         self.pairs.watched.contains(&pid)
     }
 
     /// Events that were overwritten or could not be kept so far.
+    #[must_use]
     pub fn lost(&self) -> u64 {
         self.buffers
             .iter()
@@ -272,6 +275,7 @@ impl Tracer {
     }
 
     /// What is missing and why: tracepoints, and the kinds that cannot be told without them.
+    #[must_use]
     pub fn absent(&self) -> Value {
         let points: Map<String, Value> = self
             .missing
@@ -284,8 +288,9 @@ impl Tracer {
     }
 
     /// Ends it: what there was, what was lost, and what the kernel's own counters say.
+    #[must_use]
     pub fn finish(mut self, root: &Root) -> Value {
-        let first: BTreeMap<Kind, u64> = std::mem::take(&mut self.begun);
+        let first = std::mem::take(&mut self.begun);
         let blind = self.mark().err();
         let after = Counters::read(root);
         for buffer in &self.buffers {
@@ -295,41 +300,20 @@ impl Tracer {
             let at_end = self.begun.get(&kind).copied().unwrap_or_default();
             at_end.saturating_sub(first.get(&kind).copied().unwrap_or_default())
         };
-        let checks = checks::compare(root, &self.before, &after, begun, &self.pairs.latency, |kind| {
-            self.told_kinds().any(|told| told == kind)
-        });
+        let told: Vec<Kind> = self.told_kinds().collect();
+        let checks = checks::compare(root, &self.before, &after, begun, &self.pairs.latency, &told);
         self.drain();
-        let met = self.readers.iter().map(|reader| &reader.met);
-        let (mut events, mut strange, mut damaged, mut why) = (0, 0, 0, None);
-        for one in met {
-            events += one.events;
-            strange += one.strange;
-            damaged += one.damaged;
-            why = why.or_else(|| one.why.clone());
-        }
         let handed_out: u64 = self
             .buffers
             .iter()
             .map(|buffer| buffer.counters(LOST_AND_READ)[2])
             .sum();
-        let counts: Map<String, Value> = self
-            .told_kinds()
-            .map(|kind| {
-                let count = self.pairs.counts.get(&kind).copied().unwrap_or_default();
-                let told =
-                    json!({"count": count.count, "time_ns": count.time_ns, "longest_ns": count.longest_ns});
-                (kind.name().to_owned(), told)
-            })
-            .collect();
-        let unfinished: Vec<Value> = self
-            .pairs
-            .unfinished()
-            .map(|(kind, begin_ns, pid)| json!({"kind": kind.name(), "begin_ns": begin_ns, "pid": pid}))
-            .collect();
-        let devices: Map<String, Value> = self
-            .pairs
-            .latency
+        let met = self
+            .readers
             .iter()
+            .fold(Met::default(), |sum, reader| sum.and(&reader.met));
+        let devices = self.pairs.latency.iter();
+        let devices: Map<String, Value> = devices
             .map(|(device, latency)| (checks::device_name(root, *device), latency.to_json()))
             .collect();
         let cut: BTreeMap<&str, u64> = self
@@ -339,11 +323,27 @@ impl Tracer {
             .map(|(kind, count)| (kind.name(), *count))
             .collect();
         json!({
-            "read": events, "handed_out": handed_out, "lost": self.lost(), "losses": self.losses, "cut": cut,
-            "strange": strange, "damaged": damaged, "damage": why, "blind": blind, "counts": counts,
-            "unfinished": unfinished, "devices": devices, "checks": checks, "absent": self.absent(),
-            "clock": "mono", "clock_error_ns": self.clock_error_ns, "buffer_kib": self.buffer_kib,
+            "read": met.events, "handed_out": handed_out, "lost": self.lost(), "losses": self.losses, "cut": cut,
+            "strange": met.strange, "damaged": met.damaged, "damage": met.why, "blind": blind,
+            "counts": self.counts(&told), "unfinished": self.unfinished(), "devices": devices, "checks": checks,
+            "absent": self.absent(), "clock": "mono", "clock_error_ns": self.clock_error_ns, "buffer_kib": self.buffer_kib,
         })
+    }
+
+    fn counts(&self, kinds: &[Kind]) -> Map<String, Value> {
+        let one = |kind: &Kind| {
+            let count = self.pairs.counts.get(kind).copied().unwrap_or_default();
+            let told =
+                json!({"count": count.ended, "time_ns": count.time_ns, "longest_ns": count.longest_ns});
+            (kind.name().to_owned(), told)
+        };
+        kinds.iter().map(one).collect()
+    }
+
+    fn unfinished(&self) -> Vec<Value> {
+        let open = self.pairs.unfinished();
+        open.map(|(kind, begin_ns, pid)| json!({"kind": kind.name(), "begin_ns": begin_ns, "pid": pid}))
+            .collect()
     }
 }
 
@@ -360,6 +360,7 @@ pub fn clear(root: &Root) -> Result<Vec<String>, String> {
 }
 
 /// The name of a block device by the number that its events hold.
+#[must_use]
 pub fn device_name(root: &Root, device: u32) -> String {
     checks::device_name(root, device)
 }
@@ -395,6 +396,7 @@ fn limits(root: &Root, least_ns: &BTreeMap<String, u64>) -> Result<Limits, Strin
 }
 
 /// The threads of a process.
+#[must_use]
 pub fn threads(root: &Root, process: u32) -> Vec<i32> {
     let found = root.list(&format!("/proc/{process}/task")).unwrap_or_default();
     found.iter().filter_map(|name| name.parse().ok()).collect()

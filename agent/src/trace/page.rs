@@ -124,6 +124,7 @@ fn whole(value: u64) -> usize {
 }
 
 /// A number in the byte order of the machine. None where it does not lie within the bytes.
+#[must_use]
 pub fn word(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     let found = bytes.get(at..at.checked_add(length)?)?;
     Some(match length {
@@ -151,7 +152,9 @@ mod tests {
         bytes
     }
 
-    fn read(page: &[u8]) -> (Vec<(u64, Vec<u8>)>, Result<Lost, String>) {
+    type Found = Vec<(u64, Vec<u8>)>;
+
+    fn read(page: &[u8]) -> (Found, Result<Lost, String>) {
         let layout = Layout::from_text(HEADER).unwrap();
         let mut found = Vec::new();
         let lost = layout.read(page, |at_ns, bytes| found.push((at_ns, bytes.to_vec())));
@@ -172,7 +175,7 @@ mod tests {
             22, // a length of its own, 1 ns later
             9 << 5 | PADDING,
             4, // discarded, 9 ns
-            (stamp as u32 & ((1 << DELTA_BITS) - 1)) << 5 | TIME_STAMP,
+            7 << 5 | TIME_STAMP,
             5,
             2 << 5 | 2,
             31,

@@ -27,7 +27,7 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     pub begun: u64,
-    pub count: u64,
+    pub ended: u64,
     pub time_ns: u64,
     pub longest_ns: u64,
 }
@@ -180,7 +180,7 @@ impl Pairs {
                 event.detail = Some(text_of(&open.text));
             }
             Kind::DirectReclaim | Kind::CgroupReclaim => {
-                event.detail = Some(format!("order {}", open.numbers[0]))
+                event.detail = Some(format!("order {}", open.numbers[0]));
             }
             Kind::Compaction => {
                 event.detail = Some(if open.numbers[0] == 0 { "async" } else { "sync" }.to_owned());
@@ -274,7 +274,7 @@ impl Pairs {
     fn finish(&mut self, event: Event) {
         let count = self.counts.entry(event.kind).or_default();
         let length_ns = event.length_ns.unwrap_or_default();
-        count.count += 1;
+        count.ended += 1;
         count.time_ns += length_ns;
         count.longest_ns = count.longest_ns.max(length_ns);
         let of_device = event.device.filter(|_| event.kind == Kind::BlockIo);
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(event.detail.as_deref(), Some("order 2"));
         assert_eq!((found.events.len(), found.cut[&kind]), (1, 1));
         assert_eq!(found.unfinished().collect::<Vec<_>>(), [(kind, 150, 8)]);
-        assert_eq!((found.counts[&kind].begun, found.counts[&kind].count), (2, 1));
+        assert_eq!((found.counts[&kind].begun, found.counts[&kind].ended), (2, 1));
     }
 
     #[test]
@@ -438,7 +438,7 @@ mod tests {
             .as_deref()
             .unwrap()
             .starts_with("preempted"));
-        assert_eq!(found.counts[&Kind::RunDelay].count, 2);
+        assert_eq!(found.counts[&Kind::RunDelay].ended, 2);
     }
 
     #[test]

@@ -94,6 +94,18 @@ pub struct Met {
     pub why: Option<String>,
 }
 
+impl Met {
+    /// What both have met.
+    pub fn and(self, other: &Self) -> Self {
+        Self {
+            events: self.events + other.events,
+            strange: self.strange + other.strange,
+            damaged: self.damaged + other.damaged,
+            why: self.why.or_else(|| other.why.clone()),
+        }
+    }
+}
+
 /// The open buffers of an instance.
 pub struct Reader {
     layout: Layout,

@@ -205,7 +205,7 @@ impl<'a> Watch<'a> {
             started_ns,
             bytes: 0,
         };
-        let head = head(context, request, rates, absent, trace, started_ns);
+        let head = head(context, request, rates, &absent, &trace, started_ns);
         let mut first = blocks::MAGIC.to_vec();
         first.extend(blocks::json_block(Holds::Head, &head));
         watch.send(&[first]);
@@ -354,8 +354,8 @@ fn head(
     context: &Context,
     request: &Request,
     rates: &[(&'static str, u64)],
-    absent: Map<String, Value>,
-    trace: Value,
+    absent: &Map<String, Value>,
+    trace: &Value,
     started_ns: u64,
 ) -> Value {
     let before_ns = now_ns();

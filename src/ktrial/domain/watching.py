@@ -154,7 +154,8 @@ def _doubts_of_trace(trace: Traced) -> list[Finding]:
             found.append(
                 _doubt(
                     "counter-disagrees",
-                    f"{check.what}: {check.seen} events were seen, the kernel's {check.counter} counted {check.counted}",
+                    f"{check.what}: {check.seen} events were seen, "
+                    f"the kernel's {check.counter} counted {check.counted}",
                 )
             )
     if trace.absent.tracepoints:

@@ -155,10 +155,10 @@ def _take(blocks: _Blocks, holds: bytes, content: bytes) -> None:
         blocks.layouts[layout.group] = layout
     elif holds == b"S":
         group, rows, width = _ROWS.unpack_from(content) if len(content) >= _ROWS.size else (0, 0, 0)
-        layout = blocks.layouts.get(group)
-        if layout is None or width != len(layout.columns) or len(content) != _ROWS.size + rows * (width + 1) * 8:
+        known = blocks.layouts.get(group)
+        if known is None or width != len(known.columns) or len(content) != _ROWS.size + rows * (width + 1) * 8:
             raise ValueError(f"a block of samples of group {group} does not fit its columns")
-        blocks.rows.setdefault(group, []).append((layout, content))
+        blocks.rows.setdefault(group, []).append((known, content))
     elif holds == b"E":
         blocks.events += [_EVENT.decode(line) for line in content.split(b"\n")]
     elif holds == b"T":
@@ -206,9 +206,7 @@ def _one(name: str, source: str, sensor: Sensor, times_s: array[float], values: 
 
 
 def _joined(before: Series, after: Series) -> Series:
-    return msgspec.structs.replace(
-        before, times_s=before.times_s + after.times_s, values=before.values + after.values
-    )
+    return msgspec.structs.replace(before, times_s=before.times_s + after.times_s, values=before.values + after.values)
 
 
 def _event(one: TracedEvent, start_ns: int) -> Event:

@@ -20,7 +20,7 @@ _PRESSURES = ("pressure.cpu.some", "pressure.memory.some", "pressure.io.some")
 
 
 def stretch(before: Seen | None, now: Seen, events: Sequence[TracedEvent]) -> str:
-    """The time from one look to the next: pressures, memory, events, lost ones, what watching costs, the worst events."""
+    """From one look to the next: pressures, memory, events, lost ones, what watching costs, the worst events."""
     shares = [_share(before, now, name) for name in _PRESSURES]
     available = now.columns.get("memory.MemAvailable")
     cells = (

@@ -76,7 +76,9 @@ def command(
         trace=not no_trace,
     )
     file = new_folder(output) / RECORDING
-    return _watch(app, wanted, words, file, frames_from, pattern, Shown(seconds(every, "--every"), as_json=as_json), as_json)
+    return _watch(
+        app, wanted, words, file, frames_from, pattern, Shown(seconds(every, "--every"), as_json=as_json), as_json
+    )
 
 
 def _watch(
