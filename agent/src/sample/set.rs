@@ -21,7 +21,7 @@ struct Source {
 /// A source that is read only when it is named, because another one holds all of it.
 const PART: &str = "paging";
 /// Sources that are read only when they are named: those of recordings, with more columns than a run needs.
-const NAMED: [&str; 9] = [
+pub const NAMED: [&str; 9] = [
     PART,
     vmstat::WHOLE_SOURCE,
     "zones",

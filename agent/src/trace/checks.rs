@@ -2,7 +2,7 @@
 //! The kernel's own counters of what is traced, and the names of block devices.
 
 use super::events::Kind;
-use super::latency::Latency;
+use super::AtMark;
 use crate::root::Root;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -45,37 +45,31 @@ fn finished(line: &str) -> Option<(u32, u64)> {
     Some((device, FINISHED.into_iter().filter_map(number).sum()))
 }
 
-/// What was traced beside what the kernel counted in the same time.
-pub fn compare(
-    root: &Root,
-    before: &Counters,
-    after: &Counters,
-    begun: impl Fn(Kind) -> u64,
-    latency: &BTreeMap<u32, Latency>,
-    told: &[Kind],
-) -> Vec<Value> {
+/// What was traced from one mark to the other, beside what the kernel counted from about then on.
+pub fn compare(root: &Root, counted: [&Counters; 2], traced: [&AtMark; 2], told: &[Kind]) -> Vec<Value> {
+    let grown = |first: Option<&u64>, last: Option<&u64>| {
+        let value = |count: Option<&u64>| count.copied().unwrap_or_default();
+        value(last).saturating_sub(value(first))
+    };
     let mut checks = Vec::new();
-    if let (true, Some(first), Some(last)) = (
-        told.contains(&Kind::DirectReclaim),
-        before.allocstall,
-        after.allocstall,
-    ) {
-        let seen = begun(Kind::DirectReclaim);
-        let counted = last.saturating_sub(first);
-        checks.push(json!({"what": "direct-reclaim", "counter": "vmstat.allocstall", "seen": seen, "counted": counted}));
+    let kind = Kind::DirectReclaim;
+    if let (true, Some(first), Some(last)) =
+        (told.contains(&kind), counted[0].allocstall, counted[1].allocstall)
+    {
+        let seen = grown(traced[0].begun.get(&kind), traced[1].begun.get(&kind));
+        let what = json!({"what": kind.name(), "counter": "vmstat.allocstall", "seen": seen, "counted": last.saturating_sub(first)});
+        checks.push(what);
     }
     if told.contains(&Kind::BlockIo) {
-        for (device, last) in &after.disks {
-            let counted = last.saturating_sub(before.disks.get(device).copied().unwrap_or_default());
-            let seen = latency
-                .get(device)
-                .map_or(0, |latency| latency.requests + latency.flushes);
+        for (device, last) in &counted[1].disks {
+            let kernel = grown(counted[0].disks.get(device), Some(last));
+            let seen = grown(traced[0].finished.get(device), traced[1].finished.get(device));
             let name = device_name(root, *device);
             // Partitions are counted again by the kernel; their requests are those of the disk.
             let is_part = seen == 0 && root.path(&format!("/sys/class/block/{name}/partition")).exists();
-            if !is_part && (counted > 0 || seen > 0) {
+            if !is_part && (kernel > 0 || seen > 0) {
                 let what = format!("block-io@{name}");
-                checks.push(json!({"what": what, "counter": "diskstats", "seen": seen, "counted": counted}));
+                checks.push(json!({"what": what, "counter": "diskstats", "seen": seen, "counted": kernel}));
             }
         }
     }

@@ -46,6 +46,32 @@ pub struct Options {
     pub process: Option<u32>,
 }
 
+/// How much there had been when a mark was met.
+#[derive(Debug, Default)]
+struct AtMark {
+    begun: BTreeMap<Kind, u64>,
+    /// Finished requests by device.
+    finished: BTreeMap<u32, u64>,
+}
+
+impl AtMark {
+    fn of(pairs: &Pairs) -> Self {
+        let finished = |latency: &latency::Latency| latency.requests + latency.flushes;
+        Self {
+            begun: pairs
+                .counts
+                .iter()
+                .map(|(kind, count)| (*kind, count.begun))
+                .collect(),
+            finished: pairs
+                .latency
+                .iter()
+                .map(|(device, latency)| (*device, finished(latency)))
+                .collect(),
+        }
+    }
+}
+
 impl Options {
     /// Whether they name kinds and devices that exist.
     ///
@@ -70,7 +96,7 @@ pub struct Tracer {
     before: Counters,
     /// Where the counters stood when the first mark was made.
     marks: Vec<u64>,
-    begun: BTreeMap<Kind, u64>,
+    at_mark: AtMark,
     clock_error_ns: u64,
     buffer_kib: u64,
     losses: u64,
@@ -101,7 +127,7 @@ impl Tracer {
             kinds,
             before: Counters::default(),
             marks: Vec::new(),
-            begun: BTreeMap::new(),
+            at_mark: AtMark::default(),
             clock_error_ns: 0,
             buffer_kib,
             losses: 0,
@@ -213,12 +239,7 @@ impl Tracer {
             }
             if raw.what == What::Mark {
                 self.marks.push(raw.at_ns);
-                self.begun = self
-                    .pairs
-                    .counts
-                    .iter()
-                    .map(|(kind, count)| (*kind, count.begun))
-                    .collect();
+                self.at_mark = AtMark::of(&self.pairs);
             } else {
                 self.pairs.take(&raw);
             }
@@ -290,18 +311,14 @@ impl Tracer {
     /// Ends it: what there was, what was lost, and what the kernel's own counters say.
     #[must_use]
     pub fn finish(mut self, root: &Root) -> Value {
-        let first = std::mem::take(&mut self.begun);
+        let first = std::mem::take(&mut self.at_mark);
         let blind = self.mark().err();
         let after = Counters::read(root);
         for buffer in &self.buffers {
             let _ = buffer.write("tracing_on", "0");
         }
-        let begun = |kind: Kind| {
-            let at_end = self.begun.get(&kind).copied().unwrap_or_default();
-            at_end.saturating_sub(first.get(&kind).copied().unwrap_or_default())
-        };
         let told: Vec<Kind> = self.told_kinds().collect();
-        let checks = checks::compare(root, &self.before, &after, begun, &self.pairs.latency, &told);
+        let checks = checks::compare(root, [&self.before, &after], [&first, &self.at_mark], &told);
         self.drain();
         let handed_out: u64 = self
             .buffers

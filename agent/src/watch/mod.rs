@@ -227,7 +227,9 @@ impl<'a> Watch<'a> {
                 .told
                 .wait_until(due.min(spill_at_ns).min(tell_at_ns).min(end_ns))?;
             let now = now_ns();
-            let over = told || now >= end_ns || self.output.broken;
+            let looked = now >= tell_at_ns;
+            let gone = looked && self.is_gone(root);
+            let over = told || gone || now >= end_ns || self.output.broken;
             let mut out = Vec::new();
             for (number, group) in (0..).zip(&mut self.groups) {
                 if group.due_ns <= now || (over && group.is_read()) {
@@ -235,17 +237,9 @@ impl<'a> Watch<'a> {
                 }
             }
             self.collect(root, now);
-            if now >= tell_at_ns {
+            if looked {
                 tell_at_ns = now + SECOND_NS;
                 self.tell(now);
-                if self
-                    .request
-                    .process
-                    .is_some_and(|process| crate::trace::threads(root, process).is_empty())
-                {
-                    self.send(&out);
-                    return Ok(Ended::Done);
-                }
             }
             if now >= spill_at_ns || over {
                 spill_at_ns = now + spill_ns;
@@ -254,9 +248,20 @@ impl<'a> Watch<'a> {
             self.send(&out);
             self.output.go_on();
             if over {
-                return Ok(if told { Ended::Told } else { Ended::Limit });
+                return Ok(match (gone, told) {
+                    (true, _) => Ended::Done,
+                    (false, true) => Ended::Told,
+                    (false, false) => Ended::Limit,
+                });
             }
         }
+    }
+
+    /// Whether the process that is watched has ended.
+    fn is_gone(&self, root: &Root) -> bool {
+        self.request
+            .process
+            .is_some_and(|process| crate::trace::threads(root, process).is_empty())
     }
 
     /// Events of the tracer, with the names of their threads.

@@ -12,7 +12,7 @@ from ktrial.domain.frame_lines import FramePattern, Line, frames_of
 
 
 @pytest.mark.parametrize(
-    ("pattern", "line", "duration_s"),
+    "pattern, line, duration_s",
     [
         (r"frame (?P<ms>[\d.]+) ms", "frame 16.7 ms", 0.0167),
         (r"frame (?P<ms>[\d,]+) ms", "frame 16,7 ms", 0.0167),

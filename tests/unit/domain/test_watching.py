@@ -26,7 +26,7 @@ def test_one_that_agrees_with_the_kernel_raises_no_doubt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trace", "kind"),
+    "trace, kind",
     [
         ({"checks": check(0, 300)}, "counter-disagrees"),
         ({"checks": check(300, 0)}, "counter-disagrees"),
