@@ -102,9 +102,6 @@ pub fn run(context: &Context, request: &Request) -> Result<Value> {
     }
     let tracer = tracer(context, request)?;
     let mut watch = Watch::begin(context, request, &rates, tracer)?;
-    context
-        .tell_begun()
-        .map_err(|error| Error::io("cannot write to", "the head", &error))?;
     let ended = watch.go_on(context, watch.started_ns + limit_ns, spill_ns);
     Ok(watch.finish(
         root,
@@ -206,6 +203,10 @@ impl<'a> Watch<'a> {
             bytes: 0,
         };
         let head = head(context, request, rates, &absent, &trace, started_ns);
+        // Before the first block: from here on another thread writes.
+        context
+            .tell_begun()
+            .map_err(|error| Error::io("cannot write to", "the head", &error))?;
         let mut first = blocks::MAGIC.to_vec();
         first.extend(blocks::json_block(Holds::Head, &head));
         watch.send(&[first]);
