@@ -225,13 +225,20 @@ pub fn clock_columns() -> Vec<Column> {
 
 /// Time spent suspended, and the wall clock at the zero of the monotonic one.
 fn clocks(at_ns: u64) -> [Cell; 2] {
-    let past = |clock| {
-        let now = clock_gettime(clock);
-        let ns = now
-            .tv_sec
-            .saturating_mul(1_000_000_000)
-            .saturating_add(now.tv_nsec);
-        ns.saturating_sub(Cell::try_from(at_ns).unwrap_or(Cell::MAX))
-    };
-    [past(ClockId::Boottime), past(ClockId::Realtime)]
+    [past(ClockId::Boottime, at_ns), unix_at_zero_ns(at_ns)]
+}
+
+/// The wall clock at the zero of the monotonic one, which shows `at_ns` now.
+pub fn unix_at_zero_ns(at_ns: u64) -> Cell {
+    past(ClockId::Realtime, at_ns)
+}
+
+/// How far another clock is past the monotonic one.
+fn past(clock: ClockId, at_ns: u64) -> Cell {
+    let now = clock_gettime(clock);
+    let ns = now
+        .tv_sec
+        .saturating_mul(1_000_000_000)
+        .saturating_add(now.tv_nsec);
+    ns.saturating_sub(Cell::try_from(at_ns).unwrap_or(Cell::MAX))
 }

@@ -365,18 +365,14 @@ fn head(
     started_ns: u64,
 ) -> Value {
     let before_ns = now_ns();
-    let wall = clock_gettime(ClockId::Realtime);
+    let unix_at_zero_ns = group::unix_at_zero_ns(before_ns);
     let error_ns = now_ns() - before_ns;
-    let unix_ns = wall
-        .tv_sec
-        .saturating_mul(1_000_000_000)
-        .saturating_add(wall.tv_nsec);
     let rates: BTreeMap<&str, u64> = rates.iter().copied().collect();
     json!({
         "schema": "ktrial.recording/1", "agent": env!("CARGO_PKG_VERSION"), "boot_id": context.store.boot_id(),
         "kernel": context.root.read_text("/proc/sys/kernel/osrelease").ok(), "architecture": std::env::consts::ARCH,
         "cpus": std::thread::available_parallelism().map_or(1, std::num::NonZero::get), "started_ns": started_ns,
-        "unix_at_zero_ns": unix_ns - i64::try_from(before_ns).unwrap_or(i64::MAX), "clock_error_ns": error_ns,
+        "unix_at_zero_ns": unix_at_zero_ns, "clock_error_ns": error_ns,
         "process": request.process, "frame_thread": request.frame_thread, "period_ns": rates, "absent": absent, "trace": trace,
     })
 }
