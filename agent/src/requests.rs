@@ -22,6 +22,8 @@ use crate::recovery;
 use crate::report;
 use crate::revert::{self, Select};
 use crate::sample;
+use crate::trace;
+use crate::watch;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
@@ -67,6 +69,11 @@ pub const REQUESTS: &[Request] = &[
         name: "sample",
         roles: BOTH,
         handle: sample,
+    },
+    Request {
+        name: "watch",
+        roles: BOTH,
+        handle: watch,
     },
     Request {
         name: "data",
@@ -235,6 +242,10 @@ fn sample(context: &mut Context, value: Value) -> Result<Value> {
     })
 }
 
+fn watch(context: &mut Context, value: Value) -> Result<Value> {
+    watch::run(context, &fields(value)?)
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Data {
@@ -400,7 +411,18 @@ struct Nothing {}
 fn recover(context: &mut Context, value: Value) -> Result<Value> {
     let Nothing {} = fields(value)?;
     context.need_root()?;
-    Ok(json!({"transactions": revert::recover(context)?}))
+    let cleared = if context.root.is_real() {
+        trace::clear(&context.root)
+    } else {
+        Ok(Vec::new())
+    };
+    let mut reply = json!({"transactions": revert::recover(context)?});
+    match cleared {
+        Ok(names) if names.is_empty() => {}
+        Ok(names) => reply["traces"] = json!(names),
+        Err(why) => return Err(Error::new(Kind::Io, why).hint("end what reads them, then run recover again")),
+    }
+    Ok(reply)
 }
 
 fn status(context: &mut Context, value: Value) -> Result<Value> {

@@ -13,6 +13,12 @@ pub fn reply(name: &str, reply: &Value) -> String {
         "confirm" => line(&mut text, &format!("transaction {}: kept", reply["transaction"])),
         "recovery" => list(&mut text, &reply["files"], |text, file| line(text, &word(file))),
         _ => {
+            list(&mut text, &reply["traces"], |text, name| {
+                line(
+                    text,
+                    &format!("tracing of an agent that is gone was ended: {}", word(name)),
+                );
+            });
             list(&mut text, &reply["transactions"], transaction);
             list(&mut text, &reply["damaged"], |text, damage| {
                 line(

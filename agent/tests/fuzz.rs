@@ -6,6 +6,8 @@ use ktrial_agent::journal;
 use ktrial_agent::plan::Plan;
 use ktrial_agent::protocol;
 use ktrial_agent::root::Root;
+use ktrial_agent::trace::format::Format;
+use ktrial_agent::trace::page::{Layout, Lost};
 use proptest::prelude::*;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
@@ -14,6 +16,11 @@ use std::path::{Path, PathBuf};
 
 const SEEDS: &str = include_str!("../../tests/golden/formats/session.requests.jsonl");
 const JOURNAL: &[u8] = include_bytes!("../../tests/golden/formats/journals/reverted.journal");
+/// A page of the ring buffer of Linux 6.18: three events, one of them with a length of its own, after a time extension.
+const PAGE_HEADER: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+    \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+const FORMAT: &str = "name: sched_switch\nID: 372\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\tfield:__data_loc char[] comm;\toffset:8;\tsize:4;\tsigned:0;\n";
 const PLAN: &[u8] = include_bytes!("../../tests/golden/formats/plans/zram-and-run.json");
 
 fn machine() -> (tempfile::TempDir, Context) {
@@ -96,6 +103,14 @@ fn ask(context: &mut Context, name: &str, fields: Value) -> Option<Value> {
     protocol::dispatch(context, name, fields).ok()
 }
 
+/// A page that holds these words as its events.
+fn page(words: &[u32]) -> Vec<u8> {
+    let mut page = 1_000_000_u64.to_ne_bytes().to_vec();
+    page.extend((words.len() as u64 * 4).to_ne_bytes());
+    page.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+    page
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -148,5 +163,40 @@ proptest! {
         let reply = ask(&mut context, "revert", json!({"select": "all"}));
         prop_assert!(reply.is_some());
         prop_assert_eq!(content(folder.path()), start, "{:?}", reply);
+    }
+
+    #[test]
+    fn any_page_is_read_up_to_its_damage(words in prop::collection::vec(any::<u32>(), 0..64), cut in 0..300usize) {
+        let layout = Layout::from_text(PAGE_HEADER).unwrap();
+        let page = page(&words);
+        let page = &page[..page.len().saturating_sub(cut)];
+        let mut bytes = 0;
+        let lost = layout.read(page, |_, record| bytes += record.len() + 4);
+        prop_assert!(bytes <= page.len());
+        prop_assert!(!matches!(lost, Ok(Lost::Count(_))) || page.len() > 24);
+    }
+
+    #[test]
+    fn a_mutated_page_is_read_up_to_its_damage(changes in changes()) {
+        let layout = Layout::from_text(PAGE_HEADER).unwrap();
+        let whole = page(&[7 << 5 | 2, 372, 1, (3 << 5) + 30, 2, 1 << 5, 12, 637, 9, 5 << 5 | 1, 640, 29]);
+        let (mut seen, mut found) = (0, 0);
+        layout.read(&whole, |_, _| seen += 1).unwrap();
+        prop_assert_eq!(seen, 3);
+        let _ = layout.read(&mutated(whole, &changes), |_, _| found += 1);
+        prop_assert!(found <= 64);
+    }
+
+    #[test]
+    fn a_mutated_format_is_read_or_refused(changes in changes(), record in prop::collection::vec(any::<u8>(), 0..64)) {
+        let text = String::from_utf8_lossy(&mutated(FORMAT.as_bytes().to_vec(), &changes)).into_owned();
+        let _ = Layout::from_text(&text);
+        if let Ok(format) = Format::parse(&text) {
+            for name in ["common_type", "common_pid", "comm"] {
+                if let Ok(field) = format.field(name) {
+                    let _ = (field.number(&record), field.text(&record));
+                }
+            }
+        }
     }
 }

@@ -89,6 +89,8 @@ pub enum Progress {
     Done,
     /// What it wants may lie further on.
     More,
+    /// It took what there is so far; of the rest all may be gone.
+    SoFar,
     /// This is not what the file held when it was opened.
     Garbage,
 }
@@ -182,8 +184,9 @@ impl Feed {
             held += read;
             match self.parser.parse(&buffer[..held], row) {
                 Progress::Done => return,
-                Progress::More if read > 0 && held < buffer.len() => {}
-                Progress::More | Progress::Garbage => {
+                Progress::More | Progress::SoFar if read > 0 && held < buffer.len() => {}
+                Progress::SoFar if read == 0 => return,
+                Progress::More | Progress::SoFar | Progress::Garbage => {
                     self.failures += 1;
                     return row.fill(MISSING);
                 }

@@ -4,26 +4,38 @@
 //! Each source opens its files once. A sample reads them at their beginning and turns their text into whole numbers;
 //! samples stay in memory until the end, so that nothing is written or sent while something is measured.
 
+mod cgroup;
 mod cycles;
+mod disks;
 mod fan;
-mod feed;
+pub(crate) mod feed;
 mod fragmentation;
 mod frequency;
+mod gpu;
+mod idle;
+mod interrupts;
 mod load;
 mod memory;
 mod names;
 mod power;
 mod pressure;
 mod recording;
+mod schedstat;
 pub mod selfcost;
-mod set;
+pub(crate) mod set;
 mod stat;
+mod table;
 mod temperature;
 mod text;
+mod threads;
 mod throttle;
 mod uptime;
 mod vmstat;
+mod zones;
 mod zram;
+
+pub(crate) use cgroup::open as cgroup_of;
+pub(crate) use threads::open as threads_of;
 
 use crate::error::{Error, Kind, Result};
 use crate::load::clock::{now_ns, thread_cpu_ns};

@@ -3,9 +3,10 @@
 
 use super::feed::{Cell, Column, Feed, Found};
 use super::{
-    cycles, fan, fragmentation, frequency, load, memory, power, pressure, stat, temperature, throttle, uptime,
+    cycles, disks, fan, fragmentation, frequency, gpu, idle, interrupts, load, memory, power, pressure,
+    schedstat, stat,
 };
-use super::{vmstat, zram};
+use super::{temperature, throttle, uptime, vmstat, zones, zram};
 use crate::error::{Error, Kind, Result};
 use crate::load::clock::now_ns;
 use crate::root::Root;
@@ -19,6 +20,18 @@ struct Source {
 
 /// A source that is read only when it is named, because another one holds all of it.
 const PART: &str = "paging";
+/// Sources that are read only when they are named: those of recordings, with more columns than a run needs.
+pub const NAMED: [&str; 9] = [
+    PART,
+    vmstat::WHOLE_SOURCE,
+    "zones",
+    "interrupts",
+    "softirqs",
+    "disks",
+    "schedstat",
+    "idle",
+    "gpu",
+];
 
 const SOURCES: &[Source] = &[
     Source {
@@ -36,6 +49,38 @@ const SOURCES: &[Source] = &[
     Source {
         name: PART,
         open: vmstat::open_paging,
+    },
+    Source {
+        name: vmstat::WHOLE_SOURCE,
+        open: vmstat::open_whole,
+    },
+    Source {
+        name: "zones",
+        open: zones::open,
+    },
+    Source {
+        name: "interrupts",
+        open: interrupts::open,
+    },
+    Source {
+        name: "softirqs",
+        open: interrupts::open_soft,
+    },
+    Source {
+        name: "disks",
+        open: disks::open,
+    },
+    Source {
+        name: "schedstat",
+        open: schedstat::open,
+    },
+    Source {
+        name: "idle",
+        open: idle::open,
+    },
+    Source {
+        name: "gpu",
+        open: gpu::open,
     },
     Source {
         name: "fragmentation",
@@ -115,22 +160,37 @@ impl Set {
                 );
             }
         }
-        let mut set = Self {
+        let mut set = Self::empty();
+        let asked = |name: &str| {
+            wanted.map_or(!NAMED.contains(&name), |wanted| {
+                wanted.iter().any(|one| one == name)
+            })
+        };
+        for source in SOURCES.iter().filter(|source| asked(source.name)) {
+            set.add(source.name, (source.open)(root));
+        }
+        Ok(set)
+    }
+
+    /// One source that is none of the machine's: a process, a control group.
+    pub fn of(name: &'static str, found: Found) -> Self {
+        let mut set = Self::empty();
+        set.add(name, found);
+        set
+    }
+
+    fn empty() -> Self {
+        Self {
             feeds: Vec::new(),
             absent: Vec::new(),
             unopened: Vec::new(),
             buffer: vec![0; BUFFER_BYTES],
             width: 0,
-        };
-        let asked = |name: &str| wanted.map_or(name != PART, |wanted| wanted.iter().any(|one| one == name));
-        for source in SOURCES.iter().filter(|source| asked(source.name)) {
-            set.add(source, (source.open)(root));
         }
-        Ok(set)
     }
 
     /// A first reading decides whether a file gives anything: one that cannot be read is left out.
-    fn add(&mut self, source: &Source, found: Found) {
+    fn add(&mut self, source: &'static str, found: Found) {
         let Found { feeds, mut missing } = found;
         let before = self.feeds.len();
         for mut feed in feeds {
@@ -139,13 +199,13 @@ impl Set {
             match why {
                 None => {
                     self.width += row.len();
-                    self.feeds.push((source.name, feed));
+                    self.feeds.push((source, feed));
                 }
                 Some(why) => missing.push(format!("{}: {why}", feed.path)),
             }
         }
         if self.feeds.len() == before {
-            self.absent.push((source.name, missing.join("; ")));
+            self.absent.push((source, missing.join("; ")));
         } else {
             self.unopened.append(&mut missing);
         }

@@ -42,7 +42,40 @@ pub fn open_paging(root: &Root) -> Found {
     counters(root, "paging", |name| PAGING.contains(&name))
 }
 
+/// The source of all lines.
+pub const WHOLE_SOURCE: &str = "vmstat_all";
+/// What names begin with that tell a state instead of counting.
+const LEVELS: [&str; 2] = ["nr_", "unevictable_pgs_mlocked"];
+/// Of those that begin so, what counts all the same.
+const COUNTING: [&str; 5] = [
+    "nr_dirtied",
+    "nr_written",
+    "nr_vmscan_",
+    "nr_throttled_written",
+    "nr_foll_pin_",
+];
+
+/// `vmstat_all`: every line, under the names of `vmstat`.
+pub fn open_whole(root: &Root) -> Found {
+    let begins = |name: &str, with: &[&str]| with.iter().any(|begin| name.starts_with(begin));
+    let column = |name: &str| {
+        let full = format!("vmstat.{name}");
+        if begins(name, &LEVELS) && !begins(name, &COUNTING) {
+            Column::level(full, "count", 1)
+        } else {
+            Column::word_counter(full, "count")
+        }
+    };
+    lines_of(root, |_| true, column)
+}
+
 fn counters(root: &Root, source: &str, wanted: impl Fn(&str) -> bool) -> Found {
+    lines_of(root, wanted, |name| {
+        Column::word_counter(format!("{source}.{name}"), "count")
+    })
+}
+
+fn lines_of(root: &Root, wanted: impl Fn(&str) -> bool, column: impl Fn(&str) -> Column) -> Found {
     let text = match root.read_bytes(PATH) {
         Ok(text) => text,
         Err(error) => return Found::none(format!("{PATH}: {error}")),
@@ -51,9 +84,6 @@ fn counters(root: &Root, source: &str, wanted: impl Fn(&str) -> bool) -> Found {
     if names.is_empty() {
         return Found::none(format!("{PATH}: none of its lines is known"));
     }
-    let columns = names
-        .iter()
-        .map(|name| Column::word_counter(format!("{source}.{name}"), "count"))
-        .collect();
+    let columns = names.iter().map(|name| column(name)).collect();
     Found::one(Feed::open(root, PATH, columns, parser))
 }

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ktrial.host.states import SavedStates
     from ktrial.host.tools import Toolbox
     from ktrial.host.tools_workshop import Workshop
+    from ktrial.host.watching import Watching
     from ktrial.store.bundle import BundleFolder
     from ktrial.store.recorder import Recorder
     from ktrial.store.runs import Store
@@ -446,6 +447,13 @@ class App:
         sampling = Sampling(lambda: DetachedTransport([agent, *self._arguments("user")]), sources)
         self._sessions.append(sampling)
         return sampling
+
+    def watching(self, file: Path) -> Watching:
+        """Watches as root where that can be had: events can be traced by root alone."""
+        from ktrial.host.watching import Watching
+
+        session = self.root_session("tracing events") if self.can_be_root else self.user_session
+        return Watching(session, self.interrupts, file)
 
     @staticmethod
     def pack_samples(samples: Samples) -> bytes:

@@ -11,7 +11,7 @@ import msgspec
 
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.recording import Frames, Recording, Source
-from ktrial.formats import mangohud, recording_sadf, recording_suite, recording_vmstat
+from ktrial.formats import ktrial_recording, mangohud, recording_sadf, recording_suite, recording_vmstat
 
 _HEAD_BYTES = 65_536
 Reader = Callable[[bytes, str, float | None], Recording]
@@ -41,6 +41,11 @@ def _frames(data: bytes, name: str, interval_s: float | None) -> Recording:
 
 
 KINDS: dict[str, Kind] = {
+    "ktrial": Kind(
+        "recording of ktrial watch",
+        lambda head, name: ktrial_recording.is_recording(head),
+        lambda data, name, interval_s: ktrial_recording.read_recording(data, name),
+    ),
     "sadf": Kind(
         "JSON of sysstat (sadf -j)",
         lambda head, name: recording_sadf.is_sadf(head),

@@ -86,6 +86,15 @@ class AgentSession:
         if not self._reply(do, _TOLD_LIMIT_S).begun:
             raise self._lost(do, "it has ended before it began", hangs=True)
 
+    def receive_next(self, do: str) -> Progress | dict[str, Any]:
+        """The next line of a request that goes on: its progress, or at its end the content of its `ok`."""
+        reply = self._reply(do, None)
+        if reply.ok is not None:
+            return reply.ok
+        if reply.chunk is None and reply.seen is None:
+            raise self._lost(do, "its answer is not one of the protocol: neither progress nor an end", hangs=True)
+        return Progress(chunk=reply.chunk, seen=reply.seen)
+
     def receive_last(self, do: str) -> dict[str, Any]:
         """The content of the `ok` of a request that was told to end."""
         return self._content(do, _TOLD_LIMIT_S)
@@ -177,7 +186,16 @@ class _Reply(msgspec.Struct):
     id: int | None
     ok: dict[str, Any] | None = None
     begun: bool = False
+    chunk: str | Base64 | None = None
+    seen: dict[str, Any] | None = None
     error: _ReplyError | None = None
+
+
+class Progress(msgspec.Struct):
+    """A line of an agent that goes on: bytes to be kept, or what it sees now."""
+
+    chunk: str | Base64 | None = None
+    seen: dict[str, Any] | None = None
 
 
 class _ReplyError(msgspec.Struct):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ktrial.domain.run import Earlier, Execution, Exit, RunRecord, Session, Watch
     from ktrial.domain.sensors import Samples
     from ktrial.domain.stored import StoredRun, StoredSession
+    from ktrial.domain.watching import Ended, Seen
 
 
 class Machine(Protocol):
@@ -58,6 +59,13 @@ class Sampling(Protocol):
 
     def stop(self) -> Samples:
         """End it with a last sample. Raises AgentError when the samples were lost."""
+
+
+class Watching(Protocol):
+    """Watches a machine for a long time."""
+
+    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Ended]:
+        """Begin, call `begun`, tell what is seen and at last how it ended. Raises AgentError."""
 
 
 class Executor(Protocol):

@@ -25,6 +25,8 @@ def command(app: App, as_json: bool) -> int:
 
     recover_commands(app)
     answer = app.root_session("recovering").request("recover")
+    for name in answer.get("traces", ()):
+        app.say(f"ended the tracing of an agent that is gone: {name}")
     if as_json:
         write_json({"schema": "ktrial.reverted/1", **answer})
     else:

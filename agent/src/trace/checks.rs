@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel's own counters of what is traced, and the names of block devices.
+
+use super::events::Kind;
+use super::AtMark;
+use crate::root::Root;
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+
+/// Fields of `/proc/diskstats` that count finished requests: reads, writes, discards, flushes.
+const FINISHED: [usize; 4] = [3, 7, 14, 18];
+/// Bits of a device's minor number in an event.
+const MINOR_BITS: u32 = 20;
+
+/// Where the counters stood.
+#[derive(Debug, Clone, Default)]
+pub struct Counters {
+    allocstall: Option<u64>,
+    /// Finished requests by device.
+    disks: BTreeMap<u32, u64>,
+}
+
+impl Counters {
+    pub fn read(root: &Root) -> Self {
+        let vmstat = root.read_text("/proc/vmstat").unwrap_or_default();
+        let stalls: Vec<u64> = vmstat
+            .lines()
+            .filter(|line| line.starts_with("allocstall"))
+            .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
+            .collect();
+        let disks = root.read_text("/proc/diskstats").unwrap_or_default();
+        Self {
+            allocstall: (!stalls.is_empty()).then(|| stalls.iter().sum()),
+            disks: disks.lines().filter_map(finished).collect(),
+        }
+    }
+}
+
+/// The device of a line of `/proc/diskstats`, and how many requests it has finished.
+fn finished(line: &str) -> Option<(u32, u64)> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let device = u32::try_from(number(0)? << MINOR_BITS | number(1)?).ok()?;
+    number(FINISHED[0])?;
+    Some((device, FINISHED.into_iter().filter_map(number).sum()))
+}
+
+/// What was traced from one mark to the other, beside what the kernel counted from about then on.
+pub fn compare(root: &Root, counted: [&Counters; 2], traced: [&AtMark; 2], told: &[Kind]) -> Vec<Value> {
+    let grown = |first: Option<&u64>, last: Option<&u64>| {
+        let value = |count: Option<&u64>| count.copied().unwrap_or_default();
+        value(last).saturating_sub(value(first))
+    };
+    let mut checks = Vec::new();
+    let kind = Kind::DirectReclaim;
+    if let (true, Some(first), Some(last)) =
+        (told.contains(&kind), counted[0].allocstall, counted[1].allocstall)
+    {
+        let seen = grown(traced[0].begun.get(&kind), traced[1].begun.get(&kind));
+        let what = json!({"what": kind.name(), "counter": "vmstat.allocstall", "seen": seen, "counted": last.saturating_sub(first)});
+        checks.push(what);
+    }
+    if told.contains(&Kind::BlockIo) {
+        for (device, last) in &counted[1].disks {
+            let kernel = grown(counted[0].disks.get(device), Some(last));
+            let seen = grown(traced[0].finished.get(device), traced[1].finished.get(device));
+            let name = device_name(root, *device);
+            // Partitions are counted again by the kernel; their requests are those of the disk.
+            let is_part = seen == 0 && root.path(&format!("/sys/class/block/{name}/partition")).exists();
+            if !is_part && (kernel > 0 || seen > 0) {
+                let what = format!("block-io@{name}");
+                checks.push(json!({"what": what, "counter": "diskstats", "seen": seen, "counted": kernel}));
+            }
+        }
+    }
+    checks
+}
+
+/// The name of a device, or its numbers.
+pub fn device_name(root: &Root, device: u32) -> String {
+    let (major, minor) = (device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1));
+    let link = std::fs::read_link(root.path(&format!("/sys/dev/block/{major}:{minor}")));
+    let name = link
+        .ok()
+        .and_then(|target| Some(target.file_name()?.to_string_lossy().into_owned()));
+    name.unwrap_or_else(|| format!("{major}:{minor}"))
+}
+
+/// The number that a device's events hold.
+pub fn device_number(root: &Root, name: &str) -> Option<u32> {
+    let clean = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+    let text = clean.then(|| root.read_text(&format!("/sys/class/block/{name}/dev")).ok())??;
+    let (major, minor) = text.split_once(':')?;
+    Some(major.parse::<u32>().ok()?.checked_shl(MINOR_BITS)? | minor.parse::<u32>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finished_requests_are_those_of_all_directions() {
+        let new = "   8       0 sda 10 0 0 0 20 0 0 0 0 0 0 3 0 0 0 4 0";
+        assert_eq!(finished(new), Some((8 << 20, 37)));
+        let old = "   8       1 sda1 10 0 0 0 20 0 0 0 0 0 0";
+        assert_eq!(finished(old), Some((8 << 20 | 1, 30)));
+        assert_eq!(finished("8 0 sda"), None);
+    }
+}

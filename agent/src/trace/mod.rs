@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the kernel does and how long it takes, from its tracepoints: buffers of our own in tracefs, read as they are.
+//!
+//! Nothing is believed without proof: a mark of our own must come back through the same reading, the events that were
+//! read must be as many as the kernel says it handed out, and what can be counted twice is.
+
+mod checks;
+mod events;
+pub mod format;
+mod latency;
+pub mod page;
+mod pairs;
+mod reader;
+mod tracefs;
+
+pub(crate) use pairs::Event;
+
+use crate::load::clock::now_ns;
+use crate::root::Root;
+use checks::Counters;
+use events::{Buffer, Kind, Told, Tracepoint, What, TRACEPOINTS};
+use pairs::{Limits, Pairs};
+use reader::{kinds_without, Compiled, Met, Raw, Reader};
+use serde_json::{json, Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use tracefs::{Instance, Tracefs};
+
+/// Bytes of a buffer per CPU at most, in KiB, and at least.
+const BUFFER_KIB: std::ops::RangeInclusive<u64> = 64..=1024;
+/// The share of memory that all buffers take at most: one part of so many.
+const MEMORY_SHARE: u64 = 100;
+/// How often the own mark is looked for at the end, and how long apart.
+const LOOKS: u32 = 50;
+const LOOK_MS: u64 = 2;
+/// Counters of a buffer: what was overwritten, what could not be kept, what was read.
+const LOST_AND_READ: [&str; 3] = ["overrun", "dropped events", "read events"];
+
+/// What to trace.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Kinds of event; all when missing.
+    pub kinds: Option<Vec<String>>,
+    /// Least lengths in nanoseconds, by kind or by `block-io:DEVICE`.
+    pub least_ns: BTreeMap<String, u64>,
+    /// A process, whose threads are watched, and those of what it starts.
+    pub process: Option<u32>,
+}
+
+/// How much there had been when a mark was met.
+#[derive(Debug, Default)]
+struct AtMark {
+    begun: BTreeMap<Kind, u64>,
+    /// Finished requests by device.
+    finished: BTreeMap<u32, u64>,
+}
+
+impl AtMark {
+    fn of(pairs: &Pairs) -> Self {
+        let finished = |latency: &latency::Latency| latency.requests + latency.flushes;
+        Self {
+            begun: pairs
+                .counts
+                .iter()
+                .map(|(kind, count)| (*kind, count.begun))
+                .collect(),
+            finished: pairs
+                .latency
+                .iter()
+                .map(|(device, latency)| (*device, finished(latency)))
+                .collect(),
+        }
+    }
+}
+
+impl Options {
+    /// Whether they name kinds and devices that exist.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self, root: &Root) -> Result<(), String> {
+        wanted(self.kinds.as_deref())?;
+        limits(root, &self.least_ns).map(|_| ())
+    }
+}
+
+/// Tracing that goes on.
+pub struct Tracer {
+    readers: Vec<Reader>,
+    buffers: Vec<Instance>,
+    tracefs: Tracefs,
+    pairs: Pairs,
+    pending: Vec<Raw>,
+    /// Tracepoints that this kernel does not have, and why.
+    missing: Vec<(&'static Tracepoint, String)>,
+    kinds: Vec<Kind>,
+    before: Counters,
+    /// Where the counters stood when the first mark was made.
+    marks: Vec<u64>,
+    at_mark: AtMark,
+    clock_error_ns: u64,
+    buffer_kib: u64,
+    losses: u64,
+}
+
+impl Tracer {
+    /// Begins.
+    ///
+    /// # Errors
+    /// Why nothing can be traced: no tracefs, read-only, locked down, no right, or a reader that does not see its own mark.
+    pub fn begin(root: &Root, boot_id: &str, options: &Options) -> Result<Self, String> {
+        let kinds = wanted(options.kinds.as_deref())?;
+        let limits = limits(root, &options.least_ns)?;
+        let tracefs = Tracefs::open(root)?;
+        tracefs.clear(root)?;
+        let watched: Vec<i32> = options
+            .process
+            .map(|process| threads(root, process))
+            .unwrap_or_default();
+        let buffer_kib = buffer_kib(options.process.is_some());
+        let mut tracer = Self {
+            readers: Vec::new(),
+            buffers: Vec::new(),
+            tracefs,
+            pairs: Pairs::new(limits, &watched),
+            pending: Vec::new(),
+            missing: Vec::new(),
+            kinds,
+            before: Counters::default(),
+            marks: Vec::new(),
+            at_mark: AtMark::default(),
+            clock_error_ns: 0,
+            buffer_kib,
+            losses: 0,
+        };
+        tracer.add(root, boot_id, Buffer::Machine, &[])?;
+        if options.process.is_some() {
+            tracer.add(root, boot_id, Buffer::Threads, &watched)?;
+        }
+        tracer.before = Counters::read(root);
+        tracer.mark()?;
+        Ok(tracer)
+    }
+
+    /// Makes one of the two buffers and turns its tracepoints on.
+    fn add(&mut self, root: &Root, boot_id: &str, which: Buffer, watched: &[i32]) -> Result<(), String> {
+        let what = match which {
+            Buffer::Machine => "machine",
+            Buffer::Threads => "threads",
+        };
+        let instance = self.tracefs.instance(root, boot_id, what)?;
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", "mono")?;
+        instance.write("buffer_size_kb", &self.buffer_kib.to_string())?;
+        // Names are read from /proc: recording them would be done at every switch of the whole machine.
+        let _ = instance.write("options/record-cmd", "0");
+        if which == Buffer::Threads {
+            let list: Vec<String> = watched.iter().map(ToString::to_string).collect();
+            instance.write("set_event_pid", &list.join("\n"))?;
+            instance.write("options/event-fork", "1")?;
+        }
+        let mut compiled = Vec::new();
+        for tracepoint in TRACEPOINTS
+            .iter()
+            .filter(|one| one.buffer == which || one.what == What::Mark)
+        {
+            match self.turn_on(&instance, tracepoint) {
+                Ok(Some(known)) => compiled.push(known),
+                Ok(None) => {}
+                Err(why) if tracepoint.what == What::Mark => {
+                    return Err(format!("{}: {why}", tracepoint.path))
+                }
+                Err(why) => self.missing.push((tracepoint, why)),
+            }
+        }
+        self.readers
+            .push(Reader::open(&self.tracefs, &instance, compiled)?);
+        instance.write("tracing_on", "1")?;
+        self.buffers.push(instance);
+        Ok(())
+    }
+
+    /// None when nothing wants it.
+    fn turn_on(&self, instance: &Instance, tracepoint: &Tracepoint) -> Result<Option<Compiled>, String> {
+        let kinds = tracepoint.kinds();
+        if !kinds.is_empty() && !kinds.iter().any(|kind| self.kinds.contains(kind)) {
+            return Ok(None);
+        }
+        let folder = format!("events/{}", tracepoint.path);
+        let format = self.tracefs.text(&format!("{folder}/format"));
+        let format = format.map_err(|_| "this kernel does not have it".to_owned())?;
+        let compiled = Compiled::new(tracepoint, &format)?;
+        if let Some(filter) = tracepoint.filter {
+            instance.write(&format!("{folder}/filter"), filter)?;
+        }
+        if tracepoint.what != What::Mark {
+            instance.write(&format!("{folder}/enable"), "1")?;
+        }
+        Ok(Some(compiled))
+    }
+
+    /// Writes a mark and looks for it: proof that what the kernel writes is read, and what the clocks differ by.
+    fn mark(&mut self) -> Result<(), String> {
+        let before_ns = now_ns();
+        self.buffers[0].write("trace_marker", "ktrial")?;
+        let after_ns = now_ns();
+        let seen = self.marks.len();
+        for _ in 0..LOOKS {
+            self.drain();
+            if let Some(mark_ns) = self.marks.get(seen) {
+                let early_ns = before_ns.saturating_sub(*mark_ns);
+                let late_ns = mark_ns.saturating_sub(after_ns);
+                self.clock_error_ns = self.clock_error_ns.max(after_ns - before_ns + early_ns + late_ns);
+                return Ok(());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(LOOK_MS));
+        }
+        Err(
+            "the tracer does not see the mark that it wrote itself: what it reads cannot be trusted"
+                .to_owned(),
+        )
+    }
+
+    /// Reads what has come, and joins begins and ends.
+    pub fn drain(&mut self) {
+        // What one CPU writes while another one is read must wait, or ends would come before their begins.
+        let until_ns = now_ns();
+        let mut loss_ns = None;
+        for reader in &mut self.readers {
+            let loss = reader.drain(&mut self.pending);
+            loss_ns = loss_ns.into_iter().chain(loss).min();
+        }
+        self.pending.sort_by_key(|raw| raw.at_ns);
+        let ready = self.pending.partition_point(|raw| raw.at_ns <= until_ns);
+        for raw in self.pending.drain(..ready) {
+            if loss_ns.is_some_and(|loss_ns| raw.at_ns >= loss_ns) {
+                self.losses += 1;
+                self.pairs.forget();
+                loss_ns = None;
+            }
+            if raw.what == What::Mark {
+                self.marks.push(raw.at_ns);
+                self.at_mark = AtMark::of(&self.pairs);
+            } else {
+                self.pairs.take(&raw);
+            }
+        }
+        if loss_ns.is_some() {
+            self.losses += 1;
+            self.pairs.forget();
+        }
+    }
+
+    /// The kinds that are listened for and that this kernel can tell.
+    #[must_use]
+    pub fn columns(&self) -> Vec<&'static str> {
+        self.told_kinds().map(Kind::name).collect()
+    }
+
+    fn told_kinds(&self) -> impl Iterator<Item = Kind> + '_ {
+        let without = kinds_without(&self.missing.iter().map(|(one, _)| *one).collect::<Vec<_>>());
+        let threads = self.buffers.len() > 1;
+        self.kinds.iter().copied().filter(move |kind| {
+            let of_threads = matches!(kind, Kind::RunDelay | Kind::Migration);
+            !without.contains(kind) && (threads || !of_threads)
+        })
+    }
+
+    /// How many there were of each of these, and how long they took together.
+    pub fn row(&self, row: &mut Vec<i64>) {
+        for kind in self.told_kinds() {
+            let count = self.pairs.counts.get(&kind).copied().unwrap_or_default();
+            row.push(whole(count.ended));
+            row.push(whole(count.time_ns));
+        }
+    }
+
+    /// Events that were told since this was asked last.
+    pub(crate) fn events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.pairs.events)
+    }
+
+    /// Whether this is a thread of the watched program.
+    #[must_use]
+    pub fn watches(&self, pid: i32) -> bool {
+        self.pairs.watched.contains(&pid)
+    }
+
+    /// Events that were overwritten or could not be kept so far.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.buffers
+            .iter()
+            .map(|buffer| buffer.counters(LOST_AND_READ))
+            .map(|[overrun, dropped, _]| overrun + dropped)
+            .sum()
+    }
+
+    /// What is missing and why: tracepoints, and the kinds that cannot be told without them.
+    #[must_use]
+    pub fn absent(&self) -> Value {
+        let points: Map<String, Value> = self
+            .missing
+            .iter()
+            .map(|(one, why)| (one.path.to_owned(), json!(why)))
+            .collect();
+        let without = kinds_without(&self.missing.iter().map(|(one, _)| *one).collect::<Vec<_>>());
+        let kinds: Vec<&str> = without.iter().map(|kind| kind.name()).collect();
+        json!({"tracepoints": points, "kinds": kinds})
+    }
+
+    /// Ends it: what there was, what was lost, and what the kernel's own counters say.
+    #[must_use]
+    pub fn finish(mut self, root: &Root) -> Value {
+        let first = std::mem::take(&mut self.at_mark);
+        let blind = self.mark().err();
+        let after = Counters::read(root);
+        for buffer in &self.buffers {
+            let _ = buffer.write("tracing_on", "0");
+        }
+        let told: Vec<Kind> = self.told_kinds().collect();
+        let checks = checks::compare(root, [&self.before, &after], [&first, &self.at_mark], &told);
+        self.drain();
+        let handed_out: u64 = self
+            .buffers
+            .iter()
+            .map(|buffer| buffer.counters(LOST_AND_READ)[2])
+            .sum();
+        let met = self
+            .readers
+            .iter()
+            .fold(Met::default(), |sum, reader| sum.and(&reader.met));
+        let devices = self.pairs.latency.iter();
+        let devices: Map<String, Value> = devices
+            .map(|(device, latency)| (checks::device_name(root, *device), latency.to_json()))
+            .collect();
+        let cut: BTreeMap<&str, u64> = self
+            .pairs
+            .cut
+            .iter()
+            .map(|(kind, count)| (kind.name(), *count))
+            .collect();
+        json!({
+            "read": met.events, "handed_out": handed_out, "lost": self.lost(), "losses": self.losses, "cut": cut,
+            "strange": met.strange, "damaged": met.damaged, "damage": met.why, "blind": blind,
+            "counts": self.counts(&told), "unfinished": self.unfinished(), "devices": devices, "checks": checks,
+            "absent": self.absent(), "clock": "mono", "clock_error_ns": self.clock_error_ns, "buffer_kib": self.buffer_kib,
+        })
+    }
+
+    fn counts(&self, kinds: &[Kind]) -> Map<String, Value> {
+        let one = |kind: &Kind| {
+            let count = self.pairs.counts.get(kind).copied().unwrap_or_default();
+            let told =
+                json!({"count": count.ended, "time_ns": count.time_ns, "longest_ns": count.longest_ns});
+            (kind.name().to_owned(), told)
+        };
+        kinds.iter().map(one).collect()
+    }
+
+    fn unfinished(&self) -> Vec<Value> {
+        let open = self.pairs.unfinished();
+        open.map(|(kind, begin_ns, pid)| json!({"kind": kind.name(), "begin_ns": begin_ns, "pid": pid}))
+            .collect()
+    }
+}
+
+/// Takes away what killed agents left: the names of the instances.
+///
+/// # Errors
+/// Some of them stay.
+pub fn clear(root: &Root) -> Result<Vec<String>, String> {
+    match Tracefs::open(root) {
+        Ok(tracefs) => tracefs.clear(root),
+        // What cannot be traced was not.
+        Err(_) => Ok(Vec::new()),
+    }
+}
+
+/// The name of a block device by the number that its events hold.
+#[must_use]
+pub fn device_name(root: &Root, device: u32) -> String {
+    checks::device_name(root, device)
+}
+
+fn wanted(names: Option<&[String]>) -> Result<Vec<Kind>, String> {
+    let Some(names) = names else {
+        return Ok(Kind::ALL.to_vec());
+    };
+    let known = || Kind::ALL.map(Kind::name).join(", ");
+    let found = names.iter().map(|name| {
+        Kind::by_name(name)
+            .ok_or_else(|| format!("there is no kind of event {name:?}; kinds are {}", known()))
+    });
+    Ok(found
+        .collect::<Result<BTreeSet<Kind>, String>>()?
+        .into_iter()
+        .collect())
+}
+
+fn limits(root: &Root, least_ns: &BTreeMap<String, u64>) -> Result<Limits, String> {
+    let mut limits = Limits::default();
+    for (name, least) in least_ns {
+        if let Some(device) = name.strip_prefix("block-io:") {
+            let number = checks::device_number(root, device)
+                .ok_or_else(|| format!("there is no block device {device:?}"))?;
+            limits.devices.insert(number, *least);
+        } else {
+            let kind = wanted(Some(std::slice::from_ref(name)))?[0];
+            limits.kinds.insert(kind, Told::From(*least));
+        }
+    }
+    Ok(limits)
+}
+
+/// The threads of a process.
+#[must_use]
+pub fn threads(root: &Root, process: u32) -> Vec<i32> {
+    let found = root.list(&format!("/proc/{process}/task")).unwrap_or_default();
+    found.iter().filter_map(|name| name.parse().ok()).collect()
+}
+
+/// KiB per CPU: little enough that all buffers together take a small share of the memory.
+fn buffer_kib(two: bool) -> u64 {
+    let info = rustix::system::sysinfo();
+    #[allow(clippy::useless_conversion, reason = "the types differ between architectures")]
+    let memory_kib = u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit)) / 1024;
+    let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let fair = memory_kib / MEMORY_SHARE / cpus / if two { 2 } else { 1 };
+    fair.clamp(*BUFFER_KIB.start(), *BUFFER_KIB.end())
+}
+
+fn whole(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

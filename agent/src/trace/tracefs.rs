@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel's tracing files: where they are, instances of our own in them, and those that a killed agent left.
+
+use crate::root::Root;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::mount::{fsconfig_create, fsmount, fsopen, FsMountFlags, FsOpenFlags, MountAttrFlags};
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Where tracefs usually is.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// What our instances are called before their numbers.
+const PREFIX: &str = "ktrial-";
+/// Bytes of the longest text that is read.
+const TEXT_BYTES: usize = 1 << 17;
+/// How often an instance that is still in use is tried to be taken away.
+const TRIES: u32 = 20;
+
+/// The tracing files of the running kernel.
+#[derive(Debug)]
+pub struct Tracefs {
+    folder: PathBuf,
+    /// Held where it is mounted for this process alone: nothing of it is seen elsewhere.
+    _mounted: Option<OwnedFd>,
+}
+
+impl Tracefs {
+    /// Finds them; where they are mounted nowhere they are for this process.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn open(root: &Root) -> Result<Self, String> {
+        let usable = |place: &&&str| root.path(place).join("events").is_dir();
+        if let Some(place) = PLACES.iter().find(usable) {
+            return Ok(Self {
+                folder: root.path(place),
+                _mounted: None,
+            });
+        }
+        if !root.is_real() {
+            return Err("another root than / has no tracefs".to_owned());
+        }
+        let mounted = mount().map_err(|error| explain(root, "tracefs cannot be mounted", &error.into()))?;
+        Ok(Self {
+            folder: PathBuf::from(format!("/proc/self/fd/{}", mounted.as_raw_fd())),
+            _mounted: Some(mounted),
+        })
+    }
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn text(&self, file: &str) -> Result<String, String> {
+        read_once(&self.folder.join(file)).map_err(|error| format!("{file}: {error}"))
+    }
+
+    /// Makes an instance of this process.
+    ///
+    /// # Errors
+    /// Why that cannot be: read-only, locked down, no right.
+    pub fn instance(&self, root: &Root, boot_id: &str, what: &str) -> Result<Instance, String> {
+        let own = std::process::id();
+        let start = start_ticks(root, own).ok_or("/proc does not tell when this process began")?;
+        let boot = boot_id.get(..8).unwrap_or(boot_id);
+        let folder = self
+            .folder
+            .join(format!("instances/{PREFIX}{own}-{start}-{boot}-{what}"));
+        fs::create_dir(&folder)
+            .map_err(|error| explain(root, "no instance of tracefs can be made", &error))?;
+        Ok(Instance { folder })
+    }
+
+    /// Takes away the instances of agents that are gone: their names.
+    ///
+    /// # Errors
+    /// Those that could not be taken away, and why.
+    pub fn clear(&self, root: &Root) -> Result<Vec<String>, String> {
+        let mut cleared = Vec::new();
+        let mut left = Vec::new();
+        let found = fs::read_dir(self.folder.join("instances"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        for entry in found {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_left_over(root, &name) {
+                match remove(&entry.path()) {
+                    Ok(()) => cleared.push(name),
+                    Err(error) => left.push(format!("{name}: {error}")),
+                }
+            }
+        }
+        cleared.sort();
+        if left.is_empty() {
+            Ok(cleared)
+        } else {
+            Err(format!("instances of tracefs stay: {}", left.join("; ")))
+        }
+    }
+}
+
+fn mount() -> rustix::io::Result<OwnedFd> {
+    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOEXEC | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// The text of a file that the kernel may give in one read only: its first read must have room for all.
+fn read_once(file: &Path) -> io::Result<String> {
+    let mut opened = fs::File::open(file)?;
+    let mut bytes = vec![0; TEXT_BYTES];
+    let mut held = 0;
+    while held < bytes.len() {
+        match opened.read(&mut bytes[held..]) {
+            Ok(0) => break,
+            Ok(read) => held += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes[..held]).into_owned())
+}
+
+/// What the kernel's word means here.
+fn explain(root: &Root, what: &str, error: &io::Error) -> String {
+    let lockdown = root
+        .read_text("/sys/kernel/security/lockdown")
+        .unwrap_or_default();
+    let why = match error.raw_os_error() {
+        Some(libc::EROFS) => "it is mounted read-only".to_owned(),
+        Some(libc::ENODEV) => "this kernel was built without tracing".to_owned(),
+        Some(libc::EPERM | libc::EACCES) if lockdown.contains("[confidentiality]") => {
+            "the kernel is locked down (confidentiality)".to_owned()
+        }
+        Some(libc::EPERM | libc::EACCES) => format!("{error}; tracing needs root"),
+        _ => error.to_string(),
+    };
+    format!("{what}: {why}")
+}
+
+/// When a process began, in ticks since the boot.
+fn start_ticks(root: &Root, process: u32) -> Option<u64> {
+    let stat = root.read_text(&format!("/proc/{process}/stat")).ok()?;
+    // The name may hold blanks and parentheses; the 22nd field is the 20th after it.
+    stat.rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()
+}
+
+/// Whether an instance is ours, and the agent that made it is gone.
+fn is_left_over(root: &Root, name: &str) -> bool {
+    let Some(numbers) = name.strip_prefix(PREFIX) else {
+        return false;
+    };
+    let mut parts = numbers.split('-');
+    let process = parts.next().and_then(|part| part.parse().ok());
+    let start = parts.next().and_then(|part| part.parse().ok());
+    match (process, start) {
+        (Some(process), Some(start)) => start_ticks(root, process) != Some(start),
+        _ => false,
+    }
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        // What reads it was closed a moment ago, or is about to be.
+        match fs::remove_dir(folder) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// An instance of our own; it is taken away when it is dropped.
+#[derive(Debug)]
+pub struct Instance {
+    folder: PathBuf,
+}
+
+impl Instance {
+    /// The path of a file in it.
+    #[must_use]
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+
+    /// Writes a file of it.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    pub fn write(&self, file: &str, text: &str) -> Result<(), String> {
+        fs::write(self.path(file), text).map_err(|error| format!("{file}: {error}"))
+    }
+
+    /// A counter of all its CPUs, summed: `overrun`, `read events`.
+    #[must_use]
+    pub fn counters(&self, names: [&str; 3]) -> [u64; 3] {
+        let mut sums = [0; 3];
+        for entry in fs::read_dir(self.path("per_cpu")).into_iter().flatten().flatten() {
+            let text = fs::read_to_string(entry.path().join("stats")).unwrap_or_default();
+            for line in text.lines() {
+                let Some((name, value)) = line.split_once(": ") else {
+                    continue;
+                };
+                if let Some(place) = names.iter().position(|known| *known == name) {
+                    sums[place] += value.trim().parse::<u64>().unwrap_or_default();
+                }
+            }
+        }
+        sums
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self.write("tracing_on", "0");
+        if let Err(error) = remove(&self.folder) {
+            eprintln!(
+                "ktrial-agent: {} stays: {error}; recover takes it away",
+                self.folder.display()
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(processes: &[(u32, u64)]) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        for (process, start) in processes {
+            let path = folder.path().join(format!("proc/{process}"));
+            fs::create_dir_all(&path).unwrap();
+            let stat = format!("{process} (a) b) S {}{start} 0 0\n", "1 ".repeat(18));
+            fs::write(path.join("stat"), stat).unwrap();
+        }
+        let root = Root::new(folder.path());
+        (folder, root)
+    }
+
+    #[test]
+    fn instances_of_agents_that_are_gone_are_known_by_their_names() {
+        let (_folder, root) = machine(&[(10, 500)]);
+        for (name, left) in [
+            ("ktrial-10-500-abcdef01-machine", false),
+            ("ktrial-10-499-abcdef01-machine", true),
+            ("ktrial-11-500-abcdef01-threads", true),
+            ("ktrial-mine", false),
+            ("other-11-500-x-y", false),
+        ] {
+            assert_eq!(is_left_over(&root, name), left, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_cleared_and_nothing_else() {
+        let (folder, root) = machine(&[(10, 500)]);
+        let tracing = folder.path().join("sys/kernel/tracing");
+        fs::create_dir_all(tracing.join("events")).unwrap();
+        for name in ["ktrial-10-500-a-machine", "ktrial-9-1-a-machine", "somebody"] {
+            fs::create_dir_all(tracing.join("instances").join(name)).unwrap();
+        }
+        let tracefs = Tracefs::open(&root).unwrap();
+        assert_eq!(tracefs.clear(&root).unwrap(), ["ktrial-9-1-a-machine"]);
+        assert_eq!(tracefs.clear(&root).unwrap(), [""; 0]);
+        assert_eq!(fs::read_dir(tracing.join("instances")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn another_root_without_tracefs_has_none() {
+        let (_folder, root) = machine(&[]);
+        assert!(Tracefs::open(&root).unwrap_err().contains("no tracefs"));
+    }
+}

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A long look at a machine or a program: the `watch` request.
+//!
+//! Samples of all sources at rates of their own, and events of the tracer, go to the head in blocks every few seconds. The
+//! head appends them to a file as they are: what a killed agent had not handed on is all that is lost.
+
+mod blocks;
+mod group;
+mod lateness;
+mod names;
+mod output;
+mod sources;
+
+use crate::bytes::Bytes;
+use crate::context::Context;
+use crate::error::{Error, Kind, Result};
+use crate::load::clock::now_ns;
+use crate::load::Ended;
+use crate::root::Root;
+use crate::trace::{Event, Options, Tracer};
+use blocks::Holds;
+use group::{Group, Reads};
+use lateness::Lateness;
+use names::Names;
+use output::Output;
+use rustix::time::{clock_gettime, ClockId};
+use serde::Deserialize;
+use serde_json::{json, Map, Value};
+use std::collections::BTreeMap;
+
+/// Longest time that may be watched: a week.
+const MOST_SECONDS: f64 = 604_800.0;
+/// Limits of the seconds after which blocks are handed on.
+const SPILL_S: std::ops::RangeInclusive<f64> = 0.2..=10.0;
+/// Bytes of blocks that go into one line.
+const LINE_BYTES: usize = 1 << 20;
+/// Events of one block.
+const EVENTS: usize = 20_000;
+/// Events that are told at once with what is seen.
+const SEEN_EVENTS: usize = 20;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What to watch.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Samples a second by source, where not the usual; 0 leaves one out.
+    #[serde(default)]
+    sources: BTreeMap<String, f64>,
+    /// Whether sources that are not named are left out.
+    #[serde(default)]
+    only: bool,
+    /// Whether events are traced.
+    #[serde(default = "yes")]
+    trace: bool,
+    /// Kinds of event; all when missing.
+    #[serde(default)]
+    events: Option<Vec<String>>,
+    /// Seconds from which on an event is told, by kind or by `block-io:DEVICE`.
+    #[serde(default)]
+    least_s: BTreeMap<String, f64>,
+    /// The process to watch.
+    #[serde(default)]
+    process: Option<u32>,
+    /// The thread whose delays are felt; the process's first one when missing.
+    #[serde(default)]
+    frame_thread: Option<i32>,
+    /// Seconds after which it ends.
+    limit_s: f64,
+    /// Seconds after which blocks are handed on.
+    #[serde(default = "five")]
+    spill_s: f64,
+    /// Columns whose last values are told every second.
+    #[serde(default)]
+    show: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn five() -> f64 {
+    5.0
+}
+
+/// Watches until the limit, the next request, the end of the input or that of the process.
+///
+/// # Errors
+/// The request makes no sense, or the system does not let this session wait.
+pub fn run(context: &Context, request: &Request) -> Result<Value> {
+    let limit_ns = span("limit_s", request.limit_s, 0.0..=MOST_SECONDS)?;
+    let spill_ns = span("spill_s", request.spill_s, SPILL_S)?;
+    let rates = sources::rates(&request.sources, request.only)?;
+    let root = &context.root;
+    if let Some(process) = request.process {
+        if crate::trace::threads(root, process).is_empty() {
+            return Err(Error::new(
+                Kind::BadRequest,
+                format!("there is no process {process}"),
+            ));
+        }
+    }
+    let tracer = tracer(context, request)?;
+    let mut watch = Watch::begin(context, request, &rates, tracer)?;
+    let ended = watch.go_on(context, watch.started_ns + limit_ns, spill_ns);
+    Ok(watch.finish(
+        root,
+        ended.map_err(|error| Error::io("cannot wait for", "the next sample", &error))?,
+    ))
+}
+
+/// The tracer, or why there is none. What was asked for and makes no sense is an error.
+fn tracer(context: &Context, request: &Request) -> Result<std::result::Result<Tracer, String>> {
+    if !request.trace {
+        return Ok(Err("not asked for".to_owned()));
+    }
+    let mut least_ns = BTreeMap::new();
+    for (kind, seconds) in &request.least_s {
+        least_ns.insert(
+            kind.clone(),
+            span(&format!("least_s.{kind}"), *seconds, 0.0..=3600.0).unwrap_or(0),
+        );
+    }
+    let options = Options {
+        kinds: request.events.clone(),
+        least_ns,
+        process: request.process,
+    };
+    options
+        .check(&context.root)
+        .map_err(|why| Error::new(Kind::BadRequest, why))?;
+    Ok(Tracer::begin(&context.root, &context.store.boot_id(), &options))
+}
+
+fn span(field: &str, seconds: f64, limits: std::ops::RangeInclusive<f64>) -> Result<u64> {
+    let found = std::time::Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|span| limits.contains(&seconds) && !span.is_zero());
+    found
+        .and_then(|span| u64::try_from(span.as_nanos()).ok())
+        .ok_or_else(|| {
+            let message = format!(
+                "`{field}` is {seconds}: give seconds from {} to {}",
+                limits.start(),
+                limits.end()
+            );
+            Error::new(Kind::BadRequest, message)
+        })
+}
+
+/// What goes on.
+struct Watch<'a> {
+    request: &'a Request,
+    id: Value,
+    groups: Vec<Group>,
+    tracer: Option<Tracer>,
+    lateness: Option<Lateness>,
+    names: Names,
+    output: Output,
+    events: Vec<Value>,
+    seen_events: Vec<Value>,
+    started_ns: u64,
+    bytes: u64,
+}
+
+impl<'a> Watch<'a> {
+    fn begin(
+        context: &Context,
+        request: &'a Request,
+        rates: &[(&'static str, u64)],
+        tracer: std::result::Result<Tracer, String>,
+    ) -> Result<Self> {
+        let root = &context.root;
+        let started_ns = now_ns();
+        let sources::Opened {
+            groups,
+            lateness,
+            mut absent,
+        } = sources::open(root, rates, request.process, started_ns, tracer.as_ref().ok())
+            .map_err(|error| Error::io("cannot start", "a thread", &error))?;
+        let (tracer, trace) = match tracer {
+            Ok(tracer) => {
+                let told = json!({"kinds": tracer.columns(), "absent": tracer.absent()});
+                (Some(tracer), told)
+            }
+            Err(why) => {
+                absent.insert("trace".to_owned(), json!(why));
+                (None, Value::Null)
+            }
+        };
+        let output = Output::start().map_err(|error| Error::io("cannot start", "a thread", &error))?;
+        let mut watch = Self {
+            request,
+            id: context.request.clone(),
+            groups,
+            tracer,
+            lateness,
+            names: Names::default(),
+            output,
+            events: Vec::new(),
+            seen_events: Vec::new(),
+            started_ns,
+            bytes: 0,
+        };
+        let head = head(context, request, rates, &absent, &trace, started_ns);
+        // Before the first block: from here on another thread writes.
+        context
+            .tell_begun()
+            .map_err(|error| Error::io("cannot write to", "the head", &error))?;
+        let mut first = blocks::MAGIC.to_vec();
+        first.extend(blocks::json_block(Holds::Head, &head));
+        watch.send(&[first]);
+        Ok(watch)
+    }
+
+    fn go_on(&mut self, context: &Context, end_ns: u64, spill_ns: u64) -> std::io::Result<Ended> {
+        let root = &context.root;
+        let mut spill_at_ns = self.started_ns + spill_ns;
+        let mut tell_at_ns = self.started_ns + SECOND_NS;
+        loop {
+            let due = self
+                .groups
+                .iter()
+                .map(|group| group.due_ns)
+                .min()
+                .unwrap_or(u64::MAX);
+            let told = context
+                .told
+                .wait_until(due.min(spill_at_ns).min(tell_at_ns).min(end_ns))?;
+            let now = now_ns();
+            let looked = now >= tell_at_ns;
+            let gone = looked && self.is_gone(root);
+            let over = told || gone || now >= end_ns || self.output.broken;
+            let mut out = Vec::new();
+            for (number, group) in (0..).zip(&mut self.groups) {
+                if group.due_ns <= now || (over && group.is_read()) {
+                    group.take(number, root, &mut self.tracer, &mut out);
+                }
+            }
+            self.collect(root, now);
+            if looked {
+                tell_at_ns = now + SECOND_NS;
+                self.tell(now);
+            }
+            if now >= spill_at_ns || over {
+                spill_at_ns = now + spill_ns;
+                self.spill(&mut out);
+            }
+            self.send(&out);
+            self.output.go_on();
+            if over {
+                return Ok(match (gone, told) {
+                    (true, _) => Ended::Done,
+                    (false, true) => Ended::Told,
+                    (false, false) => Ended::Limit,
+                });
+            }
+        }
+    }
+
+    /// Whether the process that is watched has ended.
+    fn is_gone(&self, root: &Root) -> bool {
+        self.request
+            .process
+            .is_some_and(|process| crate::trace::threads(root, process).is_empty())
+    }
+
+    /// Events of the tracer, with the names of their threads.
+    fn collect(&mut self, root: &Root, now: u64) {
+        let Some(tracer) = &mut self.tracer else {
+            return;
+        };
+        let frame = self.request.frame_thread.or(self
+            .request
+            .process
+            .and_then(|process| i32::try_from(process).ok()));
+        for event in tracer.events() {
+            let watched = tracer.watches(event.pid);
+            let told = to_json(root, &mut self.names, &event, now, frame, watched);
+            if self.seen_events.len() < SEEN_EVENTS {
+                self.seen_events.push(told.clone());
+            }
+            self.events.push(told);
+        }
+    }
+
+    /// What a person wants to see at once.
+    fn tell(&mut self, now: u64) {
+        let find = |name: &String| {
+            self.groups
+                .iter()
+                .find_map(|group| Some((name.clone(), json!(group.last(name)?))))
+        };
+        let columns: Map<String, Value> = self.request.show.iter().filter_map(find).collect();
+        let seen = json!({
+            "at_ns": now, "started_ns": self.started_ns, "cpu_ns": process_cpu_ns(), "bytes": self.bytes,
+            "lost": self.tracer.as_ref().map(Tracer::lost), "columns": columns,
+            "events": std::mem::take(&mut self.seen_events),
+        });
+        let line = json!({"id": self.id, "seen": seen});
+        self.output.tell(format!("{line}\n").into_bytes());
+    }
+
+    fn spill(&mut self, out: &mut Vec<Vec<u8>>) {
+        if let Some(lateness) = &self.lateness {
+            let rows = lateness.rows();
+            if let Some(group) = self
+                .groups
+                .iter_mut()
+                .find(|group| matches!(group.reads, Reads::Rows))
+            {
+                group.add(rows);
+            }
+        }
+        for (number, group) in (0..).zip(&mut self.groups) {
+            group.hand_on(number, out);
+        }
+        for events in self.events.chunks(EVENTS) {
+            let lines: Vec<String> = events.iter().map(ToString::to_string).collect();
+            out.push(blocks::block(Holds::Events, lines.join("\n").as_bytes()));
+        }
+        self.events.clear();
+    }
+
+    /// Blocks to the head, several in a line.
+    fn send(&mut self, blocks: &[Vec<u8>]) {
+        let mut line: Vec<u8> = Vec::new();
+        for (place, block) in blocks.iter().enumerate() {
+            line.extend(block);
+            if line.len() >= LINE_BYTES || place + 1 == blocks.len() {
+                self.bytes += line.len() as u64;
+                let told = json!({"id": self.id, "chunk": Bytes(std::mem::take(&mut line))});
+                self.output.send(format!("{told}\n").into_bytes());
+            }
+        }
+    }
+
+    fn finish(mut self, root: &Root, ended: Ended) -> Value {
+        let trace = self.tracer.take().map(|mut tracer| {
+            tracer.drain();
+            tracer.finish(root)
+        });
+        let sources: Map<String, Value> = self
+            .groups
+            .iter()
+            .map(|group| (group.source.to_owned(), group.report()))
+            .collect();
+        let mut tail = json!({
+            "ended": ended, "started_ns": self.started_ns, "wall_ns": now_ns() - self.started_ns,
+            "cpu_ns": process_cpu_ns(), "bytes": self.bytes, "sources": sources, "trace": trace, "dropped": self.output.dropped,
+        });
+        let last = blocks::json_block(Holds::Tail, &tail);
+        self.send(&[last]);
+        tail["dropped"] = json!(self.output.finish());
+        tail
+    }
+}
+
+fn head(
+    context: &Context,
+    request: &Request,
+    rates: &[(&'static str, u64)],
+    absent: &Map<String, Value>,
+    trace: &Value,
+    started_ns: u64,
+) -> Value {
+    let before_ns = now_ns();
+    let unix_at_zero_ns = group::unix_at_zero_ns(before_ns);
+    let error_ns = now_ns() - before_ns;
+    let rates: BTreeMap<&str, u64> = rates.iter().copied().collect();
+    json!({
+        "schema": "ktrial.recording/1", "agent": env!("CARGO_PKG_VERSION"), "boot_id": context.store.boot_id(),
+        "kernel": context.root.read_text("/proc/sys/kernel/osrelease").ok(), "architecture": std::env::consts::ARCH,
+        "cpus": std::thread::available_parallelism().map_or(1, std::num::NonZero::get), "started_ns": started_ns,
+        "unix_at_zero_ns": unix_at_zero_ns, "clock_error_ns": error_ns,
+        "process": request.process, "frame_thread": request.frame_thread, "period_ns": rates, "absent": absent, "trace": trace,
+    })
+}
+
+fn to_json(
+    root: &Root,
+    names: &mut Names,
+    event: &Event,
+    now: u64,
+    frame: Option<i32>,
+    watched: bool,
+) -> Value {
+    let mut told = Map::new();
+    told.insert("kind".into(), json!(event.kind));
+    told.insert("begin_ns".into(), json!(event.begin_ns));
+    let mut put = |name: &str, value: Value| {
+        if !value.is_null() {
+            told.insert(name.into(), value);
+        }
+    };
+    put("length_ns", json!(event.length_ns));
+    put("cpu", json!(event.cpu));
+    put("pid", json!(event.pid));
+    put(
+        "thread",
+        json!(event.thread.clone().or_else(|| names.of(root, event.pid, now))),
+    );
+    put(
+        "device",
+        json!(event.device.map(|device| names.device(root, device))),
+    );
+    put("amount", json!(event.amount));
+    put("detail", json!(event.detail));
+    if let Some(frame) = frame {
+        put("victim", json!(event.pid == frame));
+        put("watched", json!(watched));
+    }
+    Value::Object(told)
+}
+
+/// Processor time of all threads of this process.
+fn process_cpu_ns() -> u64 {
+    let spent = clock_gettime(ClockId::ProcessCPUTime);
+    let part = |value: i64| u64::try_from(value).unwrap_or_default();
+    part(spent.tv_sec) * SECOND_NS + part(spent.tv_nsec)
+}

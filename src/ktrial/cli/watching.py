@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `ktrial watch` needs beside its options: rates and limits from words, the folder, lines and events."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ktrial.cli.options import seconds
+from ktrial.cli.streams import tell
+from ktrial.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.domain.recording import Frames
+    from ktrial.domain.watching import Seen, TracedEvent
+
+#: Name of a recording's file within its folder.
+RECORDING = "recording.ktr"
+FRAMES = "frames.csv"
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(?:Hz)?")
+
+
+def rates(words: Sequence[str]) -> dict[str, float]:
+    """`vmstat_all=50Hz` for each source. Raises BadInput."""
+    found = {}
+    for word in words:
+        source, equals, rate = word.partition("=")
+        match = _RATE.fullmatch(rate)
+        if not equals or match is None:
+            raise BadInput(f"--rate {word!r} is not SOURCE=HZ", hint="such as  --rate cpu=50Hz  or  --rate zones=0")
+        found[source] = float(match[1])
+    return found
+
+
+def least(words: Sequence[str]) -> dict[str, float]:
+    """`block-io=10ms` for each kind, `block-io:vda=2ms` for one device. Raises BadInput."""
+    found = {}
+    for word in words:
+        kind, equals, length = word.partition("=")
+        if not equals:
+            raise BadInput(f"--above {word!r} is not KIND=TIME", hint="such as  --above block-io=10ms")
+        found[kind] = short_seconds(length, "--above")
+    return found
+
+
+def short_seconds(text: str, option: str) -> float:
+    """`500us`, `10ms`, or what other times are written as."""
+    for suffix, factor in (("ms", 1e-3), ("us", 1e-6)):
+        number = text.removesuffix(suffix)
+        if number != text:
+            match = _RATE.fullmatch(number)
+            if match is None:
+                break
+            return float(number) * factor
+    return seconds(text, option)
+
+
+def new_folder(wanted: Path | None) -> Path:
+    """The folder that is asked for, or a new one named after now."""
+    if wanted is not None:
+        return wanted
+    from ktrial.host.folders import state_folder
+
+    return state_folder() / "recordings" / time.strftime("%Y-%m-%dT%H-%M-%S")
+
+
+def write_frames(frames: Frames, started_ns: int, file: Path) -> None:
+    """Frames beside their recording: when each ended on the monotonic clock, and how long it took."""
+    rows = (
+        f"{started_ns + round(end_s * 1e9)},{round(duration_s * 1e9)}\n"
+        for end_s, duration_s in zip(frames.ends_s, frames.durations_s, strict=True)
+    )
+    try:
+        file.write_text("end_ns,duration_ns\n" + "".join(rows))
+    except OSError as error:
+        raise BadInput(f"{file} cannot be written: {error.strerror}") from None
+
+
+class Shown:
+    """Lines for people, or events for programs, while it goes on."""
+
+    def __init__(self, every_s: float, *, as_json: bool) -> None:
+        self._every_ns = every_s * 1e9
+        self._as_json = as_json
+        self._before: Seen | None = None
+        self._events: list[TracedEvent] = []
+        self._began = False
+
+    def __call__(self, seen: Seen) -> None:
+        """Tell it when it is time."""
+        self._events += seen.events
+        first = self._before is None
+        if not first and self._before is not None and seen.at_ns - self._before.at_ns < self._every_ns:
+            return
+        if self._as_json:
+            events = [msgspec.to_builtins(event) for event in self._events]
+            line = {"event": "seen", **msgspec.to_builtins(seen), "events": events}
+            tell(sys.stdout, msgspec.json.encode(line).decode() + "\n")
+        else:
+            from ktrial.report.watching import HEADER, stretch
+
+            if first:
+                tell(sys.stderr, HEADER + "\n")
+            tell(sys.stderr, stretch(self._before, seen, self._events))
+        self._before, self._events = seen, []

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent tells of a machine that it watches, and what can be doubted about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.domain.finding import Finding
+
+#: The tracer may miss so many of a counter's steps at its beginning and end, and so large a share.
+EDGE_EVENTS = 3
+EDGE_SHARE = 0.02
+
+
+class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event as the agent tells it. `victim`: it hit the thread of the frames; `watched`: one of the program's."""
+
+    kind: str
+    begin_ns: int
+    length_ns: int | None = None
+    cpu: int | None = None
+    pid: int | None = None
+    thread: str | None = None
+    device: str | None = None
+    amount: int | None = None
+    detail: str | None = None
+    victim: bool | None = None
+    watched: bool | None = None
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What is seen now. `cpu_ns` is what the agent has used; `lost` events were overwritten, null without a tracer."""
+
+    at_ns: int
+    started_ns: int
+    cpu_ns: int
+    bytes: int
+    lost: int | None
+    columns: dict[str, int]
+    events: tuple[TracedEvent, ...]
+
+    @property
+    def cost(self) -> float:
+        """Share of one CPU that the agent uses."""
+        return self.cpu_ns / max(1, self.at_ns - self.started_ns)
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """Events of a kind that were seen beside the kernel's own counter."""
+
+    what: str
+    counter: str
+    seen: int
+    counted: int
+
+    @property
+    def agree(self) -> bool:
+        """Whether they differ by no more than what the edges can hide."""
+        return abs(self.seen - self.counted) <= max(EDGE_EVENTS, EDGE_SHARE * self.counted)
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """How many events of a kind there were, and how long they took."""
+
+    count: int
+    time_ns: int
+    longest_ns: int
+
+
+class Missing(msgspec.Struct, frozen=True, kw_only=True):
+    """Tracepoints that this kernel does not have, and the kinds of event that cannot be told without them."""
+
+    tracepoints: dict[str, str]
+    kinds: tuple[str, ...]
+
+
+class Traced(msgspec.Struct, frozen=True, kw_only=True):
+    """How the tracing went. `handed_out` is how many events the kernel says that it gave, `read` how many were read.
+
+    `blind` says why the tracer did not see its own mark; `damage` what was wrong with the last page of `damaged`.
+    """
+
+    read: int
+    handed_out: int
+    lost: int
+    strange: int
+    damaged: int
+    damage: str | None
+    blind: str | None
+    cut: dict[str, int]
+    counts: dict[str, Count]
+    checks: tuple[Check, ...]
+    absent: Missing
+    clock_error_ns: int
+    devices: dict[str, dict[str, Any]] = {}
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How a watch ended: its own cost, how each source went, and how the tracing did."""
+
+    ended: Literal["done", "limit", "told"]
+    started_ns: int
+    wall_ns: int
+    cpu_ns: int
+    bytes: int
+    sources: dict[str, dict[str, Any]]
+    trace: Traced | None = None
+    dropped: int = 0
+    interrupted: bool = False
+
+    @property
+    def cost(self) -> float:
+        """Share of one CPU that the agent used."""
+        return self.cpu_ns / max(1, self.wall_ns)
+
+    @property
+    def bytes_per_hour(self) -> float:
+        """What an hour of it takes on the disk."""
+        return self.bytes / max(1, self.wall_ns) * 3.6e12
+
+
+def doubts(ended: Ended, absent: Mapping[str, str]) -> tuple[Finding, ...]:
+    """What speaks against believing a recording."""
+    found = []
+    if ended.dropped:
+        found.append(_doubt("lost-blocks", f"{ended.dropped} blocks were dropped: the disk or ktrial was too slow"))
+    if "trace" in absent:
+        found.append(_note("no-trace", f"no events were traced: {absent['trace']}"))
+    if ended.trace is not None:
+        found += _doubts_of_trace(ended.trace)
+    return tuple(found)
+
+
+def _doubts_of_trace(trace: Traced) -> list[Finding]:
+    found = []
+    if trace.blind is not None:
+        found.append(_doubt("blind-tracer", trace.blind))
+    if trace.damaged or trace.strange or trace.read != trace.handed_out:
+        why = f": {trace.damage}" if trace.damage else ""
+        found.append(
+            _doubt(
+                "unread-events",
+                f"the kernel handed out {trace.handed_out} events and {trace.read} were read, {trace.strange} of them "
+                f"unknown; {trace.damaged} pages were damaged{why}",
+            )
+        )
+    if trace.lost:
+        found.append(_doubt("lost-events", f"{trace.lost} events were lost before they were read"))
+    for check in trace.checks:
+        if not check.agree:
+            found.append(
+                _doubt(
+                    "counter-disagrees",
+                    f"{check.what}: {check.seen} events were seen, "
+                    f"the kernel's {check.counter} counted {check.counted}",
+                )
+            )
+    if trace.absent.tracepoints:
+        named = ", ".join(sorted(trace.absent.tracepoints))
+        kinds = ", ".join(trace.absent.kinds) or "nothing"
+        found.append(_note("missing-tracepoints", f"this kernel has no {named}: {kinds} cannot be told"))
+    return found
+
+
+def _doubt(kind: str, sentence: str) -> Finding:
+    return Finding(kind=kind, level="suspect", sentence=sentence)
+
+
+def _note(kind: str, sentence: str) -> Finding:
+    return Finding(kind=kind, level="note", sentence=sentence)

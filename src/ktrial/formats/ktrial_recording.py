@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Own recordings, `ktrial.recording/1`: blocks of an agent, one behind the other, readable up to where they are cut.
+
+Times of a recording begin with its first moment. Nothing that was not there becomes 0.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ktrial.domain.recording import CrossCheck, Event, Frames, Gap, Recording, Series, SeriesKind, Source
+from ktrial.domain.sensors import Sensor
+from ktrial.domain.watching import Ended, TracedEvent, doubts
+from ktrial.formats.tool_output import unreadable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAGIC = b"ktrial.recording/1\n"
+_BLOCK = Struct("<II")
+_ROWS = Struct("<III")
+#: Most bytes of a block's content: more is damage.
+_MOST_BYTES = 1 << 28
+#: Cells of what was not there, and of a sensor that lied.
+_NOT_THERE = (-(2**63), -(2**63) + 1)
+_S = 1e-9
+_CLOCKS = {"suspended": "clocks.suspended", "unix": "clocks.unix"}
+#: A step of a clock from one sample to the next that is no drift.
+_STEP_S = 0.05
+_KINDS: dict[str, SeriesKind] = {"counter": "counter", "level": "gauge"}
+_EVENT = msgspec.json.Decoder(TracedEvent)
+
+
+class _Head(msgspec.Struct):
+    started_ns: int
+    unix_at_zero_ns: int
+    clock_error_ns: int
+    period_ns: dict[str, int]
+    absent: dict[str, str]
+    kernel: str | None = None
+    architecture: str | None = None
+    cpus: int | None = None
+    boot_id: str | None = None
+    process: int | None = None
+
+
+class _Layout(msgspec.Struct):
+    group: int
+    source: str
+    columns: dict[str, Sensor]
+
+
+class _Blocks:
+    """What the blocks of a recording hold."""
+
+    def __init__(self) -> None:
+        self.head: _Head | None = None
+        self.tail: Ended | None = None
+        self.layouts: dict[int, _Layout] = {}
+        self.rows: dict[int, list[tuple[_Layout, bytes]]] = {}
+        self.events: list[TracedEvent] = []
+        self.cut: str | None = None
+
+
+def is_recording(head: bytes) -> bool:
+    """Whether a file begins like one."""
+    return head.startswith(MAGIC)
+
+
+def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambda _: True) -> Recording:
+    """The recording, with the series that are wanted. Raises UnreadableOutput where not even its head can be read."""
+    if not is_recording(data):
+        raise unreadable(name, None, repr(data[: len(MAGIC)]), "a recording of ktrial")
+    blocks = _read_blocks(data, name)
+    if blocks.head is None:
+        raise unreadable(name, None, blocks.cut or "nothing", "the head of a recording: nothing of it was written")
+    try:
+        return _recording(name, blocks, blocks.head, wanted)
+    except (ValueError, OverflowError) as error:
+        raise unreadable(name, None, str(error), "a recording that fits together") from None
+
+
+def _recording(name: str, blocks: _Blocks, head: _Head, wanted: Callable[[str], bool]) -> Recording:
+    start_ns = head.started_ns
+    series: dict[str, Series] = {}
+    last_s = 0.0
+    for parts in blocks.rows.values():
+        found, end_s = _series(parts, start_ns, wanted)
+        series.update(found)
+        last_s = max(last_s, end_s)
+    events = tuple(sorted((_event(one, start_ns) for one in blocks.events), key=lambda event: event.begin_s))
+    end_s = last_s if blocks.tail is None else max(last_s, blocks.tail.wall_ns * _S)
+    gaps = _gaps(blocks, start_ns)
+    if blocks.tail is None:
+        gaps.append(Gap(kind="cut-off", begin_s=end_s, end_s=end_s, why=blocks.cut or "its end was never written"))
+    return Recording(
+        name=name,
+        begin_s=0.0,
+        end_s=end_s,
+        unix_at_zero_s=(head.unix_at_zero_ns + start_ns) * _S,
+        clock_error_s=_clock_error_s(blocks, head),
+        ended="whole" if blocks.tail is not None else "cut-off",
+        sources=_sources(blocks, head, events),
+        series=series,
+        events=events,
+        frames=_wake_ups(blocks, head),
+        gaps=tuple(gaps),
+        checks=_checks(blocks),
+        machine=_machine(head),
+        notes=_notes(blocks, head),
+    )
+
+
+def _read_blocks(data: bytes, name: str) -> _Blocks:
+    blocks = _Blocks()
+    try:
+        for holds, content in _contents(data):
+            _take(blocks, holds, content)
+    except (ValueError, zlib.error, msgspec.MsgspecError) as error:
+        # What follows a block that is not whole cannot be found.
+        blocks.cut = f"{name} is cut off or damaged: {error}"
+    return blocks
+
+
+def _contents(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = len(MAGIC)
+    while at < len(data):
+        if at + _BLOCK.size > len(data):
+            raise ValueError(f"a block begins at byte {at} and does not end")
+        length, checksum = _BLOCK.unpack_from(data, at)
+        packed = data[at + _BLOCK.size : at + _BLOCK.size + length]
+        if len(packed) < length or not packed:
+            raise ValueError(f"the block at byte {at} has {len(packed)} bytes of {length}")
+        if zlib.crc32(packed) != checksum:
+            raise ValueError(f"the checksum of the block at byte {at} is wrong")
+        opened = zlib.decompressobj()
+        content = opened.decompress(packed[1:], _MOST_BYTES)
+        if not opened.eof:
+            raise ValueError(f"the block at byte {at} holds more than {_MOST_BYTES} bytes, or less than it should")
+        yield packed[:1], content
+        at += _BLOCK.size + length
+
+
+def _take(blocks: _Blocks, holds: bytes, content: bytes) -> None:
+    if holds == b"H":
+        blocks.head = msgspec.json.decode(content, type=_Head)
+    elif holds == b"L":
+        layout = msgspec.json.decode(content, type=_Layout)
+        blocks.layouts[layout.group] = layout
+    elif holds == b"S":
+        group, rows, width = _ROWS.unpack_from(content) if len(content) >= _ROWS.size else (0, 0, 0)
+        known = blocks.layouts.get(group)
+        if known is None or width != len(known.columns) or len(content) != _ROWS.size + rows * (width + 1) * 8:
+            raise ValueError(f"a block of samples of group {group} does not fit its columns")
+        blocks.rows.setdefault(group, []).append((known, content))
+    elif holds == b"E":
+        blocks.events += [_EVENT.decode(line) for line in content.split(b"\n")]
+    elif holds == b"T":
+        blocks.tail = msgspec.json.decode(content, type=Ended)
+
+
+def _numbers(content: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The times and the columns, each a row: sums of the differences, which may wrap around as those did."""
+    import numpy as np
+
+    _, rows, width = _ROWS.unpack_from(content)
+    steps = np.frombuffer(content, "<i8", offset=_ROWS.size).reshape(width + 1, rows)
+    return np.cumsum(steps, axis=1, dtype=np.int64)
+
+
+def _series(
+    parts: list[tuple[_Layout, bytes]], start_ns: int, wanted: Callable[[str], bool]
+) -> tuple[dict[str, Series], float]:
+    """The series of a group, over all layouts that it has had, and its last moment."""
+    import numpy as np
+
+    found: dict[str, Series] = {}
+    last_s = 0.0
+    runs: list[tuple[_Layout, list[bytes]]] = []
+    for layout, content in parts:
+        if runs and runs[-1][0] is layout:
+            runs[-1][1].append(content)
+        else:
+            runs.append((layout, [content]))
+    for layout, contents in runs:
+        table = np.concatenate([_numbers(content) for content in contents], axis=1)
+        times_s = array("d", ((table[0] - start_ns) * _S).tobytes())
+        last_s = max([last_s, *times_s[-1:]])
+        for (name, sensor), row in zip(layout.columns.items(), table[1:], strict=True):
+            if wanted(name):
+                values = np.where(np.isin(row, _NOT_THERE), np.nan, row / sensor.per_unit)
+                one = _one(name, layout.source, sensor, times_s, array("d", values.tobytes()))
+                found[name] = one if name not in found else _joined(found[name], one)
+    return found, last_s
+
+
+def _one(name: str, source: str, sensor: Sensor, times_s: array[float], values: array[float]) -> Series:
+    kind = _KINDS[sensor.kind]
+    return Series(name=name, source=source, unit=sensor.unit, kind=kind, times_s=times_s, values=values)
+
+
+def _joined(before: Series, after: Series) -> Series:
+    return msgspec.structs.replace(before, times_s=before.times_s + after.times_s, values=before.values + after.values)
+
+
+def _event(one: TracedEvent, start_ns: int) -> Event:
+    return Event(
+        kind=one.kind,
+        source="trace",
+        begin_s=(one.begin_ns - start_ns) * _S,
+        duration_s=None if one.length_ns is None else one.length_ns * _S,
+        cpu=one.cpu,
+        pid=one.pid,
+        thread=one.thread,
+        device=one.device,
+        victim=one.victim,
+        amount=None if one.amount is None else float(one.amount),
+        detail=one.detail,
+    )
+
+
+def _wake_ups(blocks: _Blocks, head: _Head) -> Frames | None:
+    """The agent's own wake-ups: each is as long as the time since it was due, and the period."""
+    rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "wakeup"]
+    period_ns = head.period_ns.get("wakeup")
+    if not rows or period_ns is None:
+        return None
+    found, _ = _series(rows, head.started_ns, lambda name: name == "wakeup.late")
+    late = found.get("wakeup.late")
+    if late is None:
+        return None
+    ends_s = array("d", (due_s + late_s for due_s, late_s in zip(late.times_s, late.values, strict=True)))
+    durations_s = array("d", (period_ns * _S + late_s for late_s in late.values))
+    return Frames(kind="wake-up", source="wakeup", ends_s=ends_s, durations_s=durations_s)
+
+
+def _gaps(blocks: _Blocks, start_ns: int) -> list[Gap]:
+    """Times that were slept through, and steps of the wall clock."""
+    rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "clocks"]
+    if not rows:
+        return []
+    found, _ = _series(rows, start_ns, lambda name: name in _CLOCKS.values())
+    slept, unix = (found.get(name) for name in _CLOCKS.values())
+    gaps = []
+    if slept is None or unix is None:
+        return []
+    for at in range(1, len(slept.values)):
+        begin_s, end_s = slept.times_s[at - 1], slept.times_s[at]
+        suspended_s = slept.values[at] - slept.values[at - 1]
+        stepped_s = unix.values[at] - unix.values[at - 1] - suspended_s
+        if suspended_s > _STEP_S:
+            why = f"the machine was suspended for {suspended_s:.1f} s"
+            gaps.append(Gap(kind="suspend", begin_s=begin_s, end_s=end_s, why=why))
+        if abs(stepped_s) > _STEP_S:
+            why = f"the wall clock stepped by {stepped_s:+.2f} s"
+            gaps.append(Gap(kind="clock-step", begin_s=begin_s, end_s=end_s, why=why))
+    return gaps
+
+
+def _sources(blocks: _Blocks, head: _Head, events: tuple[Event, ...]) -> tuple[Source, ...]:
+    periods = head.period_ns
+    ended = {} if blocks.tail is None else blocks.tail.sources
+    trace = None if blocks.tail is None else blocks.tail.trace
+    found = [Source(name=name, state="absent", why=why) for name, why in head.absent.items()]
+    for layout in blocks.layouts.values():
+        report = ended.get(layout.source, {})
+        seconds = 0.0 if blocks.tail is None else blocks.tail.wall_ns * _S
+        taken = report.get("taken")
+        found.append(
+            Source(
+                name=layout.source,
+                state="active",
+                wanted_hz=1e9 / periods[layout.source] if periods.get(layout.source) else None,
+                achieved_hz=taken / seconds if taken is not None and seconds else None,
+                late_s=report["late_ns"] * _S if "late_ns" in report else None,
+                cost_cpu_s=report["cpu_ns"] * _S if "cpu_ns" in report else None,
+                seen=trace.read if trace is not None and layout.source == "trace" else taken,
+                lost=trace.lost if trace is not None and layout.source == "trace" else 0,
+            )
+        )
+    named = {source.name for source in found}
+    if events and "trace" not in named:
+        found.append(Source(name="trace", state="active", seen=len(events)))
+    return tuple(found)
+
+
+def _checks(blocks: _Blocks) -> tuple[CrossCheck, ...]:
+    if blocks.tail is None or blocks.tail.trace is None:
+        return ()
+    checks = blocks.tail.trace.checks
+    return tuple(CrossCheck(what=one.what, seen=one.seen, counted=one.counted, agree=one.agree) for one in checks)
+
+
+def _notes(blocks: _Blocks, head: _Head) -> tuple[str, ...]:
+    notes = [] if blocks.cut is None else [blocks.cut]
+    if blocks.tail is not None:
+        notes += [finding.sentence for finding in doubts(blocks.tail, head.absent)]
+    return tuple(notes)
+
+
+def _clock_error_s(blocks: _Blocks, head: _Head) -> float:
+    traced = 0 if blocks.tail is None or blocks.tail.trace is None else blocks.tail.trace.clock_error_ns
+    return max(traced, head.clock_error_ns) * _S
+
+
+def _machine(head: _Head) -> dict[str, str | int | float]:
+    known = {name: getattr(head, name) for name in ("kernel", "architecture", "cpus", "boot_id", "process")}
+    return {name: value for name, value in known.items() if value is not None}

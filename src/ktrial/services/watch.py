@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watching a machine or a program: what is asked of the agent, what is told meanwhile, and the recording at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from ktrial.domain.errors import BadInput, KtrialError
+from ktrial.domain.finding import Finding
+from ktrial.domain.frame_lines import FramePattern, Line, frames_of
+from ktrial.domain.recording import Recording, Source
+from ktrial.domain.watching import Ended, Seen, doubts
+from ktrial.formats.ktrial_recording import read_recording
+from ktrial.services.ports import Watching
+
+#: What is shown while it goes on.
+SHOWN = ("pressure.cpu.some", "pressure.memory.some", "pressure.io.some", "memory.MemAvailable")
+#: Unless told otherwise it ends after so long: a week.
+LONGEST_S = 604_800.0
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What to watch: rates and limits where they are not the usual ones."""
+
+    limit_s: float = LONGEST_S
+    process: int | None = None
+    frame_thread: int | None = None
+    rates: Mapping[str, float] = {}
+    least_s: Mapping[str, float] = {}
+    trace: bool = True
+
+    def fields(self) -> dict[str, Any]:
+        """The agent's request."""
+        optional = {"process": self.process, "frame_thread": self.frame_thread}
+        return {
+            "limit_s": self.limit_s,
+            "sources": dict(self.rates),
+            "least_s": dict(self.least_s),
+            "trace": self.trace,
+            "show": list(SHOWN),
+            **{name: value for name, value in optional.items() if value is not None},
+        }
+
+
+class Follows(Protocol):
+    """Lines that are written meanwhile."""
+
+    def stop(self) -> Sequence[Line]:
+        """End it: the lines that came."""
+
+
+class Program(Protocol):
+    """The program that is watched, if ktrial starts it."""
+
+    def go(self) -> None:
+        """Let it run."""
+
+    def ended(self) -> int | None:
+        """Its exit status; None while it runs."""
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it. `recording` is read from the file that was written; `exit_status` is the program's."""
+
+    ended: Ended
+    recording: Recording
+    findings: tuple[Finding, ...]
+    exit_status: int | None = None
+
+
+def watch(
+    watching: Watching,
+    wanted: Wanted,
+    on_seen: Callable[[Seen], None],
+    *,
+    program: Program | None = None,
+    on_begun: Callable[[], None] = lambda: None,
+) -> tuple[Ended, int | None]:
+    """Watch until it ends: how it ended, and the program's exit status."""
+    ended: Ended | None = None
+
+    def begun() -> None:
+        on_begun()
+        if program is not None:
+            program.go()
+
+    for told in watching.watch(wanted.fields(), begun):
+        if isinstance(told, Seen):
+            on_seen(told)
+        else:
+            ended = told
+        if program is not None:
+            # The agent finds a program gone when its exit status has been taken.
+            program.ended()
+    if ended is None:
+        raise KtrialError("the watch ended without saying how")
+    return ended, None if program is None else program.ended()
+
+
+def read_back(
+    data: bytes, name: str, ended: Ended, frames: tuple[Sequence[Line], FramePattern, str, float] | None = None
+) -> tuple[Recording, tuple[Finding, ...]]:
+    """The recording as it was written, with the frames of a log. Raises BadInput where the pattern fits no line."""
+    recording = read_recording(data, name)
+    absent = {source.name: source.why or "" for source in recording.sources if source.state == "absent"}
+    findings = list(doubts(ended, absent))
+    if recording.ended != "whole":
+        raise BadInput(f"{name} was not written whole: {'; '.join(recording.notes)}")
+    if frames is not None:
+        lines, pattern, file, error_s = frames
+        found = frames_of(lines, pattern, ended.started_ns, error_s, file)
+        source = Source(name=found.source, state="active", seen=len(found.ends_s))
+        recording = msgspec.structs.replace(recording, frames=found, sources=(*recording.sources, source))
+    return recording, tuple(findings)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watching this machine: planted causes come as events, and nothing of the tracing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ktrial.domain.recording import Recording
+from ktrial.formats.ktrial_recording import read_recording
+from ktrial.host.agent import AgentSession
+from ktrial.host.find_agent import find_agent
+from ktrial.host.transport import ProcessTransport
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tracing needs root")
+
+#: A program with a thread whose name holds a blank, that competes with another one for one CPU.
+CROWDED = (
+    "import os, threading, time\n"
+    "os.sched_setaffinity(0, {0})\n"
+    "end = time.monotonic() + 2\n"
+    "def spin():\n"
+    "    while time.monotonic() < end: sum(range(20000))\n"
+    "for _ in range(2): threading.Thread(target=spin).start()\n"
+    "if not os.fork(): spin(); os._exit(0)\n"
+    "spin()\n"
+)
+
+
+def instances() -> list[str]:
+    """Of ours in tracefs, seen through a mount that ends with the command."""
+    listed = subprocess.run(
+        ["unshare", "-m", "sh", "-c", "mount -t tracefs t /sys/kernel/tracing; ls /sys/kernel/tracing/instances"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [name for name in listed.stdout.split() if name.startswith("ktrial-")]
+
+
+def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `ktrial watch`."""
+    return subprocess.run(
+        [sys.executable, "-m", "ktrial", "watch", "-o", str(folder), *words],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def watch(folder: Path, *words: str, **environment: str) -> Recording:
+    """Run `ktrial watch` to its end: what it has recorded."""
+    done = run(folder, *words, **environment)
+    assert done.returncode == 0, done.stderr
+    return recorded(folder)
+
+
+def recorded(folder: Path) -> Recording:
+    """What was recorded."""
+    return read_recording((folder / "recording.ktr").read_bytes(), "recording")
+
+
+@contextmanager
+def agent() -> Iterator[tuple[ProcessTransport, AgentSession]]:
+    transport = ProcessTransport([str(find_agent()), "serve", "--role", "root"])
+    session = AgentSession(transport)
+    try:
+        yield transport, session
+    finally:
+        session.close()
+
+
+def test_a_thread_that_waits_for_its_cpu_is_seen_with_how_long(tmp_path: Path) -> None:
+    recording = watch(tmp_path / "r", "--for", "60s", "--", sys.executable, "-c", CROWDED)
+    delays = [event for event in recording.events if event.kind == "run-delay"]
+    assert delays, "no delay of the program's threads was seen"
+    assert all(event.duration_s is not None and event.duration_s >= 0.001 for event in delays)
+    assert any(event.victim for event in delays)
+    assert any(event.victim is False for event in delays)
+    assert recording.length_s < 50
+    assert any(name.startswith("threads.") for name in recording.series)
+    assert recording.frames is not None
+    assert recording.frames.kind == "wake-up"
+    assert instances() == []
+
+
+def test_direct_reclaim_is_seen_as_often_as_the_kernel_counts_it(tmp_path: Path) -> None:
+    hog = (
+        "import os, time\n"
+        "free = int(open('/proc/meminfo').read().split('MemFree:')[1].split()[0])\n"
+        "name = os.path.join(os.environ['HOLES'], 'holes')\n"
+        "file = open(name, 'wb'); file.truncate(64 << 30); file.close()\n"
+        "reader = os.open(name, os.O_RDONLY)\n"
+        "buffer = bytearray(1 << 22)\n"
+        "left = free * 1024 + (6 << 30)\n"
+        "if not os.fork():\n"
+        "    for _ in range(40):\n"
+        "        block = bytearray(300 << 20); time.sleep(0.05); del block\n"
+        "    os._exit(0)\n"
+        "while left > 0: left -= os.readv(reader, [buffer])\n"
+        "os.wait(); os.unlink(name)\n"
+    )
+    recording = watch(tmp_path / "r", "--for", "120s", "--", sys.executable, "-c", hog, HOLES=str(tmp_path))
+    (check,) = [check for check in recording.checks if check.what == "direct-reclaim"]
+    assert check.agree, check
+    stalls = [event for event in recording.events if event.kind == "direct-reclaim"]
+    assert len(stalls) == pytest.approx(check.seen, abs=3)
+    assert any(event.kind == "kswapd" for event in recording.events) or not check.counted
+    assert sum(event.duration_s or 0.0 for event in stalls) > 0 or not check.counted
+
+
+def test_requests_of_a_slow_device_are_told_with_their_length(tmp_path: Path) -> None:
+    write = ("dd", "if=/dev/zero", f"of={tmp_path}/file", "bs=64k", "count=400", "oflag=direct")
+    recording = watch(tmp_path / "r", "--above", "block-io=100us", "--", *write)
+    slow = [event for event in recording.events if event.kind == "block-io"]
+    assert slow
+    assert all(event.duration_s is not None and event.duration_s >= 1e-4 and event.device for event in slow)
+    assert all(check.agree for check in recording.checks), recording.checks
+
+
+def test_a_killed_agent_leaves_what_it_had_handed_over_and_recover_ends_its_tracing(tmp_path: Path) -> None:
+    with agent() as (transport, session):
+        session.send("watch", limit_s=60, spill_s=0.3, sources={}, process=os.getpid())
+        session.receive_begun("watch")
+        file = tmp_path / "recording.ktr"
+        end_s = time.monotonic() + 1.5
+        with file.open("wb") as kept:
+            while time.monotonic() < end_s:
+                line = session.receive_next("watch")
+                chunk = getattr(line, "chunk", None)
+                if chunk is not None:
+                    from ktrial.domain.wire import read_bytes
+
+                    kept.write(read_bytes(chunk))
+        assert len(instances()) == 2
+        os.kill(session.hello["pid"], signal.SIGKILL)
+        transport.abandon()
+    assert len(instances()) == 2
+    found = read_recording(file.read_bytes(), "recording")
+    assert found.ended == "cut-off"
+    assert found.length_s > 0.8
+    with agent() as (_, session):
+        assert len(session.request("recover")["traces"]) == 2
+        assert instances() == []
+        assert "traces" not in session.request("recover")
+
+
+def test_a_dead_head_ends_the_tracing() -> None:
+    with agent() as (transport, session):
+        session.send("watch", limit_s=60)
+        session.receive_begun("watch")
+        assert len(instances()) == 1
+        transport.close()
+    assert instances() == []
+
+
+def test_a_pattern_that_fits_nothing_is_an_error_and_the_recording_stays(tmp_path: Path) -> None:
+    log = tmp_path / "game.log"
+    log.write_text("")
+    frames = ("--frames-from", str(log), "--pattern", r"frame (?P<ms>\d+)")
+    done = run(tmp_path / "r", *frames, "--no-trace", "--", "sh", "-c", f"sleep 0.5; echo Bild 16 >> {log}; sleep 0.5")
+    assert done.returncode == 2
+    assert "fits none of 1 lines" in done.stderr
+    assert recorded(tmp_path / "r").ended == "whole"
+
+
+@pytest.mark.parametrize(
+    "fields, why",
+    [
+        ({"limit_s": 1, "sources": {"cpu": 1000}}, "1 to 100"),
+        ({"limit_s": 1, "sources": {"gone": 1}}, "no source"),
+        ({"limit_s": 1, "events": ["gone"]}, "no kind"),
+        ({"limit_s": 1, "least_s": {"block-io:gone": 1}}, "no block device"),
+        ({"limit_s": 1, "process": 4_000_000}, "no process"),
+        ({"limit_s": 0}, "limit_s"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_begins(fields: dict[str, object], why: str) -> None:
+    from ktrial.domain.errors import AgentError
+
+    with agent() as (_, session):
+        with pytest.raises(AgentError, match=why):
+            session.request("watch", **fields)
+        assert instances() == []
