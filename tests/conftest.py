@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import os
@@ -22,6 +23,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # What is collected stays: the collector of garbage need not go through it again and again, nor at the end.
 gc.disable()
+atexit.register(gc.unfreeze)  # DuckDB counts what it leaves at the end of the process
 
 
 def pytest_collection_finish() -> None:
