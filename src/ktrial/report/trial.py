@@ -79,8 +79,7 @@ def changed_text(arm: ArmSettings) -> str:
     """What an arm changes, on one line."""
     by_hand = {} if arm.manual is None else {"by hand": arm.manual}
     changed = {**by_hand, **arm.changes, **arm.environment, **arm.parameters}
-    built = () if arm.build is None else (f"built: {arm.build}",)
-    return ", ".join((*built, *(f"{name} = {value}" for name, value in changed.items()), *arm.commands))
+    return ", ".join((*(f"{name} = {value}" for name, value in changed.items()), *arm.commands))
 
 
 def cost_text(forecast: TrialForecast) -> str:
