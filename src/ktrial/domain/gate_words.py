@@ -18,9 +18,7 @@ def gates_text(limits: Mapping[str, GateLimits], level: Level) -> str:
 def unread_gates(limits: Mapping[str, GateLimits], now: Readings) -> tuple[str, ...]:
     """Gates that are wanted and find nothing to read on this machine before a run."""
     return tuple(
-        name
-        for name, limit in limits.items()
-        if not limit.is_off and name not in OF_THE_RUN and now.get(GATES[name].reading) in {None, ABSENT}
+        name for name, limit in limits.items() if not limit.is_off and name not in OF_THE_RUN and _is_silent(name, now)
     )
 
 
@@ -29,8 +27,17 @@ def idle_gates(limits: Mapping[str, GateLimits], rows: Sequence[Readings]) -> tu
     return tuple(
         name
         for name, limit in limits.items()
-        if rows and not limit.is_off and all(row.get(GATES[name].reading) == ABSENT for row in rows)
+        if rows
+        and not limit.is_off
+        and all(row.get(GATES[name].reading) == ABSENT for row in rows)
+        and GATES[name].rule != "above"
     )
+
+
+def _is_silent(name: str, now: Readings) -> bool:
+    """Where there is no swap none is in use: such a gate is not silent."""
+    reading = now.get(GATES[name].reading)
+    return reading is None or (reading == ABSENT and GATES[name].rule != "above")
 
 
 def _has(limit: GateLimits, level: Level) -> bool:

@@ -11,6 +11,7 @@ def test_before_a_run_what_is_absent_or_unknown_is_told_unless_it_is_off_or_of_t
     now: dict[str, Reading] = {"power_source": ABSENT, "governor": None, "swap_used_bytes": 0.0}
     assert unread_gates(LIMITS, now) == ("on_ac", "governor")
     assert unread_gates({**LIMITS, "on_ac": GateLimits()}, now) == ("governor",)
+    assert unread_gates(LIMITS, {**now, "swap_used_bytes": ABSENT}) == ("on_ac", "governor")
     assert unread_gates(LIMITS, {**now, "power_source": "mains", "governor": "performance"}) == ()
 
 
