@@ -199,6 +199,7 @@ class Trial:
         time_s: float | None = None,
         state: Callable[[], bytes] | None = None,
         details: Mapping[str, Any] | None = None,
+        own: Sequence[str] = (),
         **changes: Any,
     ) -> None:
         self.protocol: Protocol = protocol(**changes)
@@ -216,6 +217,8 @@ class Trial:
         self.clock = FakeClock()
         self.interrupt_at: tuple[int | None, str] | None = None
         self.most_blocks: int | None = None
+        #: Arms that set parameters of the benchmark.
+        self.own = tuple(own)
         self.turn: VisitTurn | None = None
         tasks = tuple(
             Task(label=one, benchmark=FakeBenchmark(name=one, details=details or {}), parameters={"loops": 1})
@@ -264,7 +267,11 @@ class Trial:
         )
         return TrialCourse(
             standing,
-            Benchmarked(tasks=self.order.tasks, versions=dict.fromkeys(self.benchmarks)),
+            Benchmarked(
+                tasks=self.order.tasks,
+                versions=dict.fromkeys(self.benchmarks),
+                own=dict.fromkeys(self.own, self.order.tasks),
+            ),
             {arm: {"ARM": arm} for arm in arms},
             Arms(self.machine, self.plans),
             RunMaker(executor, self.clock, None, around),

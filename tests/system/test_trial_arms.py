@@ -206,10 +206,11 @@ def test_every_visit_measures_a_build_of_its_own(home: Path, number: str, scope:
     (home / "trial.toml").write_text(BUILT.format(number=number))
     ran = run(home, "trial", "run", "trial.toml", "--no-profile")
     assert ran.status == 0, ran.err
-    assert "control built: prog by /bin/sh" in " ".join(ran.err.split())
+    assert "control build = prog by /bin/sh" in " ".join(ran.err.split())
     assert "at most 7 blocks of 2 builds in random order, 2 runs each" in ran.err
     shown = " ".join(ran.out.split())
     assert f"scope {scope}" in shown
     assert "case better +100 %" in shown
     assert ("builds gave the same bytes again" in shown) is doubt
     assert run(home, "trial", "recheck").status == 0
+    assert '"build":"prog by /bin/sh' in run(home, "ledger", "--json").out.replace(": ", ":")

@@ -17,6 +17,8 @@ from ktrial.cli.live import LiveLines, is_live
 from ktrial.cli.streams import tell
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ktrial.domain.judgement import Judgement
     from ktrial.domain.run import RunRecord
     from ktrial.domain.trial_forecast import TrialForecast
@@ -58,6 +60,7 @@ class TrialProgress:
         judgement: Judgement | None = None,
         forecast: TrialForecast | None = None,
         *,
+        unread: Sequence[str] = (),
         rules: bool = False,
     ) -> None:
         """What is about to be done, what it costs and what it can see; `judgement` of a trial that goes on."""
@@ -67,7 +70,16 @@ class TrialProgress:
 
         self.take_up(protocol, judgement)
         self._say(
-            announcement(protocol, ready.arms, ready.idle, ready.settle_s, forecast, rules=rules, width=columns())
+            announcement(
+                protocol,
+                ready.arms,
+                ready.idle,
+                ready.settle_s,
+                forecast,
+                unread=unread,
+                rules=rules,
+                width=columns(),
+            )
         )
         if self._as_json:
             self._write(announced(ready, protocol, forecast))

@@ -45,6 +45,7 @@ def run_file(
     """
     from ktrial.cli.trial_progress import TrialProgress
     from ktrial.cli.visiting import begin_by_hand
+    from ktrial.domain.gate_words import unread_gates
     from ktrial.domain.manual_arm import is_by_hand
     from ktrial.services.trial_conduct import begin, planned
     from ktrial.services.trial_ready import rig_of
@@ -57,7 +58,9 @@ def run_file(
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         protocol, forecast = planned(app, ready, rig, listen, profile=profile)
-    listen.announce(ready, protocol, forecast=forecast, rules=True)
+    gates = rig.around.gates
+    unread = unread_gates(protocol.gates, gates.watch.look()) if gates is not None else ()
+    listen.announce(ready, protocol, forecast=forecast, unread=unread, rules=True)
     if forecast is not None and not forecast.sees_enough:
         agree_to_blindness(forecast, anyway=anyway or bool(file.design.anyway), ask=not as_json)
     with app.interrupts, listen:

@@ -118,7 +118,7 @@ group and not in the other; swap up to 16 MiB is what an idle desktop leaves beh
 #: Limits by rule, else by dimension.
 _EXAMPLES = {"same": SAME, "ratio": "4x", "share": "10%", "celsius": "8C", "bytes": "16MiB"}
 #: Known after a run only.
-_OF_THE_RUN = frozenset(("steal", "throttling", "kernel_log"))
+OF_THE_RUN = frozenset(("steal", "throttling", "kernel_log"))
 
 DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES.items()}
 
@@ -203,7 +203,7 @@ def judge_start(
     reference: Readings, now: Readings, limits: Mapping[str, GateLimits] = DEFAULTS
 ) -> tuple[GateFinding, ...]:
     """Findings on one run before it starts, against the first one. What refuses here makes the run void."""
-    at_start = {name: GateLimits() if name in _OF_THE_RUN else limits.get(name, DEFAULTS[name]) for name in GATES}
+    at_start = {name: GateLimits() if name in OF_THE_RUN else limits.get(name, DEFAULTS[name]) for name in GATES}
     alone = {name for name in GATES if GATES[name].rule == "above"}
     against = {name: GateLimits() if name in alone else limit for name, limit in at_start.items()}
     itself = {name: limit if name in alone else GateLimits() for name, limit in at_start.items()}

@@ -17,7 +17,7 @@ class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What an arm came to on the machine: address -> value of all that it changes, what was left out and why.
 
     `manual` is what a person does to bring it about, `expect` by which facts it is recognised then.
-    `commands` are those that bring it into force, each with what undoes it; `build` makes what it measures.
+    `commands` are those that bring it into force, each with what undoes it.
     """
 
     changes: Mapping[str, str] = {}
@@ -28,7 +28,6 @@ class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
     manual: str | None = None
     expect: Mapping[str, Value] = {}
     commands: tuple[str, ...] = ()
-    build: str | None = None
 
 
 class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,17 +23,21 @@ EXCLUDED = (
 )
 
 
-def announcement(
+def announcement(  # noqa: PLR0913 (each is a line of it)
     protocol: Protocol,
     arms: Mapping[str, ArmSettings],
     idle: Sequence[str],
     settle_s: float,
     forecast: TrialForecast | None = None,
     *,
+    unread: Sequence[str] = (),
     rules: bool = False,
     width: int,
 ) -> str:
-    """What is about to be done; with `rules` also what it costs, what it can see, and what is left out of it."""
+    """What is about to be done; with `rules` also what it costs, what it can see, and what is left out of it.
+
+    `unread` are gates that find nothing to read here.
+    """
     rule = protocol.outcomes[protocol.primary]
     if protocol.screen is not None:
         told = f"{protocol.name}: which of {len(protocol.screen.settings)} settings is it? {protocol.primary}"
@@ -51,11 +55,13 @@ def announcement(
         f"{settle_s:g} s to settle"
     )
     if rules:
-        lines += [labelled(label, text, width=width, label_columns=9) for label, text in _rules(protocol, forecast)]
+        lines += [
+            labelled(label, text, width=width, label_columns=9) for label, text in _rules(protocol, forecast, unread)
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _rules(protocol: Protocol, forecast: TrialForecast | None) -> Iterator[tuple[str, str]]:
+def _rules(protocol: Protocol, forecast: TrialForecast | None, unread: Sequence[str]) -> Iterator[tuple[str, str]]:
     if forecast is None:
         yield "costs", "not known without a noise profile of this outcome"
     else:
@@ -65,14 +71,15 @@ def _rules(protocol: Protocol, forecast: TrialForecast | None) -> Iterator[tuple
     refuse, doubt = gates_text(protocol.gates, "refuse"), gates_text(protocol.gates, "suspect")
     yield "refuses", f"a run beyond: {refuse}" if refuse else "no gate refuses"
     yield "doubts", f"a run beyond: {doubt}" if doubt else "no gate doubts"
+    if unread:
+        yield "unread", f"this machine shows nothing for {', '.join(unread)}: these gates hold nothing off"
 
 
 def changed_text(arm: ArmSettings) -> str:
     """What an arm changes, on one line."""
     by_hand = {} if arm.manual is None else {"by hand": arm.manual}
     changed = {**by_hand, **arm.changes, **arm.environment, **arm.parameters}
-    built = () if arm.build is None else (f"built: {arm.build}",)
-    return ", ".join((*built, *(f"{name} = {value}" for name, value in changed.items()), *arm.commands))
+    return ", ".join((*(f"{name} = {value}" for name, value in changed.items()), *arm.commands))
 
 
 def cost_text(forecast: TrialForecast) -> str:

@@ -16,11 +16,13 @@ from ktrial.domain.comparison import ArmSource, ArmValues, Comparison, Contrast,
 from ktrial.domain.comparison_words import answer_of, contrast_sentence
 from ktrial.domain.doubts import readings_of
 from ktrial.domain.finding import Finding
+from ktrial.domain.gate import GATES
+from ktrial.domain.gate_words import idle_gates
 from ktrial.domain.judgement import Judged, Judgement
 from ktrial.domain.manual_arm import is_by_hand
 from ktrial.domain.run import Kept, RunRecord, variation
 from ktrial.domain.stored_trial import StoredTrial
-from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Event, Protocol, RunEnded
+from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Event, Protocol, ReadingsTaken, RunEnded
 from ktrial.services.trial_builds import builds_that_count, same_builds
 from ktrial.services.trial_reasons import why
 from ktrial.services.trial_scope import claimed, scope_of
@@ -83,7 +85,14 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         if name in told.outcomes and any(name in run.measurements for run in runs)
     )
     builds = builds_that_count(log) if protocol.replicate == "build" else {}
-    findings = (*judgement.findings, *told.findings, *claimed(log), *same_builds(builds), *_ended(trial, log))
+    findings = (
+        *judgement.findings,
+        *told.findings,
+        *claimed(log),
+        *same_builds(builds),
+        *_idle_gates(log),
+        *_ended(trial, log),
+    )
     scope = scope_of(protocol, told.records, builds)
     named = [one for one in outcomes if one.role != "exploratory"]
     return Comparison(
@@ -101,6 +110,17 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         versions=_versions(told.records),
         trial=story,
     )
+
+
+def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
+    """Gates that could not hold anything off, as the machine has not what they read."""
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    names = idle_gates(protocol.gates, [event.readings for event in log if isinstance(event, ReadingsTaken)])
+    if not names:
+        return ()
+    told = ", ".join(f"{name} ({GATES[name].what})" for name in names)
+    return (Finding(kind="gate-unread", level="note", sentence=f"nothing to read here for these gates: {told}"),)
 
 
 def by_role(outcomes: Iterable[OutcomeComparison]) -> tuple[OutcomeComparison, ...]:

@@ -349,8 +349,21 @@ class TrialCourse:
             return self._void(block, arm, cause_of(records[-1]), void)
         if drifts := self._arms.drifted():
             return self._void(block, arm, "knob", self._arms.told(drifts[0]))
+        if failure is not None:
+            self._refuse_own_failure(arm, records, failure)
         self._append(run_event(block, arm, records, failure))
         return True
+
+    def _refuse_own_failure(self, arm: str, records: Sequence[RunRecord], failure: str) -> None:
+        """Raise where the arm never ran because of what it is called with: that says nothing about the machine."""
+        is_unstarted = records[-1].exit.failed is not None
+        if not is_unstarted and arm not in self._benchmarked.own:
+            return
+        if any(isinstance(event, RunEnded) and event.arm == arm and event.measurements for event in self._standing.log):
+            return
+        told = f"a benchmark that fails only in one arm, {arm}: {failure}"
+        self._append(Ended(reason=f"stopped: {told}"))
+        raise BadRun(told, hint=f"see what [arms.{arm}] gives it; `ktrial bench` shows its output")
 
     def _renew(self, block: int | None, arm: str) -> None:
         """Make anew what the visit measures, where every visit is a build of its own."""

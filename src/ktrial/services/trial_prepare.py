@@ -24,6 +24,8 @@ from ktrial.services.tune import make_plan
 SETTLE_S = 1.0
 #: What an arm is said to change that has a scheduler.
 SCHED_EXT = "sched_ext"
+#: And one that is built for every visit.
+BUILD = "build"
 
 
 def arm_plans(
@@ -79,6 +81,8 @@ def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
         changes[_service(plan.service)] = "started" if plan.service.start else "stopped"
     if arm.sched_ext is not None:
         changes[SCHED_EXT] = f"{arm.sched_ext.name} ({shlex.join(arm.sched_ext.run)})"
+    if arm.build is not None:
+        changes[BUILD] = f"{arm.build.artefact} by {shlex.join(arm.build.run)}"
     return ArmSettings(
         changes=changes,
         same=tuple(change.address for change in plan.same),
@@ -88,7 +92,6 @@ def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
         manual=arm.manual,
         expect=arm.expect,
         commands=tuple(f"{shlex.join(one.run)}; undone by {shlex.join(one.undo)}" for one in arm.commands),
-        build=None if arm.build is None else f"{arm.build.artefact} by {shlex.join(arm.build.run)}",
     )
 
 
@@ -123,7 +126,7 @@ def with_placebos(trial: TrialFile, arms: Mapping[str, ArmSettings]) -> tuple[Tr
 
 
 def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
-    return arm.changes, arm.environment, arm.parameters, {"commands": arm.commands}, {"build": arm.build}
+    return arm.changes, arm.environment, arm.parameters, {"commands": arm.commands}
 
 
 def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:

@@ -186,8 +186,6 @@ def workload_of(ready: Prepared) -> str:
     said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in control_tasks(ready)]
     words: tuple[object, ...] = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
     control = ready.arms[ready.file.control]
-    if control.build is not None:
-        words = (*words, control.build)
     if control.changes or control.environment or control.commands:
         words = (*words, control.changes, control.environment, *control.commands)
     digest = hashlib.sha256(msgspec.json.encode(words, order="deterministic")).hexdigest()

@@ -201,7 +201,9 @@ def _given_up(stand: _Stand, reading: Reading) -> Reading:
     """What is open when a trial ends, or never gets to its cap, stays inconclusive."""
     if stand.trial.ended is not None:
         return reading._replace(verdict="inconclusive", why="ended")
-    if stand.cap is not None and len(stand.trial.complete) >= math.ceil(_MOST_BLOCKS * stand.cap):
+    # Where every block lacks a value the cap is never planned.
+    cap = stand.protocol.budget if stand.cap is None else stand.cap
+    if len(stand.trial.complete) >= math.ceil(_MOST_BLOCKS * cap):
         return reading._replace(verdict="inconclusive", why="failures")
     return reading
 

@@ -49,7 +49,11 @@ def test_the_announcement_has_cost_sight_and_rules() -> None:
     assert "start_temperature 9.0 °C" in refused
     assert "steal 2 %" in doubted
     assert "swap" not in refused + doubted
-    said = announcement(fixed, {arm.name: ArmSettings() for arm in fixed.arms}, (), 0, rules=True, width=100)
+    arms = {arm.name: ArmSettings(changes={"build": "prog by make"}) for arm in fixed.arms}
+    assert "unread" not in said
+    said = announcement(fixed, arms, (), 0, unread=("on_ac", "governor"), rules=True, width=100)
+    assert "build = prog by make" in said
+    assert "unread   this machine shows nothing for on_ac, governor: these gates hold nothing off" in said
     assert "costs    not known without a noise profile of this outcome" in said
     assert "refuses  a run beyond: " in said
 

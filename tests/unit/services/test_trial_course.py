@@ -24,6 +24,7 @@ from ktrial.domain.trial_log import (
 )
 from ktrial.services.trial_arms import Arms
 from ktrial.services.trial_events import TrialEnded, VisitBegan
+from ktrial.stats.judge import judge
 from tests.support.trial_course import (
     FOUND,
     PAGE_CLUSTER,
@@ -154,6 +155,27 @@ def test_failures_of_one_arm_only_are_counted_and_decide() -> None:
     failures = [event.failure for event in trial.log if isinstance(event, RunEnded) and event.failure]
     assert len(failures) == 6
     assert "not the word time" in str(failures[0])
+
+
+def test_an_arm_whose_own_parameters_do_not_run_at_all_ends_the_trial_without_a_verdict() -> None:
+    trial = Trial(lambda block, arm: b"oops" if arm == "case" else alike(block, arm), own=("case",))
+    with pytest.raises(BadRun, match=r"a benchmark that fails only in one arm, case: tool: .*oops") as error:
+        trial.run()
+    assert error.value.hint == "see what [arms.case] gives it; `ktrial bench` shows its output"
+    last = trial.log[-1]
+    assert isinstance(last, Ended)
+    assert last.reason.startswith("stopped: a benchmark that fails only in one arm, case")
+    assert judge(trial.log).judged[0].verdict == "inconclusive"
+    assert trial.machine.files == FOUND
+
+
+def test_an_arm_whose_parameters_ran_once_may_fail_later() -> None:
+    trial = Trial(
+        lambda block, arm: b"oops" if arm == "case" and block and block > 1 else alike(block, arm), own=("case",)
+    )
+    judgement = trial.run()
+    assert judgement is not None
+    assert (judgement.judged[0].verdict, judgement.judged[0].why) == ("worse", "failures")
 
 
 def test_an_interruption_is_kept_and_the_visit_is_made_again() -> None:

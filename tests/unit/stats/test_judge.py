@@ -264,6 +264,19 @@ def test_six_failures_against_none_decide() -> None:
     assert only(failing("case", range(1, 6), noise(6, mean=0.1))).verdict is None
 
 
+def test_a_cap_that_is_never_planned_as_every_block_lacks_a_value_ends_the_trial_too() -> None:
+    log = [
+        replace(event, measurements={}, failure="crashed")
+        if isinstance(event, RunEnded) and (event.arm == "case" or event.block == 1)
+        else event
+        for event in pair_log(protocol(cap=None, budget=9), noise(30))
+    ]
+    assert judge(log[:20]).next.action != "stop"
+    found = only(log)
+    assert (found.verdict, found.why) == ("inconclusive", "failures")
+    assert judge(log).next.action == "stop"
+
+
 def test_failures_in_both_arms_end_a_trial_that_never_gets_to_its_cap() -> None:
     log = [
         replace(event, measurements={}, failure="crashed")
