@@ -8,7 +8,7 @@ from pathlib import Path
 from ktrial.catalog.loader import read_toml
 from ktrial.catalog.model import BUILT_IN, Catalog
 from ktrial.domain.errors import BadInput, KtrialError
-from ktrial.domain.plan import find_knob
+from ktrial.domain.knob_search import find_knob
 from ktrial.domain.symptom import Symptom, SymptomFile
 from ktrial.domain.value import kernel_text
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ktrial.catalog.suites import Faulty
     from ktrial.cli.frame_wiring import FrameLogs
     from ktrial.cli.kernel_wiring import Kernels
+    from ktrial.cli.tool_wiring import Tools
     from ktrial.domain.arm_build import SeenFile
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.foreign import Importer
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ktrial.domain.suite import Suite
     from ktrial.host.agent import AgentSession
     from ktrial.host.clock import SystemClock
-    from ktrial.host.container import ContainerExecutor, Runtimes
+    from ktrial.host.container import ContainerExecutor
     from ktrial.host.executor import AgentExecutor
     from ktrial.host.interrupts import Interrupts
     from ktrial.host.ledger_file import LedgerFile
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from ktrial.host.privilege import RootHelper
     from ktrial.host.sampling import Sampling
     from ktrial.host.states import SavedStates
-    from ktrial.host.tools import Toolbox
-    from ktrial.host.tools_workshop import Workshop
     from ktrial.host.watching import Watching
     from ktrial.store.bundle import BundleFolder
     from ktrial.store.recorder import Recorder
@@ -363,7 +362,7 @@ class App:
             lambda: DetachedTransport([agent, *self._arguments("user"), *self._exposed()]),
             work,
             root,
-            self.toolbox,
+            self.tools.box,
             self.interrupts,
         )
         self._sessions.append(executor)
@@ -381,33 +380,20 @@ class App:
         wanted = parse_tools(tools)
         work = self.measuring_place.work
         inside = ContainerExecutor(
-            lambda: self.runtimes.box(wanted, find_agent(), work_folders(work)), self.executor, work, self.interrupts
+            lambda: self.tools.runtimes.box(wanted, find_agent(), work_folders(work)),
+            self.executor,
+            work,
+            self.interrupts,
         )
         self._sessions.append(inside)
         return inside
 
     @cached_property
-    def runtimes(self) -> Runtimes:
-        """The container runtimes of this machine."""
-        from ktrial.host.container import Runtimes
+    def tools(self) -> Tools:
+        """Tools of benchmarks: built for this user, or in a container."""
+        from ktrial.cli.tool_wiring import Tools
 
-        return Runtimes()
-
-    @cached_property
-    def toolbox(self) -> Toolbox:
-        """The tools that were built for this user."""
-        from ktrial.host.folders import tools_folder
-        from ktrial.host.tools import Toolbox
-
-        return Toolbox(tools_folder())
-
-    @cached_property
-    def workshop(self) -> Workshop:
-        """Where tools are built; not entered yet."""
-        from ktrial.host.folders import tools_work_folder
-        from ktrial.host.tools_workshop import Workshop
-
-        return Workshop(tools_work_folder())
+        return Tools()
 
     @cached_property
     def kernels(self) -> Kernels:

@@ -13,14 +13,16 @@ from ktrial.catalog.model import Catalog
 from ktrial.domain.diagnosis import Cause, Diagnosis, Proposal
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.knob import Knob
-from ktrial.domain.plan import Change, find_knob
+from ktrial.domain.knob_search import find_knob
+from ktrial.domain.plan import Change
 from ktrial.domain.recording import Recording
 from ktrial.domain.symptom import Remedy, Symptom
 from ktrial.domain.watermarks import MOST_SCALE, RESERVE, scale_for
 from ktrial.services.diagnose_causes import rate_of
+from ktrial.services.observe import observe
 from ktrial.services.ports import Machine
 from ktrial.services.trial_words import default_suite
-from ktrial.services.tune import make_plan, observe
+from ktrial.services.tune import make_plan
 from ktrial.services.watermarks import Layout, layout_here
 
 #: The lead of kswapd is to last so long at the recording's peak demand; more than this share of memory is not proposed.

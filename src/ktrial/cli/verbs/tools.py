@@ -33,9 +33,9 @@ def list_tools(app: App, as_json: bool) -> int:
 
     recipes = load_recipes()
     receipts, broken = {}, {}
-    for name in app.toolbox.names():
+    for name in app.tools.box.names():
         try:
-            receipts[name] = app.toolbox.receipt(name)
+            receipts[name] = app.tools.box.receipt(name)
         except KtrialError as error:
             broken[name] = error.message
     if as_json:
@@ -72,8 +72,8 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
         raise UnknownName("tool", name, recipes, hint="`ktrial tools list` shows what can be built")
     recipe = recipes[name]
     app.say(f"getting {name}, {recipe.licence}, from {place or recipe.upstream}")
-    with app.workshop as workshop:
-        receipt, folder = get_tool(recipe, place, accept_sha256, workshop, app.toolbox, app.clock.unix_ms)
+    with app.tools.workshop as workshop:
+        receipt, folder = get_tool(recipe, place, accept_sha256, workshop, app.tools.box, app.clock.unix_ms)
     sys.stdout.write(built_text(receipt, str(folder), width=columns()))
     return 0
 
@@ -93,7 +93,7 @@ def container(app: App, base: str | None, runtime: Any) -> int:
         base or DEFAULT_BASE, (benchmark.packages.get("apt", "") for benchmark in app.benchmarks.values())
     )
     app.say(f"making {DEFAULT_IMAGE}:\n{text.rstrip()}")
-    sys.stdout.write(f"{DEFAULT_IMAGE}: {app.runtimes.build(runtime, text)}\n")
+    sys.stdout.write(f"{DEFAULT_IMAGE}: {app.tools.runtimes.build(runtime, text)}\n")
     return 0
 
 
@@ -102,5 +102,5 @@ def container(app: App, base: str | None, runtime: Any) -> int:
 @click.pass_obj
 def remove(app: App, name: str) -> int:
     """Take a tool away that `get` built."""
-    sys.stdout.write(f"removed: {app.toolbox.remove(name)}\n")
+    sys.stdout.write(f"removed: {app.tools.box.remove(name)}\n")
     return 0

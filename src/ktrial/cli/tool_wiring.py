@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of `wiring` that is about the tools of benchmarks."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ktrial.host.container import Runtimes
+    from ktrial.host.tools import Toolbox
+    from ktrial.host.tools_workshop import Workshop
+
+
+class Tools:
+    """Where programs that measure come from when the machine has them not."""
+
+    @cached_property
+    def runtimes(self) -> Runtimes:
+        """The container runtimes of this machine."""
+        from ktrial.host.container import Runtimes
+
+        return Runtimes()
+
+    @cached_property
+    def box(self) -> Toolbox:
+        """The tools that were built for this user."""
+        from ktrial.host.folders import tools_folder
+        from ktrial.host.tools import Toolbox
+
+        return Toolbox(tools_folder())
+
+    @cached_property
+    def workshop(self) -> Workshop:
+        """Where tools are built; not entered yet."""
+        from ktrial.host.folders import tools_work_folder
+        from ktrial.host.tools_workshop import Workshop
+
+        return Workshop(tools_work_folder())
