@@ -6,7 +6,20 @@ use base64::Engine;
 use serde::de::Error as _;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt::Write;
 use std::ops::Deref;
+
+/// Two digits for each byte.
+#[must_use]
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+            // Writing to a string does not fail.
+            write!(text, "{byte:02x}").unwrap_or_default();
+            text
+        })
+}
 
 /// Bytes of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash, PartialOrd, Ord)]

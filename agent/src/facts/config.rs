@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The running kernel's configuration: where it is, its text's hash, its symbols.
 
+use crate::bytes::hexadecimal;
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -90,9 +91,7 @@ fn load(root: &Root, source: &str) -> Result<KernelConfig, String> {
     if symbols.is_empty() {
         return Err(format!("{source} is not a kernel configuration"));
     }
-    let hash = Sha256::digest(&unpacked)
-        .iter()
-        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let hash = hexadecimal(&Sha256::digest(&unpacked));
     Ok(KernelConfig {
         source: source.to_owned(),
         hash,

@@ -3,6 +3,7 @@
 
 use super::probe::{absent, choice, count, garbage, parse_choice, text, unknown, Miss, Probe};
 use super::{Machine, Sink};
+use crate::bytes::hexadecimal;
 use crate::root::Root;
 
 pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
@@ -55,7 +56,7 @@ fn gnu_build_id(mut notes: &[u8]) -> Option<String> {
         let (name, rest) = rest.split_at_checked(name_length.checked_next_multiple_of(4)?)?;
         let description = rest.get(..length)?;
         if kind == BUILD_ID && name.starts_with(b"GNU\0") && !description.is_empty() {
-            return Some(description.iter().map(|byte| format!("{byte:02x}")).collect());
+            return Some(hexadecimal(description));
         }
         notes = rest.get(length.checked_next_multiple_of(4)?..)?;
     }
@@ -156,7 +157,8 @@ mod tests {
     use super::*;
 
     fn note(name: &[u8], description: &[u8], kind: u32) -> Vec<u8> {
-        let lengths = [name.len() as u32, description.len() as u32, kind];
+        let length = |part: &[u8]| u32::try_from(part.len()).unwrap();
+        let lengths = [length(name), length(description), kind];
         let mut bytes: Vec<u8> = lengths.iter().flat_map(|number| number.to_ne_bytes()).collect();
         for part in [name, description] {
             bytes.extend_from_slice(part);

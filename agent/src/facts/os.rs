@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Distribution, image-based systems, Android.
 
+use crate::bytes::hexadecimal;
 use sha2::{Digest, Sha256};
 
 use super::probe::{absent, assignment, exists, text, unknown, Miss, Probe};
@@ -57,9 +58,7 @@ fn machine_hash(machine: &Machine) -> Probe<String> {
         .chain_update(HASHED_WITH)
         .chain_update(number.to_ascii_lowercase())
         .finalize();
-    Ok(digest[..KEPT_BYTES]
-        .iter()
-        .fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
+    Ok(hexadecimal(&digest[..KEPT_BYTES]))
 }
 
 /// Whether this is Android.

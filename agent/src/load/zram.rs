@@ -9,6 +9,7 @@ use super::clock::now_ns;
 use super::files::Aligned;
 use super::{carry_out, memory, seconds, within, Load, Measured, Prepared, Request, Run};
 use crate::apply;
+use crate::bytes::hexadecimal;
 use crate::bytes::Bytes;
 use crate::context::Context;
 use crate::error::{Error, Kind, Result};
@@ -255,12 +256,6 @@ impl Busy {
         self.bytes += block.len() as u64;
         Ok(())
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// Data as memory holds it, the same for the same seed. Each row of eight pieces of 4 KiB holds, in an order of its own: one of

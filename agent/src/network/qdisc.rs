@@ -3,8 +3,8 @@
 
 use super::netlink::{attribute, attributes, word_at, RawQdisc};
 use super::Network;
+use crate::bytes::hexadecimal;
 use serde_json::{json, Map, Value};
-use std::fmt::Write;
 
 /// The kind that delays, loses and slows packets down.
 pub const NETEM: &str = "netem";
@@ -116,15 +116,6 @@ fn named(options: &[u8], names: &[&str]) -> Value {
         };
     }
     Value::Object(found)
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in bytes {
-        // Writing to a string does not fail.
-        write!(text, "{byte:02x}").unwrap_or_default();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ def server(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     context.load_cert_chain(certificate)
     listening = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     listening.socket = context.wrap_socket(listening.socket, server_side=True)
-    serving = threading.Thread(target=listening.serve_forever)
+    serving = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
     serving.start()
     monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.crt")
     monkeypatch.setenv("no_proxy", "*")
