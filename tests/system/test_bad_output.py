@@ -313,7 +313,7 @@ def test_a_wrong_suite_file_is_named_with_line_and_column(
     bench: Bench, text: str, line: int, column: int, why: str
 ) -> None:
     path = bench.write("home/.config/ktrial/suites/bad.toml", text)
-    ran = bench.run("quick")
+    ran = bench.run("bad")
     assert ran.status == 2
     assert f"ktrial: {path}:{line}:{column}: " in ran.err
     assert why in ran.err
@@ -338,7 +338,7 @@ def test_a_wrong_file_of_an_own_benchmark_is_named_too(
     bench: Bench, text: str, line: int, column: int, why: str
 ) -> None:
     path = bench.write("home/.config/ktrial/benchmarks/own.toml", text)
-    ran = bench.run("quick")
+    ran = bench.run("own")
     assert ran.status == 2
     assert f"ktrial: {path}:{line}:{column}: " in ran.err
     assert why in ran.err

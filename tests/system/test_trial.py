@@ -41,6 +41,8 @@ COPIUM = ("--metric", "value_ms:lower=([0-9]+)", "--", "echo", "60")
 VALUE = ("--metric", "value_ms:lower=value ([0-9]+)")
 #: A number between 100 and 355 that nobody can foresee.
 NOISE = "echo $(( $(od -An -N1 -tu1 /dev/urandom) + 100 ))"
+#: The same, of runs that take so long that a trial of nine blocks is not over within half a second.
+SLOW_COPIUM = (*COPIUM[:3], "sh", "-c", "sleep 0.05; echo 60")
 QUICK = ("--settle", "0s", "--no-profile")
 STARTED: list[TrialProcess] = []
 
@@ -211,7 +213,7 @@ def test_a_knob_changed_under_our_feet_is_named_and_nothing_is_compared(home: Pa
 
 @pytest.mark.parametrize("victims", ["head", "agent", "both"])
 def test_killed_at_a_random_moment_it_is_resumed_and_nothing_is_lost(home: Path, victims: Victims) -> None:
-    trial = start(home, "try", "vm.swappiness=10", "--budget", "9", *QUICK, *COPIUM)
+    trial = start(home, "try", "vm.swappiness=10", "--budget", "9", *QUICK, *SLOW_COPIUM)
     wait_until_blocks(home, 2)
     time.sleep(random.random() * 0.4)
     trial.kill(victims)

@@ -288,7 +288,6 @@ def test_an_edited_protocol_is_another_trial(machine: Booting) -> None:
         ("kernel.release", "kernel.relase", 2, "no fact is called 'kernel.relase'"),
         ('manual = "choose', 'manuel = "choose', 2, "unknown field `manuel`"),
         ('"preempt=full"', '" "', 2, "the words that are in it are wanted"),
-        ('replicate = "boot"', 'replicate = "build"', 4, "would be another build"),
         ('replicate = "boot"', 'replicate = "reboot"', 2, "Invalid enum value 'reboot'"),
     ],
 )

@@ -20,7 +20,10 @@ from ktrial.host.agent import AgentSession
 from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import ProcessTransport
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tracing needs root")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="tracing needs root"),
+    pytest.mark.xdist_group("watch"),  # each looks at all the tracing that is on
+]
 
 #: A program with a thread whose name holds a blank, that competes with another one for one CPU.
 CROWDED = (
