@@ -361,3 +361,24 @@ def _poisoned(value: Any, key: str) -> Any:
     if isinstance(value, str) and key not in _FIXED:
         return value + HOSTILE if key in _NAMES or key not in {"block"} else HOSTILE
     return value
+
+
+def measured(runs: int, outcomes: int) -> Comparison:
+    """The n-th run of either arm waited for the CPU for n per mille of its time, and was throttled."""
+
+    def known(point: Point, at: int) -> Point:
+        conditions = {"pressure_cpu_share": at / 1000, "throttled_share": 0.25, "frequency_hz": 3e9}
+        return msgspec.structs.replace(point, temperature_c=50 + at % 7, conditions=conditions)
+
+    made = large(runs, outcomes)
+    told = tuple(
+        msgspec.structs.replace(
+            outcome,
+            arms=tuple(
+                msgspec.structs.replace(arm, points=tuple(known(point, at) for at, point in enumerate(arm.points)))
+                for arm in outcome.arms
+            ),
+        )
+        for outcome in made.outcomes
+    )
+    return msgspec.structs.replace(made, outcomes=told)

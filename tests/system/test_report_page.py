@@ -12,7 +12,7 @@ import pytest
 from ktrial.domain.comparison import Comparison
 from ktrial.report.html import html_page
 from tests.support.chromium import Chromium
-from tests.support.comparisons import four_arms, hostile, large, two_arms
+from tests.support.comparisons import four_arms, hostile, large, measured, two_arms
 from tests.support.told_trials import a_trial, hostile_trial
 
 PHONE, DESK = 360, 1100
@@ -36,6 +36,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def written(path: Path, comparison: Comparison) -> Path:
     path.write_text(html_page(comparison), encoding="utf-8")
     return path
+
+
+def test_a_page_of_1000_runs_with_all_conditions_stays_small() -> None:
+    assert len(html_page(measured(500, 8)).encode()) < 3_000_000
 
 
 @pytest.mark.parametrize("name", ["two", "four", "hostile", "trial", "hostile-trial"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -14,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.recording import Recording
 from ktrial.formats.ktrial_recording import read_recording
 from ktrial.host.agent import AgentSession
 from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import ProcessTransport
+from tests.support.watching import instances, recorded, run, watch
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="tracing needs root"),
@@ -36,41 +35,6 @@ CROWDED = (
     "if not os.fork(): spin(); os._exit(0)\n"
     "spin()\n"
 )
-
-
-def instances() -> list[str]:
-    """Of ours in tracefs, seen through a mount that ends with the command."""
-    listed = subprocess.run(
-        ["unshare", "-m", "sh", "-c", "mount -t tracefs t /sys/kernel/tracing; ls /sys/kernel/tracing/instances"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [name for name in listed.stdout.split() if name.startswith("ktrial-")]
-
-
-def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `ktrial watch`."""
-    return subprocess.run(
-        [sys.executable, "-m", "ktrial", "watch", "-o", str(folder), *words],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env={**os.environ, **environment},
-        check=False,
-    )
-
-
-def watch(folder: Path, *words: str, **environment: str) -> Recording:
-    """Run `ktrial watch` to its end: what it has recorded."""
-    done = run(folder, *words, **environment)
-    assert done.returncode == 0, done.stderr
-    return recorded(folder)
-
-
-def recorded(folder: Path) -> Recording:
-    """What was recorded."""
-    return read_recording((folder / "recording.ktr").read_bytes(), "recording")
 
 
 @contextmanager
@@ -95,31 +59,6 @@ def test_a_thread_that_waits_for_its_cpu_is_seen_with_how_long(tmp_path: Path) -
     assert recording.frames is not None
     assert recording.frames.kind == "wake-up"
     assert instances() == []
-
-
-def test_direct_reclaim_is_seen_as_often_as_the_kernel_counts_it(tmp_path: Path) -> None:
-    hog = (
-        "import os, time\n"
-        "free = int(open('/proc/meminfo').read().split('MemFree:')[1].split()[0])\n"
-        "name = os.path.join(os.environ['HOLES'], 'holes')\n"
-        "file = open(name, 'wb'); file.truncate(64 << 30); file.close()\n"
-        "reader = os.open(name, os.O_RDONLY)\n"
-        "buffer = bytearray(1 << 22)\n"
-        "left = free * 1024 + (6 << 30)\n"
-        "if not os.fork():\n"
-        "    for _ in range(40):\n"
-        "        block = bytearray(300 << 20); time.sleep(0.05); del block\n"
-        "    os._exit(0)\n"
-        "while left > 0: left -= os.readv(reader, [buffer])\n"
-        "os.wait(); os.unlink(name)\n"
-    )
-    recording = watch(tmp_path / "r", "--for", "120s", "--", sys.executable, "-c", hog, HOLES=str(tmp_path))
-    (check,) = [check for check in recording.checks if check.what == "direct-reclaim"]
-    assert check.agree, check
-    stalls = [event for event in recording.events if event.kind == "direct-reclaim"]
-    assert len(stalls) == pytest.approx(check.seen, abs=3)
-    assert any(event.kind == "kswapd" for event in recording.events) or not check.counted
-    assert sum(event.duration_s or 0.0 for event in stalls) > 0 or not check.counted
 
 
 def test_requests_of_a_slow_device_are_told_with_their_length(tmp_path: Path) -> None:

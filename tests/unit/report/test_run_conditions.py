@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from ktrial.domain.comparison import Comparison, Point
@@ -10,7 +9,7 @@ from ktrial.report.charts.runs import of_outcome
 from ktrial.report.html import html_page
 from ktrial.report.markdown import markdown
 from ktrial.report.run_conditions import by_arm, worth_showing
-from tests.support.comparisons import large
+from tests.support.comparisons import measured
 
 
 def shown(*runs: dict[str, float], temperature_c: float | None = None) -> list[str]:
@@ -40,27 +39,6 @@ def test_the_temperature_is_always_shown_where_it_is_known() -> None:
     assert shown({}, {}, temperature_c=50.0) == ["temperature_c"]
 
 
-def measured(runs: int, outcomes: int) -> Comparison:
-    """The n-th run of either arm waited for the CPU for n per mille of its time, and was throttled."""
-
-    def known(point: Point, at: int) -> Point:
-        conditions = {"pressure_cpu_share": at / 1000, "throttled_share": 0.25, "frequency_hz": 3e9}
-        return msgspec.structs.replace(point, temperature_c=50 + at % 7, conditions=conditions)
-
-    made = large(runs, outcomes)
-    told = tuple(
-        msgspec.structs.replace(
-            outcome,
-            arms=tuple(
-                msgspec.structs.replace(arm, points=tuple(known(point, at) for at, point in enumerate(arm.points)))
-                for arm in outcome.arms
-            ),
-        )
-        for outcome in made.outcomes
-    )
-    return msgspec.structs.replace(made, outcomes=told)
-
-
 def chart(made: Comparison, place: int) -> Chart:
     (found,) = of_outcome(made, made.outcomes[place], Style())
     return found
@@ -88,7 +66,3 @@ def test_each_arm_has_its_median_with_the_ends() -> None:
     assert "clock, GHz" not in rows, "it never changed"
     for text in (markdown(measured(31, 1)), html_page(measured(31, 1))):
         assert "1.5 (0.0 to 3.0)" in text
-
-
-def test_a_page_of_1000_runs_with_all_conditions_stays_small() -> None:
-    assert len(html_page(measured(500, 8)).encode()) < 3_000_000

@@ -96,7 +96,7 @@ def test_later_looks_are_recomputed(cap: int) -> None:
 @pytest.mark.xdist_group("null-sums")
 @pytest.mark.parametrize("comparisons", [1, 3, 15, 20])
 def test_all_looks_together_keep_the_error(comparisons: int) -> None:
-    trials = 200_000
+    trials = 50_000
     sums = null_sums(trials, 30, seed=3)
     # At 12 blocks the steps of the sums are too coarse to spend an error of 0.05/15.
     for cap in (12, 30) if comparisons < 10 else (20, 30):

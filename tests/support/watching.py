@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial watch` on this machine, and what it has recorded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ktrial.domain.recording import Recording
+from ktrial.formats.ktrial_recording import read_recording
+
+
+def instances() -> list[str]:
+    """Of ours in tracefs, seen through a mount that ends with the command."""
+    listed = subprocess.run(
+        ["unshare", "-m", "sh", "-c", "mount -t tracefs t /sys/kernel/tracing; ls /sys/kernel/tracing/instances"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [name for name in listed.stdout.split() if name.startswith("ktrial-")]
+
+
+def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `ktrial watch`."""
+    return subprocess.run(
+        [sys.executable, "-m", "ktrial", "watch", "-o", str(folder), *words],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def watch(folder: Path, *words: str, **environment: str) -> Recording:
+    """Run `ktrial watch` to its end: what it has recorded."""
+    done = run(folder, *words, **environment)
+    assert done.returncode == 0, done.stderr
+    return recorded(folder)
+
+
+def recorded(folder: Path) -> Recording:
+    """What was recorded."""
+    return read_recording((folder / "recording.ktr").read_bytes(), "recording")
