@@ -70,14 +70,12 @@ def new_folder(wanted: Path | None) -> Path:
     return state_folder() / "recordings" / time.strftime("%Y-%m-%dT%H-%M-%S")
 
 
-def write_frames(frames: Frames, started_ns: int, file: Path) -> None:
-    """Frames beside their recording: when each ended on the monotonic clock, and how long it took."""
-    rows = (
-        f"{started_ns + round(end_s * 1e9)},{round(duration_s * 1e9)}\n"
-        for end_s, duration_s in zip(frames.ends_s, frames.durations_s, strict=True)
-    )
+def write_frames(frames: Frames, unix_at_zero_s: float, file: Path) -> None:
+    """Frames beside their recording."""
+    from ktrial.formats.recording_frames import written
+
     try:
-        file.write_text("end_ns,duration_ns\n" + "".join(rows))
+        file.write_text(written(frames, unix_at_zero_s))
     except OSError as error:
         raise BadInput(f"{file} cannot be written: {error.strerror}") from None
 

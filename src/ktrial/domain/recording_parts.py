@@ -40,9 +40,7 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
                 )
             moved.append(moved_by(part, _place(part, zero_s, end_s) - zero_s))
     _check_names(name, moved)
-    frames = [part.frames for part in moved if part.frames is not None]
-    if len(frames) > 1:
-        raise BadInput("two files hold frames", file=name, hint="one log of frames for one recording")
+    frames = _frames(name, [part.frames for part in moved if part.frames is not None])
     return Recording(
         name=name,
         begin_s=min(part.begin_s for part in moved),
@@ -53,13 +51,21 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
         sources=tuple(source for part in moved for source in part.sources),
         series={key: series for part in moved for key, series in part.series.items()},
         events=tuple(sorted((event for part in moved for event in part.events), key=lambda event: event.begin_s)),
-        frames=frames[0] if frames else None,
+        frames=frames,
         usages=tuple(usage for part in moved for usage in part.usages),
         gaps=tuple(gap for part in moved for gap in part.gaps),
         labels={key: text for part in moved for key, text in part.labels.items()},
         machine={key: text for part in moved for key, text in part.machine.items()},
         notes=tuple(dict.fromkeys(note for part in moved for note in part.notes)),
     )
+
+
+def _frames(name: str, found: Sequence[Frames]) -> Frames | None:
+    """What frames there are; how late the recorder itself woke up stands for them only where there are none."""
+    told = [one for one in found if one.kind != "wake-up"] or found
+    if len(told) > 1:
+        raise BadInput("two files hold frames", file=name, hint="one log of frames for one recording")
+    return told[0] if told else None
 
 
 def _place(part: Recording, begin_s: float, end_s: float) -> float:

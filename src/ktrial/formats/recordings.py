@@ -11,7 +11,14 @@ import msgspec
 
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.recording import Frames, Recording, Source
-from ktrial.formats import ktrial_recording, mangohud, recording_sadf, recording_suite, recording_vmstat
+from ktrial.formats import (
+    ktrial_recording,
+    mangohud,
+    recording_frames,
+    recording_sadf,
+    recording_suite,
+    recording_vmstat,
+)
 
 _HEAD_BYTES = 65_536
 Reader = Callable[[bytes, str, float | None], Recording]
@@ -45,6 +52,11 @@ KINDS: dict[str, Kind] = {
         "recording of ktrial watch",
         lambda head, name: ktrial_recording.is_recording(head),
         lambda data, name, interval_s: ktrial_recording.read_recording(data, name),
+    ),
+    "ktrial-frames": Kind(
+        "frames beside a recording of ktrial watch",
+        lambda head, name: recording_frames.is_frames(head),
+        lambda data, name, interval_s: recording_frames.read_frames(data, name),
     ),
     "sadf": Kind(
         "JSON of sysstat (sadf -j)",

@@ -118,7 +118,7 @@ def _watch(
     frames = None if compiled is None else (lines, compiled, str(frames_from), LOOK_S)
     recording, findings = read_back(file.read_bytes(), str(file), ended, frames)
     if compiled is not None and recording.frames is not None:
-        write_frames(recording.frames, ended.started_ns, file.parent / FRAMES)
+        write_frames(recording.frames, recording.unix_at_zero_s or 0.0, file.parent / FRAMES)
     if as_json:
         told = {"event": "ended", "file": str(file), "exit_status": status, "head_cpu_s": cpu_s}
         write_json({**told, "ended": msgspec.to_builtins(ended), "findings": msgspec.to_builtins(findings)})

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import contextlib
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ktrial.domain.errors import BadInput, UnreadableOutput
+from ktrial.domain.recording import Frames, Recording, Source
+from ktrial.domain.recording_parts import together
+from ktrial.formats.recording_frames import HEADER, written
+from ktrial.formats.recordings import read_recording_file
+
+ZERO_S = 1_760_000_000.0
+
+
+def frames(kind: str = "frame", source: str = "log") -> Frames:
+    return Frames(
+        kind="wake-up" if kind == "wake-up" else "frame",
+        source=source,
+        ends_s=array("d", [0.5, 0.52, 0.57]),
+        durations_s=array("d", [0.02, 0.02, 0.05]),
+    )
+
+
+def watched() -> Recording:
+    return Recording(
+        name="recording.ktr",
+        begin_s=0.0,
+        end_s=1.0,
+        unix_at_zero_s=ZERO_S,
+        sources=(Source(name="wakeup", state="active"),),
+        frames=frames("wake-up", "wakeup"),
+    )
+
+
+def test_frames_lie_beside_what_was_watched_meanwhile() -> None:
+    told = read_recording_file(written(frames(), ZERO_S).encode(), "frames.csv")
+    assert (told.ended, told.frames and len(told.frames.ends_s)) == ("whole", 3)
+    both = together("flight", [watched(), told])
+    assert both.frames is not None
+    assert (both.frames.kind, both.frames.source) == ("frame", "frames")
+    assert list(both.frames.ends_s) == pytest.approx([0.5, 0.52, 0.57], abs=1e-6)
+    assert list(both.frames.durations_s) == [0.02, 0.02, 0.05]
+    assert (both.begin_s, both.end_s) == (0.0, 1.0)
+
+
+def test_wake_ups_stand_for_frames_where_there_are_none() -> None:
+    assert together("flight", [watched()]).frames == watched().frames
+
+
+def test_two_logs_of_frames_are_refused() -> None:
+    told = read_recording_file(written(frames(), ZERO_S).encode(), "frames.csv")
+    with pytest.raises(BadInput, match="both hold frames"):
+        together("flight", [told, read_recording_file(written(frames(), ZERO_S).encode(), "more.csv")])
+
+
+def test_a_row_that_was_cut_off_is_left() -> None:
+    told = read_recording_file(written(frames(), ZERO_S).encode()[:-4], "frames.csv")
+    assert (told.ended, told.frames and len(told.frames.ends_s)) == ("cut-off", 2)
+
+
+@pytest.mark.parametrize("rows", ["1,2,3\n", "1.5,2\n", "x,2\n", "-1,2\n", f"{10**19},1\n", "", "9,1\n2,1\n"])
+def test_what_is_no_frame_is_refused(rows: str) -> None:
+    with pytest.raises(UnreadableOutput):
+        read_recording_file(f"{HEADER}\n{rows}".encode(), "frames.csv")
+
+
+@given(st.text(alphabet="0123456789,-.\nx\0é", max_size=60))
+def test_any_text_is_read_or_refused(rows: str) -> None:
+    with contextlib.suppress(UnreadableOutput):
+        assert read_recording_file(f"{HEADER}\n{rows}".encode(), "frames.csv").frames is not None
