@@ -25,7 +25,7 @@ def kept_ledger(app: App) -> Ledger | None:
 
     try:
         return msgspec.json.decode(data, type=Ledger)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

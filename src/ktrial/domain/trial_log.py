@@ -215,7 +215,7 @@ def decode(data: bytes, file: str) -> tuple[Event, ...]:
     for number, line in enumerate(lines[:-1], start=1):
         try:
             events.append(_DECODER.decode(line))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             hint = f"every line is an event of {SCHEMA}"
             raise BadInput(f"no event of a trial: {error}", file=file, line=number, hint=hint) from None
         if isinstance(events[-1], Protocol) != (number == 1):

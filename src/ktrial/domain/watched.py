@@ -23,6 +23,6 @@ def read_watched(data: bytes) -> Watched:
     """The file WATCHED of a run. Raises UnreadableOutput."""
     try:
         return msgspec.json.decode(data, type=Watched)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         start = data[:60].decode("utf-8", "backslashreplace")
         raise UnreadableOutput(WATCHED, None, start, f"the counters around a run: {error}") from None

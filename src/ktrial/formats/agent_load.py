@@ -44,6 +44,6 @@ def read_load(data: bytes) -> LoadReply:
     """The reply as the agent wrote it (JSON). Raises UnreadableOutput."""
     try:
         return msgspec.json.decode(data, type=LoadReply)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         start = data[:60].decode("utf-8", "backslashreplace")
         raise UnreadableOutput(_SOURCE, None, start, f"a reply to `load`: {error}") from None

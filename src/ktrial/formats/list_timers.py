@@ -31,6 +31,6 @@ def read_list_timers(data: bytes, source: str) -> tuple[Timer, ...]:
     """All timers in their order. Raises UnreadableOutput."""
     try:
         rows = msgspec.json.decode(data, type=list[_Row])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise unreadable(source, None, data.decode("utf-8", "replace"), f"a list of timers: {error}") from None
     return tuple(Timer(unit=row.unit, activates=row.activates, next_unix_us=row.next or None) for row in rows)

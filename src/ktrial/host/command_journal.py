@@ -77,7 +77,7 @@ class CommandJournal:
         for number, line in enumerate(lines[:-1], start=1):
             try:
                 entries.append(_DECODER.decode(line))
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 hint = "it names commands of a trial that are to be undone: do it by hand, then remove the file"
                 raise KtrialError(f"{self._path}:{number}: {error}", hint=hint) from None
         return entries

@@ -118,7 +118,7 @@ def _stress_ng_rate(raw: RawOutput) -> Measurement:
 def _spin_rate(raw: RawOutput, run: Execution) -> Measurement:
     try:
         spun = msgspec.json.decode(raw.stdout, type=_SpinReply).results
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRun(raw.failed or f"the reply cannot be read: {error}") from None
     began_ns, length_ns = run.started_monotonic_ns, run.raw.wall_ns or 0
     if spun.slice_ns <= 0 or length_ns <= 0 or began_ns < spun.start_ns:
