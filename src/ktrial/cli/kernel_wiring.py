@@ -39,12 +39,20 @@ class Kernels:
 
         return SourceTree(folder, load_targets())
 
-    @staticmethod
-    def probe_build(folder: Path, cc: str, config: Path | None) -> ProbeBuild:
+    @cached_property
+    def _work(self) -> Path:
+        """Where guests and single objects lie while they are needed: nobody else reads or writes there."""
+        from ktrial.host.folders import state_folder
+
+        work = state_folder() / "kernels"
+        work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return work
+
+    def probe_build(self, folder: Path, cc: str, config: Path | None) -> ProbeBuild:
         """Configures a kernel's sources and compiles single objects, outside of them."""
         from ktrial.kernels.probe_build import ProbeBuild
 
-        return ProbeBuild(folder, cc, config)
+        return ProbeBuild(folder, cc, config, self._work)
 
     @cached_property
     def images(self) -> Images:
@@ -60,4 +68,4 @@ class Kernels:
         from ktrial.kernels.emulator import Emulator
         from ktrial.kernels.guest import Guests
 
-        return Guests(Emulator(), find_agent())
+        return Guests(Emulator(work=self._work), find_agent(), self._work)

@@ -44,8 +44,12 @@ def _block(data: bytes) -> bytearray:
             length, at = _length(data, at + 2, token & 15)
             _repeat(found, back, length + _SHORTEST_MATCH)
     except IndexError:
-        pass
-    raise BadInput("it begins as lz4 and cannot be unpacked: a block is cut off")
+        raise _cut_off() from None
+    raise _cut_off()
+
+
+def _cut_off() -> BadInput:
+    return BadInput("it begins as lz4 and cannot be unpacked: a block is cut off")
 
 
 def _length(data: bytes, at: int, length: int) -> tuple[int, int]:

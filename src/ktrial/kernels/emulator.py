@@ -47,10 +47,11 @@ class EmulatorMissing(KtrialError):
 
 
 class Emulator:
-    """QEMU of this machine. `path` is where programs are looked for."""
+    """QEMU of this machine. `path` is where programs are looked for, `work` a private folder for what is tried."""
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self, path: str | None = None, work: Path | None = None) -> None:
         self._path = path
+        self._work = work
         found = shutil.which(PROGRAM, path=path)
         if found is None:
             raise EmulatorMissing(f"guests need QEMU: there is no {PROGRAM} in PATH", hint=self._install())
@@ -87,7 +88,7 @@ class Emulator:
             return f"there is no {KVM}"
         if not os.access(KVM, os.R_OK | os.W_OK):
             return f"{KVM} is there and this user may not open it"
-        with TemporaryDirectory(prefix="ktrial-kvm-") as folder:
+        with TemporaryDirectory(prefix="kvm-", dir=self._work) as folder:
             rom = Path(folder) / "rom"
             rom.write_bytes(_PROBE_ROM)
             argv = [

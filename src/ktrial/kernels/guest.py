@@ -74,7 +74,7 @@ class Guests:
                 f"what is put into the guest has {len(content) >> 20} MiB; it needs twice that as memory",
                 hint=f"--memory {wanted}MiB or more",
             )
-        with TemporaryDirectory(prefix="ktrial-guest-", dir=self._folder) as name:
+        with TemporaryDirectory(prefix="guest-", dir=self._folder) as name:
             folder = Path(name)
             (folder / "kernel").write_bytes(kernel.image)
             (folder / "initramfs").write_bytes(content)

@@ -27,16 +27,17 @@ _NOT_INHERITED = (
 
 
 class ProbeBuild:
-    """Use it as a context: what was built is gone at the end."""
+    """Use it as a context: what was built, below the private folder `work`, is gone at the end."""
 
-    def __init__(self, tree: Path, cc: str, base: Path | None = None) -> None:
+    def __init__(self, tree: Path, cc: str, base: Path | None = None, work: Path | None = None) -> None:
         self._tree = tree.resolve()
         self._cc = cc
         self._base = base
+        self._work = work
         self._folder: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> ProbeBuild:
-        self._folder = TemporaryDirectory(prefix="ktrial-kernel-")
+        self._folder = TemporaryDirectory(prefix="build-", dir=self._work)
         return self
 
     def __exit__(self, *_: object) -> None:
