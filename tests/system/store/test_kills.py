@@ -31,25 +31,27 @@ from ktrial.store.database import Database
 from ktrial.store.runs import Store
 from tests.support.stores import a_run
 import sqlalchemy.dialects.sqlite, psycopg
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # at once, or a kill leaves half a line
 def record(url, number, size):
     store = Store(Database.open(url))
-    print("ready", flush=True)
+    say("ready")
     while True:
         try:
             store.start("s1", number, "wakeup", number)
             store.save(a_run(number, float(number)), {"stdout": b"%d" % number, "stderr": os.urandom(size)})
         except KtrialError as error:
-            print("failed", error.message, flush=True)
+            say("failed", error.message)
         else:
-            print(number, flush=True)
+            say(number)
         number += 1
 for line in sys.stdin:
     url, number, size = line.split()
     child = os.fork()
     if child == 0:
         record(url, int(number), int(size))
-    print("child", child, flush=True)
-    print("ended", os.waitpid(child, 0)[1], flush=True)
+    say("child", child)
+    say("ended", os.waitpid(child, 0)[1])
 """
 
 
