@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from ktrial.domain.recording import Recording
 from ktrial.formats.ktrial_recording import read_recording
 from ktrial.host.agent import AgentSession
 from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import ProcessTransport
-from tests.support.watching import instances, recorded, run, watch
+from tests.support.watching import instances, knows_threads, recorded, run, watch
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="tracing needs root"),
@@ -35,6 +37,8 @@ CROWDED = (
     "if not os.fork(): spin(); os._exit(0)\n"
     "spin()\n"
 )
+#: One buffer for the machine, and one for the threads of the program where they can be told apart.
+BUFFERS = 2 if knows_threads() else 1
 
 
 @contextmanager
@@ -47,8 +51,32 @@ def agent() -> Iterator[tuple[ProcessTransport, AgentSession]]:
         session.close()
 
 
+def check_that_no_thread_is_told(recording: Recording) -> None:
+    """In a PID namespace the kernel's numbers of threads mean others."""
+    why = {source.name: source.why for source in recording.sources if source.state == "absent"}
+    assert "PID namespace" in (why["trace.threads"] or "")
+    assert any("no event is told by its thread" in note for note in recording.notes)
+    assert {(event.thread, event.victim) for event in recording.events} <= {(None, None)}
+    assert not [event for event in recording.events if event.kind in {"run-delay", "migration"}]
+
+
+def test_in_a_pid_namespace_no_thread_is_taken_for_another(tmp_path: Path) -> None:
+    space = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+    watching = (sys.executable, "-m", "ktrial", "watch", "-o", str(tmp_path / "r"), "--above", "block-io=10us")
+    write = ("dd", "if=/dev/zero", f"of={tmp_path}/file", "bs=64k", "count=100", "oflag=direct")
+    done = subprocess.run([*space, *watching, "--", *write], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    recording = recorded(tmp_path / "r")
+    assert [event for event in recording.events if event.kind == "block-io"]
+    check_that_no_thread_is_told(recording)
+    assert instances() == []
+
+
 def test_a_thread_that_waits_for_its_cpu_is_seen_with_how_long(tmp_path: Path) -> None:
     recording = watch(tmp_path / "r", "--for", "60s", "--", sys.executable, "-c", CROWDED)
+    if not knows_threads():
+        check_that_no_thread_is_told(recording)
+        return
     delays = [event for event in recording.events if event.kind == "run-delay"]
     assert delays, "no delay of the program's threads was seen"
     assert all(event.duration_s is not None and event.duration_s >= 0.001 for event in delays)
@@ -84,15 +112,15 @@ def test_a_killed_agent_leaves_what_it_had_handed_over_and_recover_ends_its_trac
                     from ktrial.domain.wire import read_bytes
 
                     kept.write(read_bytes(chunk))
-        assert len(instances()) == 2
+        assert len(instances()) == BUFFERS
         os.kill(session.hello["pid"], signal.SIGKILL)
         transport.abandon()
-    assert len(instances()) == 2
+    assert len(instances()) == BUFFERS
     found = read_recording(file.read_bytes(), "recording")
     assert found.ended == "cut-off"
     assert found.length_s > 0.8
     with agent() as (_, session):
-        assert len(session.request("recover")["traces"]) == 2
+        assert len(session.request("recover")["traces"]) == BUFFERS
         assert instances() == []
         assert "traces" not in session.request("recover")
 

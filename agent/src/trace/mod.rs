@@ -100,6 +100,8 @@ pub struct Tracer {
     clock_error_ns: u64,
     buffer_kib: u64,
     losses: u64,
+    /// Why no threads can be told apart.
+    why_no_threads: Option<String>,
 }
 
 impl Tracer {
@@ -112,11 +114,10 @@ impl Tracer {
         let limits = limits(root, &options.least_ns)?;
         let tracefs = Tracefs::open(root)?;
         tracefs.clear(root)?;
-        let watched: Vec<i32> = options
-            .process
-            .map(|process| threads(root, process))
-            .unwrap_or_default();
-        let buffer_kib = buffer_kib(options.process.is_some());
+        let why_no_threads = tracefs::why_other_numbers(root);
+        let process = options.process.filter(|_| why_no_threads.is_none());
+        let watched: Vec<i32> = process.map(|process| threads(root, process)).unwrap_or_default();
+        let buffer_kib = buffer_kib(process.is_some());
         let mut tracer = Self {
             readers: Vec::new(),
             buffers: Vec::new(),
@@ -131,9 +132,10 @@ impl Tracer {
             clock_error_ns: 0,
             buffer_kib,
             losses: 0,
+            why_no_threads,
         };
         tracer.add(root, boot_id, Buffer::Machine, &[])?;
-        if options.process.is_some() {
+        if process.is_some() {
             tracer.add(root, boot_id, Buffer::Threads, &watched)?;
         }
         tracer.before = Counters::read(root);
@@ -277,6 +279,12 @@ impl Tracer {
     /// Events that were told since this was asked last.
     pub(crate) fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.pairs.events)
+    }
+
+    /// Why threads of events cannot be told apart, and none of them is the watched program's; None where they can.
+    #[must_use]
+    pub fn why_no_threads(&self) -> Option<&str> {
+        self.why_no_threads.as_deref()
     }
 
     /// Whether this is a thread of the watched program.

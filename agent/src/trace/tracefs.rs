@@ -16,6 +16,8 @@ const PREFIX: &str = "ktrial-";
 const TEXT_BYTES: usize = 1 << 17;
 /// How often an instance that is still in use is tried to be taken away.
 const TRIES: u32 = 20;
+/// The kernel's own number for the PID namespace that it begins with.
+const FIRST_NAMESPACE: u64 = 4_026_531_836;
 
 /// The tracing files of the running kernel.
 #[derive(Debug)]
@@ -64,9 +66,10 @@ impl Tracefs {
         let own = std::process::id();
         let start = start_ticks(root, own).ok_or("/proc does not tell when this process began")?;
         let boot = boot_id.get(..8).unwrap_or(boot_id);
+        let space = namespace(root, "self").unwrap_or(FIRST_NAMESPACE);
         let folder = self
             .folder
-            .join(format!("instances/{PREFIX}{own}-{start}-{boot}-{what}"));
+            .join(format!("instances/{PREFIX}{own}-{start}-{space}-{boot}-{what}"));
         fs::create_dir(&folder)
             .map_err(|error| explain(root, "no instance of tracefs can be made", &error))?;
         Ok(Instance { folder })
@@ -153,18 +156,43 @@ fn start_ticks(root: &Root, process: u32) -> Option<u64> {
         .ok()
 }
 
+/// The PID namespace of a process.
+fn namespace(root: &Root, process: &str) -> Option<u64> {
+    let link = fs::read_link(root.path(&format!("/proc/{process}/ns/pid"))).ok()?;
+    let number = link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?;
+    number.parse().ok()
+}
+
+/// Why the numbers of threads in events are not those that this process knows threads by; None where they are.
+pub fn why_other_numbers(root: &Root) -> Option<String> {
+    let own = namespace(root, "self").filter(|own| *own != FIRST_NAMESPACE)?;
+    Some(format!(
+        "the agent runs in a PID namespace of its own ({own}): the kernel's numbers of threads mean others here; watch from the host"
+    ))
+}
+
 /// Whether an instance is ours, and the agent that made it is gone.
 fn is_left_over(root: &Root, name: &str) -> bool {
     let Some(numbers) = name.strip_prefix(PREFIX) else {
         return false;
     };
-    let mut parts = numbers.split('-');
-    let process = parts.next().and_then(|part| part.parse().ok());
-    let start = parts.next().and_then(|part| part.parse().ok());
-    match (process, start) {
-        (Some(process), Some(start)) => start_ticks(root, process) != Some(start),
-        _ => false,
+    let mut parts = numbers.split('-').map(str::parse);
+    let (Some(Ok(process)), Some(Ok(start)), Some(Ok(space))) = (parts.next(), parts.next(), parts.next())
+    else {
+        return false;
+    };
+    let own = namespace(root, "self").unwrap_or(FIRST_NAMESPACE);
+    if space == own {
+        return u32::try_from(process).is_ok_and(|process| start_ticks(root, process) != Some(start));
     }
+    // All processes are seen from the first namespace only.
+    own == FIRST_NAMESPACE && !is_lived_in(root, space)
+}
+
+/// Whether a process is in this PID namespace.
+fn is_lived_in(root: &Root, space: u64) -> bool {
+    let processes = root.list("/proc").unwrap_or_default();
+    processes.iter().any(|name| namespace(root, name) == Some(space))
 }
 
 fn remove(folder: &Path) -> io::Result<()> {
@@ -251,12 +279,18 @@ mod tests {
 
     #[test]
     fn instances_of_agents_that_are_gone_are_known_by_their_names() {
-        let (_folder, root) = machine(&[(10, 500)]);
+        let (folder, root) = machine(&[(10, 500)]);
+        let spaces = folder.path().join("proc/10/ns");
+        fs::create_dir(&spaces).unwrap();
+        std::os::unix::fs::symlink("pid:[77]", spaces.join("pid")).unwrap();
         for (name, left) in [
-            ("ktrial-10-500-abcdef01-machine", false),
-            ("ktrial-10-499-abcdef01-machine", true),
-            ("ktrial-11-500-abcdef01-threads", true),
+            ("ktrial-10-500-4026531836-abcdef01-machine", false),
+            ("ktrial-10-499-4026531836-abcdef01-machine", true),
+            ("ktrial-11-500-4026531836-abcdef01-threads", true),
+            ("ktrial-11-500-77-abcdef01-threads", false),
+            ("ktrial-11-500-78-abcdef01-threads", true),
             ("ktrial-mine", false),
+            ("ktrial-10-499-abcdef01-machine", false),
             ("other-11-500-x-y", false),
         ] {
             assert_eq!(is_left_over(&root, name), left, "{name}");
@@ -268,13 +302,27 @@ mod tests {
         let (folder, root) = machine(&[(10, 500)]);
         let tracing = folder.path().join("sys/kernel/tracing");
         fs::create_dir_all(tracing.join("events")).unwrap();
-        for name in ["ktrial-10-500-a-machine", "ktrial-9-1-a-machine", "somebody"] {
+        let (own, gone) = (
+            "ktrial-10-500-4026531836-a-machine",
+            "ktrial-9-1-4026531836-a-machine",
+        );
+        for name in [own, gone, "somebody"] {
             fs::create_dir_all(tracing.join("instances").join(name)).unwrap();
         }
         let tracefs = Tracefs::open(&root).unwrap();
-        assert_eq!(tracefs.clear(&root).unwrap(), ["ktrial-9-1-a-machine"]);
+        assert_eq!(tracefs.clear(&root).unwrap(), [gone]);
         assert_eq!(tracefs.clear(&root).unwrap(), [""; 0]);
         assert_eq!(fs::read_dir(tracing.join("instances")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn numbers_of_threads_are_the_kernels_in_the_first_namespace_only() {
+        let (folder, root) = machine(&[]);
+        assert_eq!(why_other_numbers(&root), None);
+        let spaces = folder.path().join("proc/self/ns");
+        fs::create_dir_all(&spaces).unwrap();
+        std::os::unix::fs::symlink("pid:[77]", spaces.join("pid")).unwrap();
+        assert!(why_other_numbers(&root).unwrap().contains("(77)"));
     }
 
     #[test]

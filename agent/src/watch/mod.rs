@@ -181,6 +181,9 @@ impl<'a> Watch<'a> {
         let (tracer, trace) = match tracer {
             Ok(tracer) => {
                 let told = json!({"kinds": tracer.columns(), "absent": tracer.absent()});
+                if let Some(why) = tracer.why_no_threads() {
+                    absent.insert("trace.threads".to_owned(), json!(why));
+                }
                 (Some(tracer), told)
             }
             Err(why) => {
@@ -274,9 +277,16 @@ impl<'a> Watch<'a> {
             .request
             .process
             .and_then(|process| i32::try_from(process).ok()));
+        let threads = tracer.why_no_threads().is_none();
         for event in tracer.events() {
             let watched = tracer.watches(event.pid);
-            let told = to_json(root, &mut self.names, &event, now, frame, watched);
+            let told = to_json(
+                root,
+                &mut self.names,
+                &event,
+                now,
+                threads.then_some((frame, watched)),
+            );
             if self.seen_events.len() < SEEN_EVENTS {
                 self.seen_events.push(told.clone());
             }
@@ -377,13 +387,13 @@ fn head(
     })
 }
 
+/// `thread` is the one of the frames, and whether the event's is a watched one; None where threads cannot be told apart.
 fn to_json(
     root: &Root,
     names: &mut Names,
     event: &Event,
     now: u64,
-    frame: Option<i32>,
-    watched: bool,
+    thread: Option<(Option<i32>, bool)>,
 ) -> Value {
     let mut told = Map::new();
     told.insert("kind".into(), json!(event.kind));
@@ -396,17 +406,15 @@ fn to_json(
     put("length_ns", json!(event.length_ns));
     put("cpu", json!(event.cpu));
     put("pid", json!(event.pid));
-    put(
-        "thread",
-        json!(event.thread.clone().or_else(|| names.of(root, event.pid, now))),
-    );
+    let name = || thread.and_then(|_| names.of(root, event.pid, now));
+    put("thread", json!(event.thread.clone().or_else(name)));
     put(
         "device",
         json!(event.device.map(|device| names.device(root, device))),
     );
     put("amount", json!(event.amount));
     put("detail", json!(event.detail));
-    if let Some(frame) = frame {
+    if let Some((Some(frame), watched)) = thread {
         put("victim", json!(event.pid == frame));
         put("watched", json!(watched));
     }

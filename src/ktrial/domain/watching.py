@@ -129,6 +129,8 @@ def doubts(ended: Ended, absent: Mapping[str, str]) -> tuple[Finding, ...]:
         found.append(_doubt("lost-blocks", f"{ended.dropped} blocks were dropped: the disk or ktrial was too slow"))
     if "trace" in absent:
         found.append(_note("no-trace", f"no events were traced: {absent['trace']}"))
+    if "trace.threads" in absent:
+        found.append(_note("no-threads", f"no event is told by its thread: {absent['trace.threads']}"))
     if ended.trace is not None:
         found += _doubts_of_trace(ended.trace)
     return tuple(found)
