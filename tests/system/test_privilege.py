@@ -112,6 +112,58 @@ def test_the_doctor_of_an_ordinary_user_needs_no_sudo(user: User) -> None:
     assert user.files_of_others() == []
 
 
+#: A place without sudo whose /etc may be written, and nothing of it stays: the user's name is $1, a folder $2.
+_WITHOUT_SUDO = """
+set -e
+mount --bind /dev/null /usr/bin/sudo
+mkdir "$2/upper" "$2/work"
+mount -t overlay -o "lowerdir=/etc,upperdir=$2/upper,workdir=$2/work" overlay /etc
+"""
+_DOAS = """
+printf 'permit nopass %s as root\\n' "$1" > /etc/doas.conf
+chmod 600 /etc/doas.conf
+"""
+_PKEXEC = """
+mount --bind /dev/null /usr/bin/doas
+mkdir -p /run/dbus
+mount -t tmpfs tmpfs /run/dbus
+rule='polkit.addRule(function(a, s) { if (s.user == "%s") return polkit.Result.YES; });'
+printf "$rule" "$1" > /etc/polkit-1/rules.d/1.rules
+chmod 755 /etc/polkit-1/rules.d
+dbus-daemon --system --fork --nopidfile
+/usr/lib/polkit-1/polkitd --no-debug &
+until dbus-send --system --print-reply --dest=org.freedesktop.PolicyKit1 / org.freedesktop.DBus.Peer.Ping; do
+    sleep 0.1
+done > /dev/null 2>&1
+"""
+#: As a child: pkexec wants a parent that is not the first process.
+_START = """
+shift 2
+"$@" &
+wait $!
+"""
+
+
+@pytest.mark.parametrize("asker, prepare", [("doas", _DOAS), ("pkexec", _PKEXEC)])
+def test_without_sudo_another_program_is_asked(user: User, tmp_path: Path, asker: str, prepare: str) -> None:
+    space = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "--propagation", "private")
+
+    def start(*words: str) -> subprocess.CompletedProcess[str]:
+        folder = tempfile.mkdtemp(dir=tmp_path)
+        script = _WITHOUT_SUDO + prepare + _START
+        argv = [*space, "sh", "-c", script, "sh", user.name, folder, *user.become(), "./ktrial", *words]
+        return subprocess.run(argv, cwd=user.checkout, capture_output=True, text=True, timeout=60, check=False)
+
+    applied = start("apply", "vm.swappiness=61", "--yes")
+    assert applied.returncode == 0, applied.stderr
+    assert applied.stderr == f"ktrial: applying vm.swappiness=61 needs root: asking {asker}\n"
+    assert SWAPPINESS.read_text() == WANTED
+    assert start("revert").returncode == 0
+    assert SWAPPINESS.read_text() != WANTED
+    assert asked(user) == []
+    assert user.files_of_others() == []
+
+
 def test_sudo_ktrial_leaves_nothing_of_root_behind(user: User, state: str) -> None:
     before = SWAPPINESS.read_text()
     shutil.rmtree(user.home / ".cache", ignore_errors=True)
