@@ -169,9 +169,11 @@ pub fn undo(context: &Context, transaction: &Transaction, force: bool) -> Result
     let mut log = Log::open(transaction, is_unfinished_apply)?;
     let scope = Scope::of(context, transaction, force);
     let is_nothing_here = scope.steps.is_empty() && scope.left.is_empty();
-    if !is_unfinished_apply && !is_nothing_here {
+    if (!is_unfinished_apply && !is_nothing_here) || !scope.left.is_empty() {
         let left = scope.left.clone();
         log.append(&Entry::Reverting { left }, true);
+    }
+    if !is_unfinished_apply && !is_nothing_here {
         log.check("nothing was changed; make room on the disk or make it writable")?;
     }
     let done = Undo::new(&context.root, transaction).carry_out(&scope.steps);
@@ -267,15 +269,26 @@ impl Scope {
         let (here, gone): (Vec<usize>, Vec<usize>) = (0..transaction.step_count()).partition(|step| {
             transaction.this_boot || transaction.steps().get(*step).is_some_and(Step::is_persistent)
         });
+        let undo = Undo::new(&context.root, transaction);
+        // As far as the journal tells nothing was written; a journal that lost its end tells less than there was.
+        let untold = if transaction.armed {
+            Vec::new()
+        } else {
+            undo.differing(&here)
+        };
         let in_force: Vec<usize> = here
             .into_iter()
-            .filter(|step| transaction.armed && is_in_force(transaction, *step))
+            .filter(|step| {
+                let told = transaction.armed && is_in_force(transaction, *step);
+                told || (force && untold.contains(step))
+            })
             .collect();
         let left = match &transaction.reverting {
             _ if force => Vec::new(),
             // An interrupted revert may have left anything where it was at work.
             Some(left) if transaction.ended.is_none() => left.clone(),
-            _ => Undo::new(&context.root, transaction).changed_by_others(&in_force),
+            _ if !transaction.armed => untold,
+            _ => undo.changed_by_others(&in_force),
         };
         let steps = in_force.into_iter().filter(|step| !left.contains(step)).collect();
         Self { steps, left, gone }

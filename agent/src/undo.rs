@@ -96,6 +96,20 @@ impl<'a> Undo<'a> {
             .collect()
     }
 
+    /// Steps that hold another value than the recorded one.
+    #[must_use]
+    pub fn differing(&self, steps: &[usize]) -> Vec<usize> {
+        let differs = |old: &Old| {
+            let how = self.how(old);
+            matches!(how, How::Knob { .. } | How::File) && matches!(self.found(old, &how), Found::Differs)
+        };
+        steps
+            .iter()
+            .copied()
+            .filter(|step| self.transaction.olds_of(*step).any(differs))
+            .collect()
+    }
+
     fn is_ours(&self, old: &Old, how: &How, applied: Option<&Bytes>) -> bool {
         let purpose = match how {
             How::Knob { .. } => Purpose::Write,

@@ -317,6 +317,27 @@ fn damage_is_named_and_the_rest_restored() {
 }
 
 #[test]
+fn a_journal_that_lost_its_end_does_not_say_that_all_is_as_before() {
+    let machine = Machine::new();
+    let start = machine.content();
+    let mut session = Session::start(&machine, "root");
+    session.ok("apply", json!({"plan": keep()}));
+    let file = machine.state().join("transactions/000001.journal");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let armed = text.find("\"armed\"").unwrap();
+    let end = text[..armed].rfind('\n').unwrap() + 1;
+    std::fs::write(&file, &text[..end]).unwrap();
+    let recovered = session.ok("recover", json!({}));
+    let report = &recovered["transactions"][0];
+    assert_eq!(outcomes(report), ["changed-by-others", "changed-by-others"]);
+    let message = report["steps"][0]["message"].as_str().unwrap();
+    assert!(message.contains("revert --only 1 --force"), "{message}");
+    let forced = session.ok("revert", json!({"select": {"only": 1}, "force": true}));
+    assert_eq!(outcomes(&forced["transactions"][0]), ["restored", "restored"]);
+    assert_eq!(machine.content(), start);
+}
+
+#[test]
 fn a_journal_that_cannot_be_written_stops_everything() {
     let machine = Machine::new();
     let start = machine.content();
