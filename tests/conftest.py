@@ -32,15 +32,20 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture
-def real_machine() -> Iterator[None]:
-    """The machine's own knobs: one test at a time, whatever the number of workers and checkouts. Fails without root.
+def machine_alone() -> Iterator[None]:
+    """The machine itself: one test at a time, whatever the number of workers and checkouts.
 
     The lock is on a folder that a Debian of its own (tests/full) has from this machine; its /proc is another one.
     """
-    assert os.geteuid() == 0, "this test writes the machine's knobs: run ./check as root"
     descriptor = os.open("/sys/kernel", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+@pytest.fixture
+def real_machine(machine_alone: None) -> None:
+    """The machine's own knobs, alone. Fails without root."""
+    assert os.geteuid() == 0, "this test writes the machine's knobs: run ./check as root"

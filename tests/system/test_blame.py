@@ -29,8 +29,8 @@ METRIC = "took_s:lower=took ([0-9.]+)"
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own for the head."""
+def home(tmp_path: Path, machine_alone: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for the head, while no other trial has the machine."""
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))

@@ -285,7 +285,7 @@ def test_two_trials_at_once_are_refused(home: Path) -> None:
         timeout=30,
     )
     assert ran.returncode == 1
-    assert f"another measurement runs (process {trial.process.pid})" in ran.stderr
+    assert f"another trial runs on this machine: process {trial.process.pid} of root" in " ".join(ran.stderr.split())
     trial.process.send_signal(2)
     trial.wait()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import ktrial.benchmarks
 from ktrial.cli.main import main
 from tests.support.terminal import KTRIAL
 from tests.support.tree import FakeRoot, Ran
@@ -51,8 +53,8 @@ while :; do sleep 0.02; done
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own for the head."""
+def home(tmp_path: Path, machine_alone: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for the head, while no other trial has the machine."""
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
@@ -214,3 +216,24 @@ def test_every_visit_measures_a_build_of_its_own(home: Path, number: str, scope:
     assert ("builds gave the same bytes again" in shown) is doubt
     assert run(home, "trial", "recheck").status == 0
     assert '"build":"prog by /bin/sh' in run(home, "ledger", "--json").out.replace(": ", ":")
+
+
+def test_an_arm_that_has_the_tool_measure_something_else_is_not_compared(home: Path) -> None:
+    """The variable of its environment makes the tool use four threads, and the tool says so."""
+    printed = (Path(ktrial.benchmarks.__file__).parent / "sysbench/cases/1.0.20-cpu/stdout").resolve()
+    tool = home / "sysbench"
+    tool.write_text(f'#!/bin/sh\nsed "s/^Number of threads: .*/Number of threads: ${{THREADS:-2}}/" {printed}\n')
+    tool.chmod(0o755)
+    (home / "trial.toml").write_text(
+        'name = "threads"\nsuite = "sysbench-cpu"\nparameters = { threads = 2, seconds = 2 }\n'
+        'design = { cap = 7, settle = "0s" }\n[arms.control]\n[arms.case]\nenvironment = { THREADS = "4" }\n'
+    )
+    inner = f'mount --bind {tool} {shutil.which("sysbench")} && exec "$@"'
+    namespace = ["unshare", "--map-root-user", "--mount", "--propagation", "private", "sh", "-c", inner, "sh"]
+    argv = [*namespace, *KTRIAL, *words(home, "trial", "run", "trial.toml", "--no-profile")]
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=LIMIT_S, stdin=subprocess.DEVNULL)
+    assert ran.returncode == 0, ran.stderr
+    shown = " ".join(ran.stdout.split())
+    assert "case not comparable" in shown
+    assert "runs measured something else (1 of case): asked for threads 2, but the tool reports 4" in shown
+    assert run(home, "trial", "recheck").status == 0

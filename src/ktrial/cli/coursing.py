@@ -105,7 +105,7 @@ def carry_out(
     from ktrial.cli.ledgering import note
     from ktrial.cli.trial_progress import TrialProgress
 
-    app.lock_runs()
+    app.lock_trials()
     done = list(parts)
     stored = app.trials.find(done.pop().trial) if done and not _is_over(done[-1]) else None
     listen = TrialProgress(app.clock, as_json=as_json)

@@ -25,7 +25,7 @@ def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_
     from ktrial.services.trial_summary import judgement_of
 
     before = _values(machine, demo.paths)
-    app.lock_runs()
+    app.lock_trials()
     ready = prepare(app, demo.file, allow_dangerous=False)
     stored, interrupted = _carry_out(app, ready, as_json=as_json)
     log = app.trials.log(stored.trial)

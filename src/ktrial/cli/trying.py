@@ -52,7 +52,7 @@ def run_file(
 
     if is_by_hand(file):
         return begin_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
-    app.lock_runs()
+    app.lock_trials()
     ready = prepare(app, file, allow_dangerous=allow_dangerous)
     rig = rig_of(app, ready)
     listen = TrialProgress(app.clock, as_json=as_json)
@@ -195,7 +195,7 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
         return finish(app, stored, interrupted=False, as_json=as_json)
     if is_by_hand(stored.file):
         return next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=allow_dangerous, as_json=as_json)
-    app.lock_runs()
+    app.lock_trials()
     ready = prepare(app, stored.file, allow_dangerous=allow_dangerous)
     if ready.arms != stored.arms:
         changed = next(name for name in stored.arms if ready.arms.get(name) != stored.arms[name])
@@ -220,7 +220,7 @@ def extend_trial(app: App, stored: StoredTrial, blocks: int, *, allow_dangerous:
     from ktrial.services.trial_summary import extendable
 
     extendable(stored.trial, app.trials.log(stored.trial), blocks)
-    app.lock_runs()
+    app.lock_trials()
     app.trials.append(stored.trial, [Extended(blocks=blocks)])
     return resume_trial(app, stored, allow_dangerous=allow_dangerous, as_json=as_json)
 

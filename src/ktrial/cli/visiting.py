@@ -38,7 +38,7 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
     from ktrial.services.trial_ready import order_of, rig_of
 
     check_signs(file, app.catalog.kinds)
-    app.lock_runs()
+    app.lock_trials()
     ready = prepare(app, file, allow_dangerous=allow_dangerous)
     facts = app.best_session("recognising the arms").facts(facts_needed(ready.arms))
     ready = ready._replace(arms=with_signs_of_control(ready.file, ready.arms, facts, app.catalog.kinds))
@@ -70,7 +70,7 @@ def next_visit(
         hint = f"`ktrial trial resume {stored.trial}` goes on with it"
         raise BadInput(f"{stored.trial} needs nobody's hand between its visits", hint=hint)
     if not dry_run:
-        app.lock_runs()
+        app.lock_trials()
     records = app.run_store.records(stored.session)
     log = _caught_up(app, stored, records, dry_run=dry_run)
     due = due_of(stored, log)

@@ -279,12 +279,13 @@ class App:
 
     @cached_property
     def measuring_place(self) -> MeasuringPlace:
-        """Where runs work, one measurement at a time."""
+        """Where runs work, one measurement at a time; let go of last, when what was changed is put back."""
         from ktrial.host.folders import state_folder
+        from ktrial.host.machine_lock import MachineLock
         from ktrial.host.measuring import MeasuringPlace
 
-        place = MeasuringPlace(state_folder() / "measuring")
-        self._sessions.append(place)
+        place = MeasuringPlace(state_folder() / "measuring", MachineLock(self._machine_root))
+        self._sessions.insert(0, place)
         return place
 
     @cached_property
@@ -468,6 +469,11 @@ class App:
         from ktrial.cli.frame_wiring import FrameLogs
 
         return FrameLogs(self.measuring_place, self._sessions)
+
+    def lock_trials(self) -> None:
+        """Keep other trials away from this machine, and other measurements of this user, until this command ends."""
+        self.measuring_place.lock_machine()
+        self.lock_runs()
 
     def lock_runs(self) -> None:
         """Keep other measurements away until this command ends, and take away what a killed one left."""

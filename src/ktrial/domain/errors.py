@@ -10,7 +10,7 @@ KtrialError                    1  the environment, or ktrial itself, failed
 ├── Refused                    4  ktrial will not: a gate, a dangerous setting without consent
 ├── PrivilegeMissing           5  needs root, and may not or cannot ask for it
 ├── AgentError                 1  the agent answered with an error (its `kind` says which)
-│   ├── Busy                   1  another transaction holds the machine
+│   ├── Busy                   1  another transaction or trial holds the machine
 │   ├── NoSuchTransaction      2  a number that no transaction has, or one that is over
 │   └── StalePlan              1  the machine changed since the plan was made
 ├── BadRun                     1  a run of a benchmark gave no measurement: why
@@ -101,7 +101,7 @@ class AgentError(KtrialError):
 
 
 class Busy(AgentError):
-    """Another transaction holds the machine's lock."""
+    """Another transaction, trial or measurement holds the lock."""
 
 
 class NoSuchTransaction(AgentError):

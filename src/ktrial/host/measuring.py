@@ -11,13 +11,15 @@ from pathlib import Path
 
 from ktrial.domain.errors import Busy, KtrialError
 from ktrial.host.command_journal import CommandJournal
+from ktrial.host.machine_lock import MachineLock
 
 
 class MeasuringPlace:
-    """`FOLDER/lock`, held while something is measured, `FOLDER/work`, and the journal of commands."""
+    """`FOLDER/lock`, held while something is measured, `FOLDER/work`, the journal of commands, the machine's lock."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, machine: MachineLock) -> None:
         self._folder = folder
+        self._machine = machine
         self._lock: int | None = None
 
     @property
@@ -29,6 +31,10 @@ class MeasuringPlace:
     def commands(self) -> CommandJournal:
         """Commands of arms that must be undone."""
         return CommandJournal(self._folder)
+
+    def lock_machine(self) -> None:
+        """Keep all other trials of this machine away until `close`, whoever's they are."""
+        self._machine.take()
 
     def lock(self) -> None:
         """Keep other measurements of this user away until `close`; they would disturb each other."""
@@ -56,6 +62,7 @@ class MeasuringPlace:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        self._machine.close()
 
 
 @contextlib.contextmanager

@@ -7,12 +7,17 @@ from pathlib import Path
 import pytest
 
 from ktrial.domain.errors import Busy, KtrialError
+from ktrial.host.machine_lock import MachineLock
 from ktrial.host.measuring import MeasuringPlace
 from ktrial.host.private_folder import remove_leftovers
 
 
+def place_in(folder: Path) -> MeasuringPlace:
+    return MeasuringPlace(folder, MachineLock(folder))
+
+
 def test_only_one_measures_at_a_time(tmp_path: Path) -> None:
-    first, second = MeasuringPlace(tmp_path), MeasuringPlace(tmp_path)
+    first, second = place_in(tmp_path), place_in(tmp_path)
     first.lock()
     with pytest.raises(Busy, match=f"process {os.getpid()}"):
         second.lock()
@@ -22,7 +27,7 @@ def test_only_one_measures_at_a_time(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
-    place = MeasuringPlace(tmp_path / "measuring")
+    place = place_in(tmp_path / "measuring")
     place.lock()
     place.close()
     assert (tmp_path / "measuring").stat().st_mode & 0o777 == 0o700
@@ -32,7 +37,7 @@ def test_the_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(KtrialError, match="cannot be written: Not a directory"):
-        MeasuringPlace(tmp_path / "file" / "measuring").lock()
+        place_in(tmp_path / "file" / "measuring").lock()
 
 
 def test_what_a_killed_measurement_left_is_taken_away(tmp_path: Path) -> None:
