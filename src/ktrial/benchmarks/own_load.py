@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from ktrial.domain.benchmark import (
+    ANOTHER,
     AgentLoad,
     Invocation,
     Measurement,
@@ -141,7 +142,7 @@ def check_reply(reply: LoadReply, load: str, asked: Parameters, ended: str = "do
     found = {"load": reply.load, **reply.parameters}
     for name, value in {"load": load, **asked}.items():
         if found.get(name) != value:
-            raise BadRun(f"asked for {name} {value}, but the agent reports {found.get(name)}")
+            raise BadRun(f"{ANOTHER}: asked for {name} {value}, but the agent reports {found.get(name)}")
 
 
 def time_of(reply: LoadReply, outcome: str, name: str) -> Measurement | None:

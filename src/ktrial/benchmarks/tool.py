@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.benchmark import (
+    ANOTHER,
     Invocation,
     Measurement,
     Outcome,
@@ -26,6 +27,8 @@ from ktrial.formats.tool_output import Quantity
 
 #: Seconds for a tool to say its version.
 VERSION_LIMIT_S = 10.0
+#: Of the time asked for: less is another measurement.
+_LEAST_OF_TIME = 0.9
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,4 +160,10 @@ def agree(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     """Refuse a run in which the tool did something else than it was asked for."""
     for name, value in wanted.items():
         if found[name] != value:
-            raise BadRun(f"asked for {name} {value}, but the tool reports {found[name]}")
+            raise BadRun(f"{ANOTHER}: asked for {name} {value}, but the tool reports {found[name]}")
+
+
+def lasted(asked_s: float, found_s: float) -> None:
+    """Refuse a run that by the tool's own clock was over well before the time that it was to take."""
+    if found_s < _LEAST_OF_TIME * asked_s:
+        raise BadRun(f"{ANOTHER}: asked for {asked_s:g} s, but the tool reports {found_s:g} s")

@@ -22,6 +22,8 @@ Parameters = Mapping[str, Any]
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 #: How many lines of stderr a failed run quotes: the last ones that tell most.
 QUOTED_LINES = 3
+#: How the failure of a run begins whose tool says that it did something else than it was asked for.
+ANOTHER = "something else was measured"
 #: From how many of the last bytes of stdout, where a tool says there why it failed.
 QUOTED_BYTES = 500
 #: Where the server of a network of its own listens.

@@ -17,6 +17,8 @@ _BANNER = re.compile(r"# Running '?([a-z0-9_-]+/[a-z0-9_-]+)'? benchmark")
 _TOTAL = re.compile(r"\s*Total time:\s*(\S+) \[?sec\]?")
 _RATE = re.compile(r"\s*(\S+?)d? (bytes|KB|MB|GB)/sec", re.IGNORECASE)
 _FUNCTION = re.compile(r"# function '([^']+)'")
+_COPIED = re.compile(r"# Copying (\S+) bytes")
+_HASHING = re.compile(r"Run summary \[PID \d+\]: (\S+) threads, each operating on")
 _AVERAGED = re.compile(r"Averaged (\S+) operations/sec \(\+-\s*(\S+)%\), total secs = (\S+)")
 _THREAD = re.compile(r"\[thread\s+(\d+)\].*\[ (\S+) ops/sec \]")
 _WOKEUP = re.compile(r"Wokeup (\S+) of (\S+) threads in (\S+) ms \(\+-\s*(\S+)%\)")
@@ -43,19 +45,27 @@ class MessagingRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`mem/memcpy` and `mem/memset`: throughput by the name of the implementation, in the order printed."""
+    """`mem/memcpy` and `mem/memset`: throughput by the name of the implementation, in the order printed.
+
+    `sizes` are the sizes as printed; none where this version prints none.
+    """
 
     name: str
     throughput: Mapping[str, Quantity]
+    sizes: frozenset[str] = frozenset()
 
 
 class FutexHashRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`futex/hash`: operations a second, the mean over the threads, and each thread's own where printed."""
+    """`futex/hash`: operations a second, the mean over the threads, and each thread's own where printed.
+
+    `count` is how many threads it says it has, None where it does not.
+    """
 
     average: Quantity
     spread_percent: float
     seconds: int
     threads: tuple[Quantity, ...]
+    count: int | None = None
 
 
 class FutexWakeRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +118,7 @@ def read_memory(data: bytes, source: str = "stdout") -> MemoryRun:
     name = ""
     function: str | None = None
     throughput: dict[str, Quantity] = {}
+    sizes: set[str] = set()
     for line, text in _lines(data, source, "mem/"):
         if match := _BANNER.match(text):
             name = match[1]
@@ -115,6 +126,8 @@ def read_memory(data: bytes, source: str = "stdout") -> MemoryRun:
             function = match[1]
             if function in throughput:
                 raise unreadable(source, line, text, "an implementation that was not printed before")
+        elif match := _COPIED.match(text):
+            sizes.add(match[1])
         elif match := _RATE.fullmatch(text.rstrip()):
             if function is None or function in throughput:
                 raise unreadable(source, line, text, "the throughput of the implementation named before it")
@@ -124,16 +137,19 @@ def read_memory(data: bytes, source: str = "stdout") -> MemoryRun:
             raise unreadable(source, line, text, "a throughput with its unit")
     if not throughput or function not in throughput:
         raise _incomplete(source, "mem", [f"throughput of {function}" if function else "function"])
-    return MemoryRun(name=name, throughput=throughput)
+    return MemoryRun(name=name, throughput=throughput, sizes=frozenset(sizes))
 
 
 def read_futex_hash(data: bytes, source: str = "stdout") -> FutexHashRun:
     """Read `perf bench futex hash`."""
     threads: list[Quantity] = []
     average: tuple[Quantity, float, int] | None = None
+    count: int | None = None
     for line, text in _lines(data, source, "futex/hash"):
         if match := _THREAD.match(text):
             threads.append(quantity(match[2], "1/s", source, line, "a thread's operations a second"))
+        elif match := _HASHING.match(text):
+            count = whole(match[1], source, line, "threads")
         elif match := _AVERAGED.match(text):
             average = (
                 quantity(match[1], "1/s", source, line, "operations a second"),
@@ -142,7 +158,9 @@ def read_futex_hash(data: bytes, source: str = "stdout") -> FutexHashRun:
             )
     if average is None:
         raise _incomplete(source, "futex hash", ["Averaged … operations/sec"])
-    return FutexHashRun(average=average[0], spread_percent=average[1], seconds=average[2], threads=tuple(threads))
+    return FutexHashRun(
+        average=average[0], spread_percent=average[1], seconds=average[2], threads=tuple(threads), count=count
+    )
 
 
 def read_futex_wake(data: bytes, source: str = "stdout") -> FutexWakeRun:

@@ -43,6 +43,7 @@ class PgbenchRun(msgspec.Struct, frozen=True, kw_only=True):
     failed: int | None = None
     skipped: int | None = None
     late: int | None = None
+    seconds: int | None = None
 
 
 class PgbenchLog(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +91,10 @@ def _run(version: str | None, fields: Mapping[str, tuple[int, str]], rate: Quant
         line, text = text_of(name)
         return quantity(text.removesuffix(" ms"), "ms", source, line, name)
 
+    def seconds() -> int:
+        line, text = text_of("duration")
+        return whole(text.removesuffix(" s"), source, line, "seconds")
+
     lag_mean = lag_max = None
     if "rate limit schedule lag" in fields:
         line, text = fields["rate limit schedule lag"]
@@ -115,6 +120,7 @@ def _run(version: str | None, fields: Mapping[str, tuple[int, str]], rate: Quant
         failed=optional("number of failed transactions"),
         skipped=optional("number of transactions skipped"),
         late=optional(_LATE_NAME),
+        seconds=seconds() if "duration" in fields else None,
     )
 
 

@@ -20,6 +20,7 @@ from ktrial.formats.tool_output import (
     json_document,
     json_quantity,
     json_table,
+    json_whole,
     numbered,
     quantity,
     unreadable,
@@ -55,13 +56,15 @@ class SchbenchBlock(msgspec.Struct, frozen=True, kw_only=True):
 class SchbenchRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run. `blocks` by label: wakeup, request, rps. `layout` says which generation of output it is.
 
-    `average_rps` counts the warm-up too. JSON names the kernel's release where one expects the tool's version.
+    `average_rps` counts the warm-up too; `runtime_s` is None where it is not printed. JSON names the kernel's release
+    where one expects the tool's version.
     """
 
     layout: str
     blocks: Mapping[str, SchbenchBlock]
     average_rps: Quantity | None = None
     rps_goal: int | None = None
+    runtime_s: int | None = None
     kernel: str | None = None
 
 
@@ -89,12 +92,14 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
     layout = "2016"
     found: dict[str, Quantity] = {}
     goal: int | None = None
+    runtime: int | None = None
     for line, text in numbered(data, source):
         if match := _HEADER.match(text):
             label = (match[1] or "wakeup").lower() if match[3] is None else "rps"
             if label in blocks:
                 _finished(blocks[label], label, source)
             samples = None if match[6] is None else whole(match[6], source, line, "samples")
+            runtime = runtime if match[5] is None else whole(match[5], source, line, "seconds")
             layout = "2023" if match[2] is None else "2016" if samples is None else "2021"
             current = blocks[label] = _Open("us" if match[4] == "usec" else "1/s", samples)
         elif "th:" in text or text.strip().startswith("min="):
@@ -107,7 +112,9 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
     if not blocks:
         raise unreadable(source, None, "the whole output", "schbench's: no '… percentiles (…)' block was found")
     done = {label: _finished(block, label, source) for label, block in blocks.items()}
-    return SchbenchRun(layout=layout, blocks=done, average_rps=found.get("average_rps"), rps_goal=goal)
+    return SchbenchRun(
+        layout=layout, blocks=done, average_rps=found.get("average_rps"), rps_goal=goal, runtime_s=runtime
+    )
 
 
 def _read_row(text: str, current: _Open | None, source: str, line: int) -> None:
@@ -153,7 +160,13 @@ def read_schbench_json(data: bytes, source: str = "out.json") -> SchbenchRun:
     if not any(block.percentiles for block in blocks.values()):
         raise unreadable(source, None, "the document", "schbench's: it holds no percentiles")
     kernel = info.get("version")
-    return SchbenchRun(layout=layout, blocks=blocks, kernel=kernel if isinstance(kernel, str) else None)
+    runtime = flat.get("runtime")
+    return SchbenchRun(
+        layout=layout,
+        blocks=blocks,
+        kernel=kernel if isinstance(kernel, str) else None,
+        runtime_s=None if runtime is None else json_whole(runtime, source, "runtime"),
+    )
 
 
 def _flattened(info: Mapping[str, Any], source: str) -> dict[str, Any]:

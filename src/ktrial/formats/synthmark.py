@@ -20,7 +20,7 @@ _BIN = re.compile(r"\s*(\d+),\s*(\S+),\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+)\s*")
 
 
 class SynthmarkRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `results` are the printed values by key.
+    """One run. `results` are the printed values by key, `settings` what it says that it was told.
 
     `wakeups` and `renders` are JitterMark's counts by the lower edge of the bin, in the milliseconds printed.
     """
@@ -28,6 +28,7 @@ class SynthmarkRun(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     test: str
     results: Mapping[str, str]
+    settings: Mapping[str, str] = {}
     wakeups: Mapping[str, int] = {}
     renders: Mapping[str, int] = {}
 
@@ -59,6 +60,7 @@ def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
         version=version,
         test=head["test.name"],
         results=results,
+        settings=head,
         wakeups={edge: count for edge, count, _ in bins if count},
         renders={edge: count for edge, _, count in bins if count},
     )

@@ -8,6 +8,7 @@ grid, not stability.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
@@ -17,12 +18,14 @@ _VERSION = re.compile(r"sysbench (\d+\.\d+\S*)")
 _TOTAL_OPERATIONS = re.compile(r"Total operations:\s*(\S+) \(\s*(\S+) per second\)")
 _TRANSFERRED = re.compile(r"(\S+) MiB transferred \((\S+) MiB/sec\)")
 _PERCENTILE = re.compile(r"\s*(\d+)th percentile:\s*(.*)")
+_SETTING = re.compile(r"\s*(Prime numbers limit|block size|operation): (\S+)\s*")
 
 
 class SysbenchRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run. `events_per_second` and the memory fields are None where this test prints none.
 
     Latencies are of one event; `percentile` names which one `percentile_latency` is; both None when disabled.
+    `settings` are what it says that it was told, as printed.
     """
 
     version: str | None
@@ -37,12 +40,14 @@ class SysbenchRun(msgspec.Struct, frozen=True, kw_only=True):
     events_per_second: Quantity | None = None
     operations_per_second: Quantity | None = None
     transferred: Quantity | None = None
+    settings: Mapping[str, str] = {}
 
 
 def read_sysbench(data: bytes, source: str = "stdout") -> SysbenchRun:
     """Read sysbench's stdout; totals and latencies must be there."""
     found: dict[str, Quantity] = {}
     counts: dict[str, int] = {}
+    settings: dict[str, str] = {}
     version: str | None = None
     percentile: int | None = None
     section = ""
@@ -51,13 +56,16 @@ def read_sysbench(data: bytes, source: str = "stdout") -> SysbenchRun:
             version = match[1]
         elif text and not text[0].isspace() and text.endswith(":"):
             section = text
+        elif match := _SETTING.fullmatch(text):
+            settings[match[1]] = match[2]
         elif match := _PERCENTILE.fullmatch(text):
             percentile = whole(match[1], source, line, "a percentile")
             _keep(found, "percentile", quantity(match[2], "ms", source, line, "milliseconds"), source, line)
         else:
             _read_memory(text, found, source, line)
             _read_label(text, section, (found, counts), source, line)
-    return _whole_run(found, counts, version, percentile, source)
+    run = _whole_run(found, counts, version, percentile, source)
+    return msgspec.structs.replace(run, settings=settings)
 
 
 def _read_memory(text: str, found: dict[str, Quantity], source: str, line: int) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from ktrial.formats.tool_output import Quantity, numbered, quantity, unreadable, whole
 
+_TITLE = re.compile(r"Running (\S+) test @ .*")
 _HEAD = re.compile(r"  (\S+) threads and (\S+) connections")
 _QUANTILE = re.compile(r"\s+(50|75|90|99)%\s+(\S+)")
 _DURATION = re.compile(r"(\S*?)(us|ms|s)")
@@ -25,7 +26,10 @@ _PERCENTS = ("50", "75", "90", "99")
 
 
 class WrkRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `quantiles` by percent; `errors` counts failures by kind, `refused` answers that are no success."""
+    """One run. `duration` is the one asked for, as printed, None where it is not; `quantiles` by percent.
+
+    `errors` counts failures by kind, `refused` answers that are no success.
+    """
 
     threads: int
     connections: int
@@ -34,6 +38,7 @@ class WrkRun(msgspec.Struct, frozen=True, kw_only=True):
     quantiles: Mapping[str, Quantity]
     errors: Mapping[str, int]
     refused: int
+    duration: str | None = None
 
 
 def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
@@ -51,9 +56,12 @@ def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
     quantiles: dict[str, Quantity] = {}
     errors: dict[str, int] = {}
     refused = 0
+    duration: str | None = None
     for line, text in numbered(data, source):
         if match := _QUANTILE.fullmatch(text):
             quantiles[match[1]] = _duration(match[2], source, line)
+        elif match := _TITLE.fullmatch(text):
+            duration = match[1]
         elif match := _ERRORS.fullmatch(text):
             errors = {kind: whole(match[1 + at], source, line, "errors") for at, kind in enumerate(_KINDS)}
         elif text.startswith(_REFUSED):
@@ -69,6 +77,7 @@ def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
         quantiles=quantiles,
         errors=errors,
         refused=refused,
+        duration=duration,
     )
 
 

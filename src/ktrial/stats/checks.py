@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ktrial.domain.benchmark import ANOTHER
 from ktrial.domain.finding import Finding
 from ktrial.domain.gate import Readings
 from ktrial.stats.modes import two_modes, within_blocks
@@ -92,6 +94,21 @@ def identity(runs: Sequence[tuple[str, Mapping[str, str]]], varies: Sequence[str
                 Finding(kind="identity", level="refuse", sentence=f"{key} is not the same: {shown}", values=told)
             )
     return found
+
+
+def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
+    """Runs of a tool that says it measured something else than was asked for. They are (arm, failure)."""
+    found = [(arm, why.partition(ANOTHER)[2]) for arm, why in failures_of if why is not None and ANOTHER in why]
+    if not found:
+        return None
+    counts = Counter(arm for arm, _ in found)
+    shown = "; ".join(f"{count} of {arm}" for arm, count in sorted(counts.items()))
+    return Finding(
+        kind="identity",
+        level="refuse",
+        sentence=f"runs measured something else ({shown}){found[0][1]}",
+        values={arm: float(count) for arm, count in counts.items()},
+    )
 
 
 def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:

@@ -305,6 +305,8 @@ def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
     trial, protocol = stand.trial, stand.protocol
     by_arm = Counter(void.arm for void in trial.voids.values())
     found = checks.identity([(run.arm, run.identity) for run in trial.runs], protocol.varies)
+    different = checks.another([(run.arm, run.failure) for run in trial.runs])
+    found += [different] if different else []
     if by_arm:
         cap = None if is_over else stand.cap or protocol.budget
         found += checks.voids(by_arm, trial.visits, len(trial.drawn), cap)

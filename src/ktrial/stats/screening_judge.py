@@ -127,6 +127,8 @@ def _failed_blocks(trial: Trial) -> int:
 def _findings(trial: Trial) -> list[Finding]:
     protocol = trial.protocol
     found = checks.identity([(run.arm, run.identity) for run in trial.runs], protocol.varies)
+    different = checks.another([(run.arm, run.failure) for run in trial.runs])
+    found += [different] if different else []
     knob = checks.knob_voids([void.reason for void in trial.voids.values() if void.cause == "knob"])
     found += [knob] if knob else []
     failing = _fails_with(trial)

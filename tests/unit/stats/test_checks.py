@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from ktrial.domain.benchmark import ANOTHER
 from ktrial.stats import checks
 from ktrial.stats.sequential import Array
 
@@ -119,6 +120,15 @@ def test_identity_names_what_differs_unless_it_may() -> None:
     assert [one.values for one in checks.identity([*runs, ("case", {"input": "b"})], ("kernel",))] == [
         {"case": "a, b", "control": "a"}
     ]
+
+
+def test_runs_that_measured_something_else_are_no_part_of_a_comparison() -> None:
+    failed = f"tool: {ANOTHER}: asked for threads 4, but the tool reports 2"
+    assert checks.another([("control", None), ("case", "tool: ended with status 1")]) is None
+    found = checks.another([("control", None), ("case", failed), ("case", failed)])
+    assert found is not None
+    assert (found.kind, found.level, found.values) == ("identity", "refuse", {"case": 2.0})
+    assert found.sentence == ("runs measured something else (2 of case): asked for threads 4, but the tool reports 2")
 
 
 def test_heat_is_a_doubt_above_five_degrees() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ktrial.domain.benchmark import ANOTHER
 from ktrial.domain.errors import BadInput
 from ktrial.domain.judgement import Judged, Judgement
 from ktrial.domain.trial_log import (
@@ -217,6 +218,22 @@ def test_what_must_be_equal_and_is_not() -> None:
     ]
     assert only(log).verdict == "not comparable"
     assert only([protocol(varies=("kernel",)), *log[1:]]).verdict == "better"
+
+
+def test_an_arm_that_measures_something_else_is_not_compared_however_often_its_runs_fail() -> None:
+    def log(failure: str) -> list[Event]:
+        return [
+            replace(event, measurements={}, failure=failure)
+            if isinstance(event, RunEnded) and event.arm == "case"
+            else event
+            for event in pair_log(protocol(), noise(9, mean=0.1))
+        ]
+
+    assert only(log("tool: ended with status 1")).verdict == "worse"
+    different = log(f"tool: {ANOTHER}: asked for threads 4, but the tool reports 2")
+    assert only(different).verdict == "not comparable"
+    step = judge(different[:4]).next
+    assert (step.action, "asked for threads 4, but the tool reports 2" in step.reason) == ("stop", True)
 
 
 def test_readings_are_gated_but_heat_of_an_arm_is_only_a_doubt() -> None:

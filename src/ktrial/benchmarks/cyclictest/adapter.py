@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from ktrial.benchmarks.tool import Program, ToolBenchmark, collected, flag, measured, whole
+from ktrial.benchmarks.tool import Program, ToolBenchmark, agree, collected, flag, measured, whole
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
 from ktrial.domain.errors import BadRun
 from ktrial.formats.cyclictest import CyclictestRun, read_json
@@ -76,6 +76,8 @@ def _command(parameters: Parameters, priority: int | None) -> Invocation:
 
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_json(collected(raw, _FILE), _FILE)
+    if threads := whole(parameters, "threads", 0, 4096):
+        agree({"threads": threads}, {"threads": len(run.threads)})
     histogram, beyond = run.histogram_us, run.beyond
     measurements: tuple[Measurement, ...] = ()
     notes = _warnings(raw, parameters)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ktrial.benchmarks.tool import VERSION_LIMIT_S, Program, ToolBenchmark, matching, measured, refusal, whole
+from ktrial.benchmarks.tool import VERSION_LIMIT_S, Program, ToolBenchmark, agree, matching, measured, refusal, whole
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, Probe, RawOutput
 from ktrial.domain.errors import BadInput, BadRun
 from ktrial.formats.glmark2 import Glmark2Run, read_glmark2
@@ -103,6 +103,8 @@ def _on_display(parameters: Parameters) -> Invocation:
 def _read(raw: RawOutput, parameters: Parameters, *, by_software: bool) -> ParsedRun:
     run = read_glmark2(raw.stdout)
     _check_scenes(run, _scenes(parameters))
+    if drawn := run.information.get("Surface Size"):
+        agree({"size": parameters["size"]}, {"size": drawn.split()[0]})
     notes: tuple[str, ...] = ()
     if by_software and not run.by_software:
         raise BadRun(f"{run.renderer} drew, which is no software renderer")

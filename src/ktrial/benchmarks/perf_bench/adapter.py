@@ -158,6 +158,8 @@ def _memcpy(parameters: Parameters) -> Invocation:
 def _read_memcpy(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_memory(raw.stdout)
     agree({"benchmark": "mem/memcpy"}, {"benchmark": run.name})
+    for size in run.sizes:
+        agree({"size": parameters["size"]}, {"size": size})
     function = str(parameters["function"])
     if function not in run.throughput:
         raise BadRun(f"perf did not run {function}, only {', '.join(run.throughput)}")
@@ -191,6 +193,10 @@ def _hash(parameters: Parameters) -> Invocation:
 
 def _read_hash(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_futex_hash(raw.stdout)
+    agree({"seconds": whole(parameters, "seconds", 1, 86_400)}, {"seconds": run.seconds})
+    threads = whole(parameters, "threads", 0, 65536)
+    if threads and run.count is not None:
+        agree({"threads": threads}, {"threads": run.count})
     details = {"threads": [thread.value for thread in run.threads], "spread_percent": run.spread_percent}
     return ParsedRun(measurements=measured("rate", run.average), details=details)
 

@@ -126,8 +126,9 @@ def _steps(scale: int, fsync: bool, limit_s: float) -> tuple[Step, ...]:
 
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_pgbench(raw.stdout)
-    asked = {name: parameters[name] for name in ("scale", "clients", "threads")}
-    agree(asked, {"scale": run.scale, "clients": run.clients, "threads": run.threads})
+    asked = {name: parameters[name] for name in ("scale", "clients", "threads", "seconds")}
+    found = {"scale": run.scale, "clients": run.clients, "threads": run.threads}
+    agree(asked, {**found, "seconds": asked["seconds"] if run.seconds is None else run.seconds})
     if run.failed:
         raise BadRun(f"{run.failed} of the transactions failed")
     log = _whole_log(raw, run)
@@ -180,10 +181,9 @@ def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
         for latency_us, count in log.histogram_us.items():
             histogram[latency_us] = histogram.get(latency_us, 0) + count
     whole_log = PgbenchLog(histogram_us=histogram, skipped=sum(log.skipped for log in logs))
-    agree(
-        {"transactions": run.transactions, "skipped": run.skipped or 0},
-        {"transactions": sum(histogram.values()), "skipped": whole_log.skipped},
-    )
+    told, logged = (run.transactions, run.skipped or 0), (sum(histogram.values()), whole_log.skipped)
+    if told != logged:
+        raise BadRun(f"transactions and those skipped are {told} in the report, {logged} in the log")
     return whole_log
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.benchmarks.tool import Program, ToolBenchmark, collected, flag, measured, whole
+from ktrial.benchmarks.tool import Program, ToolBenchmark, collected, flag, lasted, measured, whole
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
 from ktrial.domain.errors import BadRun
 from ktrial.formats.schbench import SchbenchBlock, SchbenchRun, read_schbench_json, read_schbench_text
@@ -82,6 +82,8 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         run = read_schbench_json(collected(raw, _FILE), _FILE)
     else:
         run = read_schbench_text(raw.stderr)
+    if run.runtime_s is not None:
+        lasted(whole(parameters, "seconds", 1, 86_400), run.runtime_s)
     measurements: tuple[Measurement, ...] = ()
     notes: tuple[str, ...] = ()
     for label in ("wakeup", "request"):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.benchmarks.tool import VERSION_LIMIT_S, Program, ToolBenchmark, collected, measured, whole
+from ktrial.benchmarks.tool import VERSION_LIMIT_S, Program, ToolBenchmark, agree, collected, measured, whole
 from ktrial.domain.benchmark import Invocation, Outcome, Parameters, ParsedRun, Probe, RawOutput, check_exit
 from ktrial.domain.errors import BadRun
 from ktrial.formats.stress_ng import Stressor, read_stress_ng
@@ -43,6 +43,9 @@ def _read(stressor: str, raw: RawOutput, parameters: Parameters) -> ParsedRun:
     entry = found[0]
     if entry.bogo_ops == 0:
         raise BadRun(f"stress-ng ended well but did not one {stressor} operation: this kernel may not offer it")
+    instances = whole(parameters, "instances", 0, 4096)
+    if instances and entry.instances:
+        agree({"instances": instances}, {"instances": len(entry.instances)})
     _check_workers(entry, whole(parameters, "seconds", 1, 86_400))
     few = entry.bogo_ops < _FEW_OPERATIONS
     notes = (f"only {entry.bogo_ops} operations: the rate moves in steps of 1/{entry.bogo_ops}",) if few else ()

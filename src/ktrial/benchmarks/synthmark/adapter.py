@@ -85,10 +85,18 @@ _DELAY_P99 = Outcome(
 )
 
 
+#: Parameter -> option, and how the head of the output calls it.
+_SETTINGS = {
+    "voices": ("-n", "num.voices"),
+    "voices_high": ("-N", "num.voices.high"),
+    "target_percent": ("-p", "target.cpu.percent"),
+}
+
+
 def _command(letter: str, parameters: Parameters) -> Invocation:
     seconds = whole(parameters, "seconds", 1, 3600)
     argv = ["synthmark", f"-t{letter}", f"-s{seconds}"]
-    for name, option in (("voices", "-n"), ("voices_high", "-N"), ("target_percent", "-p")):
+    for name, (option, _) in _SETTINGS.items():
         if parameters.get(name):
             argv.append(f"{option}{whole(parameters, name, 1, 100_000)}")
     searched = _LEAST_RUNS if letter == "l" else 1
@@ -109,21 +117,24 @@ def _scheduler(run: SynthmarkRun) -> tuple[str, ...]:
     return (f"the audio thread ran as {scheduler}, not as SCHED_FIFO as audio threads do",)
 
 
-def _opened(raw: RawOutput, test: str) -> SynthmarkRun:
+def _opened(raw: RawOutput, test: str, parameters: Parameters) -> SynthmarkRun:
     run = read_synthmark(raw.stdout)
     agree({"test": test}, {"test": run.test})
+    for name, (_, key) in _SETTINGS.items():
+        if parameters.get(name) and key in run.settings:
+            agree({key: str(parameters[name])}, run.settings)
     return run
 
 
 def _voicemark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
-    run = _opened(raw, "VoiceMark")
+    run = _opened(raw, "VoiceMark", parameters)
     voices = _result(run, f"VoiceMark_{whole(parameters, 'target_percent', 1, 100)}", "score")
     measurements = measured("voices", voices) + measured("underruns", _result(run, "Underruns", "count"))
     return ParsedRun(measurements=measurements, tool_version=run.version, notes=_scheduler(run))
 
 
 def _latencymark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
-    run = _opened(raw, "LatencyMark")
+    run = _opened(raw, "LatencyMark", parameters)
     latency = _result(run, "audio.latency.msec", "ms")
     notes = _scheduler(run)
     if latency.value <= _BURST_S:
@@ -132,7 +143,7 @@ def _latencymark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 
 def _jittermark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
-    run = _opened(raw, "JitterMark")
+    run = _opened(raw, "JitterMark", parameters)
     edges = {int(Decimal(edge) * 1_000_000): count for edge, count in run.wakeups.items()}
     p99 = nearest_rank(edges, 0.99)
     if p99 is None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ktrial.benchmarks.tool import Program, ToolBenchmark, agree, matching, measured, one_of, whole
+from ktrial.benchmarks.tool import Program, ToolBenchmark, agree, lasted, matching, measured, one_of, whole
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
 from ktrial.domain.errors import BadRun
 from ktrial.formats.sysbench import SysbenchRun, read_sysbench
@@ -11,6 +11,7 @@ from ktrial.formats.tool_output import Quantity
 
 #: Neighbouring values of the percentile's logarithmic grid differ by this factor.
 GRID_RATIO = 1.018
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SEED = "--rand-seed=7"
 _GRID = (
     "The percentile lies on a logarithmic grid with steps of 1.8 %: equal values in several runs show the grid, not "
@@ -116,9 +117,24 @@ def _mutex(parameters: Parameters) -> Invocation:
     return _command("mutex", options, parameters, None)
 
 
+def _told(parameters: Parameters) -> dict[str, str]:
+    """What sysbench prints of its settings, as it prints them."""
+    told = {}
+    if "max_prime" in parameters:
+        told["Prime numbers limit"] = str(parameters["max_prime"])
+    if "block" in parameters:
+        text = str(parameters["block"])
+        size = int(text.rstrip("KMG")) * _UNITS.get(text[-1], 1)
+        told |= {"block size": f"{size // _UNITS['K']}KiB", "operation": str(parameters["operation"])}
+    return told
+
+
 def _read(raw: RawOutput, parameters: Parameters) -> SysbenchRun:
     run = read_sysbench(raw.stdout)
     agree({"threads": whole(parameters, "threads", 1, 65536)}, {"threads": run.threads})
+    agree({name: value for name, value in _told(parameters).items() if name in run.settings}, run.settings)
+    if "seconds" in parameters:
+        lasted(whole(parameters, "seconds"), run.total_time.value)
     if run.events == 0:
         raise BadRun("sysbench ended well but counted no event")
     return run

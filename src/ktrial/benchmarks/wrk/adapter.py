@@ -14,6 +14,8 @@ _QUANTILES = {
     "latency-p90": ("90", "all but 10 %"),
     "latency-p99": ("99", "all but 1 %"),
 }
+#: Below it wrk prints a duration as it was given, from it on rounded.
+_MINUTE_S = 60
 _CLOSED = (
     "A closed loop: each connection sends its next request when the last one is answered. A server that stalls gets "
     "fewer requests, which hides most of the stall. Server and clients share the CPUs."
@@ -65,6 +67,9 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_wrk(raw.stdout)
     asked = {name: parameters[name] for name in ("threads", "connections")}
     agree(asked, {"threads": run.threads, "connections": run.connections})
+    seconds = whole(parameters, "seconds", 1, 3600)
+    if run.duration is not None and seconds < _MINUTE_S:
+        agree({"duration": f"{seconds}s"}, {"duration": run.duration})
     if any(run.errors.values()):
         listed = ", ".join(f"{kind} {count}" for kind, count in run.errors.items())
         raise BadRun(f"connections failed: {listed}", hint="did nginx end during the run? a timeout is 2 s")
