@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from tests.guest.places import CHECKOUT, patterns
 CACHE = CHECKOUT / ".setup" / "kernels"
 BEGIN, END = "KTRIAL-BEGIN", "KTRIAL-END"
 BOOT_LIMIT_S = 240
+MIRROR, KEYRING = "http://deb.debian.org/debian", "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 # Devices of the guest, so that their drivers show their files. The disks read as zeros and keep nothing.
 DEVICES = (
@@ -77,11 +78,15 @@ poweroff -f
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of Debian 12: its name in the lists, the package that always names the newest build, its modules."""
+    """A kernel of Debian: its name in the lists, the package that always names the newest build, its modules.
+
+    `suite` is another Debian than this machine's.
+    """
 
     name: str
     package: str
     modules: tuple[str, ...]
+    suite: str | None = None
 
     @property
     def tree(self) -> Path:
@@ -98,6 +103,10 @@ KERNELS = (
     Kernel("6.1", "linux-image-amd64", tuple(MODULES.split())),
     Kernel("6.12", "linux-image-6.12-amd64", tuple(MODULES.split())),
 )
+
+
+#: Debian builds its kernels with sched_ext since then.
+FORKY = Kernel("forky", "linux-image-amd64", tuple(MODULES.split()), suite="forky")
 
 
 class KernelError(Exception):
@@ -126,12 +135,26 @@ def cache_lock(kernel: Kernel) -> Iterator[None]:
         yield
 
 
-def newest_package(kernel: Kernel) -> str:
-    """Name of the package with the kernel itself, which the fixed name depends on."""
-    found = re.search(r"Depends: (linux-image-\S+)", run(["apt-cache", "depends", kernel.package]))
+def newest_packages(kernel: Kernel, options: Sequence[str] = ()) -> list[str]:
+    """The package with the kernel itself, which the fixed name depends on, and what Debian 14 splits off from it."""
+    found = re.search(r"Depends: (linux-image-\S+)", run(["apt-cache", *options, "depends", kernel.package]))
     if found is None:
         raise KernelError(f"apt knows no kernel for {kernel.package}: run `apt-get update`, on Debian 12")
-    return found[1]
+    depends = run(["apt-cache", *options, "depends", found[1]])
+    return [found[1], *re.findall(r"Depends: (linux-(?:binary|modules|base)-\d\S+)", depends)]
+
+
+def other_suite(suite: str, folder: Path) -> list[str]:
+    """Options with which apt looks at another Debian, and leaves this machine's lists alone."""
+    for name in ("lists/partial", "cache/archives/partial"):
+        (folder / name).mkdir(parents=True)
+    sources = folder / "sources.list"
+    sources.write_text(f"deb [signed-by={KEYRING}] {MIRROR} {suite} main\n", encoding="utf-8")
+    places = {"Dir::Etc::sourcelist": sources, "Dir::Etc::sourceparts": "-", "Dir::State::lists": folder / "lists"}
+    places |= {"Dir::Cache": folder / "cache", "APT::Sandbox::User": "root", "Acquire::Languages": "none"}
+    options = [word for name, value in places.items() for word in ("-o", f"{name}={value}")]
+    run(["apt-get", *options, "update"])
+    return options
 
 
 def fetch(kernel: Kernel) -> None:
@@ -142,12 +165,28 @@ def fetch(kernel: Kernel) -> None:
         part = CACHE / f"{kernel.name}.part"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-        run(["apt-get", "-o", "APT::Sandbox::User=root", "download", newest_package(kernel)], part)
+        options = ["-o", "APT::Sandbox::User=root"]
+        if kernel.suite is not None:
+            options = other_suite(kernel.suite, part / "apt")
+        run(["apt-get", *options, "download", *newest_packages(kernel, options)], part)
         for package in part.glob("*.deb"):
             run(["dpkg", "-x", str(package), str(part)])
             package.unlink()
+        shutil.rmtree(part / "apt", ignore_errors=True)
+        _merge(part)
         run(["depmod", "-b", str(part), release(part)])
         part.rename(kernel.tree)
+
+
+def _merge(tree: Path) -> None:
+    """Lay a package of Debian 13 or later out like the older ones: all of it is in /usr, the kernel among modules."""
+    if not (tree / "lib" / "modules").is_dir():
+        shutil.rmtree(tree / "lib", ignore_errors=True)
+        (tree / "lib").symlink_to("usr/lib")
+    modules = tree / "lib" / "modules" / release(tree)
+    if (modules / "vmlinuz").exists():
+        (tree / "boot").mkdir(exist_ok=True)
+        shutil.copy(modules / "vmlinuz", tree / "boot" / f"vmlinuz-{modules.name}")
 
 
 def release(tree: Path) -> str:

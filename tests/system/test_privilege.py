@@ -353,3 +353,42 @@ def test_an_agent_that_others_can_change_is_refused(user: User, state: str, what
     assert "  next: " in refused.stderr
     assert SWAPPINESS.read_text() != WANTED
     assert not Path(state).exists()
+
+
+#: Its commands note who they are; one of them asks sudo itself, in a file that is the user's already.
+ARMS = """
+name = "rights"
+suite = "agent-memcpy"
+parameters = {{ duration_s = 0.1, bytes = 1048576 }}
+design = {{ cap = 7, settle = "0s", anyway = true }}
+[arms.control]
+[arms.case]
+set = {{ "vm.swappiness" = 61 }}
+[[arms.case.commands]]
+run = ["sh", "-c", "echo begun $(id -u) $(cat /proc/sys/vm/swappiness) >> {notes}"]
+undo = ["sh", "-c", "echo undone $(id -u) >> {notes}"]
+[[arms.case.commands]]
+run = ["sudo", "-n", "sh", "-c", "echo asked $(id -u) >> {notes}"]
+undo = ["true"]
+"""
+
+
+@pytest.mark.parametrize("before", [(), ("sudo",)], ids=["asking-sudo", "under-sudo"])
+def test_arms_have_their_settings_of_root_and_their_commands_of_the_user(
+    user: User, state: str, before: tuple[str, ...]
+) -> None:
+    notes, protocol = user.home / "notes", user.home / "trial.toml"
+    script = ': > "$1"; printf %s "$3" > "$2"'
+    made = user.start("sh", "-c", script, "sh", str(notes), str(protocol), ARMS.format(notes=notes))
+    assert made.returncode == 0, made.stderr
+    found = SWAPPINESS.read_text()
+    command = (*before, "./ktrial", "--machine-state", state, "trial", "run", str(protocol), "--no-profile")
+    ran = user.start(*command)
+    assert ran.returncode == 0, ran.stderr
+    assert SWAPPINESS.read_text() == found
+    noted = notes.read_text().split("\n")[:-1]
+    assert set(noted) == {f"begun {user.uid} 61", f"undone {user.uid}", "asked 0"}
+    assert len(noted) % 3 == 0
+    assert len(noted) >= 3 * 4, "visits that follow each other share one"
+    assert len([one for one in asked(user) if "echo asked" not in one]) == 1, "root was asked for once"
+    assert user.files_of_others() == []
