@@ -25,7 +25,8 @@ service = { name = "sleeper.service", state = "stopped" }
 """
 #: What is measured is the service itself: with it all is twice as fast.
 LOOK = "systemctl is-active --quiet sleeper.service && echo speed 2 || echo speed 1\n"
-UNITS = {"sleeper.service": "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sleep infinity\n"}
+_SLEEPER = "ExecStart=/bin/sleep infinity\nStandardOutput=null\nStandardError=null\n"
+UNITS = {"sleeper.service": f"[Unit]\nDefaultDependencies=no\n[Service]\n{_SLEEPER}"}
 SCRIPT = f"""
 state() {{ systemctl is-active sleeper.service; }}
 echo init is $(cat /proc/1/comm)

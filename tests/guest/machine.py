@@ -21,6 +21,8 @@ from tests.guest.kernels import BEGIN, END, Kernel, KernelError, fetch, module_f
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "virtio_blk", "ext4")
 #: Where the disk is in the guest: what lies there stays.
 DISK = "/mnt"
+#: Where root keeps its journal there: what this machine has for it cannot be written.
+STATE = f"{DISK}/state"
 KTRIAL = (sys.executable, "-I", "-m", "ktrial")
 _DISK_BYTES = 256 << 20
 
@@ -96,7 +98,8 @@ class GuestMachine:
             first = "/lib/systemd/systemd --unit=job.target --show-status=no --log-level=warning"
             place = "/new/run/systemd/system"
             init = init.replace(
-                "for place in", f"mkdir -p {place}; cp /job/*.service /job/*.target {place}\nfor place in"
+                "for place in",
+                f"mkdir -p {place}; cp /job/*.service /job/*.target {place}; chmod 644 {place}/*\nfor place in",
             )
         content = {f"/job/{name}": text.encode() for name, text in job.items()}
         with TemporaryDirectory() as folder:
@@ -128,4 +131,4 @@ class GuestMachine:
 
 def ktrial(*words: str) -> str:
     """A line of a script that runs ktrial, and prints its status on a line of its own."""
-    return f"{{ {shlex.join((*KTRIAL, *words))}; status=$?; echo; echo status $status; }}"
+    return f"{{ {shlex.join((*KTRIAL, '--machine-state', STATE, *words))}; status=$?; echo; echo status $status; }}"

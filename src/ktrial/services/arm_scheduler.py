@@ -36,9 +36,11 @@ class SchedulerSeat:
             environment=scheduler.environment,
             directory=scheduler.directory,
         )
+        before = self._texts()[SEQUENCE]
         self._running, self._wanted = self._executor.start(invocation), scheduler
         end_ns = self._clock.monotonic_ns() + int(START_S * 1e9)
-        while not self._is_in_force():
+        # The kernel counts it after it has called it enabled.
+        while not self._is_in_force() or (before is not None and self._texts()[SEQUENCE] == before):
             alive = self._running.alive()
             if not alive or self._clock.monotonic_ns() > end_ns:
                 shown, ending = self._shown(), why_failed(self._stopped() or RawOutput(exit_status=0))

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
 from ktrial.domain.arm_command import EJECTED, ArmScheduler
 from ktrial.domain.benchmark import Invocation, RawOutput
 from ktrial.domain.errors import Refused
+from ktrial.domain.reading import Reading
 from ktrial.services.arm_scheduler import OPS, SEQUENCE, STATE, SchedulerSeat
 from ktrial.services.trial_arms import ArmLost
 from tests.support.bench import FakeClock, FakeExecutor, FakeLoad
@@ -70,6 +71,29 @@ def test_it_is_in_force_from_its_start_to_its_end() -> None:
     assert executor.kernel.files[STATE] == "disabled\n"
     assert seated.failed() is None
     seated.stop()
+
+
+def test_one_that_is_counted_after_it_was_called_enabled_is_not_taken_for_another() -> None:
+    kernel = Kernel()
+    reads = 0
+    plain = kernel.read
+
+    def read(paths: Sequence[str]) -> Mapping[str, Reading | None]:
+        nonlocal reads
+        reads += kernel.files[STATE] == "enabled\n"
+        if reads == 4:
+            kernel.files[SEQUENCE] = "1\n"
+        return plain(paths)
+
+    def enable_uncounted() -> None:
+        kernel.enable("lavd")
+        kernel.files[SEQUENCE] = "0\n"
+
+    kernel.read = read  # type: ignore[method-assign]
+    seated = seat(Schedulers(kernel, enable_uncounted))
+    seated.start("case", LAVD)
+    assert reads >= 4
+    assert seated.failed() is None
 
 
 def test_one_that_was_ejected_is_named() -> None:
