@@ -49,7 +49,6 @@ def recording(
     """A file, or all files of a folder, on one clock."""
     import msgspec
 
-    from ktrial.cli.input_file import read_file
     from ktrial.domain.recording_parts import together, with_offset
     from ktrial.formats.recordings import read_recording_file
 
@@ -57,8 +56,7 @@ def recording(
     if not files:
         raise BadInput("no file in it", file=str(path), hint="name a recording")
     parts = [
-        read_recording_file(read_file(file, _LIMIT_BYTES), str(file), as_format=as_format, interval_s=interval_s)
-        for file in files
+        read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s) for file in files
     ]
     if began_s is not None:
         parts = [
@@ -67,6 +65,16 @@ def recording(
     if offset_s is not None:
         parts = [part if part.unix_at_zero_s is not None else with_offset(part, parts, offset_s) for part in parts]
     return together(str(path), parts)
+
+
+def _content(file: Path) -> bytes:
+    """What is in it; of a raw log of atop what atop prints of it."""
+    from ktrial.cli.input_file import read_file
+    from ktrial.formats.recording_atop import is_atop_raw
+    from ktrial.host.atop import printed
+
+    data = read_file(file, _LIMIT_BYTES)
+    return printed(file) if is_atop_raw(data) else data
 
 
 def offset(text: str) -> float:
