@@ -91,7 +91,7 @@ def test_figures_per_phase_are_told_where_they_are_asked_for() -> None:
         ({"program": 5}, "must be a command line"),
         ({"limit_ms": -1}, "limit_ms is -1"),
         ({"limit_ms": True}, "limit_ms is True"),
-        ({"duration_s": 10, "skip_s": 10}, "nothing would be left"),
+        ({"duration_s": 10, "skip_s": 10}, "skip_s is 10 of 10"),
         ({"per_phase": "yes"}, "must be true or false"),
     ],
 )
