@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,10 @@ def page(browser: Chromium, tmp_path: Path) -> Chromium:
     return browser
 
 
+def bounds(page: Chromium) -> tuple[float, ...]:
+    return tuple(float(one) for one in re.findall(r"[\d.]+", page.value(_SEEN)))
+
+
 def test_it_loads_quietly_and_shows_all(page: Chromium, tmp_path: Path) -> None:
     assert page.complaints == []
     assert page.value("document.title").startswith("Diagnosis: </title>")
@@ -85,13 +90,13 @@ def test_the_wheel_zooms_to_where_it_points_and_dragging_moves(page: Chromium) -
     box = page.value("(({x, y, width}) => [x, y, width])(document.querySelector('svg').getBoundingClientRect())")
     place = {"x": box[0] + box[2] * (190 + 690 * 0.75) / 900, "y": box[1] + 60}
     page.call("Input.dispatchMouseEvent", type="mouseWheel", **place, deltaX=0, deltaY=-100)
-    assert page.value(_SEEN) == "from 540 to 3420 s"
+    assert bounds(page) == pytest.approx((540, 3420), abs=3)
     pressed = {"button": "left", "clickCount": 1}
     page.call("Input.dispatchMouseEvent", type="mousePressed", **place, **pressed)
     moved = {**place, "x": place["x"] + box[2] * 690 / 900 / 8}
     page.call("Input.dispatchMouseEvent", type="mouseMoved", **moved, **pressed)
     page.call("Input.dispatchMouseEvent", type="mouseReleased", **moved, **pressed)
-    assert page.value(_SEEN) == "from 180 to 3060 s"
+    assert bounds(page) == pytest.approx((180, 3060), abs=6)
 
 
 def test_buttons_do_the_same_and_what_lies_outside_is_left_out(page: Chromium) -> None:

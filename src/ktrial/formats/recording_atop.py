@@ -24,6 +24,8 @@ _CPU = ("system", "user", "nice", "idle", "iowait", "irq", "softirq", "steal")
 _PSI = ("cpu.some", "memory.some", "memory.full", "io.some", "io.full")
 #: Processes that are kept: those with the most memory.
 _MOST_PROCESSES = 200
+#: Where PRM says whether it tells of a process.
+_IS_PROCESS = 13
 _Put = Callable[[str, str, float], None]
 
 
@@ -208,11 +210,14 @@ def _disk(words: Sequence[str], interval_s: float, put: _Put, where: tuple[str, 
 
 
 def _process(rest: str, now: _Moment, where: tuple[str, int]) -> None:
-    """Names may hold blanks and brackets."""
+    """Names may hold blanks and brackets; threads share the memory of their process."""
     match = _PROCESS.fullmatch(rest)
     if match is None:
         raise unreadable(where[0], where[1], rest, "PID (name) state and values of PRM")
-    resident_kib = _numbers(match["rest"].split(" "), 3, "PRM", where)[2]
+    words = match["rest"].split(" ")
+    if words[_IS_PROCESS : _IS_PROCESS + 1] == ["n"]:
+        return
+    resident_kib = _numbers(words, 3, "PRM", where)[2]
     now.memory[int(match["pid"]), match["name"]] = resident_kib * 1024
 
 

@@ -26,6 +26,7 @@ def sample(second: int, interval: int = 10, *, stalls: int = 0, rss_kib: int = 1
         f"PSI {head} y 1.0 1.0 1.0 500000 2.0 2.0 2.0 1000000 0 0 0 250000 0 0 0 0 0 0 0 0",
         f"DSK {head} sda 5000 100 800 200 1600 0 0 0 0",
         f"PRM {head} 7 (Main (x) Thread) S 4096 90000 {rss_kib} 10 0 0 1 2 3 4 5 0 7 y 0",
+        f"PRM {head} 8 (Main (x) Thread) S 4096 90000 {rss_kib} 10 0 0 1 2 3 4 5 0 7 n 0",
         f"NET {head} upper 1 2 3 4 5 6 7 8",
         "SEP",
     )
