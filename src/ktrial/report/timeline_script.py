@@ -52,14 +52,15 @@ for (const figure of document.querySelectorAll('figure.timeline')) {
   };
   const pressures = top => {
     told.pressures.forEach((one, number) => {
-      const points = [];
+      let path = '', joined = false;
       one.values.forEach((value, place) => {
         const at = told.begin + place * one.step;
-        if (value === null || at + one.step < from || at > to) return;
-        points.push(edge(at).toFixed(1) + ',' + (top + PRESSURE - value * (PRESSURE - 2)).toFixed(1));
-        points.push(edge(at + one.step).toFixed(1) + ',' + (top + PRESSURE - value * (PRESSURE - 2)).toFixed(1));
+        if (value === null || at + one.step < from || at > to) { joined = false; return; }
+        const y = (top + PRESSURE - value * (PRESSURE - 2)).toFixed(1);
+        path += (joined ? 'L' : 'M') + edge(at).toFixed(1) + ' ' + y + 'H' + edge(at + one.step).toFixed(1);
+        joined = true;
       });
-      picture.append(make('polyline', { points: points.join(' '), fill: 'none', stroke: PRESSURES[number % 3],
+      picture.append(make('path', { d: path, fill: 'none', stroke: PRESSURES[number % 3],
         'stroke-width': 1.2, 'class': 'pressure' }));
       picture.append(make('text', { x: NAMES - 8, y: top + 14 + number * 18, 'text-anchor': 'end', 'font-size': 11,
         fill: PRESSURES[number % 3] }, one.name));
@@ -174,5 +175,6 @@ TIMELINE_STYLE = """
 .zoom button { font: inherit; font-size: .88rem; color: var(--ink); background: var(--soft); cursor: pointer;
   border: 1px solid var(--rule); border-radius: 5px; padding: .1rem .6rem; }
 .timeline .plot svg { touch-action: pan-y; cursor: grab; }
+.timeline .plot svg:focus-visible { outline-offset: -2px; }
 @media print { .zoom { display: none; } }
 """.strip()

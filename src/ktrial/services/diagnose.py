@@ -267,7 +267,7 @@ def _pressures(recording: Recording) -> tuple[PressureLine, ...]:
         if series is None or len(series.values) < 2 or recording.length_s <= 0:
             continue
         times_s, values = rate_of(series)
-        steps = max(1, min(_STEPS, len(values) - 1))
+        steps = max(1, min(_STEPS, len(values) // 2))
         # Counters hold seconds: growth a second is the share. What other tools tell is a share already.
         known = np.isfinite(values) & (times_s >= recording.begin_s)
         places = np.clip((times_s - recording.begin_s) / recording.length_s * steps, 0, steps - 1).astype(int)

@@ -34,7 +34,11 @@ def timeline_chart(found: Diagnosis, style: Style) -> Chart:
         title=found.name,
         caption="Lines above are stutters, then shares of time in which some task waited, bars below stretches in "
         "which a cause was at work; dashed lines are phases.",
-        spec=frame(style, label(found.name, 60), {"vconcat": panels, "spacing": 14}),
+        spec=frame(
+            style,
+            label(found.name, 60),
+            {"vconcat": panels, "spacing": 14, "resolve": {"scale": {"color": "independent"}}},
+        ),
         table=Table(headers=("cause", "named", "stretches"), rows=rows, numeric=(2,)),
     )
 
@@ -79,7 +83,7 @@ def _pressures(found: Diagnosis, style: Style, x: Spec) -> Spec:
                         "field": "share",
                         "type": "quantitative",
                         "scale": {"domain": [0, 1]},
-                        "axis": {"title": "waiting", "format": "%", "tickCount": 2},
+                        "axis": {"title": None, "format": "%", "tickCount": 2},
                     },
                     "color": colour | {"legend": None},
                 },
