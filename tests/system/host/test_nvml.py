@@ -7,7 +7,6 @@ import ctypes
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def library(built: Path, tmp_path: Path) -> Iterator[tuple[str, ctypes.CDLL]]:
+def library(built: Path, tmp_path: Path) -> tuple[str, ctypes.CDLL]:
     """A copy for each test: what is loaded stays."""
     own = tmp_path / "libnvidia-ml.so.1"
     shutil.copy(built, own)
