@@ -42,7 +42,7 @@ def left_behind() -> list[str]:
     found = []
     for name in instances():
         try:
-            program = os.readlink(f"/proc/{name.split('-')[1]}/exe")
+            program = str(Path(f"/proc/{name.split('-')[1]}/exe").readlink())
         except FileNotFoundError:
             program = str(find_agent())
         if program == str(find_agent()):
