@@ -216,11 +216,14 @@ class _Look:
             return {"frame-reclaim": why, "slow-io": why}
         inside = [event for event in self._recording.events if self._holds(event.begin_s)]
         slow = sum(event.kind == "block-io" for event in inside)
+        threads = self._recording.source("trace.threads")
         known = frame_thread is not None or "process" in self._recording.machine
         hit = [event for event in inside if event.kind == "direct-reclaim" and _is_victim(event, frame_thread)]
         lost_s = fsum(event.duration_s or 0.0 for event in hit)
         reclaim: Measurement | str = (
-            "no program was watched"
+            f"threads were not told apart: {threads.why}"
+            if threads is not None and threads.state != "active"
+            else "no program was watched"
             if not known
             else Measurement(
                 outcome="frame-reclaim",

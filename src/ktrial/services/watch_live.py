@@ -125,7 +125,8 @@ class LiveWatch:
 
     def _tracks(self, now: Seen) -> tuple[Track, ...]:
         untraced = _UNTRACED if now.lost is None else None
-        nobody = untraced or (None if self._program else "no program is watched")
+        unknown = None if RUN_DELAY in now.columns else "threads cannot be told apart here"
+        nobody = untraced or (unknown if self._program else "no program is watched")
         pressures = tuple(
             Track(
                 name=f"{name} pressure",

@@ -138,6 +138,14 @@ def test_events_that_were_lost_or_not_traced_are_not_counted() -> None:
     assert {one.why for one in found.left_out} == {"not traced: tracing needs root"}
 
 
+def test_in_a_pid_namespace_no_thread_is_taken_for_the_frame_thread() -> None:
+    apart = (*RECORDING.sources, Source(name="trace.threads", state="absent", why="another PID namespace"))
+    found = watch_figures(msgspec.structs.replace(RECORDING, sources=apart), frame_thread=8)
+    assert {one.outcome: one.why for one in found.left_out} == {
+        "frame-reclaim": "threads were not told apart: another PID namespace"
+    }
+
+
 def test_a_counter_that_fell_tells_nothing() -> None:
     fell = series("vmstat.allocstall_normal", [5.0] * 50 + [1.0] * 51)
     assert "allocation-stalls" not in values(series={fell.name: fell})
