@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from ktrial.cli.comparison_file import write_file
 from ktrial.domain.benchmark import Measurement, Outcome
 from ktrial.domain.errors import BadInput
 from ktrial.domain.frames import LeftOut
@@ -15,6 +17,17 @@ from ktrial.exporters import runs_csv
 from ktrial.services.diagnose import phases_of
 
 BENCHMARK = "watch"
+
+
+def write_runs(
+    file: Path, recordings: Sequence[Recording], label: str, limit_s: float | None, say: Callable[[str], None]
+) -> None:
+    """The table as a file. Raises BadInput, KtrialError."""
+    table, left_out = runs_table(recordings, label, limit_s)
+    write_file(file, table)
+    for why in left_out:
+        say(f"not in {file}: {why}")
+    say(f"written: {file}; `ktrial compare` takes it beside another")
 
 
 def runs_table(recordings: Sequence[Recording], label: str, limit_s: float | None) -> tuple[bytes, tuple[str, ...]]:

@@ -19,10 +19,15 @@ _LIMIT_BYTES = 2**30
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
 
-def check(output: Path, count: int, *, force: bool) -> None:
-    """Refuse a name that no report of so many recordings can have."""
+def check(output: Path | None, runs: Path | None, label: str | None, count: int, *, force: bool) -> None:
+    """Refuse a name that no report of so many recordings can have, and files that are there."""
     from ktrial.cli.measuring import check_output
 
+    if label is not None and runs is None:
+        raise BadInput("--label names what --runs writes", hint="add  --runs FILE.csv")
+    check_output(runs, force=force)
+    if output is None:
+        return
     suffix = output.suffix.lower()
     if suffix not in {".html", ".svg", ".png"}:
         raise BadInput(f"-o {output}: no kind of report", hint="end its name in .html, .svg or .png")

@@ -63,7 +63,6 @@ def command(
     from ktrial.catalog.symptoms import load_symptoms
     from ktrial.cli.comparison_file import write_file
     from ktrial.cli.diagnosing import check, offset, recording, report
-    from ktrial.cli.measuring import check_output
     from ktrial.report.diagnose import diagnosis_text
     from ktrial.report.terminal import columns
     from ktrial.services.diagnose import diagnose
@@ -71,11 +70,7 @@ def command(
 
     if frames_began is not None and isnan(frames_began):
         raise BadInput("--frames-began nan: no moment", hint="seconds since 1970, for example 1760000000.5")
-    if label is not None and runs is None:
-        raise BadInput("--label names what --runs writes", hint="add  --runs FILE.csv")
-    if output is not None:
-        check(output, len(recordings), force=force)
-    check_output(runs, force=force)
+    check(output, runs, label, len(recordings), force=force)
     limit_s = None if limit is None else seconds(limit, "--limit")
     interval_s = None if interval is None else seconds(interval, "--interval")
     offset_s = None if utc_offset is None else offset(utc_offset)
@@ -83,13 +78,9 @@ def command(
     clocks = (interval_s, offset_s, frames_began)
     read = [recording(path, as_format, *clocks) for path in recordings]
     if runs is not None:
-        from ktrial.cli.diagnose_runs import runs_table
+        from ktrial.cli.diagnose_runs import write_runs
 
-        table, left_out = runs_table(read, label or runs.stem, limit_s)
-        write_file(runs, table)
-        for why in left_out:
-            app.say(f"not in {runs}: {why}")
-        app.say(f"written: {runs}; `ktrial compare` takes it beside another")
+        write_runs(runs, read, label or runs.stem, limit_s, app.say)
     found = []
     for one in read:
         diagnosis = diagnose(one, symptoms, limit_s)
