@@ -20,6 +20,7 @@ from typing import Any
 
 import ktrial.benchmarks
 from ktrial.domain import strict_json
+from ktrial.domain.written_blocks import block
 from ktrial.formats import (
     agent_load,
     cpython_loop,
@@ -29,6 +30,7 @@ from ktrial.formats import (
     hackbench,
     iperf3,
     kernel_config,
+    ktrial_recording,
     mangohud,
     perf_bench,
     pgbench,
@@ -53,6 +55,19 @@ def recorded(name: str) -> bytes:
 def before(name: str, junk: bytes, size: int) -> bytes:
     """A recorded text output with many lines, that its reader passes over, before it."""
     return recorded(name) + junk * (size // len(junk))
+
+
+def recorded_events(size: int) -> bytes:
+    """A recording with blocks of events, each at a moment that deflating cannot guess."""
+    data = bytearray(recorded("watch/cases/made-10-s/files/recording.ktr"))
+    moment = 7
+    while len(data) < size:
+        events = []
+        for _ in range(1000):
+            moment = moment * 6364136223846793005 % 2**62
+            events.append(f'{{"kind":"kswapd","begin_ns":{5 * 10**9 + moment % 10**10},"length_ns":{moment % 10**6}}}')
+        data += block(b"E", "\n".join(events).encode())
+    return bytes(data)
 
 
 def repeated(name: str, size: int) -> bytes:
@@ -223,6 +238,7 @@ INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
         ),
         False,
     ),
+    "ktrial watch": (ktrial_recording.read_recording, recorded_events, False),
     "pgbench log": (pgbench.read_log, pgbench_log, False),
     "redis-benchmark": (redis_benchmark.read_redis_benchmark, redis_rows, False),
     "wrk": (
@@ -241,7 +257,7 @@ INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
 
 
 def lines(data: bytes) -> int:
-    return sum(1 for line in data.decode().split("\n") if line)
+    return sum(1 for line in data.decode(errors="replace").split("\n") if line)
 
 
 def seconds(call: Callable[[], Any]) -> float:

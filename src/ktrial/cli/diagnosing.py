@@ -19,10 +19,15 @@ _LIMIT_BYTES = 2**30
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
 
-def check(output: Path, count: int, *, force: bool) -> None:
-    """Refuse a name that no report of so many recordings can have."""
+def check(output: Path | None, runs: Path | None, label: str | None, count: int, *, force: bool) -> None:
+    """Refuse a name that no report of so many recordings can have, and files that are there."""
     from ktrial.cli.measuring import check_output
 
+    if label is not None and runs is None:
+        raise BadInput("--label names what --runs writes", hint="add  --runs FILE.csv")
+    check_output(runs, force=force)
+    if output is None:
+        return
     suffix = output.suffix.lower()
     if suffix not in {".html", ".svg", ".png"}:
         raise BadInput(f"-o {output}: no kind of report", hint="end its name in .html, .svg or .png")
@@ -49,7 +54,6 @@ def recording(
     """A file, or all files of a folder, on one clock."""
     import msgspec
 
-    from ktrial.cli.input_file import read_file
     from ktrial.domain.recording_parts import together, with_offset
     from ktrial.formats.recordings import read_recording_file
 
@@ -57,8 +61,7 @@ def recording(
     if not files:
         raise BadInput("no file in it", file=str(path), hint="name a recording")
     parts = [
-        read_recording_file(read_file(file, _LIMIT_BYTES), str(file), as_format=as_format, interval_s=interval_s)
-        for file in files
+        read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s) for file in files
     ]
     if began_s is not None:
         parts = [
@@ -67,6 +70,16 @@ def recording(
     if offset_s is not None:
         parts = [part if part.unix_at_zero_s is not None else with_offset(part, parts, offset_s) for part in parts]
     return together(str(path), parts)
+
+
+def _content(file: Path) -> bytes:
+    """What is in it; of a raw log of atop what atop prints of it."""
+    from ktrial.cli.input_file import read_file
+    from ktrial.formats.recording_atop import is_atop_raw
+    from ktrial.host.atop import printed
+
+    data = read_file(file, _LIMIT_BYTES)
+    return printed(file) if is_atop_raw(data) else data
 
 
 def offset(text: str) -> float:

@@ -81,29 +81,44 @@ def write_frames(frames: Frames, unix_at_zero_s: float, file: Path) -> None:
 
 
 class Shown:
-    """Lines for people, or events for programs, while it goes on."""
+    """Lines for people, or events for programs, while it goes on.
+
+    The events of a line are those that were handed over since the line before: all that are kept, none twice.
+    """
 
     def __init__(self, every_s: float, *, as_json: bool) -> None:
+        from ktrial.formats.growing_recording import GrowingRecording
+
         self._every_ns = every_s * 1e9
         self._as_json = as_json
         self._before: Seen | None = None
+        self._last: Seen | None = None
         self._events: list[TracedEvent] = []
-        self._began = False
+        self._growing = GrowingRecording()
 
-    def __call__(self, seen: Seen) -> None:
+    def seen(self, seen: Seen) -> None:
         """Tell it when it is time."""
-        self._events += seen.events
-        first = self._before is None
-        if not first and self._before is not None and seen.at_ns - self._before.at_ns < self._every_ns:
-            return
+        self._last = seen
+        if self._before is None or seen.at_ns - self._before.at_ns >= self._every_ns:
+            self._tell(seen)
+
+    def handed(self, data: bytes) -> None:
+        """What the next line is to tell of."""
+        self._events += self._growing.feed(data).events
+
+    def ended(self) -> None:
+        """What no line has told yet."""
+        if self._events and self._last is not None:
+            self._tell(self._last)
+
+    def _tell(self, seen: Seen) -> None:
         if self._as_json:
-            events = [msgspec.to_builtins(event) for event in self._events]
-            line = {"event": "seen", **msgspec.to_builtins(seen), "events": events}
+            line = {"event": "seen", **msgspec.to_builtins(seen), "events": msgspec.to_builtins(self._events)}
             tell(sys.stdout, msgspec.json.encode(line).decode() + "\n")
         else:
             from ktrial.report.watching import HEADER, stretch
 
-            if first:
+            if self._before is None:
                 tell(sys.stderr, HEADER + "\n")
             tell(sys.stderr, stretch(self._before, seen, self._events))
         self._before, self._events = seen, []

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ktrial.host.ledger_file import LedgerFile
     from ktrial.host.measuring import MeasuringPlace
     from ktrial.host.privilege import RootHelper
+    from ktrial.host.run_recorder import RunRecorder
     from ktrial.host.sampling import Sampling
     from ktrial.host.states import SavedStates
     from ktrial.host.watching import Watching
@@ -80,7 +81,8 @@ class App:
         #: The score of this process when memory runs out, before it was protected.
         self._oom_before: int | None = None
         self._measured_first = False
-        self._helper = self._give_up_root()
+        #: For the session of root, and for that which records beside runs.
+        self._helpers = self._give_up_root()
         self._faulty: list[Faulty] = []
 
     @property
@@ -129,20 +131,20 @@ class App:
             self._root.request("protect", process=os.getpid(), score=self._oom_before)
         self._oom_before = None
 
-    def _give_up_root(self) -> RootHelper | None:
+    def _give_up_root(self) -> tuple[RootHelper, ...]:
         if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_USER"} & set(os.environ):
-            return None
+            return ()
         from ktrial.host.find_agent import find_agent
         from ktrial.host.privilege import RootHelper, become, check_trusted, invoking_user
 
         user = invoking_user()
         if user is None:
-            return None
+            return ()
         agent = find_agent()
         check_trusted(agent, user)
-        helper = RootHelper(agent, self._arguments("root"))
+        helpers = tuple(RootHelper(agent, self._arguments("root")) for _ in range(2))
         become(user)
-        return helper
+        return helpers
 
     def _arguments(self, role: str) -> list[str]:
         arguments = ["serve", "--role", role]
@@ -194,28 +196,39 @@ class App:
     def root_session(self, purpose: str) -> AgentSession:
         """A root session; asks at most once per command, and says what for."""
         if self._root is None:
-            from ktrial.host.agent import AgentSession
-            from ktrial.host.find_agent import find_agent
-            from ktrial.host.privilege import root_transport
-            from ktrial.host.transport import ProcessTransport, Transport
-
-            transport: Transport
-            if self._helper is not None:
-                transport = self._helper.start()
-            elif self._machine_root is not None:
-                transport = ProcessTransport([str(find_agent()), *self._arguments("root")])
-            else:
-                transport = root_transport(
-                    find_agent(), self._arguments("root"), purpose, may_ask=self._may_ask, say=self.say
-                )
-            self._root = AgentSession(transport)
-            self._sessions.append(self._root)
+            self._root = self._new_root(self._helpers[0] if self._helpers else None, purpose)
         return self._root
+
+    def _new_root(self, helper: RootHelper | None, purpose: str) -> AgentSession:
+        from ktrial.host.agent import AgentSession
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.privilege import root_transport
+        from ktrial.host.transport import ProcessTransport, Transport
+
+        transport: Transport
+        if helper is not None:
+            transport = helper.start()
+        elif self._machine_root is not None:
+            transport = ProcessTransport([str(find_agent()), *self._arguments("root")])
+        else:
+            arguments = self._arguments("root")
+            transport = root_transport(find_agent(), arguments, purpose, may_ask=self._may_ask, say=self.say)
+        session = AgentSession(transport)
+        self._sessions.append(session)
+        return session
+
+    @cached_property
+    def run_recorder(self) -> RunRecorder:
+        """Records beside runs, with a root session of its own: the other one is asked for things meanwhile."""
+        from ktrial.host.run_recorder import RunRecorder
+
+        connect = partial(self._new_root, self._helpers[1] if self._helpers else None, "tracing events")
+        return RunRecorder(connect, lambda: self.executor.agent_pid)
 
     @property
     def can_be_root(self) -> bool:
         """Whether a root session can be had, by asking where that is allowed."""
-        if os.geteuid() == 0 or self._helper is not None or self._machine_root is not None:
+        if os.geteuid() == 0 or self._helpers or self._machine_root is not None:
             return True
         from ktrial.host.privilege import can_ask
 
@@ -223,7 +236,7 @@ class App:
 
     def best_session(self, purpose: str) -> AgentSession:
         """A root session where that needs no asking, else the user's."""
-        if os.geteuid() == 0 or self._helper is not None or self._machine_root is not None:
+        if os.geteuid() == 0 or self._helpers or self._machine_root is not None:
             return self.root_session(purpose)
         return self.user_session
 
@@ -406,7 +419,7 @@ class App:
     @cached_property
     def looking_session(self) -> AgentSession:
         """Looks on while something is measured, as root where that needs no asking; no Ctrl-C reaches it."""
-        if os.geteuid() == 0 or self._helper is not None or self._root is not None:
+        if os.geteuid() == 0 or self._helpers or self._root is not None:
             return self.root_session("looking at the machine")
         from ktrial.host.agent import AgentSession
         from ktrial.host.find_agent import find_agent
@@ -435,12 +448,12 @@ class App:
         self._sessions.append(sampling)
         return sampling
 
-    def watching(self, file: Path) -> Watching:
+    def watching(self, file: Path, nvidia_hz: float | None) -> Watching:
         """Watches as root where that can be had: events can be traced by root alone."""
-        from ktrial.host.watching import Watching
+        from ktrial.host.watching import Watching, nvidia
 
         session = self.root_session("tracing events") if self.can_be_root else self.user_session
-        return Watching(session, self.interrupts, file)
+        return Watching(session, self.interrupts, file, nvidia(nvidia_hz))
 
     @staticmethod
     def pack_samples(samples: Samples) -> bytes:

@@ -39,6 +39,10 @@ VERSIONED_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 DIRECTORY = "{directory}"
 #: Among a run's files: what an invocation `watches`.
 WATCHED = "watched.json"
+#: And what an invocation that `records` leaves: the recording or why there is none, and the phases in it.
+RECORDING = "recording.ktr"
+RECORDING_FAILED = "recording-failed"
+PHASES = "phases.json"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +166,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     user's process may take real-time priorities up to it. `once_per_boot` says that every run within one boot would
     give the same again: a measurement makes one, whatever the number of runs asked for. `network` runs argv in a
     network of its own. `watches` are patterns of the kernel's files that are read directly before and after the run,
-    and reach `parse` as the file WATCHED.
+    and reach `parse` as the file WATCHED. With `records` the machine is recorded meanwhile as `ktrial watch` does: the
+    files RECORDING, PHASES (`[[name, begin_s, end_s]]`) or RECORDING_FAILED.
     """
 
     argv: tuple[str, ...] = ()
@@ -179,6 +184,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     realtime_priority: int | None = None
     watches: tuple[str, ...] = ()
     once_per_boot: bool = False
+    records: bool = False
     network: Network | None = None
     #: About how long the run takes, in seconds; None when nobody can say.
     expected_s: float | None = None

@@ -98,10 +98,18 @@ class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """When a cause was at work: begin and end of each stretch; those closer than a picture tells apart are one."""
+    """When a cause was at work: begin and end of each stretch; those with hardly a pause between them are one."""
 
     cause: str
     spans: tuple[tuple[float, float], ...]
+
+
+class PressureLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The share of time in which some task waited: the highest of each of equal steps; None where nothing was read."""
+
+    name: str
+    step_s: float
+    values: tuple[float | None, ...]
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +138,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     proposals: tuple[Proposal, ...] = ()
     late: tuple[tuple[float, float], ...] = ()
     lanes: tuple[Lane, ...] = ()
+    pressures: tuple[PressureLine, ...] = ()
     findings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

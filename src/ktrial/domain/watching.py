@@ -48,6 +48,12 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return self.cpu_ns / max(1, self.at_ns - self.started_ns)
 
 
+class Handed(msgspec.Struct, frozen=True):
+    """Blocks of the recording, as the agent handed them over."""
+
+    data: bytes
+
+
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Events of a kind that were seen beside the kernel's own counter."""
 

@@ -6,27 +6,18 @@ Times of a recording begin with its first moment. Nothing that was not there bec
 
 from __future__ import annotations
 
-import zlib
 from array import array
-from collections.abc import Callable, Iterator
-from struct import Struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 import msgspec
 
 from ktrial.domain.recording import CrossCheck, Event, Frames, Gap, Recording, Series, SeriesKind, Source
 from ktrial.domain.sensors import Sensor
-from ktrial.domain.watching import Ended, TracedEvent, doubts
+from ktrial.domain.watching import TracedEvent, doubts
+from ktrial.domain.written_blocks import OwnSource
+from ktrial.formats.recording_blocks import MAGIC, Blocks, Head, Layout, numbers, read_blocks
 from ktrial.formats.tool_output import unreadable
 
-if TYPE_CHECKING:
-    import numpy as np
-
-MAGIC = b"ktrial.recording/1\n"
-_BLOCK = Struct("<II")
-_ROWS = Struct("<III")
-#: Most bytes of a block's content: more is damage.
-_MOST_BYTES = 1 << 28
 #: Cells of what was not there, and of a sensor that lied.
 _NOT_THERE = (-(2**63), -(2**63) + 1)
 _S = 1e-9
@@ -34,38 +25,6 @@ _CLOCKS = {"suspended": "clocks.suspended", "unix": "clocks.unix"}
 #: A step of a clock from one sample to the next that is no drift.
 _STEP_S = 0.05
 _KINDS: dict[str, SeriesKind] = {"counter": "counter", "level": "gauge"}
-_EVENT = msgspec.json.Decoder(TracedEvent)
-
-
-class _Head(msgspec.Struct):
-    started_ns: int
-    unix_at_zero_ns: int
-    clock_error_ns: int
-    period_ns: dict[str, int]
-    absent: dict[str, str]
-    kernel: str | None = None
-    architecture: str | None = None
-    cpus: int | None = None
-    boot_id: str | None = None
-    process: int | None = None
-
-
-class _Layout(msgspec.Struct):
-    group: int
-    source: str
-    columns: dict[str, Sensor]
-
-
-class _Blocks:
-    """What the blocks of a recording hold."""
-
-    def __init__(self) -> None:
-        self.head: _Head | None = None
-        self.tail: Ended | None = None
-        self.layouts: dict[int, _Layout] = {}
-        self.rows: dict[int, list[tuple[_Layout, bytes]]] = {}
-        self.events: list[TracedEvent] = []
-        self.cut: str | None = None
 
 
 def is_recording(head: bytes) -> bool:
@@ -77,7 +36,7 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
     """The recording, with the series that are wanted. Raises UnreadableOutput where not even its head can be read."""
     if not is_recording(data):
         raise unreadable(name, None, repr(data[: len(MAGIC)]), "a recording of ktrial")
-    blocks = _read_blocks(data, name)
+    blocks = read_blocks(data, name)
     if blocks.head is None:
         raise unreadable(name, None, blocks.cut or "nothing", "the head of a recording: nothing of it was written")
     try:
@@ -86,7 +45,7 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
         raise unreadable(name, None, str(error), "a recording that fits together") from None
 
 
-def _recording(name: str, blocks: _Blocks, head: _Head, wanted: Callable[[str], bool]) -> Recording:
+def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bool]) -> Recording:
     start_ns = head.started_ns
     series: dict[str, Series] = {}
     last_s = 0.0
@@ -117,79 +76,22 @@ def _recording(name: str, blocks: _Blocks, head: _Head, wanted: Callable[[str], 
     )
 
 
-def _read_blocks(data: bytes, name: str) -> _Blocks:
-    blocks = _Blocks()
-    try:
-        for holds, content in _contents(data):
-            _take(blocks, holds, content)
-    except (ValueError, zlib.error, msgspec.MsgspecError) as error:
-        # What follows a block that is not whole cannot be found.
-        blocks.cut = f"{name} is cut off or damaged: {error}"
-    return blocks
-
-
-def _contents(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at = len(MAGIC)
-    while at < len(data):
-        if at + _BLOCK.size > len(data):
-            raise ValueError(f"a block begins at byte {at} and does not end")
-        length, checksum = _BLOCK.unpack_from(data, at)
-        packed = data[at + _BLOCK.size : at + _BLOCK.size + length]
-        if len(packed) < length or not packed:
-            raise ValueError(f"the block at byte {at} has {len(packed)} bytes of {length}")
-        if zlib.crc32(packed) != checksum:
-            raise ValueError(f"the checksum of the block at byte {at} is wrong")
-        opened = zlib.decompressobj()
-        content = opened.decompress(packed[1:], _MOST_BYTES)
-        if not opened.eof:
-            raise ValueError(f"the block at byte {at} holds more than {_MOST_BYTES} bytes, or less than it should")
-        yield packed[:1], content
-        at += _BLOCK.size + length
-
-
-def _take(blocks: _Blocks, holds: bytes, content: bytes) -> None:
-    if holds == b"H":
-        blocks.head = msgspec.json.decode(content, type=_Head)
-    elif holds == b"L":
-        layout = msgspec.json.decode(content, type=_Layout)
-        blocks.layouts[layout.group] = layout
-    elif holds == b"S":
-        group, rows, width = _ROWS.unpack_from(content) if len(content) >= _ROWS.size else (0, 0, 0)
-        known = blocks.layouts.get(group)
-        if known is None or width != len(known.columns) or len(content) != _ROWS.size + rows * (width + 1) * 8:
-            raise ValueError(f"a block of samples of group {group} does not fit its columns")
-        blocks.rows.setdefault(group, []).append((known, content))
-    elif holds == b"E":
-        blocks.events += [_EVENT.decode(line) for line in content.split(b"\n")]
-    elif holds == b"T":
-        blocks.tail = msgspec.json.decode(content, type=Ended)
-
-
-def _numbers(content: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The times and the columns, each a row: sums of the differences, which may wrap around as those did."""
-    import numpy as np
-
-    _, rows, width = _ROWS.unpack_from(content)
-    steps = np.frombuffer(content, "<i8", offset=_ROWS.size).reshape(width + 1, rows)
-    return np.cumsum(steps, axis=1, dtype=np.int64)
-
-
 def _series(
-    parts: list[tuple[_Layout, bytes]], start_ns: int, wanted: Callable[[str], bool]
+    parts: list[tuple[Layout, bytes]], start_ns: int, wanted: Callable[[str], bool]
 ) -> tuple[dict[str, Series], float]:
     """The series of a group, over all layouts that it has had, and its last moment."""
     import numpy as np
 
     found: dict[str, Series] = {}
     last_s = 0.0
-    runs: list[tuple[_Layout, list[bytes]]] = []
+    runs: list[tuple[Layout, list[bytes]]] = []
     for layout, content in parts:
         if runs and runs[-1][0] is layout:
             runs[-1][1].append(content)
         else:
             runs.append((layout, [content]))
     for layout, contents in runs:
-        table = np.concatenate([_numbers(content) for content in contents], axis=1)
+        table = np.concatenate([numbers(content) for content in contents], axis=1)
         times_s = array("d", ((table[0] - start_ns) * _S).tobytes())
         last_s = max([last_s, *times_s[-1:]])
         for (name, sensor), row in zip(layout.columns.items(), table[1:], strict=True):
@@ -225,7 +127,7 @@ def _event(one: TracedEvent, start_ns: int) -> Event:
     )
 
 
-def _wake_ups(blocks: _Blocks, head: _Head) -> Frames | None:
+def _wake_ups(blocks: Blocks, head: Head) -> Frames | None:
     """The agent's own wake-ups: each is as long as the time since it was due, and the period."""
     rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "wakeup"]
     period_ns = head.period_ns.get("wakeup")
@@ -240,7 +142,7 @@ def _wake_ups(blocks: _Blocks, head: _Head) -> Frames | None:
     return Frames(kind="wake-up", source="wakeup", ends_s=ends_s, durations_s=durations_s)
 
 
-def _gaps(blocks: _Blocks, start_ns: int) -> list[Gap]:
+def _gaps(blocks: Blocks, start_ns: int) -> list[Gap]:
     """Times that were slept through, and steps of the wall clock."""
     rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "clocks"]
     if not rows:
@@ -263,12 +165,15 @@ def _gaps(blocks: _Blocks, start_ns: int) -> list[Gap]:
     return gaps
 
 
-def _sources(blocks: _Blocks, head: _Head, events: tuple[Event, ...]) -> tuple[Source, ...]:
+def _sources(blocks: Blocks, head: Head, events: tuple[Event, ...]) -> tuple[Source, ...]:
     periods = head.period_ns
     ended = {} if blocks.tail is None else blocks.tail.sources
     trace = None if blocks.tail is None else blocks.tail.trace
     found = [Source(name=name, state="absent", why=why) for name, why in head.absent.items()]
+    found += [_own_source(own, blocks) for own in blocks.own.values()]
     for layout in blocks.layouts.values():
+        if layout.source in blocks.own:
+            continue
         report = ended.get(layout.source, {})
         seconds = 0.0 if blocks.tail is None else blocks.tail.wall_ns * _S
         taken = report.get("taken")
@@ -290,25 +195,41 @@ def _sources(blocks: _Blocks, head: _Head, events: tuple[Event, ...]) -> tuple[S
     return tuple(found)
 
 
-def _checks(blocks: _Blocks) -> tuple[CrossCheck, ...]:
+def _own_source(own: OwnSource, blocks: Blocks) -> Source:
+    """A source that the head read beside the agent."""
+    seconds = 0.0 if blocks.tail is None else blocks.tail.wall_ns * _S
+    why = own.why or "it does not say why" if own.state != "active" else None
+    return Source(
+        name=own.source,
+        state=own.state,
+        why=why,
+        wanted_hz=1e9 / own.period_ns if own.period_ns else None,
+        achieved_hz=own.taken / seconds if own.taken and seconds else None,
+        late_s=own.late_ns * _S,
+        cost_cpu_s=own.cpu_ns * _S,
+        seen=own.taken,
+    )
+
+
+def _checks(blocks: Blocks) -> tuple[CrossCheck, ...]:
     if blocks.tail is None or blocks.tail.trace is None:
         return ()
     checks = blocks.tail.trace.checks
     return tuple(CrossCheck(what=one.what, seen=one.seen, counted=one.counted, agree=one.agree) for one in checks)
 
 
-def _notes(blocks: _Blocks, head: _Head) -> tuple[str, ...]:
+def _notes(blocks: Blocks, head: Head) -> tuple[str, ...]:
     notes = [] if blocks.cut is None else [blocks.cut]
     if blocks.tail is not None:
         notes += [finding.sentence for finding in doubts(blocks.tail, head.absent)]
     return tuple(notes)
 
 
-def _clock_error_s(blocks: _Blocks, head: _Head) -> float:
+def _clock_error_s(blocks: Blocks, head: Head) -> float:
     traced = 0 if blocks.tail is None or blocks.tail.trace is None else blocks.tail.trace.clock_error_ns
     return max(traced, head.clock_error_ns) * _S
 
 
-def _machine(head: _Head) -> dict[str, str | int | float]:
+def _machine(head: Head) -> dict[str, str | int | float]:
     known = {name: getattr(head, name) for name in ("kernel", "architecture", "cpus", "boot_id", "process")}
     return {name: value for name, value in known.items() if value is not None}

@@ -12,8 +12,15 @@ from itertools import pairwise
 
 import msgspec
 
-from ktrial.domain.recording import Recording, Series, SeriesKind, Source
+from ktrial.domain.recording import Gap, Recording, Series, SeriesKind, Source
 from ktrial.formats.tool_output import unreadable
+
+#: Steps back of a wall clock are exceptions up to this share.
+_BACK_SHARE = 0.02
+#: A tool tells the time since its sample before in whole seconds.
+_TOLD_S = 2.0
+#: So much longer than usual is a pause.
+_PAUSE_TIMES, _PAUSE_S = 5.0, 5.0
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,13 +32,40 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     values: Sequence[float]
 
 
-def check_times(times_s: Sequence[float], source: str) -> None:
-    """Refuse fewer than two moments, and moments that do not rise."""
-    if len(times_s) < 2:
-        raise unreadable(source, None, f"{len(times_s)} moments", "a recording: it needs two moments at least")
-    for number, (before, after) in enumerate(pairwise(times_s), start=2):
-        if not after > before:
-            raise unreadable(source, None, f"moment {number}", "after the one before it: did the clock step?")
+def steadied(
+    wall_s: Sequence[float], source: str, lengths_s: Sequence[float] | None = None
+) -> tuple[list[float], tuple[Gap, ...]]:
+    """Moments of a wall clock that may have stepped, on one that rises; the steps and pauses, from the first moment.
+
+    `lengths_s` are the times since the sample before as the tool itself told them. Without them a step is taken for as
+    long as is usual. Raises UnreadableOutput of fewer than two moments, and where steps back are no exceptions.
+    """
+    if len(wall_s) < 2:
+        raise unreadable(source, None, f"{len(wall_s)} moments", "a recording: it needs two moments at least")
+    steps = [after - before for before, after in pairwise(wall_s)]
+    forward = sorted(step for step in steps if step > 0)
+    back = len(steps) - len(forward)
+    if back > max(1, _BACK_SHARE * len(steps)) or not forward:
+        number = next(place for place, step in enumerate(steps, 2) if not step > 0)
+        raise unreadable(source, None, f"moment {number}", "after the one before it: does its clock step all the time?")
+    usual_s = forward[len(forward) // 2]
+    times_s, gaps = [wall_s[0]], []
+    for place, step in enumerate(steps):
+        told_s = lengths_s[place + 1] if lengths_s is not None and lengths_s[place + 1] > 0 else None
+        stepped = step <= 0 or (told_s is not None and abs(step - told_s) > max(_TOLD_S, 0.1 * told_s))
+        took_s = (told_s or usual_s) if stepped else step
+        begin_s = times_s[-1] - wall_s[0]
+        times_s.append(times_s[-1] + took_s)
+        end_s = times_s[-1] - wall_s[0]
+        if stepped:
+            why = f"the wall clock stepped by {step - took_s:+.3g} s"
+            gaps.append(Gap(kind="clock-step", begin_s=begin_s, end_s=end_s, why=why))
+        elif took_s > _PAUSE_TIMES * usual_s + _PAUSE_S:
+            why = (
+                f"nothing for {took_s:.3g} s, where {usual_s:.3g} s are usual: suspended, stopped, or the clock stepped"
+            )
+            gaps.append(Gap(kind="missing", begin_s=begin_s, end_s=end_s, why=why))
+    return times_s, tuple(gaps)
 
 
 def recording_of(
@@ -45,7 +79,7 @@ def recording_of(
     machine: Mapping[str, str | int | float] | None = None,
 ) -> Recording:
     """A recording whose clock begins at its first moment; `unix_s` are the same moments of the calendar, if known."""
-    check_times(times_s, name)
+    times_s, gaps = steadied(times_s, name)
     if not columns:
         raise unreadable(name, None, "its columns", "a recording: none of them is known")
     base = times_s[0]
@@ -70,6 +104,7 @@ def recording_of(
         unix_at_zero_s=None if unix_s is None else unix_s[0],
         sources=(Source(name=source, state="active", achieved_hz=1 / usual_s, seen=len(moments)),),
         series=series,
+        gaps=gaps,
         notes=tuple(notes),
         machine=machine or {},
     )

@@ -14,6 +14,7 @@ from ktrial.domain.recording import Frames, Recording, Source
 from ktrial.formats import (
     ktrial_recording,
     mangohud,
+    recording_atop,
     recording_frames,
     recording_sadf,
     recording_suite,
@@ -62,6 +63,11 @@ KINDS: dict[str, Kind] = {
         "JSON of sysstat (sadf -j)",
         lambda head, name: recording_sadf.is_sadf(head),
         lambda data, name, interval_s: recording_sadf.read_sadf(data, name),
+    ),
+    "atop": Kind(
+        "lines of atop -P ALL",
+        lambda head, name: recording_atop.is_atop(head),
+        lambda data, name, interval_s: recording_atop.read_atop(data, name),
     ),
     "reclaim-lines": Kind(
         "lines of a tracer of direct reclaim",

@@ -86,9 +86,17 @@ class AgentSession:
         if not self._reply(do, _TOLD_LIMIT_S).begun:
             raise self._lost(do, "it has ended before it began", hangs=True)
 
-    def receive_next(self, do: str) -> Progress | dict[str, Any]:
-        """The next line of a request that goes on: its progress, or at its end the content of its `ok`."""
-        reply = self._reply(do, None)
+    @property
+    def number(self) -> int:
+        """That of the request sent last."""
+        return self._next_id
+
+    def receive_next(self, do: str, number: int | None = None) -> Progress | dict[str, Any]:
+        """The next line of a request that goes on: its progress, or at its end the content of its `ok`.
+
+        `number` says which request, where another one was sent meanwhile to end it.
+        """
+        reply = self._reply(do, None, number)
         if reply.ok is not None:
             return reply.ok
         if reply.chunk is None and reply.seen is None:
@@ -105,7 +113,7 @@ class AgentSession:
             raise self._lost(do, "its answer is not one of the protocol: neither `ok` nor `error`", hangs=True)
         return ok
 
-    def _reply(self, do: str, limit_s: float | None) -> _Reply:
+    def _reply(self, do: str, limit_s: float | None, number: int | None = None) -> _Reply:
         try:
             answer = self._transport.receive(limit_s)
         except TimeoutError:
@@ -120,7 +128,7 @@ class AgentSession:
             raise self._lost(do, f"its answer is not one of the protocol: {error}", hangs=True) from None
         if reply.error is not None:
             raise _error(reply.error)
-        if reply.id != self._next_id:
+        if reply.id != (self._next_id if number is None else number):
             raise self._lost(do, "its answer belongs to another request", hangs=True)
         return reply
 

@@ -71,6 +71,11 @@ class AgentExecutor:
         return str(self._open().hello["agent"])
 
     @property
+    def agent_pid(self) -> int:
+        """The number of the agent that starts what is run."""
+        return int(self._open().hello["pid"])
+
+    @property
     def runs_as_root(self) -> bool:
         """Whether what is run here is run as root."""
         return self._open().hello.get("uid") == 0

@@ -41,6 +41,10 @@ class LineTail:
         self._thread = threading.Thread(target=self._follow, name="frames", daemon=True)
         self._thread.start()
 
+    def since(self, count: int) -> list[Line]:
+        """The lines that came after so many."""
+        return self._lines[count:]
+
     def stop(self) -> list[Line]:
         """End it: the lines that came."""
         self._stop.set()

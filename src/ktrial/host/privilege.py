@@ -14,6 +14,7 @@ import shutil
 import signal
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ktrial.domain.errors import PrivilegeMissing, Refused
@@ -51,6 +52,10 @@ class RootHelper:
 
 
 def _wait_and_start(go: int, stdin: int, stdout: int, argv: list[str]) -> None:
+    # What another helper's pipes are known by here would keep them open after their owner.
+    for number in set(range(3, 256)) - {go, stdin, stdout}:
+        with suppress(OSError):
+            os.close(number)
     # A Ctrl-C is the head's to answer; this process ends with it.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

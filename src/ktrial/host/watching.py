@@ -11,33 +11,43 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.errors import AgentError, BadInput
-from ktrial.domain.watching import Ended, Seen
+from ktrial.domain.watching import Ended, Handed, Seen
 from ktrial.domain.wire import read_bytes
 from ktrial.host.agent import AgentSession, Progress
 from ktrial.host.interrupts import Interrupts
+from ktrial.host.own_source import NAME, USUAL_HZ, NvidiaSource
+
+_FASTEST_HZ = 100.0
 
 
 class Watching:
-    """Implements `services.ports.Watching`: one look at a machine, kept in `file`."""
+    """Implements `services.ports.Watching`: one look at a machine, kept in `file`, with what `beside` reads."""
 
-    def __init__(self, session: AgentSession, interrupts: Interrupts, file: Path) -> None:
+    def __init__(
+        self, session: AgentSession, interrupts: Interrupts, file: Path, beside: NvidiaSource | None = None
+    ) -> None:
         self._session = session
         self._interrupts = interrupts
         self._file = file
+        self._beside = beside
 
-    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Ended]:
+    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Handed | Ended]:
         """Begin, call `begun`, and tell what is seen; a Ctrl-C ends it in order. Raises AgentError, BadInput."""
         file = self._file
         descriptor = _new_file(file)
         try:
             self._session.send("watch", **fields)
             self._session.receive_begun("watch")
+            if self._beside is not None:
+                self._beside.start()
             begun()
             yield from self._lines(descriptor, file)
         finally:
+            if self._beside is not None:
+                self._beside.stop()
             os.close(descriptor)
 
-    def _lines(self, descriptor: int, file: Path) -> Iterator[Seen | Ended]:
+    def _lines(self, descriptor: int, file: Path) -> Iterator[Seen | Handed | Ended]:
         interrupted = False
         while True:
             try:
@@ -49,12 +59,28 @@ class Watching:
                 self._session.hang_up()
             line = self._session.receive_next("watch")
             if not isinstance(line, Progress):
+                if self._beside is not None:
+                    self._beside.stop()
+                    _write(descriptor, self._beside.blocks(), file)
                 yield msgspec.structs.replace(_typed(line, Ended), interrupted=interrupted)
                 return
             if line.chunk is not None:
-                _write(descriptor, read_bytes(line.chunk), file)
+                data = read_bytes(line.chunk)
+                # Behind the agent's: the first of these begins the file.
+                own = self._beside.blocks() if self._beside is not None else b""
+                _write(descriptor, data + own, file)
+                yield Handed(data)
             if line.seen is not None:
                 yield _typed(line.seen, Seen)
+
+
+def nvidia(hertz: float | None) -> NvidiaSource | None:
+    """The source of NVIDIA's cards, so many times a second; None where that is 0. Raises BadInput."""
+    if hertz == 0:
+        return None
+    if hertz is not None and not 1 <= hertz <= _FASTEST_HZ:
+        raise BadInput(f"--rate {NAME}={hertz:g}: give 1 to {_FASTEST_HZ:g} Hz, or 0")
+    return NvidiaSource(USUAL_HZ if hertz is None else hertz)
 
 
 def _new_file(file: Path) -> int:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+import msgspec
+
 from ktrial.domain.diagnosis import Diagnosis
-from ktrial.report.charts.drawing import PAGE, Style
+from ktrial.report.charts.drawing import PAGE, Style, label
 from ktrial.report.charts.svg import inline_svg
 from ktrial.report.charts.timeline import timeline_chart
 from ktrial.report.diagnose import standing_words, verdict_sentences
@@ -15,6 +17,7 @@ from ktrial.report.html import hashed
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.page_style import STYLE
 from ktrial.report.page_tables import table
+from ktrial.report.timeline_script import TIMELINE_SCRIPT, TIMELINE_STYLE
 from ktrial.report.words import p_text
 
 _WIDE = 900
@@ -22,20 +25,23 @@ _WIDE = 900
 
 def diagnosis_page(found: Sequence[tuple[Diagnosis, Sequence[str]]]) -> str:
     """A section for each recording, and their figures side by side."""
-    policy = f"default-src 'none'; style-src '{hashed(STYLE)}'; img-src data:; base-uri 'none'; form-action 'none'"
+    style = f"{STYLE}\n{TIMELINE_STYLE}"
+    policy = (
+        f"default-src 'none'; style-src '{hashed(style)}'; script-src '{hashed(TIMELINE_SCRIPT)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
     head = (
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("link", rel="icon", href="data:,"),
         tag("title", f"Diagnosis: {', '.join(one.name for one, _ in found)}"),
-        tag("style", Markup(STYLE)),
+        tag("style", Markup(style)),
     )
     sections = [_section(number, one, left_out) for number, (one, left_out) in enumerate(found)]
     beside = _side_by_side([one for one, _ in found]) if len(found) > 1 else None
-    body = tag(
-        "body", tag("main", sections, beside), tag("footer", tag("p", "Made by ktrial; this file loads nothing."))
-    )
+    footer = tag("footer", tag("p", "Made by ktrial; this file loads nothing."))
+    body = tag("body", tag("main", sections, beside), footer, tag("script", Markup(TIMELINE_SCRIPT)))
     return f"<!DOCTYPE html>\n{tag('html', tag('head', head), body, lang='en')}\n"
 
 
@@ -44,8 +50,7 @@ def _section(number: int, found: Diagnosis, left_out: Sequence[str]) -> Markup:
     parts: list[Part] = [tag("h2", found.name, id=name)]
     parts += [tag("p", sentence) for sentence in verdict_sentences(found)]
     if found.late or found.lanes:
-        drawn = inline_svg(timeline_chart(found, Style(palette=PAGE, width=_WIDE, titled=False)), f"t{number}")
-        parts.append(tag("div", Markup(drawn.replace(f"t{number}-title", name, 1)), class_="plot", role="group"))
+        parts.append(_time_line(number, name, found))
     rows = [
         [
             cause.name,
@@ -69,6 +74,33 @@ def _section(number: int, found: Diagnosis, left_out: Sequence[str]) -> Markup:
     parts.append(table("What could be tried", asked, tried, long=(2, 3, 4)) if tried else None)
     parts += [tag("p", f"Not proposed: {reason}") for reason in left_out]
     return tag("section", parts, aria_labelledby=name)
+
+
+def _time_line(number: int, name: str, found: Diagnosis) -> Markup:
+    """The picture, and what a script needs to draw any part of it larger."""
+    chart = timeline_chart(found, Style(palette=PAGE, width=_WIDE, titled=False))
+    drawn = inline_svg(chart, f"t{number}").replace(f"t{number}-title", name, 1)
+    begin_s = min((phase.begin_s for phase in found.phases), default=0.0)
+    named = {cause.id for cause in found.named}
+    names = {cause.id: label(cause.name, 30) for cause in found.causes}
+    told = {
+        "begin": begin_s,
+        "end": begin_s + max(found.length_s, 1e-3),
+        "late": [(round(at_s, 4), round(took_s, 5)) for at_s, took_s in found.late],
+        "phases": [(round(phase.begin_s, 3), phase.name) for phase in found.phases],
+        "pressures": [{"name": one.name, "step": one.step_s, "values": one.values} for one in found.pressures],
+        "lanes": [
+            {
+                "name": names[lane.cause],
+                "named": lane.cause in named,
+                "spans": [(round(first, 4), round(last, 4)) for first, last in lane.spans],
+            }
+            for lane in sorted(found.lanes, key=lambda lane: lane.cause not in named)
+        ],
+    }
+    plot = tag("div", Markup(drawn), class_="plot", role="group")
+    data = msgspec.json.encode(told).decode()
+    return tag("figure", plot, tag("figcaption", chart.caption), class_="timeline", data_timeline=data)
 
 
 def _side_by_side(found: Sequence[Diagnosis]) -> Markup:

@@ -110,6 +110,11 @@ def labelled(label: str, text: str, *, width: int, label_columns: int = 12) -> s
     )
 
 
+def cut(text: str, width: int) -> str:
+    """As much of it as fits; an ellipsis says that there is more."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
 def clean(text: str) -> str:
     """Foreign text without control characters, so that it cannot steer the terminal."""
     return "".join(

@@ -17,7 +17,7 @@ from ktrial.domain.judgement import Judged, Judgement
 from ktrial.domain.trial_log import OutcomeRule, Protocol
 from ktrial.domain.verdict import Effect
 from ktrial.report.bench import duration
-from ktrial.report.terminal import clean, labelled
+from ktrial.report.terminal import clean, cut, labelled
 
 #: Wider than this the eye has to travel too far.
 WIDEST = 80
@@ -69,10 +69,10 @@ def view(moment: Moment, *, width: int) -> list[str]:
         judged = shown.get(arm)
         picture = interval_picture(None if judged is None else judged.effect, math.log1p(rule.margin), reach, cells)
         figures, verdict = _figures(judged, rule)
-        lines.append(f"{_cut(arm, name):<{name}}  {picture}  {figures:<{_FIGURES}}  {verdict}".rstrip())
+        lines.append(f"{cut(arm, name):<{name}}  {picture}  {figures:<{_FIGURES}}  {verdict}".rstrip())
     lines += _times(moment, width)
     lines += [_conditions(moment)]
-    return [_cut(line, width) for line in lines if line]
+    return [cut(line, width) for line in lines if line]
 
 
 def profile_line(done: int, of: int, *, width: int) -> str:
@@ -80,7 +80,7 @@ def profile_line(done: int, of: int, *, width: int) -> str:
     cells = min(of, 20)
     full = round(cells * done / of) if of else 0
     bar = "\N{FULL BLOCK}" * full + "\N{LIGHT SHADE}" * (cells - full)
-    return _cut(f"noise profile  {bar}  {done} of {of} blocks", width)
+    return cut(f"noise profile  {bar}  {done} of {of} blocks", width)
 
 
 def interval_picture(effect: Effect | None, margin: float, reach: float, cells: int) -> str:
@@ -185,7 +185,3 @@ def _conditions(moment: Moment) -> str:
     if moment.waiting is not None:
         told.append(clean(moment.waiting))
     return f"{'now':<8}{', '.join(told)}" if told else ""
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"

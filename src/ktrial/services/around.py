@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,10 +19,13 @@ from ktrial.domain.settling import Settled
 from ktrial.domain.watched import Watched
 from ktrial.services.conditions import RunWatch
 from ktrial.services.idle import IdleWatch
-from ktrial.services.ports import Clock, Machine
+from ktrial.services.ports import Clock, Machine, RunRecorder
 from ktrial.services.quiet import Quieter
 from ktrial.services.resets import Resets
 from ktrial.services.start import Start, StartGates
+
+if TYPE_CHECKING:
+    from ktrial.services.run_recording import RunRecording
 
 
 class Around:
@@ -47,6 +51,8 @@ class Around:
         self._idle = idle
         self._take_state = take_state
         self.gates = gates
+        #: What records beside runs that want it; opened when the first of them comes.
+        self.recorder: Callable[[], RunRecorder] | None = None
         self._counters, self._notes = self._energy()
 
     def begin(self, expected_s: float | None) -> Quiet:
@@ -81,7 +87,12 @@ class Around:
         found = self._machine.list(invocation.watches) if invocation.watches else {}
         watched = tuple(dict.fromkeys(path for paths in found.values() for path in paths))
         beside = self.gates.watch.beside() if self.gates is not None else None
-        return Watching(self, watched, beside)
+        recorded = None
+        if invocation.records and self.recorder is not None:
+            from ktrial.services.run_recording import RunRecording
+
+            recorded = RunRecording(self.recorder())
+        return Watching(self, watched, beside, recorded)
 
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
         """Wait until the machine is as before the first run; `tell` hears what is waited for."""
@@ -134,27 +145,40 @@ class Around:
 class Watching:
     """The two looks around one run, and what looks on between them; implements `domain.run.Watch`."""
 
-    def __init__(self, around: Around, watched: tuple[str, ...], beside: RunWatch | None) -> None:
+    def __init__(
+        self,
+        around: Around,
+        watched: tuple[str, ...],
+        beside: RunWatch | None,
+        recorded: RunRecording | None = None,
+    ) -> None:
         self._around = around
         self._watched = watched
         self._beside = beside
+        self._recorded = recorded
         self._energy_files = tuple(path for counter in around.counters for path in counter.files)
         self._looks: list[tuple[int, dict[str, str | None]]] = []
 
     def begin(self) -> None:
-        """Conditions first, then counters, which are nearer to the run."""
+        """Conditions first, then counters, which are nearer to the run; the recording takes in nothing else."""
         if self._beside is not None:
             self._beside.begin()
         self._look()
+        if self._recorded is not None:
+            self._recorded.begin()
 
     def end(self) -> None:
         """The other way round."""
+        if self._recorded is not None:
+            self._recorded.end()
         self._look()
         if self._beside is not None:
             self._beside.end()
 
     def close(self) -> None:
         """Whatever became of the run, nothing looks on any more."""
+        if self._recorded is not None:
+            self._recorded.close()
         if self._beside is not None:
             self._beside.close()
 
@@ -179,13 +203,14 @@ class Watching:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """The counters that the benchmark asked for."""
+        """The counters and the recording that the benchmark asked for."""
+        recorded = self._recorded.files if self._recorded is not None else {}
         if not self._watched or len(self._looks) < 2:
-            return {}
+            return recorded
         before, after = (
             {path: text for path in self._watched if (text := look[path]) is not None} for _, look in self._looks
         )
-        return {WATCHED: msgspec.json.encode(Watched(before=before, after=after, seconds=self._seconds))}
+        return {**recorded, WATCHED: msgspec.json.encode(Watched(before=before, after=after, seconds=self._seconds))}
 
     def energy(self) -> tuple[tuple[tuple[Measurement, Outcome], ...], tuple[str, ...]]:
         """Joules and watts of each domain, and why there are none of others."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from ktrial.domain.diagnosis import (
     EpisodeFound,
     Lane,
     PhaseFound,
+    PressureLine,
     Range,
     SeriesFigure,
     Standing,
@@ -25,19 +25,20 @@ from ktrial.domain.errors import BadInput
 from ktrial.domain.recording import Frames, Recording, Usage
 from ktrial.domain.symptom import Symptom
 from ktrial.services.diagnose_causes import AtWork, at_work, rate_of
+from ktrial.services.run_recording import is_telling
 from ktrial.stats.arrays import Array
 from ktrial.stats.coincidence import Coincidence, coincidences, merged
 from ktrial.stats.phases import Phases, find_phases
 from ktrial.stats.stutters import Interval, Stutters, chosen, episodes, late_frames, recurrence, within
 
-#: Rates whose level tells phases.
-_TELLING = ("vmstat.pgscan_*", "vmstat.pgsteal_*", "vmstat.pgalloc_*", "vmstat.pgfault", "vmstat.pgmajfault")
 #: Stutters with no longer pause between them are one episode.
 EPISODE_GAP_S = 30.0
 #: Growth in so many seconds before a stutter is held against an aggressor.
 _BEFORE_S = 10.0
-#: A picture shows so many stutters, and tells so many moments apart.
-_SHOWN = 800
+#: So many stutters are told, and so many moments apart.
+_SHOWN = 4000
+#: A line of pressures has so many steps at most.
+_STEPS = 2000
 #: With fewer stutters than this nothing can be named.
 FEWEST_STUTTERS = 5
 #: More, or more than that share of all frames, are no exceptions that something could be held against.
@@ -46,7 +47,7 @@ _MOST_STUTTERS, _MOST_SHARE = 10_000, 0.2
 
 def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: float | None = None) -> Diagnosis:
     """All that the recording says. `limit_s` is what counts as late, else what a frame is called a stutter for."""
-    phases = _phases(recording)
+    phases = phases_of(recording)
     working = [at_work(symptom, recording) for symptom in symptoms.values()]
     if recording.frames is None:
         return _without_frames(recording, phases, working)
@@ -85,6 +86,7 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
         aggressors=_aggressors(recording.usages, stutters),
         figures=_figures(recording, working),
         lanes=_lanes(working, recording),
+        pressures=_pressures(recording),
         late=_longest(stutters),
         findings=_findings(recording, phases, stutters),
         notes=recording.notes,
@@ -103,12 +105,9 @@ def _clear_of_gaps(stutters: Stutters, recording: Recording) -> Stutters:
     return stutters if keep.all() else chosen(stutters, keep, recording.begin_s, recording.end_s)
 
 
-def _phases(recording: Recording) -> Phases:
-    told = [
-        (name, *rate_of(series))
-        for name, series in recording.series.items()
-        if any(fnmatchcase(name, pattern) for pattern in _TELLING)
-    ]
+def phases_of(recording: Recording) -> Phases:
+    """The phases that rates of reclaim, allocation and faults tell."""
+    told = [(name, *rate_of(series)) for name, series in recording.series.items() if is_telling(name)]
     return find_phases(told, recording.begin_s, recording.end_s)
 
 
@@ -260,6 +259,25 @@ def _lanes(working: Sequence[AtWork], recording: Recording) -> tuple[Lane, ...]:
     return tuple(found)
 
 
+def _pressures(recording: Recording) -> tuple[PressureLine, ...]:
+    """Of what waits for the CPU, for memory and for I/O: in steps no finer than what was read."""
+    found = []
+    for name in ("cpu", "memory", "io"):
+        series = recording.series.get(f"pressure.{name}.some")
+        if series is None or len(series.values) < 2 or recording.length_s <= 0:
+            continue
+        times_s, values = rate_of(series)
+        steps = max(1, min(_STEPS, len(values) // 2))
+        # Counters hold seconds: growth a second is the share. What other tools tell is a share already.
+        known = np.isfinite(values) & (times_s >= recording.begin_s)
+        places = np.clip((times_s - recording.begin_s) / recording.length_s * steps, 0, steps - 1).astype(int)
+        highest = np.full(steps, -np.inf)
+        np.maximum.at(highest, places[known], np.clip(values[known], 0.0, 1.0))
+        told = tuple(round(one, 3) if np.isfinite(one) else None for one in highest.tolist())
+        found.append(PressureLine(name=f"{name} pressure", step_s=recording.length_s / steps, values=told))
+    return tuple(found)
+
+
 def _longest(stutters: Stutters) -> tuple[tuple[float, float], ...]:
     took_s = stutters.ends_s - stutters.begins_s
     places = np.sort(np.argsort(-took_s, kind="stable")[:_SHOWN])
@@ -301,6 +319,7 @@ def _without_frames(recording: Recording, phases: Phases, working: Sequence[AtWo
         unexplained=0,
         figures=_figures(recording, working),
         lanes=_lanes(working, recording),
+        pressures=_pressures(recording),
         findings=(lacking, *_findings(recording, phases, None)),
         notes=recording.notes,
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ktrial.domain.run import Earlier, Execution, Exit, RunRecord, Session, Watch
     from ktrial.domain.sensors import Samples
     from ktrial.domain.stored import StoredRun, StoredSession
-    from ktrial.domain.watching import Ended, Seen
+    from ktrial.domain.watching import Ended, Handed, Seen
 
 
 class Machine(Protocol):
@@ -64,8 +64,18 @@ class Sampling(Protocol):
 class Watching(Protocol):
     """Watches a machine for a long time."""
 
-    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Ended]:
-        """Begin, call `begun`, tell what is seen and at last how it ended. Raises AgentError."""
+    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Handed | Ended]:
+        """Begin, call `begun`, tell what is seen and kept, and at last how it ended. Raises AgentError."""
+
+
+class RunRecorder(Protocol):
+    """Records the machine beside a run, and what the run starts most of all."""
+
+    def start(self) -> None:
+        """Begin; comes back when it has begun. Raises AgentError."""
+
+    def stop(self) -> bytes:
+        """End it: the recording. Raises AgentError."""
 
 
 class Executor(Protocol):

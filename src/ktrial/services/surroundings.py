@@ -24,7 +24,7 @@ def surroundings(
     machine = world.looking_session
     folder = str(world.measuring_place.work)
     conditions = ConditionWatch(machine, world.sampling, world.clock, folder, world.pack_samples, order.sample_period_s)
-    return Around(
+    around = Around(
         machine,
         world.clock,
         Resets(suite.between, world.executor, root),
@@ -33,3 +33,5 @@ def surroundings(
         lambda: take_state(machine, world.catalog).canonical(),
         StartGates(conditions, world.clock, order.gates, settle_s),
     )
+    around.recorder = lambda: world.run_recorder
+    return around

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ktrial.services.arm_commands import CommandJournal
-from ktrial.services.ports import Clock, Executor, Machine, RunStore, Sampling, SleepClock
+from ktrial.services.ports import Clock, Executor, Machine, RunRecorder, RunStore, Sampling, SleepClock
 from ktrial.services.trial_course import TrialStore
 
 if TYPE_CHECKING:
@@ -105,6 +105,10 @@ class RunWorld(Protocol):
     @property
     def measuring_place(self) -> WorkPlace:
         """Where runs work."""
+
+    @property
+    def run_recorder(self) -> RunRecorder:
+        """Records the machine beside a run."""
 
     def pack_samples(self, samples: Samples) -> bytes:
         """Samples as a file."""

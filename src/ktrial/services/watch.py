@@ -12,12 +12,11 @@ from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.finding import Finding
 from ktrial.domain.frame_lines import FramePattern, Line, frames_of
 from ktrial.domain.recording import Recording, Source
-from ktrial.domain.watching import Ended, Seen, doubts
+from ktrial.domain.watching import Ended, Handed, Seen, doubts
 from ktrial.formats.ktrial_recording import read_recording
 from ktrial.services.ports import Watching
+from ktrial.services.watch_live import SHOWN
 
-#: What is shown while it goes on.
-SHOWN = ("pressure.cpu.some", "pressure.memory.some", "pressure.io.some", "memory.MemAvailable")
 #: Unless told otherwise it ends after so long: a week.
 LONGEST_S = 604_800.0
 
@@ -52,6 +51,16 @@ class Follows(Protocol):
         """End it: the lines that came."""
 
 
+class Shows(Protocol):
+    """Whoever looks on."""
+
+    def seen(self, seen: Seen) -> None:
+        """What the agent sees now."""
+
+    def handed(self, data: bytes) -> None:
+        """Blocks of the recording, kept already."""
+
+
 class Program(Protocol):
     """The program that is watched, if ktrial starts it."""
 
@@ -74,7 +83,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 def watch(
     watching: Watching,
     wanted: Wanted,
-    on_seen: Callable[[Seen], None],
+    shows: Shows,
     *,
     program: Program | None = None,
     on_begun: Callable[[], None] = lambda: None,
@@ -89,7 +98,9 @@ def watch(
 
     for told in watching.watch(wanted.fields(), begun):
         if isinstance(told, Seen):
-            on_seen(told)
+            shows.seen(told)
+        elif isinstance(told, Handed):
+            shows.handed(told.data)
         else:
             ended = told
         if program is not None:

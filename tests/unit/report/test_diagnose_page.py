@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
+import json
+import re
 from functools import cache
 
 import msgspec
 
-from ktrial.domain.diagnosis import Cause, Diagnosis, Lane, PhaseFound, Range, SeriesFigure, Worst
+from ktrial.domain.diagnosis import Cause, Diagnosis, Lane, PhaseFound, PressureLine, Range, SeriesFigure, Worst
 from ktrial.report.charts.drawing import Style
 from ktrial.report.charts.svg import svg_text
 from ktrial.report.charts.timeline import timeline_chart
 from ktrial.report.diagnose import diagnosis_text
 from ktrial.report.diagnose_page import diagnosis_page
+from ktrial.report.timeline_script import TIMELINE_SCRIPT
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J"
 
@@ -57,6 +63,7 @@ def found(name: str = HOSTILE) -> Diagnosis:
         figures=(SeriesFigure(name="vmstat.pgscan_kswapd", unit="count/s", mean=12.5, peak=99.0),),
         late=((3.0, 0.2), (7.0, 0.1)),
         lanes=(Lane(cause="direct-reclaim", spans=((2.9, 3.1),)),),
+        pressures=(PressureLine(name="memory pressure", step_s=100.0, values=(0.0, 0.25, None, 1.0, 0.5, 0.0)),),
         findings=("psi is absent: no /proc/pressure",),
     )
 
@@ -64,7 +71,8 @@ def found(name: str = HOSTILE) -> Diagnosis:
 def test_the_page_is_whole_and_holds_no_foreign_markup() -> None:
     page = diagnosis_page([(found(), ("vm.page-cluster: 0 is in force already",)), (found("second"), ())])
     assert page.startswith("<!DOCTYPE html>")
-    assert "<script" not in page
+    assert page.count("<script>") == 1
+    assert "alert(1)</script>" not in page
     assert "\x1b" not in page
     assert page.count("<svg") == 2
     assert "no: goes with direct reclaim" in page
@@ -72,6 +80,27 @@ def test_the_page_is_whole_and_holds_no_foreign_markup() -> None:
     assert "12.5" in page
     assert "One session each" in page
     assert "page-cluster: 0 is in force already" in page
+
+
+def test_the_time_line_is_drawn_by_the_only_script_that_the_page_allows() -> None:
+    page = diagnosis_page([(found(), ())])
+    digest = base64.b64encode(hashlib.sha256(TIMELINE_SCRIPT.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in html.unescape(page)
+    assert page.count(TIMELINE_SCRIPT) == 1
+    (told,) = re.findall(r'data-timeline="([^"]*)"', page)
+    data = json.loads(html.unescape(told))
+    assert data["late"] == [[3.0, 0.2], [7.0, 0.1]]
+    assert data["lanes"] == [{"name": "direct reclaim", "named": True, "spans": [[2.9, 3.1]]}]
+    assert data["pressures"][0]["values"][2] is None
+    assert (data["begin"], data["end"]) == (0, 600)
+
+
+def test_stretches_that_a_picture_cannot_tell_apart_are_one_in_it() -> None:
+    spans = tuple((one * 0.25, one * 0.25 + 0.1) for one in range(400))
+    many = msgspec.structs.replace(found("flight"), lanes=(Lane(cause="direct-reclaim", spans=spans),))
+    bars = svg_text(timeline_chart(many, Style(width=900))).count('stroke-width="10"')
+    assert 0 < bars < 5
+    assert html.unescape(diagnosis_page([(many, ())])).count("[99.75,99.85]") == 1
 
 
 def test_the_text_tells_all_and_steers_no_terminal() -> None:
@@ -85,6 +114,6 @@ def test_the_text_tells_all_and_steers_no_terminal() -> None:
 def test_the_time_line_shows_stutters_lanes_and_phases() -> None:
     chart = timeline_chart(found("flight"), Style(width=900))
     svg = svg_text(chart)
-    for word in ("direct reclaim", "warm-up", "steady state", "flight"):
+    for word in ("direct reclaim", "warm-up", "steady state", "flight", "memory pressure"):
         assert word in svg
     assert chart.table.rows == (("direct reclaim", "yes", "1"),)

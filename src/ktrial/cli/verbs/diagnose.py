@@ -31,7 +31,9 @@ from ktrial.domain.errors import BadInput
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A report too: .html, .svg, .png."
 )
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--runs", type=click.Path(path_type=Path), metavar="CSV", help="The figures of each, to be compared.")
+@click.option("--label", metavar="NAME", help="What they are compared by; else the name of the file of --runs.")
+@click.option("--force", is_flag=True, help="Overwrite FILE and CSV.")
 @json_option
 @click.pass_obj
 def command(
@@ -43,6 +45,8 @@ def command(
     utc_offset: str | None,
     frames_began: float | None,
     output: Path | None,
+    runs: Path | None,
+    label: str | None,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -52,6 +56,7 @@ def command(
     ktrial diagnose flight/            # all files of a folder are one recording
     ktrial diagnose sar.json
     ktrial diagnose --interval 1s vmstat.log
+    ktrial diagnose --runs stock.csv monday/ tuesday/      # then: ktrial compare stock.csv tuned.csv
 
     Reads vmstat, sadf -j, MangoHud logs, and the tables and reclaim lines of the micro-stutter suite.
     """
@@ -65,14 +70,17 @@ def command(
 
     if frames_began is not None and isnan(frames_began):
         raise BadInput("--frames-began nan: no moment", hint="seconds since 1970, for example 1760000000.5")
-    if output is not None:
-        check(output, len(recordings), force=force)
+    check(output, runs, label, len(recordings), force=force)
     limit_s = None if limit is None else seconds(limit, "--limit")
     interval_s = None if interval is None else seconds(interval, "--interval")
     offset_s = None if utc_offset is None else offset(utc_offset)
     symptoms = load_symptoms(app.catalog)
     clocks = (interval_s, offset_s, frames_began)
     read = [recording(path, as_format, *clocks) for path in recordings]
+    if runs is not None:
+        from ktrial.cli.diagnose_runs import write_runs
+
+        write_runs(runs, read, label or runs.stem, limit_s, app.say)
     found = []
     for one in read:
         diagnosis = diagnose(one, symptoms, limit_s)

@@ -3,20 +3,14 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ktrial.cli.measuring import TakesCommand, own_words
-from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.options import json_option, seconds
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, Refused
-
-if TYPE_CHECKING:
-    from ktrial.services.watch import Wanted
 
 
 @click.command(cls=TakesCommand, short_help="Record what a machine or a program goes through: pressures, stalls.")
@@ -30,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--frames-from", type=click.Path(path_type=Path), metavar="FILE", help="A log or pipe that tells frames.")
 @click.option("--pattern", metavar="REGEX", help="How a line tells one: a group named s, ms, us, ns or fps.")
 @click.option("--every", default="5s", show_default=True, metavar="TIME", help="A line of text for so long.")
+@click.option("--live/--plain", "live", default=None, help="Draw in place, or write lines; else as it fits.")
 @json_option
 @click.pass_context
 def command(
@@ -44,6 +39,7 @@ def command(
     frames_from: Path | None,
     pattern: str | None,
     every: str,
+    live: bool | None,
     as_json: bool,
 ) -> int:
     """Record counters, pressures and what the kernel does, with the time it takes, until a program or a time ends.
@@ -51,12 +47,16 @@ def command(
     Events (direct reclaim, slow disk requests, delays of threads) need root; without it there are samples alone. The
     recording is written as it goes: what a kill -9 leaves can be read.
 
+    On a terminal it draws pressures, the phase and the last stutters in place; beside a program that writes to the
+    same terminal only with --live.
+
     \b
     ktrial watch -- ./game
     ktrial watch --pid 4711 --for 10m -o stutter
     ktrial watch --frames-from game.log --pattern 'frame (?P<ms>[\\d.]+) ms' --pid 4711
     """
-    from ktrial.cli.watching import RECORDING, Shown, least, new_folder, rates
+    from ktrial.cli.watch_session import Asked, watch_session
+    from ktrial.cli.watching import RECORDING, least, new_folder, rates
     from ktrial.services.watch import LONGEST_S, Wanted
 
     app: App = ctx.obj
@@ -75,56 +75,15 @@ def command(
         least_s=least(above),
         trace=not no_trace,
     )
-    file = new_folder(output) / RECORDING
-    return _watch(
-        app, wanted, words, file, frames_from, pattern, Shown(seconds(every, "--every"), as_json=as_json), as_json
+    asked = Asked(
+        wanted=wanted,
+        words=words,
+        file=new_folder(output) / RECORDING,
+        frames_from=frames_from,
+        pattern=pattern,
+        every_s=seconds(every, "--every"),
+        live=live,
+        as_json=as_json,
     )
-
-
-def _watch(
-    app: App,
-    wanted: Wanted,
-    words: tuple[str, ...] | None,
-    file: Path,
-    frames_from: Path | None,
-    pattern: str | None,
-    shown: object,
-    as_json: bool,
-) -> int:
-    import msgspec
-
-    from ktrial.cli.watching import FRAMES, Shown, write_frames
-    from ktrial.domain.frame_lines import FramePattern
-    from ktrial.host.held_program import HeldProgram
-    from ktrial.host.line_tail import LOOK_S, LineTail
-    from ktrial.services.watch import read_back, watch
-
-    assert isinstance(shown, Shown)
-    compiled = None if pattern is None else FramePattern(pattern)
-    watching = app.watching(file)
-    tail = None if frames_from is None else LineTail(frames_from)
-    program = None if words is None else HeldProgram(words)
-    if program is not None:
-        wanted = msgspec.structs.replace(wanted, process=program.pid)
-    cpu_s = time.process_time()
-    try:
-        with app.interrupts:
-            ended, status = watch(watching, wanted, shown, program=program)
-    finally:
-        if program is not None:
-            program.close()
-        lines = [] if tail is None else tail.stop()
-    cpu_s = time.process_time() - cpu_s
-    frames = None if compiled is None else (lines, compiled, str(frames_from), LOOK_S)
-    recording, findings = read_back(file.read_bytes(), str(file), ended, frames)
-    if compiled is not None and recording.frames is not None:
-        write_frames(recording.frames, recording.unix_at_zero_s or 0.0, file.parent / FRAMES)
-    if as_json:
-        told = {"event": "ended", "file": str(file), "exit_status": status, "head_cpu_s": cpu_s}
-        write_json({**told, "ended": msgspec.to_builtins(ended), "findings": msgspec.to_builtins(findings)})
-    else:
-        from ktrial.report.terminal import columns
-        from ktrial.report.watching import summary
-
-        sys.stdout.write(summary(ended, str(file), findings, cpu_s, columns()))
+    watch_session(app, asked)
     return 0

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording as a picture: stutters and when each cause was at work, on one axis of time, with its phases."""
+"""A recording as a picture: stutters, pressures and when each cause was at work, on one axis, with its phases."""
 
 from __future__ import annotations
 
-from ktrial.domain.diagnosis import Diagnosis
+from ktrial.domain.diagnosis import Diagnosis, Lane
 from ktrial.report.charts.drawing import Chart, Spec, Style, Table, frame, label
 
-_STEP, _NAMES, _HEIGHT = 22, 190, 130
+_STEP, _NAMES, _HEIGHT, _PRESSURE = 22, 190, 130, 70
+#: So many stutters, and so many moments apart, can be told in a picture.
+_SHOWN = 800
 
 
 def timeline_chart(found: Diagnosis, style: Style) -> Chart:
-    """Above the stutters by their length, below a lane for each cause that was at work."""
+    """Above the stutters by their length, then pressures, below a lane for each cause that was at work."""
     begin_s = min((phase.begin_s for phase in found.phases), default=0.0)
     x: Spec = {
         "type": "quantitative",
@@ -20,6 +22,8 @@ def timeline_chart(found: Diagnosis, style: Style) -> Chart:
     named = {cause.id for cause in found.named}
     names = {cause.id: cause.name for cause in found.causes}
     panels = [_stutters(found, style, x)] if found.late else []
+    if found.pressures:
+        panels.append(_pressures(found, style, x))
     if found.lanes:
         panels.append(_lanes(found, style, x, names, named))
     rows = tuple(
@@ -28,10 +32,74 @@ def timeline_chart(found: Diagnosis, style: Style) -> Chart:
     return Chart(
         name="timeline",
         title=found.name,
-        caption="Lines above are stutters, bars below stretches in which a cause was at work; dashed lines are phases.",
-        spec=frame(style, label(found.name, 60), {"vconcat": panels, "spacing": 14}),
+        caption="Lines above are stutters, then shares of time in which some task waited, bars below stretches in "
+        "which a cause was at work; dashed lines are phases.",
+        spec=frame(
+            style,
+            label(found.name, 60),
+            {"vconcat": panels, "spacing": 14, "resolve": {"scale": {"color": "independent"}}},
+        ),
         table=Table(headers=("cause", "named", "stretches"), rows=rows, numeric=(2,)),
     )
+
+
+def _longest(found: Diagnosis) -> list[tuple[float, float]]:
+    return sorted(sorted(found.late, key=lambda one: -one[1])[:_SHOWN])
+
+
+def _apart(lane: Lane, least_s: float) -> list[tuple[float, float]]:
+    """Stretches of which a picture can tell the pauses."""
+    spans: list[tuple[float, float]] = []
+    for begin_s, end_s in lane.spans:
+        if spans and begin_s - spans[-1][1] < least_s:
+            spans[-1] = (spans[-1][0], max(end_s, spans[-1][1]))
+        else:
+            spans.append((begin_s, end_s))
+    return spans
+
+
+def _pressures(found: Diagnosis, style: Style, x: Spec) -> Spec:
+    """A line for each, the highest values of as many steps as a picture can show."""
+    begin_s = min((phase.begin_s for phase in found.phases), default=0.0)
+    values = []
+    for line in found.pressures:
+        wide = max(1, len(line.values) // _SHOWN)
+        for place in range(0, len(line.values), wide):
+            known = [value for value in line.values[place : place + wide] if value is not None]
+            values.append({"at": begin_s + place * line.step_s, "share": max(known, default=None), "of": line.name})
+    names = [line.name for line in found.pressures]
+    colours = [style.palette.arms[number % (len(style.palette.arms) - 1) + 1] for number in range(len(names))]
+    colour: Spec = {"field": "of", "type": "nominal", "scale": {"domain": names, "range": colours}}
+    return {
+        "width": style.width - _NAMES - 40,
+        "height": _PRESSURE,
+        "layer": [
+            {
+                "data": {"values": values},
+                "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.2},
+                "encoding": {
+                    "x": {"field": "at"} | x,
+                    "y": {
+                        "field": "share",
+                        "type": "quantitative",
+                        "scale": {"domain": [0, 1]},
+                        "axis": {"title": None, "format": "%", "tickCount": 2},
+                    },
+                    "color": colour | {"legend": None},
+                },
+            },
+            {
+                "data": {"values": [{"of": name, "y": 12 + 18 * number} for number, name in enumerate(names)]},
+                "mark": {"type": "text", "align": "right", "x": -58},
+                "encoding": {
+                    "y": {"field": "y", "type": "quantitative", "scale": None, "axis": None},
+                    "text": {"field": "of"},
+                    "color": colour | {"legend": None},
+                },
+            },
+        ],
+        "resolve": {"scale": {"y": "independent"}},
+    }
 
 
 def _stutters(found: Diagnosis, style: Style, x: Spec) -> Spec:
@@ -51,7 +119,7 @@ def _stutters(found: Diagnosis, style: Style, x: Spec) -> Spec:
                 "encoding": {"x": {"field": "at"} | x, "text": {"field": "name"}},
             },
             {
-                "data": {"values": [{"at": at_s, "ms": took_s * 1e3, "zero": 0} for at_s, took_s in found.late]},
+                "data": {"values": [{"at": at_s, "ms": took_s * 1e3, "zero": 0} for at_s, took_s in _longest(found)]},
                 "mark": {"type": "rule", "strokeWidth": 1.6, "color": style.palette.verdicts["worse"]},
                 "encoding": {
                     "x": {"field": "at"} | x,
@@ -68,7 +136,7 @@ def _lanes(found: Diagnosis, style: Style, x: Spec, names: dict[str, str], named
     values = [
         {"from": span[0], "to": span[1], "lane": place, "named": lane.cause in named}
         for place, lane in enumerate(order)
-        for span in lane.spans
+        for span in _apart(lane, found.length_s / _SHOWN)
     ]
     titles = [{"lane": place, "name": label(names[lane.cause], 30)} for place, lane in enumerate(order)]
     y: Spec = {"field": "lane", "type": "ordinal", "axis": None}

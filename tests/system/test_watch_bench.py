@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions as runs: recorded beside a benchmark, and recordings that become runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktrial.host.find_agent import find_agent
+from tests.support.watching import instances, knows_threads, watch
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="tracing needs root"),
+    pytest.mark.xdist_group("watch"),
+]
+
+#: Writes past the page cache, so that the disk is asked.
+WRITER = "dd if=/dev/zero of={} bs=64k count=200 oflag=direct"
+
+
+def ktrial(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """With a state of its own."""
+    homes = {name: str(folder / "home") for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
+    return subprocess.run(
+        [sys.executable, "-m", "ktrial", *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **homes},
+        check=False,
+    )
+
+
+def left_behind() -> list[str]:
+    """Instances of agents of this checkout, and of agents that have ended; others may watch at the same time."""
+    found = []
+    for name in instances():
+        try:
+            program = str(Path(f"/proc/{name.split('-')[1]}/exe").readlink())
+        except FileNotFoundError:
+            program = str(find_agent())
+        if program == str(find_agent()):
+            found.append(name)
+    return found
+
+
+def outcomes(done: subprocess.CompletedProcess[str], file: Path) -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return [
+        {one["outcome"]: one["value"] for one in run["measurements"]} for run in json.loads(file.read_text())["runs"]
+    ]
+
+
+def test_a_program_is_recorded_from_its_begin_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    program = f"program={WRITER.format(tmp_path / 'written')}"
+    runs = outcomes(ktrial(tmp_path, "bench", "watch", "-p", program, "-n", "2", "-o", str(file)), file)
+    assert len(runs) == 2
+    for found in runs:
+        assert found["written"] >= 200 * 65_536
+        assert found["write-latency"] > 0
+        assert ("frame-reclaim" in found) == knows_threads()
+        assert {"stutter-rate", "late-share", "allocation-stalls", "slow-io"} <= set(found)
+    assert left_behind() == []
+
+
+def test_a_session_of_the_machine_and_what_is_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    words = ("-p", "duration_s=4", "-p", "skip_s=1", "-p", "per_phase=yes", "-n", "1", "-o", str(file))
+    (found,) = outcomes(ktrial(tmp_path, "bench", "watch", *words), file)
+    assert found["late-share"] < 1
+    assert not any(name.startswith("steady.") for name in found), "four seconds have no steady state"
+    (run,) = json.loads(file.read_text())["runs"]
+    assert run["details"]["length_s"] == pytest.approx(4, abs=1.5)
+    assert {"files/recording.ktr", "files/phases.json"} <= set(run["raw"])
+
+
+def test_a_program_that_fails_fails_the_run(tmp_path: Path) -> None:
+    done = ktrial(tmp_path, "bench", "watch", "-p", "program=false", "-n", "1")
+    assert done.returncode != 0
+    assert "status 1" in done.stdout + done.stderr
+    assert left_behind() == []
+
+
+def test_recordings_become_runs_that_are_compared(tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d"):
+        watch(tmp_path / name, "--for", "2s", "--no-trace")
+    for label, names in (("stock", ("a", "b")), ("tuned", ("c", "d"))):
+        done = ktrial(
+            tmp_path,
+            *("diagnose", "--runs", str(tmp_path / f"{label}.csv"), *(str(tmp_path / name) for name in names)),
+        )
+        assert done.returncode == 0, done.stderr
+        assert "slow-io: not traced: not asked for" in done.stderr
+    done = ktrial(tmp_path, "compare", str(tmp_path / "stock.csv"), str(tmp_path / "tuned.csv"))
+    assert done.returncode in {0, 1}, done.stderr
+    assert "late-share" in done.stdout
+    again = ktrial(tmp_path, "diagnose", "--runs", str(tmp_path / "stock.csv"), str(tmp_path / "a"))
+    assert again.returncode == 2
+    assert "--force" in again.stderr
