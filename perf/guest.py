@@ -30,7 +30,9 @@ def run(argv: Sequence[str]) -> float:
     began = time.monotonic()
     done = subprocess.run(list(argv), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(argv)} ended with status {done.returncode}:\n{done.stdout[-500:]}{done.stderr[-500:]}")
+        raise SystemExit(
+            f"{' '.join(argv)} ended with status {done.returncode}:\n{done.stdout[-500:]}{done.stderr[-500:]}"
+        )
     return time.monotonic() - began
 
 
@@ -103,7 +105,8 @@ def throughput(kernel: Path) -> None:
             list(pool.map(lambda _: ktrial(kernel, "emulated", "true"), range(count)))
         each_minute = count * 60 / (time.monotonic() - began)
         alone = alone or each_minute
-        print(f"{workers} at once on {len(os.sched_getaffinity(0))} CPUs: {each_minute:.1f} boots a minute ({each_minute / alone:.2f} times one)")
+        told = f"{each_minute:.1f} boots a minute ({each_minute / alone:.2f} times one)"
+        print(f"{workers} at once on {len(os.sched_getaffinity(0))} CPUs: {told}")
 
 
 def main() -> None:

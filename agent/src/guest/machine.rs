@@ -4,8 +4,8 @@
 use crate::error::{Error, Result};
 use rustix::mount::{mount, MountFlags};
 use rustix::system::{init_module, reboot, RebootCommand};
-use rustix::time::{clock_gettime, ClockId};
 use rustix::termios::{tcgetattr, tcsetattr, OptionalActions};
+use rustix::time::{clock_gettime, ClockId};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::thread::sleep;

@@ -196,8 +196,12 @@ mod tests {
         let (good, frames) = run_beside(&["/bin/cat", mark.to_str().unwrap()], &json!([one]));
         assert!(good);
         let said = String::from_utf8(stream(&frames, frames::OUTPUT)).unwrap();
-        assert!(!Path::new(&format!("/proc/{}/cwd", said.trim())).exists(), "{said}");
-        let absent = json!({"argv": ["/no/such"], "environment": {}, "directory": "/", "user": null, "beside": []});
+        assert!(
+            !Path::new(&format!("/proc/{}/cwd", said.trim())).exists(),
+            "{said}"
+        );
+        let absent =
+            json!({"argv": ["/no/such"], "environment": {}, "directory": "/", "user": null, "beside": []});
         let (good, frames) = run_beside(&["/bin/echo"], &json!([absent]));
         assert!(!good);
         assert_eq!(frames.len(), 1);

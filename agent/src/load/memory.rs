@@ -40,7 +40,14 @@ pub fn allocation_stalls() -> Option<u64> {
 fn stalls_in(vmstat: &str) -> Option<u64> {
     vmstat
         .lines()
-        .filter_map(|line| line.strip_prefix("allocstall")?.split_once(' ')?.1.trim().parse::<u64>().ok())
+        .filter_map(|line| {
+            line.strip_prefix("allocstall")?
+                .split_once(' ')?
+                .1
+                .trim()
+                .parse::<u64>()
+                .ok()
+        })
         .reduce(u64::saturating_add)
 }
 

@@ -110,9 +110,21 @@ impl Load for Parameters {
         let file = &file;
         let mut jobs: Vec<Job<Found>> = vec![
             Box::new(move |start_ns| {
-                draw(run, file, sizes, moments(self.frames_per_s, start_ns, duration_ns, None), self.seed)
+                draw(
+                    run,
+                    file,
+                    sizes,
+                    moments(self.frames_per_s, start_ns, duration_ns, None),
+                    self.seed,
+                )
             }),
-            Box::new(move |start_ns| burst(run, sizes, moments(self.bursts_per_s, start_ns, duration_ns, self.seed))),
+            Box::new(move |start_ns| {
+                burst(
+                    run,
+                    sizes,
+                    moments(self.bursts_per_s, start_ns, duration_ns, self.seed),
+                )
+            }),
         ];
         for reader in 0..u64::from(self.readers) {
             let from = sizes.file / u64::from(self.readers) * reader;
@@ -124,7 +136,9 @@ impl Load for Parameters {
         let done = crew::run(jobs)?;
         let stalls = stalls_before.and_then(|before| memory::allocation_stalls()?.checked_sub(before));
         let mut measured = measured(done.results, sizes, done.elapsed_ns);
-        measured.results.insert("allocation_stalls".to_owned(), json!(stalls));
+        measured
+            .results
+            .insert("allocation_stalls".to_owned(), json!(stalls));
         Ok(measured)
     }
 }

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from ktrial.kernels.compilers import Compilers
     from ktrial.host.agent import AgentSession
     from ktrial.host.guest_transport import GuestTransport
+    from ktrial.kernels.compilers import Compilers
     from ktrial.kernels.guest import Guests
     from ktrial.kernels.images import Images
     from ktrial.kernels.lab import Lab

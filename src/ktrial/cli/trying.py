@@ -128,7 +128,11 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial trial resume {stored.trial}` goes on with it")
         return interruption.status(app.interrupts.number)
     say_next(app, stored)
-    left = "" if is_by_hand(stored.file) or stored.file.guest is not None else "; the machine is as before: `ktrial status`"
+    left = (
+        ""
+        if is_by_hand(stored.file) or stored.file.guest is not None
+        else "; the machine is as before: `ktrial status`"
+    )
     app.say(f"kept as {stored.trial}{left}")
     if broken:
         raise GuardTripped(f"a guard is broken: {broken[0]}")

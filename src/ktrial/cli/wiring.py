@@ -373,6 +373,7 @@ class App:
     def executor(self) -> AgentExecutor:
         """Runs benchmarks as the user, through agents that a Ctrl-C on the terminal does not reach."""
         from ktrial.host.executor import AgentExecutor
+
         root = self.root_session if self.can_be_root else None
         work = self.measuring_place.work
         executor = AgentExecutor(

@@ -11,7 +11,9 @@ from ktrial.domain.kernel_log import KernelRecord
 
 #: What makes a kernel tell, and room in its log for that.
 WORDS = ("initcall_debug", "log_buf_len=8M")
-_CALL = re.compile(r"initcall ([\w.]{1,200})\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[[\w-]+\])? returned -?\d+ after (\d{1,12}) usecs")
+_CALL = re.compile(
+    r"initcall ([\w.]{1,200})\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[[\w-]+\])? returned -?\d+ after (\d{1,12}) usecs"
+)
 _INIT = re.compile(r"Run /\S* as init process")
 
 

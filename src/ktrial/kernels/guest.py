@@ -68,9 +68,7 @@ class Guests:
             self._lay(folder, kernel, job, brought, shape)
             return _Boot(self._emulator, folder, shape, limits, self._stop).run()
 
-    def talk(
-        self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, begin_limit_s: float
-    ) -> RunningGuest:
+    def talk(self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, begin_limit_s: float) -> RunningGuest:
         """A guest that runs until it is closed, with sessions in it."""
         folder = Path(mkdtemp(prefix="guest-", dir=self._folder))
         try:
@@ -209,4 +207,3 @@ class _Boot:
 
     def _console(self) -> bytes:
         return (self._folder / "console").read_bytes()
-

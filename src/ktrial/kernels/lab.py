@@ -67,9 +67,7 @@ class Lab:
         """Read everything that boots of this place need, before several threads ask for it."""
         self._prepared(place, Job(), {})
 
-    def _prepared(
-        self, place: GuestPlace, job: Job, files: Mapping[str, bytes]
-    ) -> tuple[KernelFiles, Brought, Job]:
+    def _prepared(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> tuple[KernelFiles, Brought, Job]:
         if place.kernel not in self._kernels:
             self._kernels[place.kernel] = self._images.find(place.kernel)
         kernel = self._kernels[place.kernel]

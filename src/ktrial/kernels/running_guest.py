@@ -116,7 +116,9 @@ class RunningGuest:
                 if frame.kind == guest_line.BEGUN:
                     return typed(frame, Begun)
         why = "it was stopped" if stop.is_set() else f"the time limit of {limit_s:g} s passed"
-        raise GuestFailed(f"{why}; the guest did not come as far as its first process{self._last_lines()}", STATUS_LIMIT)
+        raise GuestFailed(
+            f"{why}; the guest did not come as far as its first process{self._last_lines()}", STATUS_LIMIT
+        )
 
     def _last_lines(self) -> str:
         text = (self._folder / "console").read_bytes().decode(errors="replace")

@@ -72,7 +72,7 @@ class _Told:
 class GuestCourse:
     """Carries a trial in guests out from where it stands."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
         self,
         standing: Standing,
         guests: GuestReady,
@@ -328,8 +328,6 @@ def carry_on_in_guests(
     )
     version = world.executor.agent_version
     versions = {task.label: version for task in guests.ready.tasks}
-    course = GuestCourse(
-        standing, guests, lab, world.run_store, world.trials, world.clock, check, listen, versions
-    )
+    course = GuestCourse(standing, guests, lab, world.run_store, world.trials, world.clock, check, listen, versions)
     world.trials.hold()
     return course.carry_out(), course.interrupted

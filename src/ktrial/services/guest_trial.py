@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,9 +19,10 @@ from ktrial.domain.guest_trial import place_of, shape_of
 from ktrial.domain.kernel_identity import KernelFound
 from ktrial.domain.plan import Plan
 from ktrial.domain.stored_trial import ArmSettings
-from ktrial.domain.suite import Suite, Task
+from ktrial.domain.suite import Suite
 from ktrial.domain.trial_file import GuestFile, TrialFile, seconds
 from ktrial.services.guest_visit import needs_disk
+from ktrial.services.kernel_log import look
 from ktrial.services.ports import Machine
 from ktrial.services.rehearsal import rehearse
 from ktrial.services.suites import tasks_of, with_parameters
@@ -35,6 +37,10 @@ from ktrial.services.trial_prepare import (
 from ktrial.services.trial_ready import Prepared, parameter_words
 from ktrial.services.trial_world import TrialWorld
 
+#: The target in a compiler's name: x86_64-linux-gnu-gcc-12 is gcc-12.
+_TARGET = re.compile(r"^\S+-(?=gcc|clang)")
+#: Of words with a dot, which are for modules, kernels do not say it.
+_UNKNOWN = re.compile(r'Unknown kernel command line parameters "(.*)", will be passed')
 #: Of two kernels that differ in these an exact guest counts instructions and nothing of what those cost.
 _COMPILED = {"compiler": "compilers", "lto": "LTO", "optimised": "CPUs that they are optimised for"}
 
@@ -147,13 +153,19 @@ def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
     found = list(kernels.values())
     for one in found[1:]:
         for field, what in _COMPILED.items():
-            pair = (getattr(found[0].identity, field), getattr(one.identity, field))
+            pair = (_plain(found[0], field), _plain(one, field))
             if pair[0] != pair[1]:
                 raise Refused(
                     f"{found[0].name} and {one.name} differ in their {what} ({pair[0]}, {pair[1]}): an exact guest "
                     "counts instructions and not what they cost",
                     hint='mode = "kvm" measures time; kernels of one compiler can be compared exactly',
                 )
+
+
+def _plain(kernel: KernelFound, field: str) -> object:
+    """What was used, whatever name a compiler was called by."""
+    value = getattr(kernel.identity, field)
+    return _TARGET.sub("", value) if isinstance(value, str) else value
 
 
 def _scouted(
@@ -169,10 +181,11 @@ def _scouted(
     facts: FactBook | None = None
     for place, names in _by_place(file, places):
         asks = file.baseline != "found" or any(in_force(file, name).words for name in names)
-        if not asks and file.control not in names:
+        if not (asks or place.shape.append or file.control in names):
             plans |= {name: Plan(title=name, changes=(), same=(), refusals=()) for name in names}
             continue
         with scout(place) as root:
+            _refuse_unknown_words(root, place)
             own = arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous, only=names)
             rehearse(root, own, world.catalog.knobs)
             plans |= own
@@ -180,6 +193,17 @@ def _scouted(
                 facts = root.facts()
     assert facts is not None, "the control has a place"
     return {name: plans[name] for name in file.arms}, facts
+
+
+def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
+    """Raise for a word of the command line that the kernel says it does not know; such an arm would be a placebo."""
+    said = (_UNKNOWN.search(record.text) for record in look(root, 0).records) if place.shape.append else ()
+    unknown = {word for match in said if match is not None for word in match[1].split()}
+    found = [word for word in place.shape.append if word in unknown]
+    if found:
+        raise BadInput(
+            f"{place.kernel} does not know {found[0]} on its command line", hint="another spelling, or another kernel"
+        )
 
 
 def _by_place(file: TrialFile, places: Mapping[str, GuestPlace]) -> Iterator[tuple[GuestPlace, Collection[str]]]:

@@ -9,7 +9,15 @@ import pytest
 from ktrial.domain.errors import BadInput
 from ktrial.domain.guest_trial import perturbation, place_of, shape_of
 from ktrial.domain.manual_arm import is_by_hand
-from ktrial.domain.trial_file import ArmFile, DesignFile, GuestFile, TrialFile, check_trial_file, parse_trial_file, trial_text
+from ktrial.domain.trial_file import (
+    ArmFile,
+    DesignFile,
+    GuestFile,
+    TrialFile,
+    check_trial_file,
+    parse_trial_file,
+    trial_text,
+)
 
 GUEST = GuestFile(kernel="6.12", boot=("preempt=full",), workloads=3)
 ARMS = {"control": ArmFile(), "old": ArmFile(kernel="6.1", boot=("nohz=off",)), "again": ArmFile(placebo=True)}
@@ -52,7 +60,7 @@ def test_every_visit_has_a_word_of_its_own_of_the_same_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    "more, told",
     [
         ({"guest": None}, "arm old: kernel is for trials in guests"),
         ({"guest": GuestFile(cpus=2)}, "an exact guest has one CPU"),

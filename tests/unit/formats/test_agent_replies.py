@@ -21,7 +21,7 @@ def test_replies_are_told_by_their_numbers_and_a_cut_one_never_came() -> None:
     "line", [b"x", b"{}", b'{"id":null,"ok":{}}', b'{"id":1}', b'{"id":1,"ok":{},"error":{"kind":"a","message":"b"}}']
 )
 def test_what_is_no_reply_is_told_with_its_line(line: bytes) -> None:
-    with pytest.raises(UnreadableOutput, match="line 2"):
+    with pytest.raises(UnreadableOutput, match="replies:2: "):
         read_replies(b'{"id":1,"ok":{}}\n' + line + b"\n")
 
 

@@ -74,6 +74,13 @@ def guest() -> Iterator[Guest]:
     found.close()
 
 
+def pour(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    os.close(descriptor)
+
+
 def all_of(descriptor: int) -> bytes:
     found = b""
     while piece := os.read(descriptor, 1 << 16):
@@ -98,7 +105,7 @@ def test_sessions_do_not_meet_and_end_each_by_itself(guest: Guest) -> None:
 
 def test_no_more_is_sent_than_the_terminal_of_the_guest_holds(guest: Guest) -> None:
     ends = guest.line.open([], root=True)
-    Thread(target=lambda: (os.write(ends.to_agent, b"x" * 40_000), os.close(ends.to_agent)), daemon=True).start()
+    Thread(target=pour, args=(ends.to_agent, b"x" * 40_000), daemon=True).start()
     assert all_of(ends.from_agent) == b"X" * 40_000
     assert guest.most_under_way <= _WINDOW_BYTES
 
@@ -120,5 +127,7 @@ def test_the_end_of_a_guest_is_the_end_of_its_sessions() -> None:
     assert all_of(ends.from_agent) == b""
     late = guest.line.open([], root=True)
     assert all_of(late.from_agent) == b""
-    for descriptor in (ends.to_agent, late.to_agent):
+    for descriptor in (ends.to_agent, late.to_agent, guest._heard):
         os.close(descriptor)
+    for stream in guest._head:
+        stream.close()

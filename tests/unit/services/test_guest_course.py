@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from time import sleep
 from typing import Any
 
 import msgspec
@@ -82,7 +83,13 @@ class FakeLab:
         for line in files["/ktrial/loads"].splitlines():
             request = json.loads(line)
             value = self._values(block, arm, request["parameters"]["seed"])
-            answer = {"load": "own", "parameters": request["parameters"], "started_ns": 0, "wall_ns": 9, "ended": "done"}
+            answer = {
+                "load": "own",
+                "parameters": request["parameters"],
+                "started_ns": 0,
+                "wall_ns": 9,
+                "ended": "done",
+            }
             replies.append({"id": request["id"], "ok": {**answer, "results": {"time_ns": int(value * 1e9)}}})
         run = GuestRun(
             shape=place.shape,
@@ -121,7 +128,7 @@ class Trial:
             arms={name: ArmFile() for name in names},
             guest=GuestFile(mode=mode, workloads=workloads),
         )
-        plans = {name: NOTHING for name in names} | {"case": plan_of("/proc/sys/vm/swappiness", "vm.swappiness", "10")}
+        plans = dict.fromkeys(names, NOTHING) | {"case": plan_of("/proc/sys/vm/swappiness", "vm.swappiness", "10")}
         suite = Suite(name="tool", summary="", benchmark=(), load=SuiteLoad(use="spin", share=3.0))
         ready = Prepared(
             file=file,
@@ -200,7 +207,7 @@ def test_a_visit_is_a_boot_with_its_settings_its_word_and_every_seed() -> None:
     trial.run()
     words = {place.shape.append for place, _, _ in trial.lab.jobs}
     assert len(words) == 14
-    place, job, files = next(one for one in trial.lab.jobs if trial.lab._visits[one[0].shape.append[-1]][1] == "case")
+    _place, job, files = next(one for one in trial.lab.jobs if trial.lab._visits[one[0].shape.append[-1]][1] == "case")
     root, user = job.programs
     assert (root.user, user.user, job.settle_s) == (None, 1000, 12)
     assert [json.loads(line)["do"] for line in files["/ktrial/settings"].splitlines()] == ["facts", "apply"]
@@ -225,7 +232,7 @@ def test_an_emulated_guest_is_booted_once_in_the_order_drawn_and_tells_its_own_b
 def test_an_arm_that_never_gives_anything_ends_the_trial() -> None:
     trial = Trial(seeded(alike), cap=7)
     trial.lab.fails["case"] = "the kernel panicked: no init"
-    with pytest.raises(BadRun, match="case gave nothing: tool: .*the kernel panicked: no init"):
+    with pytest.raises(BadRun, match=r"case gave nothing: tool: .*the kernel panicked: no init"):
         trial.run()
     assert isinstance(trial.log[-1], TrialOver)
 
@@ -249,7 +256,7 @@ def test_an_interrupted_trial_goes_on_and_comes_to_the_same_log() -> None:
     assert not trial.run().interrupted
     assert before < len(orders_in(trial.log))
 
-    def measured(log: list[Event]) -> list[tuple[int | None, str, float]]:
+    def measured(log: list[Event]) -> list[tuple[object, ...]]:
         return [(one.block, one.arm, *one.measurements.values()) for one in log if isinstance(one, RunEnded)]
 
     assert measured(trial.log) == measured(whole.log)
@@ -263,7 +270,7 @@ def test_a_boot_under_way_ends_when_somebody_interrupts() -> None:
         nonlocal began
         began = True
         while not trial.lab.stopped:
-            pass
+            sleep(0.001)
         raise KtrialError("it was stopped")
 
     def interrupt() -> None:

@@ -40,7 +40,11 @@ IDENTITY = KernelIdentity(
 class Scouted(FakeMachine):
     """A guest of a scout: takes plans, and gives them back."""
 
+    log = ""
+
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
+        if do == "kernel_log":
+            return {"oldest": 1, "newest": 1, "log": self.log, "truncated": False}
         if do == "apply":
             step = {"path": "", "outcome": "accepted", "message": ""}
             return {"transaction": 1, "state": "applied", "steps": [step]}
@@ -104,7 +108,10 @@ def prepared(scouted: list[GuestPlace], lab: FakeLab | None = None, **more: Any)
 def test_arms_are_their_kernels_words_and_settings_and_only_what_must_be_asked_is_booted() -> None:
     scouted: list[GuestPlace] = []
     found = prepared(scouted)
-    assert [(place.kernel, place.shape.mode, place.shape.append) for place in scouted] == [("6.12", "emulated", ())]
+    assert [(place.kernel, place.shape.mode, place.shape.append) for place in scouted] == [
+        ("6.12", "emulated", ()),
+        ("6.12", "emulated", ("preempt=full",)),
+    ]
     assert {name: dict(arm.changes) for name, arm in found.ready.arms.items()} == {
         "control": {},
         "placebo": {},
@@ -126,7 +133,16 @@ def test_kernels_of_two_compilers_are_not_compared_by_counting_instructions() ->
         prepared([], FakeLab(compiler="clang 19"))
     with pytest.raises(Refused, match="differ in their LTO"):
         prepared([], FakeLab(lto="thin"))
-    assert prepared([], FakeLab(lto="thin"), guest=GuestFile(kernel="6.12", mode="emulated")).places["old"].shape.cpus == 2
+    assert (
+        prepared([], FakeLab(lto="thin"), guest=GuestFile(kernel="6.12", mode="emulated")).places["old"].shape.cpus == 2
+    )
+
+
+def test_a_word_that_the_kernel_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = '4,1,0,-;Unknown kernel command line parameters "x=1 preempt=full", will be passed to user space.\n'
+    monkeypatch.setattr(Scouted, "log", said)
+    with pytest.raises(BadInput, match=r"6\.12 does not know preempt=full on its command line"):
+        prepared([])
 
 
 def test_kvm_that_is_not_there_is_told() -> None:
@@ -135,11 +151,11 @@ def test_kvm_that_is_not_there_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    "name, told",
     [
         ("agent-memcpy", "agent-memcpy: an exact guest cannot judge it: it measures caches"),
         ("agent-fileio-read-random-cold", "an exact guest cannot judge it: its disk is memory"),
-        ("hackbench", "hackbench is not one of the agent's own loads"),
+        ("hackbench-pipe-thread", "hackbench-pipe-thread is not one of the agent's own loads"),
         ("zram-lz4", "zram-lz4 is not one of the agent's own loads"),
     ],
 )

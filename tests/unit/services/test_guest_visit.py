@@ -44,7 +44,7 @@ def test_a_good_visit_has_an_output_for_each_run_and_knows_its_boot() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replies", "more", "told"),
+    "replies, more, told",
     [
         ([FACTS, GOOD], {}, "the agent did not answer"),
         ([FACTS, GOOD, {"id": 4, "error": {"kind": "bad-request", "message": "no"}}], {}, "said bad-request: no"),
@@ -54,7 +54,13 @@ def test_a_good_visit_has_an_output_for_each_run_and_knows_its_boot() -> None:
             "its settings: the agent said conflict: stale",
         ),
         (
-            [FACTS, {"id": 2, "ok": {"state": "rolled-back", "steps": [{"path": "/p", "outcome": "failed", "message": "EINVAL"}]}}],
+            [
+                FACTS,
+                {
+                    "id": 2,
+                    "ok": {"state": "rolled-back", "steps": [{"path": "/p", "outcome": "failed", "message": "EINVAL"}]},
+                },
+            ],
             {},
             "its settings are not in force: /p: EINVAL",
         ),

@@ -38,9 +38,9 @@ _MODES = ("exact", "emulated", "kvm")
 @click.option("--dry-run", is_flag=True, help="Print the protocol and boot nothing.")
 @dangerous_option
 @json_option
-@click.pass_obj
+@click.pass_context
 def command(
-    app: App, words: tuple[str, ...], dry_run: bool, yes_dangerous: bool, as_json: bool, **options: Any
+    ctx: click.Context, words: tuple[str, ...], dry_run: bool, yes_dangerous: bool, as_json: bool, **options: Any
 ) -> int:
     """Compare kernels, boot parameters and settings in guests; every visit of an arm is a boot of its own.
 
@@ -55,6 +55,7 @@ def command(
     """
     from ktrial.cli.guest_trialing import run_in_guests, show_protocol
 
+    app: App = ctx.obj
     file = _read(words) if words[0].endswith(".toml") else _asked(app, words, options)
     if dry_run:
         show_protocol(file)
