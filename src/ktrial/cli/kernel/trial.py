@@ -40,7 +40,7 @@ _MODES = ("exact", "emulated", "kvm")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, words: tuple[str, ...], dry_run: bool, yes_dangerous: bool, as_json: bool, **options: Any
+    ctx: click.Context, /, words: tuple[str, ...], dry_run: bool, yes_dangerous: bool, as_json: bool, **options: Any
 ) -> int:
     """Compare kernels, boot parameters and settings in guests; every visit of an arm is a boot of its own.
 
