@@ -52,17 +52,12 @@ def test_a_guest_is_examined_as_a_machine() -> None:
 
 
 def test_a_load_is_measured_in_a_guest() -> None:
-    found = told(KERNELS[-1], "bench", "agent-contextswitch-same", "-n", "1", "-p", "duration_s=1", "--no-settle")
-    assert found["results"]
-
-
-def test_a_setting_is_tried_in_a_guest() -> None:
-    words = ["try", "vm.swappiness=10", "--suite", "agent-contextswitch-same", "-p", "duration_s=0.2", "--no-profile"]
-    done = ktrial(KERNELS[-1], *words, "--budget", "7", "--anyway")
+    done = ktrial(KERNELS[-1], "bench", "agent-contextswitch-same", "-n", "1", "-p", "duration_s=1")
     assert done.returncode == 0, done.stderr
+    assert "round-trip-p50" in done.stdout
 
 
 def test_a_guest_is_watched(tmp_path: Path) -> None:
     done = ktrial(KERNELS[-1], "watch", "--for", "3s", "-o", str(tmp_path / "recording"))
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "recording").exists()
+    assert (tmp_path / "recording" / "recording.ktr").exists()
