@@ -6,6 +6,7 @@
 mod frames;
 mod machine;
 mod program;
+mod sessions;
 
 use crate::error::{Error, Kind, Result};
 use frames::Line;
@@ -26,12 +27,16 @@ const LINE: &str = "/dev/ttyS1";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Job {
-    /// What runs, if anything.
-    program: Option<Program>,
+    /// What runs, one after the other, until one fails.
+    programs: Vec<Program>,
     /// Modules in the order of loading.
     modules: Vec<String>,
-    /// How long the guest rests before the program starts.
+    /// Type of the file system whose image is put on a disk in memory.
+    disk: Option<String>,
+    /// How long the guest rests before the programs start.
     settle_s: u64,
+    /// Whether the head then opens sessions, and ends the guest itself.
+    sessions: bool,
 }
 
 /// Whether this process is the first one of a guest's.
@@ -52,17 +57,27 @@ pub fn main() -> ! {
 
 fn work() -> Result<()> {
     let port = File::options()
+        .read(true)
         .write(true)
         .open(LINE)
         .map_err(|error| Error::io("open", LINE, &error))?;
     machine::make_raw(&port)?;
+    let heard = port
+        .try_clone()
+        .map_err(|error| Error::io("open", LINE, &error))?;
     let line = Line::new(port);
     let job: Job = read_job()?;
-    let unloaded = machine::load_modules(&job.modules);
+    let mut unloaded = machine::load_modules(&job.modules);
+    unloaded.extend(job.disk.and_then(|kind| machine::mount_disk(&kind).err()));
     line.say(frames::BEGUN, &Begun::now(unloaded)?)?;
     sleep(Duration::from_secs(job.settle_s));
-    if let Some(program) = &job.program {
-        program.run(&line)?;
+    for program in &job.programs {
+        if !program.run(&line)? {
+            break;
+        }
+    }
+    if job.sessions {
+        sessions::attend(&line, heard)?;
     }
     line.say(frames::END, &serde_json::json!({}))?;
     line.drain();

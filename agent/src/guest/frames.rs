@@ -17,6 +17,16 @@ pub const ERRORS: u8 = b'e';
 pub const ENDED: u8 = b'x';
 /// Nothing follows.
 pub const END: u8 = b'z';
+/// A session is to be opened, or ended the hard way; what it is to read. From the head, as is an `END`.
+pub const START: u8 = b'S';
+pub const INPUT: u8 = b'i';
+pub const KILL: u8 = b'K';
+/// How many bytes of the head's were taken from the line.
+pub const TAKEN: u8 = b'a';
+/// What a session says, after its number.
+pub const SAID: u8 = b's';
+/// How a session ended.
+pub const OVER: u8 = b'X';
 
 const HEADER_BYTES: usize = 5;
 

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use rustix::mount::{mount, MountFlags};
 use rustix::system::{init_module, reboot, RebootCommand};
 use rustix::termios::{tcgetattr, tcsetattr, OptionalActions};
+use rustix::time::{clock_gettime, ClockId};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::thread::sleep;
@@ -32,8 +33,15 @@ const LINKS: &[(&str, &str)] = &[
     ("/proc/self/fd/1", "/dev/stdout"),
     ("/proc/self/fd/2", "/dev/stderr"),
 ];
+/// The image of the disk, the disk, and where it is mounted.
+const IMAGE: &str = "/ktrial/disk";
+const DISK: &str = "/dev/ram0";
+const DISK_PLACE: &str = "/var/tmp";
 /// Where every program may write.
-const OPEN: &[&str] = &["/tmp", "/dev/shm"];
+const OPEN: &[&str] = &["/tmp", "/dev/shm", DISK_PLACE];
+
+/// Bits a second: how long a port waits for more before it hands over what came.
+const SPEED: u32 = 115_200;
 
 /// What the guest tells of itself when it runs.
 #[derive(Serialize)]
@@ -53,17 +61,13 @@ impl Begun {
     pub fn now(unloaded: Vec<String>) -> Result<Self> {
         let name = rustix::system::uname();
         let text = |path: &str| fs::read_to_string(path).map_err(|error| Error::io("read", path, &error));
-        let uptime = text("/proc/uptime")?;
+        let since_boot = clock_gettime(ClockId::Boottime);
         Ok(Self {
             release: name.release().to_string_lossy().into(),
             version: name.version().to_string_lossy().into(),
             architecture: name.machine().to_string_lossy().into(),
             command_line: text("/proc/cmdline")?.trim().into(),
-            uptime_s: uptime
-                .split(' ')
-                .next()
-                .and_then(|word| word.parse().ok())
-                .unwrap_or(0.0),
+            uptime_s: Duration::try_from(since_boot).map_or(0.0, |since| since.as_secs_f64()),
             cpus: std::thread::available_parallelism().map_or(0, usize::from),
             memory_bytes: rustix::system::sysinfo().totalram as u64,
             unloaded,
@@ -82,6 +86,7 @@ pub fn mount_all() {
     }
     let open = std::os::unix::fs::PermissionsExt::from_mode;
     for place in OPEN {
+        let _ = fs::create_dir_all(place);
         let _ = fs::set_permissions(place, open(0o1777));
     }
 }
@@ -96,11 +101,23 @@ pub fn load_modules(files: &[String]) -> Vec<String> {
     files.iter().filter_map(refused).collect()
 }
 
+/// Puts the image on a disk in memory, and mounts it where files that need a real file system are made.
+pub fn mount_disk(kind: &str) -> std::result::Result<(), String> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| format!("a disk with {kind}: {what}: {error}");
+    fs::copy(IMAGE, DISK).map_err(|error| failed(DISK, &error))?;
+    fs::remove_file(IMAGE).map_err(|error| failed(IMAGE, &error))?;
+    fs::create_dir_all(DISK_PLACE).map_err(|error| failed(DISK_PLACE, &error))?;
+    mount(DISK, DISK_PLACE, kind, MountFlags::empty(), None).map_err(|error| failed("mount", &error))?;
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+    fs::set_permissions(DISK_PLACE, open).map_err(|error| failed(DISK_PLACE, &error))
+}
+
 /// Bytes go over the port as they are.
 pub fn make_raw(port: &File) -> Result<()> {
     let failed = |error: rustix::io::Errno| Error::io("set up", super::LINE, &error.into());
     let mut settings = tcgetattr(port).map_err(failed)?;
     settings.make_raw();
+    settings.set_speed(SPEED).map_err(failed)?;
     tcsetattr(port, OptionalActions::Now, &settings).map_err(failed)
 }
 

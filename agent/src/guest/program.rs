@@ -3,6 +3,7 @@
 
 use super::frames::{self, Line};
 use crate::error::{Error, Kind, Result};
+use rustix::process::{kill_process_group, Pid, Signal};
 use serde::Deserialize;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -10,12 +11,14 @@ use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{channel, Sender};
-use std::thread::spawn;
+use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 const PIECE_BYTES: usize = 1 << 12;
 /// So long after the last piece, output of a program that has ended is over: what it left running may hold its streams.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
+/// What runs beside a program is under way after this long.
+const LEAD: Duration = Duration::from_millis(500);
 
 /// A program, and how it is started.
 #[derive(Deserialize)]
@@ -26,22 +29,40 @@ pub struct Program {
     directory: String,
     /// User and group; none is root.
     user: Option<u32>,
+    /// What runs beside it, from a moment before until it ends; its output goes nowhere.
+    beside: Vec<Program>,
 }
 
 impl Program {
-    /// Runs it to its end. That it cannot be started is told as its end.
-    pub fn run(&self, line: &Line) -> Result<()> {
-        let told = match self.start()? {
-            Ok(child) => attend(child, line),
-            Err(error) => json!({"unstarted": error.to_string(), "errno": error.raw_os_error()}),
-        };
-        line.say(frames::ENDED, &told)
+    /// Runs it to its end; whether that was a good one. That it cannot be started is told as its end.
+    pub fn run(&self, line: &Line) -> Result<bool> {
+        let mut beside = Vec::new();
+        let mut told = Value::Null;
+        for one in &self.beside {
+            match one.start(false)? {
+                Ok(child) => beside.push(child),
+                Err(error) => told = unstarted(&error),
+            }
+        }
+        if !beside.is_empty() {
+            sleep(LEAD);
+        }
+        if told.is_null() {
+            told = match self.start(true)? {
+                Ok(child) => attend(child, line),
+                Err(error) => unstarted(&error),
+            };
+        }
+        beside.into_iter().for_each(end);
+        line.say(frames::ENDED, &told)?;
+        Ok(told["status"] == 0)
     }
 
-    fn start(&self) -> Result<io::Result<Child>> {
+    fn start(&self, heard: bool) -> Result<io::Result<Child>> {
         let Some((name, arguments)) = self.argv.split_first() else {
             return Err(Error::new(Kind::BadRequest, "a program without a name"));
         };
+        let stream = || if heard { Stdio::piped() } else { Stdio::null() };
         let mut command = Command::new(name);
         command
             .args(arguments)
@@ -49,14 +70,27 @@ impl Program {
             .envs(&self.environment)
             .current_dir(&self.directory)
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdout(stream())
+            .stderr(stream())
             .process_group(0);
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
         Ok(command.spawn())
     }
+}
+
+fn unstarted(error: &io::Error) -> Value {
+    json!({"unstarted": error.to_string(), "errno": error.raw_os_error()})
+}
+
+/// Ends what runs beside a program, and all that it started.
+fn end(mut child: Child) {
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.wait();
 }
 
 /// Hands over what the program writes, until it has ended and its last output is over; how it ended.
@@ -87,7 +121,8 @@ fn carry(mut from: impl Read + Send + 'static, line: &Line, kind: u8, piece_sent
     });
 }
 
-fn ending(status: ExitStatus) -> Value {
+/// How a process ended.
+pub fn ending(status: ExitStatus) -> Value {
     match (status.code(), status.signal()) {
         (Some(code), _) => json!({ "status": code }),
         (None, signal) => json!({ "signal": signal }),
@@ -98,15 +133,20 @@ fn ending(status: ExitStatus) -> Value {
 mod tests {
     use super::*;
     use std::fs;
+    use std::path::Path;
 
     /// Everything that comes over a line for this program: (kind, content) of each frame.
     fn frames_of(argv: &[&str]) -> Vec<(u8, Vec<u8>)> {
+        run_beside(argv, &json!([])).1
+    }
+
+    fn run_beside(argv: &[&str], beside: &Value) -> (bool, Vec<(u8, Vec<u8>)>) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let program: Program = serde_json::from_value(json!({
-            "argv": argv, "environment": {"PATH": "/usr/bin:/bin"}, "directory": "/", "user": null,
+            "argv": argv, "environment": {"PATH": "/usr/bin:/bin"}, "directory": "/", "user": null, "beside": beside,
         }))
         .unwrap();
-        program.run(&Line::new(file.reopen().unwrap())).unwrap();
+        let good = program.run(&Line::new(file.reopen().unwrap())).unwrap();
         let mut data = fs::read(file.path()).unwrap();
         let mut found = Vec::new();
         while !data.is_empty() {
@@ -114,7 +154,7 @@ mod tests {
             found.push((data[0], data[5..5 + length].to_vec()));
             data.drain(..5 + length);
         }
-        found
+        (good, found)
     }
 
     fn stream(frames: &[(u8, Vec<u8>)], kind: u8) -> Vec<u8> {
@@ -145,6 +185,26 @@ mod tests {
         );
         let unstarted = String::from_utf8(frames_of(&["/no/such"])[0].1.clone()).unwrap();
         assert!(unstarted.contains(r#""errno":2"#), "{unstarted}");
+    }
+
+    #[test]
+    fn what_runs_beside_a_program_ends_with_it_and_says_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("mark");
+        let script = format!("echo noise; echo $$ > {}; exec sleep 100", mark.display());
+        let one = json!({"argv": ["/bin/sh", "-c", script], "environment": {"PATH": "/usr/bin:/bin"}, "directory": "/", "user": null, "beside": []});
+        let (good, frames) = run_beside(&["/bin/cat", mark.to_str().unwrap()], &json!([one]));
+        assert!(good);
+        let said = String::from_utf8(stream(&frames, frames::OUTPUT)).unwrap();
+        assert!(
+            !Path::new(&format!("/proc/{}/cwd", said.trim())).exists(),
+            "{said}"
+        );
+        let absent =
+            json!({"argv": ["/no/such"], "environment": {}, "directory": "/", "user": null, "beside": []});
+        let (good, frames) = run_beside(&["/bin/echo"], &json!([absent]));
+        assert!(!good);
+        assert_eq!(frames.len(), 1);
     }
 
     #[test]

@@ -43,18 +43,55 @@ pub struct Schedule {
     pub rate_per_s: u32,
     /// How many there are.
     pub count: u64,
+    /// With a seed each moment lies anywhere in its period, always at the same place for the same seed.
+    pub seed: Option<u64>,
 }
 
 impl Schedule {
     /// The moment of number `index`.
     pub fn at_ns(&self, index: u64) -> u64 {
-        self.first_ns + index * SECOND_NS / u64::from(self.rate_per_s)
+        let rate = u64::from(self.rate_per_s);
+        let even_ns = self.first_ns + index * SECOND_NS / rate;
+        match self.seed {
+            None => even_ns,
+            Some(seed) => even_ns + mixed(seed, index) % (SECOND_NS / rate).max(1),
+        }
     }
+}
+
+/// A number that seed and index alone decide, and that looks like chance (the finaliser of SplitMix64).
+pub fn mixed(seed: u64, index: u64) -> u64 {
+    let mut bits = seed
+        .wrapping_mul(0xd134_2543_de82_ef95)
+        .wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seeded_moments_stay_in_their_periods_and_differ_by_seed() {
+        let moments = |seed| {
+            let schedule = Schedule {
+                first_ns: 7,
+                rate_per_s: 100,
+                count: 500,
+                seed: Some(seed),
+            };
+            (0..500).map(|index| schedule.at_ns(index)).collect::<Vec<_>>()
+        };
+        for (index, moment) in moments(1).iter().enumerate() {
+            assert_eq!((moment - 7) / 10_000_000, index as u64);
+        }
+        assert_eq!(moments(1), moments(1));
+        assert_ne!(moments(1), moments(2));
+        let places: u64 = moments(3).iter().map(|moment| (moment - 7) % 10_000_000).sum();
+        assert!((4_500_000..5_500_000).contains(&(places / 500)), "{places}");
+    }
 
     #[test]
     fn sleeping_ends_after_the_moment() {
@@ -70,6 +107,7 @@ mod tests {
             first_ns: 5,
             rate_per_s: 3,
             count: 10,
+            seed: None,
         };
         assert_eq!(schedule.at_ns(0), 5);
         assert_eq!(schedule.at_ns(1), 333_333_338);

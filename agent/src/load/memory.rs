@@ -31,6 +31,26 @@ pub fn available_bytes() -> Result<u64> {
     Ok(left_in_groups(&root).map_or(of_machine, |left| left.min(of_machine)))
 }
 
+/// How often the kernel, since boot, had a thread that wanted memory free some itself first; None where it does not tell.
+pub fn allocation_stalls() -> Option<u64> {
+    stalls_in(&Root::new("/").read_text("/proc/vmstat").ok()?)
+}
+
+/// One counter for each zone.
+fn stalls_in(vmstat: &str) -> Option<u64> {
+    vmstat
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("allocstall")?
+                .split_once(' ')?
+                .1
+                .trim()
+                .parse::<u64>()
+                .ok()
+        })
+        .reduce(u64::saturating_add)
+}
+
 /// What the limits of the agent's control group (version 2) and of those above it leave; None where there is no limit.
 /// A group's page cache counts as free: the kernel takes it back.
 fn left_in_groups(root: &Root) -> Option<u64> {
@@ -109,6 +129,14 @@ mod tests {
         assert_eq!(left_in_groups(&root), Some(700));
         put("/sys/fs/cgroup/user/session/memory.max", "50\n");
         assert_eq!(left_in_groups(&root), Some(0));
+    }
+
+    #[test]
+    fn stalls_of_all_zones_are_one_number() {
+        let text = "allocstall_dma 1\nallocstall_normal 20\nallocstall_movable 300\npgscan_direct 4\n";
+        assert_eq!(stalls_in(text), Some(321));
+        assert_eq!(stalls_in("pgscan_direct 4\n"), None);
+        assert!(allocation_stalls().is_some());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! burst of memory at a fixed rhythm, writes to it, and gives it back. Beside them a frame loop of fixed rate writes
 //! to a few pages of its own and reads a little of the file, and reports each frame that was not done when the next one was due.
 
-use super::clock::{now_ns, sleep_until, Schedule};
+use super::clock::{mixed, now_ns, sleep_until, Schedule};
 use super::crew::{self, Job};
 use super::histogram::Histogram;
 use super::{files, memory, seconds, within, Load, Measured, Run};
@@ -43,6 +43,9 @@ pub struct Parameters {
     duration_s: f64,
     /// Where the file is made.
     directory: String,
+    /// With it bursts keep no rhythm, and frames read other places of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
 }
 
 impl Default for Parameters {
@@ -56,6 +59,7 @@ impl Default for Parameters {
             frames_per_s: 60,
             duration_s: 20.0,
             directory: files::DIRECTORY.to_owned(),
+            seed: None,
         }
     }
 }
@@ -106,9 +110,21 @@ impl Load for Parameters {
         let file = &file;
         let mut jobs: Vec<Job<Found>> = vec![
             Box::new(move |start_ns| {
-                draw(run, file, sizes, frames(self.frames_per_s, start_ns, duration_ns))
+                draw(
+                    run,
+                    file,
+                    sizes,
+                    moments(self.frames_per_s, start_ns, duration_ns, None),
+                    self.seed,
+                )
             }),
-            Box::new(move |start_ns| burst(run, sizes, frames(self.bursts_per_s, start_ns, duration_ns))),
+            Box::new(move |start_ns| {
+                burst(
+                    run,
+                    sizes,
+                    moments(self.bursts_per_s, start_ns, duration_ns, self.seed),
+                )
+            }),
         ];
         for reader in 0..u64::from(self.readers) {
             let from = sizes.file / u64::from(self.readers) * reader;
@@ -116,8 +132,14 @@ impl Load for Parameters {
                 stream(run, file, from, start_ns + duration_ns)
             }));
         }
+        let stalls_before = memory::allocation_stalls();
         let done = crew::run(jobs)?;
-        Ok(measured(done.results, sizes, done.elapsed_ns))
+        let stalls = stalls_before.and_then(|before| memory::allocation_stalls()?.checked_sub(before));
+        let mut measured = measured(done.results, sizes, done.elapsed_ns);
+        measured
+            .results
+            .insert("allocation_stalls".to_owned(), json!(stalls));
+        Ok(measured)
     }
 }
 
@@ -143,17 +165,19 @@ impl Parameters {
     }
 }
 
-fn frames(rate_per_s: u32, start_ns: u64, duration_ns: u64) -> Schedule {
+fn moments(rate_per_s: u32, start_ns: u64, duration_ns: u64, seed: Option<u64>) -> Schedule {
     let count = u128::from(duration_ns) * u128::from(rate_per_s) / u128::from(SECOND_NS);
     Schedule {
         first_ns: start_ns,
         rate_per_s,
         count: u64::try_from(count).unwrap_or(u64::MAX),
+        seed,
     }
 }
 
 /// The frame loop: every frame has its moment, also when those before it were late.
-fn draw(run: &Run, file: &File, sizes: Sizes, schedule: Schedule) -> io::Result<Found> {
+fn draw(run: &Run, file: &File, sizes: Sizes, schedule: Schedule, seed: Option<u64>) -> io::Result<Found> {
+    let salt = seed.map_or(0, |seed| mixed(seed, 0));
     let mut found = Found::default();
     let mut times = Histogram::new();
     let mut buffer = vec![0; FRAME_READ_BYTES];
@@ -163,7 +187,7 @@ fn draw(run: &Run, file: &File, sizes: Sizes, schedule: Schedule) -> io::Result<
         if run.stopped() {
             break;
         }
-        let place = frame.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (sizes.file - buffer.len() as u64);
+        let place = (frame.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt) % (sizes.file - buffer.len() as u64);
         file.read_exact_at(&mut buffer, place)?;
         let mut own = Mapping::anonymous(FRAME_WRITE_BYTES, None)?;
         for offset in (0..FRAME_WRITE_BYTES).step_by(sys::page_bytes()) {

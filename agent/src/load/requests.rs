@@ -104,6 +104,7 @@ impl Load for Parameters {
                     first_ns: start_ns + LEAD_NS,
                     rate_per_s: self.rate_per_s,
                     count: requests,
+                    seed: None,
                 };
                 self.ask(run, schedule, connection, stream)
             }));

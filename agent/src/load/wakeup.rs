@@ -8,7 +8,7 @@
 
 mod bell;
 
-use super::clock::{now_ns, sleep_until, Schedule};
+use super::clock::{mixed, now_ns, sleep_until, Schedule};
 use super::crew::{self, Job};
 use super::histogram::Histogram;
 use super::{seconds, within, Load, Measured, Run};
@@ -47,6 +47,9 @@ pub struct Parameters {
     pairs: u32,
     rate_per_s: u32,
     duration_s: f64,
+    /// With it the moments keep no rhythm: each lies anywhere in its period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
 }
 
 impl Default for Parameters {
@@ -56,6 +59,7 @@ impl Default for Parameters {
             pairs: 1,
             rate_per_s: 1000,
             duration_s: 2.0,
+            seed: None,
         }
     }
 }
@@ -121,6 +125,7 @@ impl Parameters {
             first_ns: start_ns + LEAD_NS + period_ns * u64::from(pair) / u64::from(self.pairs),
             rate_per_s: self.rate_per_s,
             count,
+            seed: self.seed.map(|seed| mixed(seed, u64::from(pair))),
         }
     }
 }

@@ -43,6 +43,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     `spare_s` beyond its own duration it is ended: time for preparations, and a machine that is busy.
     A load that goes on `until_told` is ended by its time limit, which then is the parameter `duration_s`.
     `expected` is for a load that may take longer than its duration.
+    `beyond_exact` says why a guest whose clock counts instructions tells nothing of it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     until_told: bool = False
     spare_s: float = 120.0
     expected: Expected | None = None
+    beyond_exact: str | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:

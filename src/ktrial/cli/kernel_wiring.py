@@ -6,14 +6,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from ktrial.host.agent import AgentSession
+    from ktrial.host.guest_transport import GuestTransport
     from ktrial.kernels.compilers import Compilers
     from ktrial.kernels.guest import Guests
     from ktrial.kernels.images import Images
+    from ktrial.kernels.lab import Lab
     from ktrial.kernels.probe_build import ProbeBuild
+    from ktrial.kernels.running_guest import RunningGuest
     from ktrial.kernels.tree import SourceTree
+
+#: An emulated guest may take a while to start an agent.
+_GUEST_LIMIT_S = 60.0
+
+Role = Literal["root", "user"]
 
 
 class Kernels:
@@ -60,6 +69,30 @@ class Kernels:
         from ktrial.kernels.images import Images
 
         return Images()
+
+    @cached_property
+    def lab(self) -> Lab:
+        """Guests by their places."""
+        from ktrial.kernels.lab import Lab
+
+        return Lab(self.images, self.guests, self._work)
+
+    @staticmethod
+    def session_in(guest: RunningGuest, role: Role) -> AgentSession:
+        """A session with an agent of its own in a guest."""
+        from ktrial.host.agent import AgentSession
+
+        return AgentSession(Kernels.transport_to(guest, role), hello_limit_s=_GUEST_LIMIT_S)
+
+    @staticmethod
+    def transport_to(guest: RunningGuest, role: Role) -> GuestTransport:
+        """An agent of its own in a guest."""
+        from functools import partial
+
+        from ktrial.host.guest_transport import GuestTransport
+
+        ends = guest.open(["serve", "--role", role], root=role == "root")
+        return GuestTransport(ends.to_agent, ends.from_agent, partial(guest.kill, ends.session))
 
     @cached_property
     def guests(self) -> Guests:

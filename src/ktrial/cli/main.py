@@ -54,6 +54,7 @@ class Verbs(FolderGroup):
     metavar="FILE|URL",
     help="Keep results in FILE, or in a database: postgresql://USER@HOST/NAME (or set KTRIAL_STORE).",
 )
+@click.option("--host", metavar="guest:KERNEL", help="Do it in a guest with this kernel in place of this machine.")
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--machine-state", hidden=True, type=click.Path(readable=False, path_type=Path))
 @click.pass_context
@@ -62,6 +63,7 @@ def cli(
     no_sudo: bool,
     catalogs: tuple[Path, ...],
     store: str | None,
+    host: str | None,
     machine_root: Path | None,
     machine_state: Path | None,
 ) -> None:
@@ -74,6 +76,7 @@ def cli(
         machine_state=machine_state,
         catalogs=catalogs,
         store=store,
+        host=host,
     )
     ctx.call_on_close(ctx.obj.close)
 

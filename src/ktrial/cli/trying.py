@@ -50,6 +50,10 @@ def run_file(
     from ktrial.services.trial_conduct import begin, planned
     from ktrial.services.trial_ready import rig_of
 
+    if file.guest is not None:
+        from ktrial.cli.guest_trialing import run_in_guests
+
+        return run_in_guests(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
     if is_by_hand(file):
         return begin_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
     app.lock_trials()
@@ -124,7 +128,11 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial trial resume {stored.trial}` goes on with it")
         return interruption.status(app.interrupts.number)
     say_next(app, stored)
-    left = "" if is_by_hand(stored.file) else "; the machine is as before: `ktrial status`"
+    left = (
+        ""
+        if is_by_hand(stored.file) or stored.file.guest is not None
+        else "; the machine is as before: `ktrial status`"
+    )
     app.say(f"kept as {stored.trial}{left}")
     if broken:
         raise GuardTripped(f"a guard is broken: {broken[0]}")
@@ -193,6 +201,10 @@ def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_jso
     if judgement_of(log).next.action == "stop" and isinstance(log[-1], Ended):
         app.say(f"{stored.trial} is over")
         return finish(app, stored, interrupted=False, as_json=as_json)
+    if stored.file.guest is not None:
+        from ktrial.cli.guest_trialing import resume_in_guests
+
+        return resume_in_guests(app, stored, allow_dangerous=allow_dangerous, as_json=as_json)
     if is_by_hand(stored.file):
         return next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=allow_dangerous, as_json=as_json)
     app.lock_trials()

@@ -10,10 +10,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ktrial.cli.root_wiring import connect_root, give_up_root
+
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.catalog.suites import Faulty
     from ktrial.cli.frame_wiring import FrameLogs
+    from ktrial.cli.host_wiring import GuestHost
     from ktrial.cli.kernel_wiring import Kernels
     from ktrial.cli.tool_wiring import Tools
     from ktrial.domain.arm_build import SeenFile
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from ktrial.host.run_recorder import RunRecorder
     from ktrial.host.sampling import Sampling
     from ktrial.host.states import SavedStates
+    from ktrial.host.transport import Detached, Transport
     from ktrial.host.watching import Watching
     from ktrial.store.bundle import BundleFolder
     from ktrial.store.recorder import Recorder
@@ -70,6 +74,7 @@ class App:
         machine_state: Path | None = None,
         catalogs: Sequence[Path] = (),
         store: str | None = None,
+        host: str | None = None,
     ) -> None:
         self._catalogs = tuple(catalogs)
         self._store = store
@@ -77,23 +82,38 @@ class App:
         self._machine_root = machine_root
         self._machine_state = machine_state
         self._sessions: list[Closes] = []
+        self._host: GuestHost | None = None
+        if host is not None:
+            from ktrial.cli.host_wiring import GuestHost
+
+            self._host = GuestHost(host, lambda: self.kernels, self.say)
+            self._sessions.append(self._host)
         self._root: AgentSession | None = None
         #: The score of this process when memory runs out, before it was protected.
         self._oom_before: int | None = None
         self._measured_first = False
         #: For the session of root, and for that which records beside runs.
-        self._helpers = self._give_up_root()
+        self._helpers = give_up_root(self._arguments("root"))
         self._faulty: list[Faulty] = []
 
     @property
     def on_this_machine(self) -> bool:
         """Whether the sessions look at this machine itself rather than at a folder that stands for one."""
-        return self._machine_root is None
+        return self._machine_root is None and self._host is None
 
     @property
     def may_run_trials(self) -> bool:
-        """Whether trials may run here: on this machine, or on a folder that is marked as one for tests."""
+        """Whether trials may run here: on a machine, or on a folder that is marked as one for tests."""
         return self._machine_root is None or (self._machine_root / _TEST_MARK).exists()
+
+    def _detached(self, *more: str) -> Detached:
+        """An agent of the user that no Ctrl-C reaches."""
+        if self._host is not None:
+            return self._host.connect("user")
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.transport import DetachedTransport
+
+        return DetachedTransport([str(find_agent()), *self._arguments("user"), *more])
 
     def look_at_file(self, path: str) -> SeenFile | None:
         """A file of the user's as it is; None where there is none, or it cannot be read."""
@@ -130,21 +150,6 @@ class App:
         with suppress(AgentError):
             self._root.request("protect", process=os.getpid(), score=self._oom_before)
         self._oom_before = None
-
-    def _give_up_root(self) -> tuple[RootHelper, ...]:
-        if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_USER"} & set(os.environ):
-            return ()
-        from ktrial.host.find_agent import find_agent
-        from ktrial.host.privilege import RootHelper, become, check_trusted, invoking_user
-
-        user = invoking_user()
-        if user is None:
-            return ()
-        agent = find_agent()
-        check_trusted(agent, user)
-        helpers = tuple(RootHelper(agent, self._arguments("root")) for _ in range(2))
-        become(user)
-        return helpers
 
     def _arguments(self, role: str) -> list[str]:
         arguments = ["serve", "--role", role]
@@ -189,7 +194,8 @@ class App:
         from ktrial.host.find_agent import find_agent
         from ktrial.host.transport import ProcessTransport
 
-        session = AgentSession(ProcessTransport([str(find_agent()), *self._arguments("user")]))
+        here = [str(find_agent()), *self._arguments("user")]
+        session = AgentSession(ProcessTransport(here) if self._host is None else self._host.connect("user"))
         self._sessions.append(session)
         return session
 
@@ -201,18 +207,15 @@ class App:
 
     def _new_root(self, helper: RootHelper | None, purpose: str) -> AgentSession:
         from ktrial.host.agent import AgentSession
-        from ktrial.host.find_agent import find_agent
-        from ktrial.host.privilege import root_transport
-        from ktrial.host.transport import ProcessTransport, Transport
 
         transport: Transport
-        if helper is not None:
+        if self._host is not None:
+            transport = self._host.connect("root")
+        elif helper is not None:
             transport = helper.start()
-        elif self._machine_root is not None:
-            transport = ProcessTransport([str(find_agent()), *self._arguments("root")])
         else:
-            arguments = self._arguments("root")
-            transport = root_transport(find_agent(), arguments, purpose, may_ask=self._may_ask, say=self.say)
+            needs_right = self._machine_root is None
+            transport = connect_root(self._arguments("root"), purpose, self._may_ask, self.say, needs_right=needs_right)
         session = AgentSession(transport)
         self._sessions.append(session)
         return session
@@ -228,7 +231,7 @@ class App:
     @property
     def can_be_root(self) -> bool:
         """Whether a root session can be had, by asking where that is allowed."""
-        if os.geteuid() == 0 or self._helpers or self._machine_root is not None:
+        if os.geteuid() == 0 or self._helpers or not self.on_this_machine:
             return True
         from ktrial.host.privilege import can_ask
 
@@ -236,7 +239,7 @@ class App:
 
     def best_session(self, purpose: str) -> AgentSession:
         """A root session where that needs no asking, else the user's."""
-        if os.geteuid() == 0 or self._helpers or self._machine_root is not None:
+        if os.geteuid() == 0 or self._helpers or not self.on_this_machine:
             return self.root_session(purpose)
         return self.user_session
 
@@ -366,14 +369,11 @@ class App:
     def executor(self) -> AgentExecutor:
         """Runs benchmarks as the user, through agents that a Ctrl-C on the terminal does not reach."""
         from ktrial.host.executor import AgentExecutor
-        from ktrial.host.find_agent import find_agent
-        from ktrial.host.transport import DetachedTransport
 
-        agent = str(find_agent())
         root = self.root_session if self.can_be_root else None
         work = self.measuring_place.work
         executor = AgentExecutor(
-            lambda: DetachedTransport([agent, *self._arguments("user"), *self._exposed()]),
+            lambda: self._detached(*self._exposed()),
             work,
             root,
             self.tools.box,
@@ -422,10 +422,8 @@ class App:
         if os.geteuid() == 0 or self._helpers or self._root is not None:
             return self.root_session("looking at the machine")
         from ktrial.host.agent import AgentSession
-        from ktrial.host.find_agent import find_agent
-        from ktrial.host.transport import DetachedTransport
 
-        session = AgentSession(DetachedTransport([str(find_agent()), *self._arguments("user")]))
+        session = AgentSession(self._detached())
         self._sessions.append(session)
         return session
 
@@ -439,12 +437,9 @@ class App:
         return self._new_sampling(sources)
 
     def _new_sampling(self, sources: Sequence[str] = ()) -> Sampling:
-        from ktrial.host.find_agent import find_agent
         from ktrial.host.sampling import Sampling
-        from ktrial.host.transport import DetachedTransport
 
-        agent = str(find_agent())
-        sampling = Sampling(lambda: DetachedTransport([agent, *self._arguments("user")]), sources)
+        sampling = Sampling(self._detached, sources)
         self._sessions.append(sampling)
         return sampling
 

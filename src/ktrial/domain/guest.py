@@ -26,26 +26,41 @@ EXACT_CLOCK = (
     "length of code paths, not compiler flags, caches or what depends on the processor."
 )
 
+#: And that of an emulated one.
+EMULATED_CLOCK = (
+    "Time in this guest is that of an emulator, which other work on this machine disturbs and in which every "
+    "instruction costs about the same: it shows that things work, and only large differences."
+)
 
 #: Guest seconds of rest before an exact guest's program: the kernel tests and sorts itself out after boot.
 EXACT_SETTLE_S = 12
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that runs in the guest; `user` is its number and group, None is root."""
+    """A program that runs in the guest; `user` is its number and group, None is root.
+
+    `beside` runs from a moment before it until it ends.
+    """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(_ENVIRONMENT))
     directory: str = "/"
     user: int | None = None
+    beside: tuple[Program, ...] = ()
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What the first process of the guest does."""
+    """What the first process of the guest does.
 
-    program: Program | None
+    `programs` run one after the other, until one fails. `disk` is the type of the file system on the disk in memory;
+    with `sessions` the head opens some then, and ends the guest itself.
+    """
+
+    programs: tuple[Program, ...] = ()
     modules: tuple[str, ...] = ()
+    disk: str | None = None
     settle_s: int = 0
+    sessions: bool = False
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +70,16 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     cpus: int
     append: tuple[str, ...] = ()
+
+
+class GuestPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel by the word that names it, and the machine that it runs on; with `disk` there is a real file system."""
+
+    kernel: str
+    shape: Shape
+    modules: tuple[str, ...] = ()
+    disk: bool = False
+    limit_s: float = 300.0
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,3 +152,30 @@ class GuestDiffers(KtrialError):
     """Two runs of an exact guest were not the same."""
 
     exit_status = STATUS_FAILED
+
+
+class InitCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of the kernel's own start, and the microseconds that it took."""
+
+    name: str
+    us: int
+
+
+class GuestBootTime(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a kernel takes to its first process, in the guest's own time; `wall_s` is a whole boot here.
+
+    `told_…` and `calls`, the slowest first, are of one more boot in which the kernel told what it does, which takes
+    time itself; `cut`: the newest of it are missing.
+    """
+
+    schema: str = "ktrial.guest-boot-time/1"
+    kernel: str
+    release: str
+    mode: Mode
+    first_process_s: tuple[float, ...]
+    median_s: float
+    wall_s: float
+    told_first_process_s: float | None
+    told_kernel_s: float | None
+    calls: tuple[InitCall, ...]
+    cut: bool = False

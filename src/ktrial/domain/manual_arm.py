@@ -72,6 +72,8 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_by_hand(trial: TrialFile) -> bool:
     """Whether somebody must do something between the visits: bring an arm about, or boot."""
+    if trial.guest is not None:
+        return False
     return trial.design.replicate == "boot" or any(arm.manual is not None for arm in trial.arms.values())
 
 

@@ -17,6 +17,8 @@ from ktrial.domain.arm_build import check_builds
 from ktrial.domain.arm_change import BuildFile, CommandFile, SchedExtFile, ServiceFile, check_arm_changes
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import parse_gates
+from ktrial.domain.guest import Mode
+from ktrial.domain.guest_trial import check_guest_trial
 from ktrial.domain.manual_arm import check_manual
 from ktrial.domain.safety import SafetyLimits, parse_limits
 from ktrial.domain.trial_log import Questions, Screen
@@ -58,6 +60,9 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     placebo: bool = False
     manual: str | None = None
     expect: Mapping[str, Value] = {}
+    # Of trials in guests: the word that names its kernel, and words for the command line of that.
+    kernel: str | None = None
+    boot: tuple[str, ...] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -69,7 +74,7 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def changes_nothing(self) -> bool:
         """Whether it is the machine as it is found."""
         changed = (self.words, self.environment, self.parameters, self.commands, self.service, self.sched_ext)
-        return not (any(changed) or self.build or self.manual)
+        return not (any(changed) or self.build or self.manual or self.kernel or self.boot)
 
 
 class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,6 +101,24 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     pool: bool | None = None
 
 
+class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The guests of a trial whose visits are boots.
+
+    `kernel` is that of all arms which name none, `boot` are words for the command line of all, `modules` are loaded
+    first. In each boot every benchmark runs once for each of so many `workloads`: seeds, where it takes one. A boot
+    that takes longer than `limit` has failed.
+    """
+
+    mode: Mode = "exact"
+    kernel: str = "running"
+    memory: str = "512MiB"
+    cpus: int | None = None
+    boot: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    workloads: int = 1
+    limit: str = "10min"
+
+
 class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A trial.
 
@@ -104,6 +127,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     relative. `baseline` says what the control is: the machine as it is found, or a generated profile. `part` names the
     question that this trial is a part of, and `screen` makes it one that looks for the setting that did it; both are
     written by `ktrial blame`.
+    With `guest` the visits are boots of guests, and the arms may be kernels.
     """
 
     name: str
@@ -127,6 +151,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     limits: Mapping[str, Any] = {}
     screen: Screen | None = None
     part: str | None = None
+    guest: GuestFile | None = None
 
     @property
     def safety(self) -> SafetyLimits:
@@ -234,6 +259,7 @@ def _check_arms(trial: TrialFile) -> None:
         check_arm_changes(name, arm.commands, arm.service, arm.sched_ext)
         if arm.placebo and not arm.changes_nothing:
             raise Contradiction(f"arm {name} is a placebo and changes something", hint="leave one of both out")
+    check_guest_trial(trial)
     check_manual(trial)
     check_builds(trial)
     _check_different(trial)
@@ -292,6 +318,8 @@ def trial_text(trial: TrialFile) -> str:
             tables += [_table(f"arms.{_key(name)}", _given(arm, ArmFile())) for name, arm in value.items()]
         elif key == "design":
             tables.append(_table("design", _given(value, DesignFile())))
+        elif key == "guest":
+            tables.append(_table("guest", _given(value, GuestFile())))
         elif isinstance(value, dict):
             tables.append(_table(key, value))
         else:

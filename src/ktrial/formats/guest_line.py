@@ -9,8 +9,12 @@ from typing import NamedTuple
 from ktrial.domain.errors import KtrialError
 
 BEGUN, OUTPUT, ERRORS, ENDED, END = b"B", b"o", b"e", b"x", b"z"
-_KINDS = (BEGUN, OUTPUT, ERRORS, ENDED, END)
+#: Sessions in a guest: the head starts one, sends it bytes and kills it; the guest says what it took, what a session
+#: says, and how that ended.
+START, INPUT, KILL, TAKEN, SAID, OVER = b"S", b"i", b"K", b"a", b"s", b"X"
+_KINDS = (BEGUN, OUTPUT, ERRORS, ENDED, END, TAKEN, SAID, OVER)
 _HEADER = struct.Struct(">cI")
+_NUMBER = struct.Struct(">I")
 #: More than that is no frame.
 LONGEST_BYTES = 1 << 26
 
@@ -29,6 +33,18 @@ class Garbled(KtrialError):
 def encoded(kind: bytes, content: bytes) -> bytes:
     """A frame as bytes."""
     return _HEADER.pack(kind, len(content)) + content
+
+
+def numbered(session: int, content: bytes) -> bytes:
+    """What belongs to a session, as the content of a frame."""
+    return _NUMBER.pack(session) + content
+
+
+def number_of(content: bytes) -> tuple[int, bytes]:
+    """The session that a frame belongs to, and the rest. Raises Garbled."""
+    if len(content) < _NUMBER.size:
+        raise Garbled(f"a frame of a session without its number: {content!r}")
+    return _NUMBER.unpack_from(content)[0], content[_NUMBER.size :]
 
 
 class Frames:

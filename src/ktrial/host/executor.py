@@ -26,7 +26,7 @@ from ktrial.host.private_folder import own_tmpfs, remove
 from ktrial.host.rights import Connect, OpenRoot, Rights
 from ktrial.host.running import Course, Running, output_of, problem
 from ktrial.host.tools import Toolbox
-from ktrial.host.transport import DetachedTransport
+from ktrial.host.transport import Detached
 
 #: Bytes kept of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
 CAPTURE_BYTES = 1 << 20
@@ -61,7 +61,7 @@ class AgentExecutor:
         self._tools = tools
         self._interrupts = interrupts or Interrupts()
         self._clock = SystemClock(self._interrupts)
-        self._transport: DetachedTransport | None = None
+        self._transport: Detached | None = None
         self._session: AgentSession | None = None
         self._asked: AgentSession | None = None
 

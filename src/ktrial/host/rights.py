@@ -10,12 +10,12 @@ from collections.abc import Callable
 from ktrial.domain.benchmark import AgentLoad, Invocation
 from ktrial.domain.errors import BadInput, PrivilegeMissing
 from ktrial.host.agent import AgentSession
-from ktrial.host.transport import DetachedTransport
+from ktrial.host.transport import Detached
 
 #: Bytes handed over in one request; a line has at most 4 MiB, and base64 writes three bytes as four.
 _PART_BYTES = 2 << 20
 
-Connect = Callable[[], DetachedTransport]
+Connect = Callable[[], Detached]
 OpenRoot = Callable[[str], AgentSession]
 
 
@@ -31,7 +31,7 @@ class Rights:
         self._connect = connect
         self._purpose = "measuring"
         self._root: AgentSession | None = None
-        self._realtime: tuple[DetachedTransport, AgentSession] | None = None
+        self._realtime: tuple[Detached, AgentSession] | None = None
 
     @property
     def has_root(self) -> bool:

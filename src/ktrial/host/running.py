@@ -14,7 +14,7 @@ from ktrial.domain.run import raw_parts
 from ktrial.domain.wire import read_bytes
 from ktrial.host.agent import AgentSession
 from ktrial.host.clock import SystemClock
-from ktrial.host.transport import DetachedTransport
+from ktrial.host.transport import Detached
 
 #: Seconds between two questions whether a server is ready.
 _ASK_EACH_S = 0.05
@@ -23,7 +23,7 @@ _ASK_EACH_S = 0.05
 class Running:
     """Something that goes on until it is stopped."""
 
-    def __init__(self, transport: DetachedTransport, session: AgentSession, *, own_load: bool) -> None:
+    def __init__(self, transport: Detached, session: AgentSession, *, own_load: bool) -> None:
         self._transport = transport
         self._session = session
         self._own_load = own_load

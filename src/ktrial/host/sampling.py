@@ -12,7 +12,7 @@ from ktrial.domain.errors import AgentError
 from ktrial.domain.sensors import Samples
 from ktrial.host.agent import AgentSession
 from ktrial.host.rights import Connect
-from ktrial.host.transport import DetachedTransport
+from ktrial.host.transport import Detached
 
 #: Sampling that nobody ends ends by itself after so many seconds.
 LIMIT_S = 86_400.0
@@ -27,7 +27,7 @@ class Sampling:
     def __init__(self, connect: Connect, sources: Sequence[str] = ()) -> None:
         self._connect = connect
         self._sources = {"sources": list(sources)} if sources else {}
-        self._agent: tuple[DetachedTransport, AgentSession] | None = None
+        self._agent: tuple[Detached, AgentSession] | None = None
         self._goes_on = False
 
     def once(self) -> Samples:

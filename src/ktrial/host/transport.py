@@ -47,6 +47,16 @@ class Transport(Protocol):
         """Let go of an agent that does not answer."""
 
 
+class Detached(Transport, Protocol):
+    """An agent that a Ctrl-C on the terminal does not reach."""
+
+    def answered(self) -> bool:
+        """Whether there is something to read, or the agent is gone."""
+
+    def finish(self) -> None:
+        """Hang up; an agent that does not end in time is killed."""
+
+
 class PipeTransport:
     """An agent that somebody else started for us, reached through two pipes; `child` when it is a child of ours."""
 
@@ -109,6 +119,10 @@ class PipeTransport:
         self._end_input()
         self._end_output()
 
+    def answered(self) -> bool:
+        """Whether there is something to read, or the agent is gone."""
+        return bool(self._read) or self._from_agent is None or bool(select.select([self._from_agent], [], [], 0)[0])
+
     def _end_input(self) -> None:
         if self._to_agent is not None:
             os.close(self._to_agent)
@@ -165,10 +179,6 @@ class DetachedTransport(ProcessTransport):
 
     def __init__(self, argv: Sequence[str]) -> None:
         super().__init__(argv, detached=True)
-
-    def answered(self) -> bool:
-        """Whether there is something to read, or the agent is gone."""
-        return bool(self._read) or self._from_agent is None or bool(select.select([self._from_agent], [], [], 0)[0])
 
     def abandon(self) -> None:
         """End it, but not before what it runs."""

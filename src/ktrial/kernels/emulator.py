@@ -116,19 +116,19 @@ class Emulator:
         said = lines[0].removeprefix(f"{PROGRAM}: ") if lines else f"QEMU ended with status {done.returncode}"
         return f"{KVM} is there and runs no code: {said}"
 
-    def argv(self, shape: Shape, folder: Path) -> list[str]:
-        """How a guest is started whose files lie in `folder`: no disk, no network, two serial ports that are files."""
+    def argv(self, shape: Shape, folder: Path, *, talks: bool = False) -> list[str]:
+        """How a guest is started whose files lie in `folder`: no disk, no network, two serial ports that are files.
+
+        Where it `talks` the second one is the emulator's own standard input and output.
+        """
         cpu = _CPU[shape.mode]
         argv = [*self._bound, self.program, *_PLAIN, "-accel", _ACCELERATOR[shape.mode], "-cpu", cpu]
         argv += ["-smp", str(shape.cpus), "-m", str(shape.memory_bytes >> 20)]
         argv += _EXACT if shape.mode == "exact" else ()
         for port in ("console", "line"):
-            argv += [
-                "-chardev",
-                f"file,id={port},path={str(folder / port).replace(',', ',,')}",
-                "-serial",
-                f"chardev:{port}",
-            ]
+            file = f"file,id={port},path={str(folder / port).replace(',', ',,')}"
+            backend = f"stdio,id={port},signal=off" if talks and port == "line" else file
+            argv += ["-chardev", backend, "-serial", f"chardev:{port}"]
         return [*argv, "-kernel", str(folder / "kernel"), "-initrd", str(folder / "initramfs"), *self._append(shape)]
 
     @staticmethod

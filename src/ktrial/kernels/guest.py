@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from threading import Event
-from typing import IO, NamedTuple, TypeVar
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,7 @@ from ktrial.kernels import initramfs
 from ktrial.kernels.emulator import Emulator
 from ktrial.kernels.host_tools import Brought
 from ktrial.kernels.images import KernelFiles
+from ktrial.kernels.running_guest import RunningGuest, end, typed
 
 _ARCHITECTURE = "x86_64"
 _POLL_S = 0.02
@@ -34,8 +35,6 @@ OUTPUT_LIMIT_BYTES = 64 << 20
 _END_LIMIT_S = 10.0
 _PANIC = b"Kernel panic - not syncing: "
 _LATE = "the time limit"
-
-T = TypeVar("T")
 
 
 class Limits(NamedTuple):
@@ -64,6 +63,24 @@ class Guests:
 
     def boot(self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, limits: Limits) -> GuestRun:
         """One boot from the beginning to its end, or until a limit has passed."""
+        with TemporaryDirectory(prefix="guest-", dir=self._folder) as name:
+            folder = Path(name)
+            self._lay(folder, kernel, job, brought, shape)
+            return _Boot(self._emulator, folder, shape, limits, self._stop).run()
+
+    def talk(self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, begin_limit_s: float) -> RunningGuest:
+        """A guest that runs until it is closed, with sessions in it."""
+        folder = Path(mkdtemp(prefix="guest-", dir=self._folder))
+        try:
+            self._lay(folder, kernel, msgspec.structs.replace(job, sessions=True), brought, shape)
+            argv = self._emulator.argv(shape, folder, talks=True)
+            return RunningGuest(argv, folder, begin_limit_s, self._stop)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _lay(self, folder: Path, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape) -> None:
+        """Puts what the emulator reads into its folder."""
         check_architecture(kernel)
         content = initramfs.build(
             self._agent.read_bytes(), msgspec.json.encode(job), brought.files, links=brought.links
@@ -74,11 +91,9 @@ class Guests:
                 f"what is put into the guest has {len(content) >> 20} MiB; it needs twice that as memory",
                 hint=f"--memory {wanted}MiB or more",
             )
-        with TemporaryDirectory(prefix="guest-", dir=self._folder) as name:
-            folder = Path(name)
-            (folder / "kernel").write_bytes(kernel.image)
-            (folder / "initramfs").write_bytes(content)
-            return _Boot(self._emulator, folder, shape, limits, self._stop).run()
+        (folder / "kernel").write_bytes(kernel.image)
+        (folder / "initramfs").write_bytes(content)
+        (folder / "console").touch(mode=0o600)
 
 
 def check_architecture(kernel: KernelFiles) -> None:
@@ -102,8 +117,7 @@ class _Boot:
 
     def run(self) -> GuestRun:
         """Starts the emulator, follows the guest's line, ends both."""
-        for port in ("console", "line"):
-            (self._folder / port).touch(mode=0o600)
+        (self._folder / "line").touch(mode=0o600)
         begin = time.monotonic()
         argv = self._emulator.argv(self._shape, self._folder)
         with (self._folder / "errors").open("wb") as errors, (self._folder / "line").open("rb") as line:
@@ -113,7 +127,7 @@ class _Boot:
             try:
                 failure = self._follow(process, line, begin)
             finally:
-                _end(process)
+                end(process)
         return GuestRun(
             shape=self._shape,
             emulator=self._emulator.version,
@@ -168,9 +182,9 @@ class _Boot:
         if frame.kind in self._outputs:
             self._outputs[frame.kind] += frame.content
         elif frame.kind == guest_line.BEGUN:
-            self._begun = _typed(frame, Begun)
+            self._begun = typed(frame, Begun)
         elif frame.kind == guest_line.ENDED:
-            self._ended = _typed(frame, Ended)
+            self._ended = typed(frame, Ended)
         elif frame.kind == guest_line.END:
             self._over = True
 
@@ -193,18 +207,3 @@ class _Boot:
 
     def _console(self) -> bytes:
         return (self._folder / "console").read_bytes()
-
-
-def _typed(frame: Frame, shape: type[T]) -> T:
-    try:
-        return msgspec.json.decode(frame.content, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Garbled(f"the guest's line carries a frame that is not as agreed: {error}") from None
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """The emulator does not outlive its guest's boot."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

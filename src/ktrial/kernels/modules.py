@@ -25,8 +25,11 @@ def modules_folder(image: Path) -> Path | None:
     return None
 
 
-def take_modules(names: Sequence[str], image: str) -> dict[str, bytes]:
-    """Path in the guest -> object of each module, in the order of loading; what is built in needs none."""
+def take_modules(names: Sequence[str], image: str, wanted: Sequence[str] = ()) -> dict[str, bytes]:
+    """Path in the guest -> object of each module, in the order of loading; what is built in needs none.
+
+    Those that are only `wanted` come first, as far as this kernel has them.
+    """
     if not names:
         return {}
     folder = modules_folder(Path(image))
@@ -36,7 +39,7 @@ def take_modules(names: Sequence[str], image: str) -> dict[str, bytes]:
             file=image,
             hint="take an installed version, or a package unpacked with `dpkg -x`",
         )
-    return _Loading(folder).of(names)
+    return _Loading(folder).of(names, wanted)
 
 
 class _Loading:
@@ -51,8 +54,10 @@ class _Loading:
         self._built_in = {name for line in text.splitlines() if (name := module_name(line)) is not None}
         self._found: dict[str, bytes] = {}
 
-    def of(self, names: Sequence[str]) -> dict[str, bytes]:
+    def of(self, names: Sequence[str], wanted: Sequence[str]) -> dict[str, bytes]:
         """The modules of these names after all that they need."""
+        for name in wanted:
+            self._add(name, needed=False, on_the_way=())
         for name in names:
             self._add(name.replace("-", "_"), needed=True, on_the_way=())
         order = enumerate(self._found.items())

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ktrial.domain.guest import EXACT_CLOCK, GuestRun, Program
+from ktrial.domain.guest import EXACT_CLOCK, GuestBootTime, GuestRun, Program
 from ktrial.domain.wire import wire_bytes
 from ktrial.report.terminal import labelled
 
@@ -90,3 +90,23 @@ def guest_text(run: GuestRun, kernel: str, *, width: int) -> str:
         + line("first process", f"after {begun.uptime_s:.2f} s of the guest's own time")
         + line("whole boot", f"{run.wall_s:.1f} s here, to the end of the guest")
     )
+
+
+def boot_time_text(found: GuestBootTime, top: int, *, width: int) -> str:
+    """How long a kernel takes to boot, and its slowest steps."""
+
+    def line(label: str, text: str) -> str:
+        return labelled(label, text, width=width, label_columns=_LABEL_COLUMNS) + "\n"
+
+    times, count = found.first_process_s, len(found.first_process_s)
+    spread = f", the median of {count} boots ({min(times):.3f} to {max(times):.3f})" if count > 1 else ""
+    text = line("kernel", f"{found.release}, from {found.kernel}, {found.mode}")
+    text += line("first process", f"after {found.median_s:.3f} s of the guest's own time{spread}")
+    text += line("whole boot", f"{found.wall_s:.1f} s here")
+    if found.told_kernel_s is not None:
+        text += line("kernel's part", f"{found.told_kernel_s:.3f} s of {found.told_first_process_s:.3f} s, as it tells")
+    if not found.calls[:top]:
+        return text + "\nIts kernel tells no steps of its start.\n"
+    longest = max(len(f"{call.us / 1e3:.1f}") for call in found.calls[:top])
+    rows = "".join(f"  {call.us / 1e3:>{longest}.1f} ms  {call.name}\n" for call in found.calls[:top])
+    return f"{text}\nSlowest of {len(found.calls)} steps:\n{rows}"

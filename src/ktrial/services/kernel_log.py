@@ -28,13 +28,16 @@ class KernelLogWatch:
         return new_lines(self._before, self._look(0 if newest is None else newest + 1), log_patterns())
 
     def _look(self, start: int | None = None) -> KernelLog:
-        answer = self._machine.request("kernel_log", **({} if start is None else {"from": start}))
-        if "unreadable" in answer:
-            return KernelLog(unreadable=answer["unreadable"])
-        try:
-            records = read_kmsg(read_bytes(answer["log"]))
-        except UnreadableOutput as error:
-            return KernelLog(unreadable=error.message)
-        return KernelLog(
-            oldest=answer["oldest"], newest=answer["newest"], records=records, truncated=answer["truncated"]
-        )
+        return look(self._machine, start)
+
+
+def look(machine: Machine, start: int | None = None) -> KernelLog:
+    """The log; of the records from number `start` on also the text."""
+    answer = machine.request("kernel_log", **({} if start is None else {"from": start}))
+    if "unreadable" in answer:
+        return KernelLog(unreadable=answer["unreadable"])
+    try:
+        records = read_kmsg(read_bytes(answer["log"]))
+    except UnreadableOutput as error:
+        return KernelLog(unreadable=error.message)
+    return KernelLog(oldest=answer["oldest"], newest=answer["newest"], records=records, truncated=answer["truncated"])

@@ -74,6 +74,8 @@ def entries_of(
 
 def _scope(trial: StoredTrial, protocol: Protocol, log: Sequence[Event]) -> str:
     """Boots that nobody drew anew replicate nothing, however many there were, and builds of the same bytes neither."""
+    if trial.file.guest is not None:
+        return f"in {trial.file.guest.mode} guests"
     if protocol.replicate == "build" and repeated(builds_that_count(log)):
         return "on the builds that were measured"
     if protocol.replicate == "run" and is_by_hand(trial.file):

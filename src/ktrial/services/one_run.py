@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from typing import Protocol as Port
 
 import msgspec
 
@@ -20,13 +21,14 @@ from ktrial.domain.run import (
     Resources,
     RunRecord,
     Session,
+    Watch,
     raw_parts,
 )
 from ktrial.domain.settling import Settled
 from ktrial.domain.suite import Task
 from ktrial.services.around import Around, Watching
 from ktrial.services.background import Background, Ended
-from ktrial.services.ports import Clock, Executor
+from ktrial.services.ports import Clock
 from ktrial.services.schedule import Place
 from ktrial.services.start import Start
 
@@ -59,11 +61,18 @@ class _Course(NamedTuple):
     void: tuple[str, ...]
 
 
+class Carries(Port):
+    """What carries a run out."""
+
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
+        """To its end or its limit."""
+
+
 class RunMaker:
     """Makes the runs of one measurement."""
 
     def __init__(
-        self, executor: Executor, clock: Clock, background: Background | None = None, around: Around | None = None
+        self, executor: Carries, clock: Clock, background: Background | None = None, around: Around | None = None
     ) -> None:
         self._executor = executor
         self._clock = clock

@@ -156,11 +156,18 @@ class Arms:
         if self._root is None:
             raise ArmLost(f"the arm {arm} needs root, and there is none")
         answer = apply_plan(self._root, plan, _LEASE)
-        failed = [step for step in answer["steps"] if step["outcome"] not in _IN_FORCE]
-        if answer["state"] != "applied" or failed:
-            said = f"{failed[0]['path']}: {failed[0]['message']}" if failed else answer["state"]
+        said = refusal_of(answer)
+        if said is not None:
             raise ArmLost(f"the arm {arm} could not be brought into force: {said}", hint="all is as it was")
         return int(answer["transaction"])
+
+
+def refusal_of(answer: Mapping[str, Any]) -> str | None:
+    """Why a plan that was applied is not in force; None where it is."""
+    failed = [step for step in answer["steps"] if step["outcome"] not in _IN_FORCE]
+    if failed:
+        return f"{failed[0]['path']}: {failed[0]['message']}"
+    return None if answer["state"] == "applied" else str(answer["state"])
 
 
 def changes_of(plans: Mapping[str, Plan]) -> Iterator[Change]:

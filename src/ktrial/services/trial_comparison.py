@@ -25,7 +25,7 @@ from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Event, Protocol, ReadingsTaken, RunEnded
 from ktrial.services.trial_builds import builds_that_count, same_builds
 from ktrial.services.trial_reasons import why
-from ktrial.services.trial_scope import claimed, scope_of
+from ktrial.services.trial_scope import claimed, guest_findings, guest_scope, scope_of
 from ktrial.services.trial_story import story_of
 from ktrial.services.trial_visits import visits_of
 
@@ -94,6 +94,9 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         *_ended(trial, log),
     )
     scope = scope_of(protocol, told.records, builds)
+    if trial.file.guest is not None:
+        scope = guest_scope(trial.file.guest, told.records)
+        findings = (*findings, *guest_findings(trial.file.guest))
     named = [one for one in outcomes if one.role != "exploratory"]
     return Comparison(
         title=protocol.name,

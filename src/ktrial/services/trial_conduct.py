@@ -132,8 +132,13 @@ def _arms(
     )
 
 
-def begin(world: TrialWorld, ready: Prepared, protocol: Protocol) -> StoredTrial:
-    """Put the protocol on disk: from now on nothing of it changes."""
+def begin(
+    world: TrialWorld, ready: Prepared, protocol: Protocol, found: Mapping[str, str] | None = None
+) -> StoredTrial:
+    """Put the protocol on disk: from now on nothing of it changes.
+
+    `found` is what the arms change, as the control has it; without it what the plans found.
+    """
     file = msgspec.structs.replace(ready.file, design=msgspec.structs.replace(ready.file.design, seed=ready.seed))
     digest = protocol_sha256(file, protocol, ready.arms)
     session = session_for(world, ready)
@@ -147,7 +152,7 @@ def begin(world: TrialWorld, ready: Prepared, protocol: Protocol) -> StoredTrial
         arms=ready.arms,
         settle_s=ready.settle_s,
         machine=machine_of(ready.facts),
-        found=found_values(ready.plans),
+        found=found_values(ready.plans) if found is None else found,
     )
     world.trials.begin(stored, protocol)
     return stored

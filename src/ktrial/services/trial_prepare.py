@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,12 +29,17 @@ BUILD = "build"
 
 
 def arm_plans(
-    trial: TrialFile, machine: Machine, catalog: Catalog, *, allow_dangerous: bool = False
+    trial: TrialFile,
+    machine: Machine,
+    catalog: Catalog,
+    *,
+    allow_dangerous: bool = False,
+    only: Collection[str] | None = None,
 ) -> dict[str, Plan]:
-    """What each arm changes here. Raises for a setting that cannot be made here, before anything is written."""
+    """What each arm (or `only` some) changes here. Raises for a setting that cannot be made, before any is written."""
     prefix = () if trial.baseline == "found" else (trial.baseline,)
     plans = {}
-    for name in trial.arms:
+    for name in trial.arms if only is None else only:
         words = (*prefix, *in_force(trial, name).words)
         if not words:
             plans[name] = Plan(title=name, changes=(), same=(), refusals=())

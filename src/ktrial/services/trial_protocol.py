@@ -207,6 +207,6 @@ def _varies(trial: TrialFile) -> tuple[str, ...]:
     expected = {fact for arm in trial.arms.values() for fact in arm.expect}
     if "cpufreq:scaling_governor" in sets or "cpufreq.governor" in expected:
         varies.append("governor")
-    if any(arm.manual is not None for arm in trial.arms.values()):
+    if any(arm.manual is not None or arm.kernel is not None for arm in trial.arms.values()):
         varies.append("kernel")
     return tuple(varies)

@@ -80,7 +80,7 @@ def prepare(
 
     `extras` are commands and checks by arm.
     """
-    suite = with_parameters(suite, benchmarks, _words(file.parameters))
+    suite = with_parameters(suite, benchmarks, parameter_words(file.parameters))
     named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
     suite = needed_entries(file, suite, named)
     session = world.best_session("planning the arms")
@@ -99,7 +99,7 @@ def prepare(
     facts = world.executor.facts()
     tasks = tasks_of(suite, benchmarks, facts, file.cpus)
     own_tasks = {
-        name: tasks_of(with_parameters(suite, benchmarks, _words(given)), benchmarks, facts, file.cpus)
+        name: tasks_of(with_parameters(suite, benchmarks, parameter_words(given)), benchmarks, facts, file.cpus)
         for name in file.arms
         if (given := in_force(file, name).parameters)
     }
@@ -122,7 +122,8 @@ def prepare(
     )
 
 
-def _words(parameters: Mapping[str, object]) -> list[str]:
+def parameter_words(parameters: Mapping[str, object]) -> list[str]:
+    """Parameters as words of a command line."""
     return [f"{name}={_word(value)}" for name, value in parameters.items()]
 
 

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ktrial.domain.arm_build import Visit
 from ktrial.domain.finding import Finding
+from ktrial.domain.guest import EMULATED_CLOCK, EXACT_CLOCK
 from ktrial.domain.run import RunRecord
+from ktrial.domain.trial_file import GuestFile
 from ktrial.domain.trial_log import ArmFound, Event, Protocol, RunEnded
 from ktrial.services.trial_builds import across
 
@@ -28,6 +30,20 @@ def scope_of(protocol: Protocol, records: Iterable[RunRecord], builds: Mapping[V
     if len(boots) == len(places) == len(arms) == 2:
         return "on this boot pair of this machine"
     return f"on these {len(boots)} boots of this machine"
+
+
+def guest_scope(guest: GuestFile, records: Iterable[RunRecord]) -> str:
+    """What a verdict from guests holds for."""
+    boots = len({one.trial.boot_id for one in records if one.trial is not None})
+    if guest.mode == "exact":
+        return f"in exact guests, across {boots} boots that differ in a meaningless word"
+    return f"in {guest.mode} guests, across {boots} boots"
+
+
+def guest_findings(guest: GuestFile) -> tuple[Finding, ...]:
+    """What a guest's clock means; no result is told without it."""
+    sentence = {"exact": EXACT_CLOCK, "emulated": EMULATED_CLOCK}.get(guest.mode)
+    return () if sentence is None else (Finding(kind="guest-clock", level="note", sentence=sentence),)
 
 
 def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:

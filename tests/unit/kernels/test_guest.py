@@ -19,7 +19,7 @@ def boot(tmp_path: Path, image: bytes, memory_bytes: int, files: dict[str, bytes
     (tmp_path / "agent").write_bytes(b"agent")
     guests = Guests(cast("Any", None), tmp_path / "agent", tmp_path)
     shape = Shape(mode="emulated", memory_bytes=memory_bytes, cpus=1)
-    return guests.boot(KernelFiles("k", "k", image), Job(program=None), Brought(files, {}, {}), shape, Limits(1))
+    return guests.boot(KernelFiles("k", "k", image), Job(), Brought(files, {}, {}), shape, Limits(1))
 
 
 def test_a_kernel_for_another_machine_is_refused(tmp_path: Path) -> None:

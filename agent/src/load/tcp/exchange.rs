@@ -79,6 +79,7 @@ impl Parameters {
             first_ns: start_ns + LEAD_NS + shift_ns,
             rate_per_s: self.rate_per_s,
             count: self.until(self.window(0).end_ns),
+            seed: None,
         }
     }
 

@@ -45,6 +45,17 @@ _OUTCOMES = (
         )
         for name, (_, which) in _FRAMES.items()
     ),
+    Outcome(
+        name="allocation-stalls",
+        unit="count",
+        direction="lower",
+        kind="count",
+        low=0.0,
+        high=1e9,
+        better="Fewer threads, of the whole machine, had to free memory themselves before they got some.",
+        worse="More threads, of the whole machine, had to free memory themselves before they got some.",
+        blind_spots=f"A count, and not how long they took. {_BLIND}",
+    ),
     latency(
         "burst-p50",
         "A typical burst of memory was there sooner.",
@@ -65,6 +76,14 @@ _OUTCOMES = (
 )
 
 
+def _stalls(reply: LoadReply) -> tuple[Measurement, ...]:
+    """Agents before 0.1.0 did not count them, and kernels may not."""
+    stalls = reply.number("allocation_stalls") if "allocation_stalls" in reply.results else None
+    if stalls is None:
+        return ()
+    return (Measurement(outcome="allocation-stalls", value=float(stalls), original=str(stalls)),)
+
+
 def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     frames, late = reply.positive("count"), reply.number("late_frames") or 0
     if left_out := reply.number("bursts_left_out"):
@@ -72,6 +91,7 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     return (
         Measurement(outcome="late-frames", value=late / frames, original=f"{late} of {frames}"),
         *(time_of(reply, outcome, name) for outcome, (name, _) in _FRAMES.items()),
+        *_stalls(reply),
         time_of(reply, "burst-p50", "burst_p50_ns"),
         per_second(reply, "read-rate", "read_bytes"),
     )
@@ -106,5 +126,6 @@ BENCHMARK = LoadBenchmark(
         "frames_per_s": 60,
         "duration_s": 60.0,
         "directory": "/var/tmp",
+        "seed": None,
     },
 )

@@ -72,7 +72,7 @@ def _benchmark(kind: str, by: str) -> LoadBenchmark:
         outcomes=_outcomes(kind),
         reader=reader,
         fixed={"kind": kind},
-        parameters={"pairs": 1, "rate_per_s": 1000, "duration_s": 10.0},
+        parameters={"pairs": 1, "rate_per_s": 1000, "duration_s": 10.0, "seed": None},
     )
 
 

@@ -72,7 +72,7 @@ def command(
     brought, started = bring_for(program, tools)
     loaded = take_modules(modules, found.image_path)
     brought.files.update(loaded)
-    job = Job(program=started, modules=tuple(loaded), settle_s=settle_s(mode))
+    job = Job(programs=() if started is None else (started,), modules=tuple(loaded), settle_s=settle_s(mode))
     guests = app.kernels.guests
 
     def boot(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:

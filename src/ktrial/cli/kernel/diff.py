@@ -50,7 +50,13 @@ def _sysctls(app: App, word: str, limit_s: float) -> dict[str, str]:
 
     brought, program = bring_for(("grep", "-rs", "", "/proc/sys"), ())
     shape = Shape(mode="emulated", memory_bytes=_MEMORY_BYTES, cpus=2)
-    run = app.kernels.guests.boot(app.kernels.images.find(word), Job(program=program), brought, shape, Limits(limit_s))
+    run = app.kernels.guests.boot(
+        app.kernels.images.find(word),
+        Job(programs=(program,) if program is not None else ()),
+        brought,
+        shape,
+        Limits(limit_s),
+    )
     if run.failure is not None:
         raise GuestFailed(f"{word}: {failure_text(run)}", run.exit_status)
     return read_sysctl_values(run.stdout)

@@ -96,8 +96,8 @@ def command(
         raise BadInput("--tools is for the tools of benchmarks, not for a command after --", hint="leave it out")
     chosen, benchmarks = choose(app, suite, words, metrics, None if limit is None else seconds(limit, "--limit"))
     chosen = with_parameters(chosen, benchmarks, given)
-    if not app.on_this_machine:
-        raise Refused("benchmarks run on this machine only", hint="leave --machine-root out")
+    if not app.may_run_trials:
+        raise Refused("benchmarks run on machines, not in folders", hint="leave --machine-root out")
     check_output(output, force=force)
     limits_of(chosen, gates)
     settle_s = None if settle is None else seconds(settle, "--settle")

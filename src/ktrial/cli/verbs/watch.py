@@ -65,8 +65,8 @@ def command(
         raise BadInput("give either --pid or a program after --", hint="ktrial watch -- PROGRAM")
     if (frames_from is None) != (pattern is None):
         raise BadInput("--frames-from and --pattern go together")
-    if not app.on_this_machine:
-        raise Refused("this machine only can be watched", hint="leave --machine-root out")
+    if not app.may_run_trials:
+        raise Refused("machines can be watched, folders cannot", hint="leave --machine-root out")
     wanted = Wanted(
         limit_s=LONGEST_S if length is None else seconds(length, "--for"),
         process=pid,

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sessions of the head over a guest's line: each is an agent of its own, whose standard streams go in frames.
+//!
+//! The port has no flow control towards the guest, so every frame that came is acknowledged; the head sends no more than
+//! the terminal's buffer holds before that. What a session does not read yet waits in memory, so that none holds up another.
+
+use super::frames::{self, Line};
+use super::program::ending;
+use crate::error::{Error, Kind, Result};
+use rustix::process::{kill_process_group, Pid, Signal};
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
+use std::thread::spawn;
+
+const PIECE_BYTES: usize = 1 << 14;
+/// More than that in one frame is not from the head.
+const MOST_BYTES: usize = 1 << 16;
+const HEADER_BYTES: usize = 5;
+const NUMBER_BYTES: usize = 4;
+/// The user that sessions of the user's role have.
+const USER: u32 = 1000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Start {
+    session: u32,
+    arguments: Vec<String>,
+    /// Whether it keeps the rights of root.
+    root: bool,
+}
+
+struct Session {
+    input: Option<Sender<Vec<u8>>>,
+    group: Option<Pid>,
+    over: Arc<AtomicBool>,
+}
+
+/// Carries sessions until the head ends the guest or goes away.
+pub fn attend(line: &Line, mut heard: impl Read) -> Result<()> {
+    let mut sessions: HashMap<u32, Session> = HashMap::new();
+    let broken = |error: io::Error| Error::io("read from", super::LINE, &error);
+    loop {
+        let (kind, content) = frame(&mut heard).map_err(broken)?;
+        let length = u32::try_from(HEADER_BYTES + content.len()).unwrap_or(u32::MAX);
+        line.send(frames::TAKEN, &length.to_be_bytes())?;
+        match kind {
+            frames::END => return Ok(()),
+            frames::START => {
+                let wanted: Start = serde_json::from_slice(&content)
+                    .map_err(|error| Error::new(Kind::BadRequest, format!("a session: {error}")))?;
+                if let Some(session) = start(&wanted, line)? {
+                    sessions.insert(wanted.session, session);
+                }
+            }
+            frames::INPUT | frames::KILL => {
+                let Some((number, bytes)) = numbered(&content) else {
+                    return Err(Error::new(Kind::Malformed, "a frame without a session's number"));
+                };
+                if let Some(session) = sessions.get_mut(&number) {
+                    session.take(kind, bytes);
+                }
+            }
+            _ => return Err(Error::new(Kind::Malformed, format!("a frame of kind {kind}"))),
+        }
+        sessions.retain(|_, session| !session.over.load(Ordering::Acquire));
+    }
+}
+
+fn frame(heard: &mut impl Read) -> io::Result<(u8, Vec<u8>)> {
+    let mut header = [0; HEADER_BYTES];
+    heard.read_exact(&mut header)?;
+    let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
+    if length > MOST_BYTES {
+        return Err(io::Error::other(format!("a frame of {length} bytes")));
+    }
+    let mut content = vec![0; length];
+    heard.read_exact(&mut content)?;
+    Ok((header[0], content))
+}
+
+/// A session's number, and the rest.
+fn numbered(content: &[u8]) -> Option<(u32, &[u8])> {
+    let (number, rest) = content.split_first_chunk::<NUMBER_BYTES>()?;
+    Some((u32::from_be_bytes(*number), rest))
+}
+
+impl Session {
+    fn take(&mut self, kind: u8, bytes: &[u8]) {
+        if kind == frames::KILL {
+            if let (Some(group), false) = (self.group, self.over.load(Ordering::Acquire)) {
+                // It may have ended by itself meanwhile.
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+        } else if bytes.is_empty() {
+            self.input = None;
+        } else if let Some(input) = &self.input {
+            // A session that is over takes nothing more.
+            let _ = input.send(bytes.to_vec());
+        }
+    }
+}
+
+/// Starts an agent; where that cannot be, its end is told at once.
+fn start(wanted: &Start, line: &Line) -> Result<Option<Session>> {
+    let mut command = Command::new(super::FIRST);
+    command
+        .arg0("ktrial-agent")
+        .args(&wanted.arguments)
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0);
+    if !wanted.root {
+        command.uid(USER).gid(USER);
+    }
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let told = json!({"session": wanted.session, "unstarted": error.to_string()});
+            line.say(frames::OVER, &told)?;
+            return Ok(None);
+        }
+    };
+    let over = Arc::new(AtomicBool::new(false));
+    let (input, pieces) = channel();
+    if let Some(stdin) = child.stdin.take() {
+        spawn(move || feed(&pieces, stdin));
+    }
+    let session = Session {
+        input: Some(input),
+        group: i32::try_from(child.id()).ok().and_then(Pid::from_raw),
+        over: Arc::clone(&over),
+    };
+    let (line, number) = (line.clone(), wanted.session);
+    spawn(move || carry(child, &line, number, &over));
+    Ok(Some(session))
+}
+
+/// Writes what came, in its order; the end of what comes is the end of the session's input.
+fn feed(pieces: &Receiver<Vec<u8>>, mut stdin: ChildStdin) {
+    while let Ok(piece) = pieces.recv() {
+        if stdin.write_all(&piece).and_then(|()| stdin.flush()).is_err() {
+            break;
+        }
+    }
+}
+
+/// Hands over what the session says, then how it ended.
+fn carry(mut child: Child, line: &Line, number: u32, over: &AtomicBool) {
+    if let Some(mut from) = child.stdout.take() {
+        let mut piece = vec![0; NUMBER_BYTES + PIECE_BYTES];
+        piece[..NUMBER_BYTES].copy_from_slice(&number.to_be_bytes());
+        while let Ok(count @ 1..) = from.read(&mut piece[NUMBER_BYTES..]) {
+            if line.send(frames::SAID, &piece[..NUMBER_BYTES + count]).is_err() {
+                break;
+            }
+        }
+    }
+    let ended = child.wait();
+    over.store(true, Ordering::Release);
+    let mut told = ended.map_or_else(|error| json!({"unknown": error.to_string()}), ending);
+    told["session"] = json!(number);
+    // Where it fails the head is gone, and the guest ends.
+    let _ = line.say(frames::OVER, &told);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(kind: u8, content: &[u8]) -> Vec<u8> {
+        let mut whole = vec![kind];
+        whole.extend(u32::try_from(content.len()).unwrap().to_be_bytes());
+        whole.extend(content);
+        whole
+    }
+
+    fn said_after(input: &[u8]) -> (Result<()>, Vec<u8>) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let done = attend(&Line::new(file.reopen().unwrap()), input);
+        (done, std::fs::read(file.path()).unwrap())
+    }
+
+    #[test]
+    fn every_frame_is_acknowledged_with_its_length() {
+        let mut input = bytes(frames::INPUT, b"\0\0\0\x07abc");
+        input.extend(bytes(frames::END, b""));
+        let (done, said) = said_after(&input);
+        done.unwrap();
+        let mut wanted = bytes(frames::TAKEN, &12_u32.to_be_bytes());
+        wanted.extend(bytes(frames::TAKEN, &5_u32.to_be_bytes()));
+        assert_eq!(said, wanted);
+    }
+
+    #[test]
+    fn what_is_no_frame_ends_the_sessions() {
+        for bad in [
+            bytes(b'?', b""),
+            bytes(frames::INPUT, b"abc"),
+            bytes(frames::START, b"{}"),
+            vec![frames::INPUT, 0xff, 0xff, 0xff, 0xff],
+            vec![frames::INPUT, 0],
+        ] {
+            assert!(said_after(&bad).0.is_err(), "{bad:?}");
+        }
+    }
+}

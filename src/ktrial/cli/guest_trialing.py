@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials in guests, from a protocol to a verdict."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ktrial.domain.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from ktrial.cli.wiring import App
+    from ktrial.domain.guest import GuestPlace
+    from ktrial.domain.stored_trial import StoredTrial
+    from ktrial.domain.trial_file import ArmFile, TrialFile
+    from ktrial.host.agent import AgentSession
+    from ktrial.services.guest_trial import GuestReady
+
+
+@contextmanager
+def scout(app: App, place: GuestPlace) -> Iterator[AgentSession]:
+    """A guest that answers as root."""
+    guest = app.kernels.lab.talk(place)
+    try:
+        session = app.kernels.session_in(guest, "root")
+        try:
+            yield session
+        finally:
+            session.close()
+    finally:
+        guest.close()
+
+
+def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> GuestReady:
+    """Find everything that the protocol names. Raises for what is not there."""
+    from functools import partial
+
+    from ktrial.cli.measuring import choose
+    from ktrial.services.guest_trial import prepare_in_guests
+
+    suite, benchmarks = choose(app, file.suite, None, (), None)
+    return prepare_in_guests(
+        app, file, suite, benchmarks, app.kernels.lab, partial(scout, app), allow_dangerous=allow_dangerous
+    )
+
+
+def run_in_guests(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
+    """A new trial, from its protocol to its verdict."""
+    from ktrial.cli.trial_progress import TrialProgress
+    from ktrial.services.guest_trial import found_in_guests
+    from ktrial.services.trial_conduct import begin
+    from ktrial.services.trial_protocol import protocol_of
+
+    guests = prepare(app, file, allow_dangerous=allow_dangerous)
+    ready = guests.ready
+    workloads = ready.file.guest.workloads if ready.file.guest is not None else 1
+    protocol = protocol_of(ready.file, ready.tasks, {}, ready.seed, None, workloads)
+    listen = TrialProgress(app.clock, as_json=as_json)
+    listen.announce(ready, protocol, rules=True)
+    found = found_in_guests(ready, guests.places, app.kernels.lab.identify)
+    with app.interrupts, listen:
+        stored = begin(app, ready, protocol, found)
+    return _to_its_end(app, stored, guests, listen, as_json=as_json)
+
+
+def resume_in_guests(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
+    """Go on with a trial of the store, with exactly what was fixed."""
+    from ktrial.cli.trial_progress import TrialProgress
+    from ktrial.domain.trial_log import Protocol
+    from ktrial.services.guest_trial import same_arms
+    from ktrial.services.trial_summary import judgement_of
+
+    guests = prepare(app, stored.file, allow_dangerous=allow_dangerous)
+    if changed := same_arms(stored.arms, guests.ready.arms):
+        raise Refused(
+            f"the arm {changed[0]} would not be what it was when {stored.trial} began: its kernel or a value changed",
+            hint="put it back as it was, or begin a new trial",
+        )
+    log = app.trials.log(stored.trial)
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    listen = TrialProgress(app.clock, as_json=as_json)
+    listen.announce(guests.ready, protocol, judgement_of(log))
+    return _to_its_end(app, stored, guests, listen, as_json=as_json)
+
+
+def _to_its_end(app: App, stored: StoredTrial, guests: GuestReady, listen: Any, *, as_json: bool) -> int:
+    from ktrial.cli.trying import finish
+    from ktrial.services.guest_course import carry_on_in_guests
+
+    with app.interrupts, listen:
+        _, interrupted = carry_on_in_guests(app, stored, guests, app.kernels.lab, app.interrupts.check, listen)
+    return finish(app, stored, interrupted=interrupted, as_json=as_json)
+
+
+def arms_in_guests(
+    app: App, kernels: Sequence[str], words: Sequence[str], boots: Sequence[str], *, placebo: bool
+) -> tuple[str, Mapping[str, ArmFile]]:
+    """The control's kernel, and the arms: each further kernel, each set of boot words, and what the settings say."""
+    from ktrial.domain.trial_file import CONTROL, ArmFile
+    from ktrial.services.trial_words import arms_of
+
+    control, *others = kernels
+    arms: dict[str, ArmFile] = {CONTROL: ArmFile()}
+    if placebo:
+        arms["placebo"] = ArmFile(placebo=True)
+    for other in others:
+        arms[_free(_name(other), arms)] = ArmFile(kernel=other)
+    for text in boots:
+        arms[_free(_name(text), arms)] = ArmFile(boot=tuple(text.split()))
+    if words:
+        arms |= {name: arm for name, arm in arms_of(words, app.catalog, {}, placebo=False).items() if name != CONTROL}
+    if len(arms) < 2:
+        raise BadInput("nothing to compare", hint="a second kernel, --boot WORDS, KNOB=VALUE, or --placebo")
+    return control, arms
+
+
+def _name(text: str) -> str:
+    """What an arm is called after a kernel's word or words of a command line."""
+    base = text.rstrip("/").rpartition("/")[2].removesuffix(".deb").removeprefix("linux-image-")
+    kept = "".join(character if character.isalnum() or character in "._+-" else "-" for character in base)
+    return kept.strip("._+-")[:60] or "arm"
+
+
+def _free(name: str, taken: Mapping[str, object]) -> str:
+    number = 2
+    found = name
+    while found in taken:
+        found, number = f"{name[:57]}-{number}", number + 1
+    return found
+
+
+def show_protocol(file: TrialFile) -> None:
+    """The protocol as a file, on stdout."""
+    from ktrial.domain.trial_file import trial_text
+
+    sys.stdout.write(trial_text(msgspec.structs.replace(file)))

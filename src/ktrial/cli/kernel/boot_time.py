@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel boot-time`: how long a kernel takes to boot in a guest, and what in it takes long."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.wiring import App
+
+if TYPE_CHECKING:
+    from ktrial.domain.guest import Mode
+
+_MODES = ("kvm", "emulated", "exact")
+
+
+@click.command(short_help="Tell how long a kernel takes to boot in a guest.")
+@click.argument("kernel")
+@click.option("--mode", type=click.Choice(_MODES), default="exact", show_default=True, help="How the guest is run.")
+@click.option("-n", "--runs", type=click.IntRange(1, 1000), default=1, show_default=True, help="Boots.")
+@click.option("--memory", default="512MiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
+@click.option("--append", multiple=True, metavar="WORDS", help="Add to the kernel's command line.")
+@click.option("--top", type=click.IntRange(0, 10_000), default=10, show_default=True, help="So many slowest steps.")
+@click.option("--limit", default="120s", show_default=True, metavar="TIME", help="End each boot then.")
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    kernel: str,
+    mode: Mode,
+    runs: int,
+    memory: str,
+    append: tuple[str, ...],
+    top: int,
+    limit: str,
+    as_json: bool,
+) -> None:
+    """Tell how long KERNEL takes to its first process in a guest, and which steps of its start take longest.
+
+    Times are the guest's own; in an exact one they count instructions. One more boot, in which the kernel tells what it
+    does (initcall_debug), gives the steps.
+    """
+    import msgspec
+
+    from ktrial.domain.guest import GuestPlace
+    from ktrial.domain.guest_trial import shape_of
+    from ktrial.domain.trial_file import GuestFile
+    from ktrial.report.guest import boot_time_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.boot_time import boot_time
+
+    shape = shape_of(GuestFile(mode=mode, memory=memory))
+    words = tuple(word for text in append for word in text.split())
+    place = GuestPlace(
+        kernel=kernel, shape=msgspec.structs.replace(shape, append=words), limit_s=seconds(limit, "--limit")
+    )
+    found = boot_time(app.kernels.lab, place, runs)
+    if as_json:
+        write_json(msgspec.structs.replace(found, calls=found.calls[:top]))
+    else:
+        sys.stdout.write(boot_time_text(found, top, width=columns()))

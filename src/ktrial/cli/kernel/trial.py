@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel trial`: kernels, boot parameters and settings compared in guests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ktrial.cli.options import dangerous_option, json_option
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.domain.trial_file import TrialFile
+
+_LIMIT_BYTES = 1 << 20
+_MODES = ("exact", "emulated", "kvm")
+
+
+@click.command(short_help="Compare kernels, boot parameters and settings in guests.")
+@click.argument("words", nargs=-1, required=True, metavar="FILE.toml | KERNEL… [KNOB=VALUE…]")
+@click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured: the agent's own loads.")
+@click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it.")
+@click.option("--primary", metavar="OUTCOME", help="The outcome that decides.")
+@click.option("--secondary", multiple=True, metavar="OUTCOME", help="Also judge this one.")
+@click.option("--boot", "boots", multiple=True, metavar="WORDS", help="An arm with these words on the command line.")
+@click.option("--placebo", is_flag=True, help="Also an arm that is the control again.")
+@click.option("--mode", type=click.Choice(_MODES), default="exact", show_default=True, help="How guests are run.")
+@click.option("--memory", default="512MiB", show_default=True, metavar="SIZE", help="Memory of each guest.")
+@click.option("--cpus", type=click.IntRange(1, 64), help="CPUs of each guest: 2, or 1 where time is exact.")
+@click.option("--workloads", type=click.IntRange(1, 100), default=1, show_default=True, help="Seeds in each boot.")
+@click.option("--margin", metavar="SHARE", help="Smaller differences do not matter.  [2%]")
+@click.option("--cap", type=click.IntRange(7), metavar="BLOCKS", help="No more blocks than that.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders and words again.")
+@click.option("--dry-run", is_flag=True, help="Print the protocol and boot nothing.")
+@dangerous_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, /, words: tuple[str, ...], dry_run: bool, yes_dangerous: bool, as_json: bool, **options: Any
+) -> int:
+    """Compare kernels, boot parameters and settings in guests; every visit of an arm is a boot of its own.
+
+    \b
+    ktrial kernel trial trial.toml
+    ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --suite wakeups-busy
+    ktrial kernel trial running sched:base_slice_ns=500000,3000000 --suite wakeups-busy --placebo
+
+    The first KERNEL is the control's. A protocol with a table [guest] says all that the options do. In exact guests
+    the clock counts instructions, and the first boots of every arm are made twice and must be the same to the last
+    byte.
+    """
+    from ktrial.cli.guest_trialing import run_in_guests, show_protocol
+
+    app: App = ctx.obj
+    file = _read(words) if words[0].endswith(".toml") else _asked(app, words, options)
+    if dry_run:
+        show_protocol(file)
+        return 0
+    return run_in_guests(app, file, allow_dangerous=yes_dangerous, as_json=as_json)
+
+
+def _read(words: tuple[str, ...]) -> TrialFile:
+    from ktrial.cli.input_file import read_file
+    from ktrial.domain.trial_file import parse_trial_file
+
+    if len(words) > 1:
+        raise BadInput(f"{words[1]}: a protocol says everything itself", hint="leave it out, or the protocol")
+    file = parse_trial_file(read_file(Path(words[0]), _LIMIT_BYTES), words[0])
+    if file.guest is None:
+        raise BadInput("it has no table [guest]", file=words[0], hint="`ktrial trial run` runs it on this machine")
+    return file
+
+
+def _asked(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> TrialFile:
+    from ktrial.cli.guest_trialing import arms_in_guests
+    from ktrial.domain.trial_file import DesignFile, GuestFile, TrialFile, check_trial_file
+    from ktrial.services.trial_words import pair
+
+    settings = [word for word in words if "=" in word]
+    kernels = [word for word in words if "=" not in word] or ["running"]
+    control, arms = arms_in_guests(app, kernels, settings, options["boots"], placebo=options["placebo"])
+    shape = {name: options[name] for name in ("mode", "memory", "cpus", "workloads")}
+    file = TrialFile(
+        name="guests",
+        suite=options["suite"],
+        parameters=dict(pair(one, "-p") for one in options["given"]),
+        primary=options["primary"],
+        secondary=options["secondary"],
+        margin=options["margin"],
+        design=DesignFile(cap=options["cap"], seed=options["seed"]),
+        guest=GuestFile(kernel=control, **shape),
+        arms=arms,
+    )
+    check_trial_file(file)
+    return file

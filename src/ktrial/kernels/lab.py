@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Guests by their places: which kernel, on which machine, with which modules and disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from ktrial.domain.guest import GuestPlace, GuestRun, Job
+from ktrial.domain.kernel_identity import KernelFound
+from ktrial.kernels import disk
+from ktrial.kernels.guest import Guests, Limits
+from ktrial.kernels.host_tools import Brought
+from ktrial.kernels.images import Images, KernelFiles, read_kernel
+from ktrial.kernels.modules import modules_folder, take_modules
+from ktrial.kernels.running_guest import RunningGuest
+
+
+class Lab:
+    """Implements `services.guest_trial.Lab`; every kernel and its modules are read once."""
+
+    def __init__(self, images: Images, guests: Guests, work: Path | None = None) -> None:
+        self._images = images
+        self._guests = guests
+        self._work = work
+        self._kernels: dict[str, KernelFiles] = {}
+        self._modules: dict[tuple[str, tuple[str, ...], bool], dict[str, bytes]] = {}
+
+    @property
+    def workers(self) -> int:
+        """How many exact guests may run at once: one on each CPU that this process may use."""
+        return max(1, len(os.sched_getaffinity(0)))
+
+    def why_no_kvm(self) -> str | None:
+        """Why KVM cannot be used, found by running code with it; None where it can."""
+        return self._guests.why_no_kvm()
+
+    def identify(self, kernel: str) -> KernelFound:
+        """What a kernel is, from itself."""
+        return read_kernel(self._images, kernel)
+
+    def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
+        """One boot, to its end or a limit; `files` are put into the guest by their paths there."""
+        kernel, brought, job = self._prepared(place, job, files)
+        return self._guests.boot(kernel, job, brought, place.shape, Limits(place.limit_s))
+
+    def talk(self, place: GuestPlace) -> RunningGuest:
+        """A guest that runs until it is closed."""
+        kernel, brought, job = self._prepared(place, Job(), {})
+        return self._guests.talk(kernel, job, brought, place.shape, place.limit_s)
+
+    def can_have_disk(self, kernel: str) -> bool:
+        """Whether this kernel lies beside modules, and a file system can be made here."""
+        if kernel not in self._kernels:
+            self._kernels[kernel] = self._images.find(kernel)
+        return modules_folder(Path(self._kernels[kernel].image_path)) is not None and disk.program() is not None
+
+    def stop(self) -> None:
+        """End all guests that run in other threads."""
+        self._guests.stop()
+
+    def prepare(self, place: GuestPlace) -> None:
+        """Read everything that boots of this place need, before several threads ask for it."""
+        self._prepared(place, Job(), {})
+
+    def _prepared(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> tuple[KernelFiles, Brought, Job]:
+        if place.kernel not in self._kernels:
+            self._kernels[place.kernel] = self._images.find(place.kernel)
+        kernel = self._kernels[place.kernel]
+        key = (place.kernel, place.modules, place.disk)
+        if key not in self._modules:
+            self._modules[key] = self._modules_of(place, kernel)
+        modules = self._modules[key]
+        image = {disk.PLACE: self._disk} if place.disk else {}
+        brought = Brought({**files, **modules, **image}, {}, {})
+        job = msgspec.structs.replace(job, modules=tuple(modules), disk=disk.TYPE if place.disk else None)
+        return kernel, brought, job
+
+    @staticmethod
+    def _modules_of(place: GuestPlace, kernel: KernelFiles) -> dict[str, bytes]:
+        needed = (*(disk.MODULES if place.disk else ()), *place.modules)
+        return take_modules(needed, kernel.image_path, wanted=disk.MODULES_OF_SOME if place.disk else ())
+
+    @cached_property
+    def _disk(self) -> bytes:
+        return disk.image(self._work)

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial in guests that could begin: its kernels, what its arms come to on each of them, and what cannot be tried."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from ktrial.domain.benchmark import Benchmark
+from ktrial.domain.errors import BadInput, KtrialError, Refused
+from ktrial.domain.facts import FactBook
+from ktrial.domain.guest import GuestPlace, GuestRun, Job
+from ktrial.domain.guest_trial import place_of, shape_of
+from ktrial.domain.kernel_identity import KernelFound
+from ktrial.domain.plan import Plan
+from ktrial.domain.stored_trial import ArmSettings
+from ktrial.domain.suite import Suite
+from ktrial.domain.trial_file import GuestFile, TrialFile, seconds
+from ktrial.services.guest_visit import needs_disk
+from ktrial.services.kernel_log import look
+from ktrial.services.ports import Machine
+from ktrial.services.rehearsal import rehearse
+from ktrial.services.suites import tasks_of, with_parameters
+from ktrial.services.trial_prepare import (
+    arm_plans,
+    arm_settings,
+    found_values,
+    in_force,
+    needed_entries,
+    with_placebos,
+)
+from ktrial.services.trial_ready import Prepared, parameter_words
+from ktrial.services.trial_world import TrialWorld
+
+#: The target in a compiler's name: x86_64-linux-gnu-gcc-12 is gcc-12.
+_TARGET = re.compile(r"^\S+-(?=gcc|clang)")
+#: Of words with a dot, which are for modules, kernels do not say it.
+_UNKNOWN = re.compile(r'Unknown kernel command line parameters "(.*)", will be passed')
+#: Of two kernels that differ in these an exact guest counts instructions and nothing of what those cost.
+_COMPILED = {"compiler": "compilers", "lto": "LTO", "optimised": "CPUs that they are optimised for"}
+
+
+class Lab(Protocol):
+    """Boots guests by their places. Guests are numbered by nobody: each boot is told what it is to do."""
+
+    @property
+    def workers(self) -> int:
+        """How many exact guests may run at once."""
+
+    def why_no_kvm(self) -> str | None:
+        """Why KVM cannot be used; None where it can."""
+
+    def identify(self, kernel: str) -> KernelFound:
+        """What a kernel is, from itself."""
+
+    def prepare(self, place: GuestPlace) -> None:
+        """Read what boots of this place need."""
+
+    def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
+        """One boot, to its end or a limit."""
+
+    def stop(self) -> None:
+        """End all guests that run in other threads."""
+
+
+#: A guest that answers while it is held, as root.
+Scout = Callable[[GuestPlace], AbstractContextManager[Machine]]
+
+
+class GuestReady(NamedTuple):
+    """A trial in guests that could begin."""
+
+    ready: Prepared
+    places: Mapping[str, GuestPlace]
+
+
+def prepare_in_guests(
+    world: TrialWorld,
+    file: TrialFile,
+    suite: Suite,
+    benchmarks: Mapping[str, Benchmark],
+    lab: Lab,
+    scout: Scout,
+    *,
+    allow_dangerous: bool,
+) -> GuestReady:
+    """Find everything that the protocol names. Raises for what is not there, before anything is measured."""
+    guest = file.guest
+    assert guest is not None, "only trials in guests come here"
+    file = msgspec.structs.replace(file, design=msgspec.structs.replace(file.design, replicate="boot"))
+    suite = with_parameters(suite, benchmarks, parameter_words(file.parameters))
+    named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
+    suite = needed_entries(file, suite, named)
+    refuse_what_guests_cannot(guest, suite, benchmarks)
+    if guest.mode == "kvm" and (why := lab.why_no_kvm()) is not None:
+        raise KtrialError(f"no KVM here: {why}", hint='mode = "emulated" works without')
+    disk = any(needs_disk(task) for task in tasks_of(suite, benchmarks, FactBook({}), None))
+    limit_s = seconds(guest.limit, "limit")
+    places = {name: place_of(file, in_force(file, name), disk=disk, limit_s=limit_s) for name in file.arms}
+    kernels = {place.kernel: lab.identify(place.kernel) for place in places.values()}
+    if guest.mode == "exact":
+        _refuse_compilers(kernels)
+    for place in places.values():
+        lab.prepare(place)
+    plans, facts = _scouted(world, file, places, scout, allow_dangerous=allow_dangerous)
+    tasks = tasks_of(suite, benchmarks, facts, None)
+    own_tasks = {
+        name: tasks_of(with_parameters(suite, benchmarks, parameter_words(given)), benchmarks, facts, None)
+        for name in file.arms
+        if (given := in_force(file, name).parameters)
+    }
+    arms = _with_kernels(file, places, kernels, arm_settings(file, plans))
+    file, idle = with_placebos(file, arms)
+    ready = Prepared(
+        file=file,
+        suite=suite,
+        tasks=tasks,
+        own_tasks=own_tasks,
+        facts=facts,
+        plans=plans,
+        arms=arms,
+        idle=idle,
+        root=None,
+        settle_s=0.0,
+        seed=secrets.randbelow(2**32) if file.design.seed is None else file.design.seed,
+    )
+    return GuestReady(ready, places)
+
+
+def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
+    """Raise for benchmarks that guests do not run, or of which an exact guest's clock says nothing."""
+    if suite.load is not None and suite.load.use != "spin":
+        raise BadInput(f"the background load of {suite.name} is a program; guests have the agent's alone")
+    for task in tasks_of(suite, benchmarks, FactBook({}), None):
+        load = task.benchmark.invocation(task.parameters, FactBook({})).load
+        if load is None or load.as_root:
+            raise BadInput(
+                f"{task.label} is not one of the agent's own loads, and guests have nothing else",
+                hint="`ktrial bench --list` shows those that begin with agent-",
+            )
+        why = getattr(task.benchmark, "beyond_exact", None)
+        if guest.mode == "exact" and why is not None:
+            raise Refused(f"{task.label}: an exact guest cannot judge it: {why}", hint='mode = "kvm" or "emulated"')
+
+
+def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
+    """Raise where kernels differ in what an exact guest is blind to."""
+    found = list(kernels.values())
+    for one in found[1:]:
+        for field, what in _COMPILED.items():
+            pair = (_plain(found[0], field), _plain(one, field))
+            if pair[0] != pair[1]:
+                raise Refused(
+                    f"{found[0].name} and {one.name} differ in their {what} ({pair[0]}, {pair[1]}): an exact guest "
+                    "counts instructions and not what they cost",
+                    hint='mode = "kvm" measures time; kernels of one compiler can be compared exactly',
+                )
+
+
+def _plain(kernel: KernelFound, field: str) -> object:
+    """What was used, whatever name a compiler was called by."""
+    value = getattr(kernel.identity, field)
+    return _TARGET.sub("", value) if isinstance(value, str) else value
+
+
+def _scouted(
+    world: TrialWorld,
+    file: TrialFile,
+    places: Mapping[str, GuestPlace],
+    scout: Scout,
+    *,
+    allow_dangerous: bool,
+) -> tuple[dict[str, Plan], FactBook]:
+    """What the arms change, each on its own kernel, asked of an emulated guest of it; and the control's facts."""
+    plans: dict[str, Plan] = {}
+    facts: FactBook | None = None
+    for place, names in _by_place(file, places):
+        asks = file.baseline != "found" or any(in_force(file, name).words for name in names)
+        if not (asks or place.shape.append or file.control in names):
+            plans |= {name: Plan(title=name, changes=(), same=(), refusals=()) for name in names}
+            continue
+        with scout(place) as root:
+            _refuse_unknown_words(root, place)
+            own = arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous, only=names)
+            rehearse(root, own, world.catalog.knobs)
+            plans |= own
+            if file.control in names:
+                facts = root.facts()
+    assert facts is not None, "the control has a place"
+    return {name: plans[name] for name in file.arms}, facts
+
+
+def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
+    """Raise for a word of the command line that the kernel says it does not know; such an arm would be a placebo."""
+    said = (_UNKNOWN.search(record.text) for record in look(root, 0).records) if place.shape.append else ()
+    unknown = {word for match in said if match is not None for word in match[1].split()}
+    found = [word for word in place.shape.append if word in unknown]
+    if found:
+        raise BadInput(
+            f"{place.kernel} does not know {found[0]} on its command line", hint="another spelling, or another kernel"
+        )
+
+
+def _by_place(file: TrialFile, places: Mapping[str, GuestPlace]) -> Iterator[tuple[GuestPlace, Collection[str]]]:
+    """Every place once, with the arms that it is of, as an emulated guest."""
+    shape = shape_of(file.guest or GuestFile())
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, place in places.items():
+        found.setdefault((place.kernel, place.shape.append), []).append(name)
+    for names in found.values():
+        place = places[names[0]]
+        mode = "kvm" if shape.mode == "kvm" else "emulated"
+        yield msgspec.structs.replace(place, shape=msgspec.structs.replace(place.shape, mode=mode)), names
+
+
+def _with_kernels(
+    file: TrialFile,
+    places: Mapping[str, GuestPlace],
+    kernels: Mapping[str, KernelFound],
+    arms: Mapping[str, ArmSettings],
+) -> dict[str, ArmSettings]:
+    """The arms with what is special of their boots among what they change."""
+    usual = places[file.control].kernel
+    found = {}
+    for name, arm in arms.items():
+        place, given = places[name], in_force(file, name)
+        kernel = {} if place.kernel == usual else {"kernel": _told(kernels[place.kernel])}
+        words = {f"boot:{word.partition('=')[0]}": word.partition("=")[2] for word in given.boot}
+        found[name] = msgspec.structs.replace(arm, changes={**kernel, **words, **arm.changes})
+    return found
+
+
+def _told(kernel: KernelFound) -> str:
+    """A kernel so that another build of the same release is another one."""
+    build_id = kernel.identity.build_id
+    return f"{kernel.identity.release}{f', build {build_id[:12]}' if build_id else ''}"
+
+
+def found_in_guests(
+    ready: Prepared, places: Mapping[str, GuestPlace], kernels: Callable[[str], KernelFound]
+) -> dict[str, str]:
+    """What the arms change, as the control has it."""
+    found = found_values(ready.plans)
+    if any("kernel" in arm.changes for arm in ready.arms.values()):
+        found["kernel"] = _told(kernels(places[ready.file.control].kernel))
+    return found
+
+
+def same_arms(before: Mapping[str, ArmSettings], now: Mapping[str, ArmSettings]) -> Sequence[str]:
+    """Arms that would not be what they were when the trial began."""
+    return [name for name in before if now.get(name) != before[name]]

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ktrial.host import guest_transport
+from ktrial.host.guest_transport import GuestTransport
+
+
+def ends() -> tuple[int, int, int, int]:
+    """What the head writes and reads, and the other ends of both."""
+    there, to_agent = os.pipe()
+    from_agent, said = os.pipe()
+    return to_agent, from_agent, there, said
+
+
+def test_an_agent_that_ends_its_output_has_finished() -> None:
+    to_agent, from_agent, there, said = ends()
+    killed: list[bool] = []
+    transport = GuestTransport(to_agent, from_agent, lambda: killed.append(True))
+    assert not transport.answered()
+    os.write(said, b"late\n")
+    assert transport.answered()
+    os.close(said)
+    transport.finish()
+    assert killed == []
+    assert os.read(there, 1) == b""
+    os.close(there)
+
+
+def test_an_agent_that_does_not_end_in_time_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_transport, "PATIENCE_S", 0.01)
+    to_agent, from_agent, there, said = ends()
+    killed: list[bool] = []
+    GuestTransport(to_agent, from_agent, lambda: killed.append(True)).abandon()
+    assert killed == [True]
+    os.close(there)
+    os.close(said)

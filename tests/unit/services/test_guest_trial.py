@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is found out before the first boot of a trial in guests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from ktrial.benchmarks import all_benchmarks
+from ktrial.catalog.suites import load_suites
+from ktrial.domain.errors import BadInput, KtrialError, Refused
+from ktrial.domain.guest import GuestPlace, GuestRun, Job
+from ktrial.domain.kernel_identity import KernelFound, KernelIdentity
+from ktrial.domain.suite import Suite, SuiteEntry
+from ktrial.domain.trial_file import ArmFile, GuestFile, TrialFile
+from ktrial.services.guest_trial import GuestReady, found_in_guests, prepare_in_guests, refuse_what_guests_cannot
+from tests.support.knobs import catalog
+from tests.support.machine import FakeMachine
+
+BENCHMARKS = all_benchmarks()
+SUITES = load_suites([], BENCHMARKS)
+IDENTITY = KernelIdentity(
+    release="6.12.1",
+    build="#1",
+    architecture="x86_64",
+    packing=None,
+    built_by=None,
+    compiler="gcc 12",
+    linker=None,
+    build_id="0123456789abcdef",
+    btf=None,
+    scheduler="EEVDF",
+    config_from=None,
+)
+
+
+class Scouted(FakeMachine):
+    """A guest of a scout: takes plans, and gives them back."""
+
+    log = ""
+
+    def request(self, do: str, **fields: Any) -> dict[str, Any]:
+        if do == "kernel_log":
+            return {"oldest": 1, "newest": 1, "log": self.log, "truncated": False}
+        if do == "apply":
+            step = {"path": "", "outcome": "accepted", "message": ""}
+            return {"transaction": 1, "state": "applied", "steps": [step]}
+        return {"transactions": [{"transaction": 1, "steps": []}]}
+
+
+class FakeLab:
+    """Knows two kernels."""
+
+    workers = 1
+
+    def __init__(self, **differs: Any) -> None:
+        import msgspec
+
+        self._other = msgspec.structs.replace(IDENTITY, release="6.1.9", build_id="ff" * 8, **differs)
+
+    def why_no_kvm(self) -> str | None:
+        return "there is no /dev/kvm"
+
+    def identify(self, kernel: str) -> KernelFound:
+        identity = IDENTITY if kernel == "6.12" else self._other
+        return KernelFound(name=kernel, place=kernel, identity=identity, symbols=None)
+
+    def prepare(self, place: GuestPlace) -> None:
+        return None
+
+    def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
+        raise AssertionError(place)
+
+    def stop(self) -> None:
+        return None
+
+
+class World:
+    """Only the catalog is needed."""
+
+    catalog = catalog()
+
+
+def prepared(scouted: list[GuestPlace], lab: FakeLab | None = None, **more: Any) -> GuestReady:
+    arms = {
+        "control": ArmFile(),
+        "placebo": ArmFile(placebo=True),
+        "low": ArmFile(set={"vm.swappiness": 10}),
+        "old": ArmFile(kernel="6.1"),
+        "full": ArmFile(boot=("preempt=full",)),
+    }
+    fields: dict[str, Any] = {"suite": "wakeups-busy", "guest": GuestFile(kernel="6.12"), "arms": arms, **more}
+    file = TrialFile(name="t", **fields)
+
+    @contextmanager
+    def scout(place: GuestPlace) -> Iterator[Scouted]:
+        scouted.append(place)
+        yield Scouted({"/proc/sys/vm/swappiness": "60\n"})
+
+    world: Any = World()
+    suite = SUITES[file.suite or ""]
+    return prepare_in_guests(world, file, suite, BENCHMARKS, lab or FakeLab(), scout, allow_dangerous=False)
+
+
+def test_arms_are_their_kernels_words_and_settings_and_only_what_must_be_asked_is_booted() -> None:
+    scouted: list[GuestPlace] = []
+    found = prepared(scouted)
+    assert [(place.kernel, place.shape.mode, place.shape.append) for place in scouted] == [
+        ("6.12", "emulated", ()),
+        ("6.12", "emulated", ("preempt=full",)),
+    ]
+    assert {name: dict(arm.changes) for name, arm in found.ready.arms.items()} == {
+        "control": {},
+        "placebo": {},
+        "low": {"vm.swappiness": "10"},
+        "old": {"kernel": "6.1.9, build ffffffffffff"},
+        "full": {"boot:preempt": "full"},
+    }
+    assert found.places["old"].kernel == "6.1"
+    assert found.places["full"].shape.append == ("preempt=full",)
+    assert found.ready.file.design.replicate == "boot"
+    assert found_in_guests(found.ready, found.places, FakeLab().identify) == {
+        "vm.swappiness": "60",
+        "kernel": "6.12.1, build 0123456789ab",
+    }
+
+
+def test_kernels_of_two_compilers_are_not_compared_by_counting_instructions() -> None:
+    with pytest.raises(Refused, match=r"differ in their compilers \(gcc 12, clang 19\)"):
+        prepared([], FakeLab(compiler="clang 19"))
+    with pytest.raises(Refused, match="differ in their LTO"):
+        prepared([], FakeLab(lto="thin"))
+    assert (
+        prepared([], FakeLab(lto="thin"), guest=GuestFile(kernel="6.12", mode="emulated")).places["old"].shape.cpus == 2
+    )
+
+
+def test_a_word_that_the_kernel_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = '4,1,0,-;Unknown kernel command line parameters "x=1 preempt=full", will be passed to user space.\n'
+    monkeypatch.setattr(Scouted, "log", said)
+    with pytest.raises(BadInput, match=r"6\.12 does not know preempt=full on its command line"):
+        prepared([])
+
+
+def test_kvm_that_is_not_there_is_told() -> None:
+    with pytest.raises(KtrialError, match="no KVM here: there is no /dev/kvm"):
+        prepared([], guest=GuestFile(mode="kvm"))
+
+
+@pytest.mark.parametrize(
+    "name, told",
+    [
+        ("agent-memcpy", "agent-memcpy: an exact guest cannot judge it: it measures caches"),
+        ("agent-fileio-read-random-cold", "an exact guest cannot judge it: its disk is memory"),
+        ("hackbench-pipe-thread", "hackbench-pipe-thread is not one of the agent's own loads"),
+        ("zram-lz4", "zram-lz4 is not one of the agent's own loads"),
+    ],
+)
+def test_what_guests_cannot_tell_is_refused(name: str, told: str) -> None:
+    suite = Suite(name=name, summary="", benchmark=(SuiteEntry(name),))
+    with pytest.raises(KtrialError) as caught:
+        refuse_what_guests_cannot(GuestFile(), suite, BENCHMARKS)
+    assert told in caught.value.message
+
+
+def test_a_background_load_of_a_program_is_refused() -> None:
+    from ktrial.domain.suite import SuiteLoad
+
+    suite = Suite(name="s", summary="", benchmark=(SuiteEntry("agent-lock"),), load=SuiteLoad())
+    with pytest.raises(BadInput, match="the background load of s is a program"):
+        refuse_what_guests_cannot(GuestFile(), suite, BENCHMARKS)
