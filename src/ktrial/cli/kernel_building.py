@@ -75,7 +75,9 @@ def build_kernel(
     )
     before = next((one for one in app.kernels.built.all() if _same(one, order) and one.cost.objects), None)
     wishes.output.mkdir(parents=True, exist_ok=True)
-    (wishes.output / ".config").write_bytes(ready.text)
+    config = wishes.output / ".config"
+    if not config.is_file() or config.read_bytes() != ready.text:
+        config.write_bytes(ready.text)
     made = _built(app, order, Make(ready.opened.folder, wishes.output, variables, environment), before, package)
     app.kernels.built.note(made)
     return made, None if before is not None and before.folder == made.folder else before
@@ -108,8 +110,13 @@ def _built(app: App, order: Order, make: Make, before: KernelMade | None, packag
 
     app.say(f"building Linux {order.source.version} in {make.out}, {order.jobs} at a time; the log is beside it")
     with app.interrupts:
-        made = make_kernel(order, build, found, lambda: read_flags(make.out), app.clock.unix_ms, str(make.out))
-        progress.end()
+        try:
+            made = make_kernel(order, build, found, lambda: read_flags(make.out), app.clock.unix_ms, str(make.out))
+        except KeyboardInterrupt:
+            app.say(f"what was compiled stays in {make.out}: the same command goes on")
+            raise
+        finally:
+            progress.end()
         if package is None:
             return made
         left = Left(package, make.out)

@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = (
     click.argument("tree"),
     click.option(
-        "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FOLDER", help="Build there."
+        "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FOLDER", help="Where it is configured and built."
     ),
     click.option("--config", "base", metavar="BASE", help="Begin with it; else with the .config in FOLDER."),
     click.option(

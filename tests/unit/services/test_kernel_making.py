@@ -106,7 +106,7 @@ def test_what_was_built_is_recorded_and_told() -> None:
     text = made_text(made, msgspec.structs.replace(made, folder="/first"), width=80)
     assert max(map(len, text.splitlines())) <= 80
     for said in (
-        "took           1 min 15 s, 2 min 20 s of CPU, 1780 objects, 1700 of 1780 from the",
+        "took           1 min 15 s, 2 min 20 s of CPU, 1780 objects, 1700 of 1780 from",
         "carries        BORE 6.8.0",
         "gcc -O3 -march=znver3 (init/main.o)",
         "bore.patch (9 files, 2 hunks on other lines)",

@@ -47,9 +47,9 @@ def command(
     """Build the kernel in TREE in FOLDER, outside of the tree, always to the same bytes.
 
     \b
-    ktrial kernel build linux-6.12.tar.xz --config tinyconfig --fragment guest -o build
-    ktrial kernel build linux-6.12 --config running --target zen3 --optimise 3 --package deb -o build
-    ktrial kernel build linux-6.12 --config running --cc clang --fragment lto-thin -o build
+    ktrial kernel build linux.tar.xz --config tinyconfig --fragment guest -o small
+    ktrial kernel build linux --config running --target zen3 --package deb -o mine
+    ktrial kernel build linux --config running --fragment lto-thin -o thin
 
     The configuration is made as by `ktrial kernel config`. What was broken off goes on with the same command. At the
     end the compiler, its flags and the configuration are read from what was built, and held against what was asked.

@@ -20,9 +20,9 @@ def command(app: App, /, as_json: bool, **asked: Any) -> int:
     """Write FOLDER/.config for the kernel in TREE, by the tree's own merge_config.sh and olddefconfig.
 
     \b
-    ktrial kernel config linux-6.12 --config tinyconfig --fragment guest -o build
-    ktrial kernel config linux-6.12.tar.xz --config running --fragment hz-1000 -o build
-    ktrial kernel config linux-6.12 --config distro --patch bore.patch --fragment arashi-t3b -o build
+    ktrial kernel config linux.tar.xz --config tinyconfig --fragment guest -o small
+    ktrial kernel config linux --config running --set HZ_1000=y -o build
+    ktrial kernel config linux --patch bore.patch --fragment arashi-t3b -o build
 
     TREE is a folder, a git tree, a tar archive, or a linux-source package of Debian; it is never changed. BASE is
     running, distro, localmodconfig, defconfig, tinyconfig, allnoconfig, a configuration, or a kernel's image or
