@@ -24,7 +24,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = (
     click.argument("tree"),
     click.option(
-        "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FOLDER", help="Where it is configured and built."
+        "-o",
+        "--output",
+        required=True,
+        type=click.Path(path_type=Path),
+        metavar="FOLDER",
+        help="Where it is configured and built.",
     ),
     click.option("--config", "base", metavar="BASE", help="Begin with it; else with the .config in FOLDER."),
     click.option(
@@ -162,13 +167,13 @@ def _target(app: App, word: str | None, toolchain: Toolchain, tree: Path) -> tup
     if word is None:
         return None, {}
     from ktrial.catalog.targets import load_targets
-    from ktrial.domain.uarch import find_target
+    from ktrial.domain.uarch import BASE, find_target
     from ktrial.services.kernel_verify import check_accepted
 
+    found = None if word == "native" else find_target(word, load_targets())
     (compiler,) = app.kernels.compilers.find([toolchain.variables["CC"]])
-    if word == "native":
-        word = compiler.native or "x86-64"
-    found = find_target(word, load_targets())
+    if found is None:
+        found = find_target(compiler.native or BASE, load_targets())
     check_accepted(found, compiler)
     if set(found.wanted) <= set(app.kernels.tree(tree).survey().symbols):
         return None, found.wanted

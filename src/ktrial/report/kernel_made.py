@@ -41,7 +41,7 @@ def made_text(made: KernelMade, before: KernelMade | None, *, width: int) -> str
         text += line(tool.role, f"{tool.said}{least}")
     text += line("took", cost_text(made))
     if before is not None:
-        text += line("before", f"{cost_text(before)}: {before.folder}")
+        text += line("before took", cost_text(before)) + line("in", before.folder)
     for package in made.packages:
         text += line("package", package.path)
     return text

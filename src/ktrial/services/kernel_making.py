@@ -124,13 +124,18 @@ def check_agrees(order: Order, kernel: KernelFound, compiled: Flags | None) -> N
     if compiled is not None and order.optimise is not None and compiled.optimise != order.optimise:
         wrong.append(f"{compiled.object} was compiled with -O{compiled.optimise}, not -O{order.optimise}")
     if kernel.symbols is not None:
-        differ = symbol_differences(order.configured.symbols, kernel.symbols)
-        wrong += [f"{one.symbol} is {one.after}, not {one.before}" for one in differ[:_SHOWN]]
+        differ = symbol_differences(_on(order.configured.symbols), _on(kernel.symbols))
+        wrong += [f"{one.symbol} is {one.after or 'n'}, not {one.before or 'n'}" for one in differ[:_SHOWN]]
     if wrong:
         raise KtrialError(
             "what was built is not what was asked for:\n" + "\n".join(f"  {line}" for line in wrong),
             hint="`ktrial kernel inspect` shows the whole of it",
         )
+
+
+def _on(symbols: Mapping[str, str]) -> dict[str, str]:
+    """Without those that are off, which some files tell of and others leave out."""
+    return {name: value for name, value in symbols.items() if value != "n"}
 
 
 def _image_target(order: Order) -> str:
