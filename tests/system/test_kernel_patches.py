@@ -16,6 +16,7 @@ from ktrial.domain.kernel_source import PatchSet, PatchWord, parse_patch
 from ktrial.kernels.patching import Patch, Patches
 from ktrial.kernels.sources import Sources
 from tests.support.kernel_trees import SHAPES, write
+from tests.support.kernels import package
 
 SCHED = "int base_slice = 3;\nint other;\n" + "".join(f"int x{number};\n" for number in range(40))
 BORE = """--- a/kernel/sched/fair.c
@@ -87,6 +88,18 @@ def test_an_archive_is_unpacked_once_and_never_changed(tree: Path, sources: Sour
     stamp = (found.folder / "Makefile").stat().st_ino
     assert (sources.patched(sources.open(str(archive)), read).folder / "Makefile").stat().st_ino == stamp
     assert sources.patched(opened, read).source == found.source
+
+
+def test_a_source_package_of_debian(tree: Path, sources: Sources, tmp_path: Path) -> None:
+    archive, deb = tmp_path / "inner.tar.xz", tmp_path / "linux-source-6.14.deb"
+    subprocess.run(["tar", "-C", tmp_path, "-cJf", archive, tree.name], check=True)
+    deb.write_bytes(package({"usr/src/linux-source-6.14.tar.xz": archive.read_bytes()}))
+    opened = sources.open(str(deb))
+    assert (opened.source.kind, opened.source.version) == ("package", "6.14.0")
+    assert (opened.folder / "kernel/sched/fair.c").read_text() == SCHED
+    deb.write_bytes(package({"boot/vmlinuz-6.12": b"x"}))
+    with pytest.raises(BadInput, match=r"there is no usr/src/linux-source-….tar in this package"):
+        sources.open(str(deb))
 
 
 def test_a_git_tree_tells_its_commit_and_its_changes(tree: Path, sources: Sources, tmp_path: Path) -> None:

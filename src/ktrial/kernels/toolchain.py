@@ -60,13 +60,23 @@ def choose(cc: str) -> Toolchain:
         raise BadInput(f"no program is called {cc}", hint="install it, or give its path with --cc")
     name = Path(cc).name
     if match := _CLANG.fullmatch(name):
-        folder, suffix = cc.removesuffix(name), match[1] or ""
+        folder = cc.removesuffix(name)
+        suffix = match[1] or _suffix(path, folder)
         programs = {variable: f"{folder}{program}{suffix}" for variable, program in _LLVM.items()}
         host = {"HOSTCC": cc, "HOSTCXX": f"{folder}clang++{suffix}", "HOSTLD": programs["LD"], "HOSTAR": programs["AR"]}
         return Toolchain(kind="clang", variables={"LLVM": "1", "CC": cc, **programs, **host})
     if not _GCC.fullmatch(name):
         raise BadInput(f"--cc {cc}: neither a gcc nor a clang by its name", hint="give gcc, gcc-13, clang or clang-16")
     return Toolchain(kind="gcc", variables={"CC": cc, "HOSTCC": cc} if "-linux-" not in name else {"CC": cc})
+
+
+def _suffix(path: str, folder: str) -> str:
+    """Behind the names of LLVM's programs, where they are there with the number of the release only."""
+    release = re.search(r"llvm-(\d+)", str(Path(path).resolve()))
+    if release is None or shutil.which(f"{folder}{_LLVM['LD']}") is not None:
+        return ""
+    suffix = f"-{release[1]}"
+    return suffix if shutil.which(f"{folder}{_LLVM['LD']}{suffix}") is not None else ""
 
 
 def check_programs(toolchain: Toolchain, symbols: Mapping[str, str], more: tuple[str, ...] = ()) -> None:
