@@ -111,7 +111,7 @@ class KernelBuild:
         assert process.stdout is not None, "it is a pipe"
         rest = b""
         try:
-            with process.stdout, into.open("wb") as log:
+            with process.stdout, into.open("wb", buffering=0) as log:
                 while data := self._read(process.stdout.fileno()):
                     log.write(data)
                     *lines, rest = (rest + data).split(b"\n")
