@@ -134,8 +134,9 @@ def check_agrees(order: Order, kernel: KernelFound, compiled: Flags | None) -> N
 
 
 def _on(symbols: Mapping[str, str]) -> dict[str, str]:
-    """Without those that are off, which some files tell of and others leave out."""
-    return {name: value for name, value in symbols.items() if value != "n"}
+    """Without those that are off or empty, which one reader tells of and another leaves out, and without quotes."""
+    bare = {name: value.strip('"') for name, value in symbols.items()}
+    return {name: value for name, value in bare.items() if value not in ("n", "")}
 
 
 def _image_target(order: Order) -> str:

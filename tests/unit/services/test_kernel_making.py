@@ -17,7 +17,7 @@ from ktrial.services.kernel_making import Order, make_environment, make_kernel, 
 
 ZEN3 = find_target("znver3", load_targets())
 GCC = Toolchain(kind="gcc", variables={"CC": "gcc", "HOSTCC": "gcc"})
-SYMBOLS = {"SMP": "y", "HZ": "250"}
+SYMBOLS = {"SMP": "y", "HZ": "250", "SALT": '""', "NAME": '"(none)"'}
 SOURCE = KernelSource(
     kind="archive",
     place="/usr/src/linux-source-6.12.tar.xz",
@@ -53,7 +53,8 @@ IDENTITY = KernelIdentity(
     scheduler="EEVDF",
     config_from="inside the image",
 )
-FOUND = KernelFound(name="x", place="/b/arch/x86/boot/bzImage", identity=IDENTITY, symbols=SYMBOLS)
+READ_BACK = {"SMP": "y", "HZ": "250", "NAME": "(none)", "NUMA": "n"}
+FOUND = KernelFound(name="x", place="/b/arch/x86/boot/bzImage", identity=IDENTITY, symbols=READ_BACK)
 FLAGS = Flags(object="init/main.o", march="znver3", optimise="3", compiler="gcc")
 ORDER = Order(
     source=SOURCE,
@@ -126,7 +127,7 @@ def test_what_was_built_is_recorded_and_told() -> None:
             "init/main.o was compiled with -march=x86-64, not znver3",
         ),
         (FOUND, msgspec.structs.replace(FLAGS, optimise="2"), "compiled with -O2, not -O3"),
-        (msgspec.structs.replace(FOUND, symbols={"SMP": "y", "HZ": "1000"}), FLAGS, "HZ is 1000, not 250"),
+        (msgspec.structs.replace(FOUND, symbols={**READ_BACK, "HZ": "1000"}), FLAGS, "HZ is 1000, not 250"),
         (
             msgspec.structs.replace(FOUND, identity=msgspec.structs.replace(IDENTITY, compiler="Debian clang 14")),
             FLAGS,
