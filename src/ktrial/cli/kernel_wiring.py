@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from ktrial.host.agent import AgentSession
     from ktrial.host.guest_transport import GuestTransport
+    from ktrial.kernels.built import BuiltKernels
     from ktrial.kernels.compilers import Compilers
+    from ktrial.kernels.configure import Configuring
     from ktrial.kernels.guest import Guests
     from ktrial.kernels.images import Images
+    from ktrial.kernels.kconfig_reasons import KnownSymbols
     from ktrial.kernels.lab import Lab
+    from ktrial.kernels.patching import Patches
     from ktrial.kernels.probe_build import ProbeBuild
     from ktrial.kernels.running_guest import RunningGuest
+    from ktrial.kernels.sources import Sources
     from ktrial.kernels.tree import SourceTree
 
 #: An emulated guest may take a while to start an agent.
@@ -62,6 +67,43 @@ class Kernels:
         from ktrial.kernels.probe_build import ProbeBuild
 
         return ProbeBuild(folder, cc, config, self._work)
+
+    @cached_property
+    def sources(self) -> Sources:
+        """Kernel sources from wherever they are."""
+        from ktrial.host.folders import cache_folder
+        from ktrial.kernels.sources import Sources
+
+        return Sources(cache_folder() / "kernels")
+
+    @cached_property
+    def patches(self) -> Patches:
+        """Patches of the user's choice."""
+        from ktrial.host.tools_download import download
+        from ktrial.kernels.patching import Patches
+
+        return Patches(self._work, download)
+
+    @staticmethod
+    def symbols(folder: Path, architecture: str) -> KnownSymbols:
+        """What a tree's Kconfig files define."""
+        from ktrial.kernels.kconfig_reasons import KnownSymbols
+
+        source = {"x86_64": "x86"}.get(architecture, architecture)
+        return KnownSymbols(folder, {"SRCARCH": source, "ARCH": architecture, "HEADER_ARCH": source})
+
+    def configuring(self, folder: Path, variables: Mapping[str, str]) -> Configuring:
+        """Configures a kernel's sources, outside of them."""
+        from ktrial.kernels.configure import Configuring
+
+        return Configuring(folder, variables, self.images, self._work)
+
+    @cached_property
+    def built(self) -> BuiltKernels:
+        """The kernels that were built here."""
+        from ktrial.kernels.built import BuiltKernels
+
+        return BuiltKernels(self._work / "built")
 
     @cached_property
     def images(self) -> Images:

@@ -16,7 +16,7 @@ _SESSIONS = 2
 
 
 def give_up_root(arguments: Sequence[str]) -> tuple[RootHelper, ...]:
-    """Become the user who asked sudo, doas or pkexec for root; what may start agents as root is left. None elsewhere."""
+    """Become the user who asked sudo, doas or pkexec for root; what is left may start agents as root."""
     if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_USER"} & set(os.environ):
         return ()
     from ktrial.host.find_agent import find_agent

@@ -12,6 +12,8 @@ from ktrial.formats.tool_output import numbered, unreadable
 _HEAD = re.compile(r"# Linux/(\S+) (\S+) Kernel Configuration")
 _COMPILER = "CONFIG_CC_VERSION_TEXT="
 _SET = re.compile(r"CONFIG_\w+=")
+_UNSET = re.compile(r"# CONFIG_(\w+) is not set", re.ASCII)
+_ASSIGNED = re.compile(r"CONFIG_(\w+)=(.+)", re.ASCII)
 
 
 class KernelConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,3 +58,38 @@ def read_symbols(data: bytes, source: str = ".config") -> dict[str, str]:
             raise unreadable(source, line, text, "a line CONFIG_NAME=VALUE")
         found[name.removeprefix("CONFIG_")] = value
     return found
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A symbol that a fragment sets; `n` of one that it switches off."""
+
+    number: int
+    symbol: str
+    value: str
+
+
+def read_fragment(data: bytes, source: str = "a fragment") -> tuple[Line, ...]:
+    """Read a file that sets symbols as `.config` does; one without a symbol is none."""
+    found = []
+    for number, text in numbered(data, source):
+        stripped = text.strip()
+        if match := _UNSET.fullmatch(stripped):
+            found.append(Line(number, match[1], "n"))
+        elif stripped and not stripped.startswith("#"):
+            match = _ASSIGNED.fullmatch(stripped)
+            if match is None:
+                raise unreadable(source, number, text, "a line CONFIG_NAME=VALUE or # CONFIG_NAME is not set")
+            found.append(Line(number, match[1], match[2]))
+    if not found:
+        raise unreadable(source, None, "the whole file", "a fragment of a configuration: it sets no symbol")
+    return tuple(found)
+
+
+def fragment_line(symbol: str, value: str, kind: str | None) -> str:
+    """A line of a fragment; `kind` is the symbol's type, where it is known."""
+    if value == "n" and kind not in ("string", "int", "hex"):
+        return f"# CONFIG_{symbol} is not set\n"
+    if kind == "string" and not (len(value) > 1 and value[0] == value[-1] == '"'):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'CONFIG_{symbol}="{escaped}"\n'
+    return f"CONFIG_{symbol}={value}\n"

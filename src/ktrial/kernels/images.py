@@ -143,7 +143,7 @@ def _package(path: Path, word: str) -> KernelFiles:
 
 
 def _boot_files(path: Path) -> Iterator[tuple[str, bytes]]:
-    with path.open("rb") as file, _files(file, path) as archive:
+    with path.open("rb") as file, package_files(file, path) as archive:
         seen = False
         for entry in archive:
             name = entry.name.removeprefix("./")
@@ -157,8 +157,8 @@ def _boot_files(path: Path) -> Iterator[tuple[str, bytes]]:
                 return
 
 
-def _files(file: IO[bytes], path: Path) -> tarfile.TarFile:
-    """The archive of the files within the package."""
+def package_files(file: IO[bytes], path: Path) -> tarfile.TarFile:
+    """The archive of the files within a package of Debian, which `file` was opened from."""
     at = len(debian_package.MAGIC)
     while True:
         file.seek(at)

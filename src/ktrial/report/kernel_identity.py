@@ -12,6 +12,7 @@ from ktrial.domain.kernel_identity import (
     identity_differences,
     symbol_differences,
 )
+from ktrial.domain.kernel_made import Flags
 from ktrial.report.terminal import labelled, paragraph, table
 
 _LABEL_COLUMNS = 15
@@ -19,7 +20,7 @@ _UNTOLD = "not told"
 _NO_CONFIG = "Without its configuration, HZ, LTO and what it was optimised for cannot be told."
 
 
-def inspect_json(found: KernelFound, *, with_config: bool) -> dict[str, Any]:
+def inspect_json(found: KernelFound, flags: Flags | None = None, *, with_config: bool) -> dict[str, Any]:
     """`ktrial.kernel/1`."""
     symbols = found.symbols
     return {
@@ -27,12 +28,13 @@ def inspect_json(found: KernelFound, *, with_config: bool) -> dict[str, Any]:
         "name": found.name,
         "place": found.place,
         "identity": found.identity,
+        "flags": flags,
         "symbols": None if symbols is None else len(symbols),
         **({"config": symbols} if with_config else {}),
     }
 
 
-def inspect_text(found: KernelFound, *, width: int) -> str:
+def inspect_text(found: KernelFound, flags: Flags | None = None, *, width: int) -> str:
     """A line for each thing that is known, and what is not."""
     identity = found.identity
 
@@ -42,6 +44,8 @@ def inspect_text(found: KernelFound, *, width: int) -> str:
     text = line("kernel", found.place)
     for field, label in SHOWN.items():
         text += line(label, _words(getattr(identity, field)))
+    if flags is not None:
+        text += line("compiled with", f"-O{flags.optimise} -march={flags.march or _UNTOLD} ({flags.object})")
     switched = sum(value in ("y", "m") for value in (found.symbols or {}).values())
     text += line("configuration", f"{identity.config_from}, {switched} symbols on" if found.symbols else _UNTOLD)
     notes = [*identity.notes, *([] if found.symbols else [_NO_CONFIG])]

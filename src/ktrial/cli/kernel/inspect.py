@@ -21,18 +21,21 @@ def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
 
     KERNEL is `running`, an installed version, an image, a package of Debian, or a folder with one kernel in it. All is
     read from the kernel itself and from its configuration: inside it, beside it, in its package or tree, or in /proc.
+    -march and -O are read where it was built, from the command that compiled an object.
     """
     from ktrial.domain.errors import KtrialError
+    from ktrial.kernels.build import flags_of_image
     from ktrial.kernels.images import read_kernel
     from ktrial.report.kernel_identity import inspect_json, inspect_text
     from ktrial.report.terminal import columns
 
     found = read_kernel(app.kernels.images, kernel)
+    flags = flags_of_image(found.place)
     if as_json:
-        write_json(inspect_json(found, with_config=with_config))
+        write_json(inspect_json(found, flags, with_config=with_config))
     elif with_config and found.symbols is None:
         raise KtrialError(f"{kernel}: its configuration is neither in it nor beside it")
     elif with_config:
         sys.stdout.write("".join(f"{name}={value}\n" for name, value in (found.symbols or {}).items()))
     else:
-        sys.stdout.write(inspect_text(found, width=columns()))
+        sys.stdout.write(inspect_text(found, flags, width=columns()))

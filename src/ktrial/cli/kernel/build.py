@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel build`: a kernel from sources, proven to be what was asked for."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ktrial.cli.kernel_building import build_kernel, launcher_of
+from ktrial.cli.kernel_wishes import Wishes, prepared, wish_options
+from ktrial.cli.options import write_json
+from ktrial.cli.wiring import App
+
+if TYPE_CHECKING:
+    from ktrial.domain.kernel_made import PackageKind
+
+_CACHES = ("auto", "ccache", "sccache", "none")
+_PACKAGES = ("deb", "rpm", "pacman", "tar")
+_MOST_JOBS = 1024
+
+
+@click.command(short_help="Build a kernel, and prove what was built.")
+@wish_options
+@click.option("--optimise", type=click.Choice(["2", "3"]), help="Compile with -O2 or -O3.")
+@click.option("--target", metavar="TARGET", help="Compile for this CPU or level; native is the one here.")
+@click.option("--package", type=click.Choice(_PACKAGES), help="Also make a package of it.")
+@click.option("--jobs", type=click.IntRange(1, _MOST_JOBS), help="Compilers at a time; by default one for each CPU.")
+@click.option(
+    "--cache", type=click.Choice(_CACHES), default="auto", show_default=True, help="auto: ccache if it is here."
+)
+@click.option("--distcc", is_flag=True, help="Spread compilers over machines with distcc.")
+@click.pass_obj
+def command(
+    app: App,
+    /,
+    as_json: bool,
+    optimise: str | None,
+    target: str | None,
+    package: PackageKind | None,
+    jobs: int | None,
+    cache: str,
+    distcc: bool,
+    **asked: Any,
+) -> int:
+    """Build the kernel in TREE in FOLDER, outside of the tree, always to the same bytes.
+
+    \b
+    ktrial kernel build linux.tar.xz --config tinyconfig --fragment guest -o small
+    ktrial kernel build linux --config running --target zen3 --package deb -o mine
+    ktrial kernel build linux --config running --fragment lto-thin -o thin
+
+    The configuration is made as by `ktrial kernel config`. What was broken off goes on with the same command. At the
+    end the compiler, its flags and the configuration are read from what was built, and held against what was asked.
+    """
+    from ktrial.report.kernel_made import made_text
+    from ktrial.report.terminal import columns
+
+    wishes = Wishes(**asked)
+    launcher = launcher_of(cache, distributed=distcc)
+    ready = prepared(app, wishes, target=target, optimise=optimise)
+    made, before = build_kernel(app, ready, wishes, launcher=launcher, distributed=distcc, jobs=jobs, package=package)
+    if as_json:
+        write_json(made)
+    else:
+        sys.stdout.write(made_text(made, before, width=columns()))
+    return 0

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel config`: a configuration from a base and what is wished for, read back symbol by symbol."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ktrial.cli.kernel_wishes import Wishes, prepared, wish_options
+from ktrial.cli.options import json_bytes, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Make a configuration for a kernel tree.")
+@wish_options
+@click.pass_obj
+def command(app: App, /, as_json: bool, **asked: Any) -> int:
+    """Write FOLDER/.config for the kernel in TREE, by the tree's own merge_config.sh and olddefconfig.
+
+    \b
+    ktrial kernel config linux.tar.xz --config tinyconfig --fragment guest -o small
+    ktrial kernel config linux --config running --set HZ_1000=y -o build
+    ktrial kernel config linux --patch bore.patch --fragment arashi-t3b -o build
+
+    TREE is a folder, a git tree, a tar archive, or a linux-source package of Debian; it is never changed. BASE is
+    running, distro, localmodconfig, defconfig, tinyconfig, allnoconfig, a configuration, or a kernel's image or
+    package. Every symbol that was asked for is read back; where one does not hold, nothing is written and the
+    dependency that is missing is named.
+    """
+    from ktrial.cli.comparison_file import write_file
+    from ktrial.report.kernel_config import config_json, config_text
+    from ktrial.report.terminal import columns
+
+    wishes = Wishes(**asked)
+    found = prepared(app, wishes)
+    folder = str(wishes.output)
+    wishes.output.mkdir(parents=True, exist_ok=True)
+    write_file(wishes.output / ".config", found.text)
+    told = config_json(found.configured, folder)
+    write_file(wishes.output / "ktrial-config.json", json_bytes(told))
+    if as_json:
+        write_json(told)
+    else:
+        sys.stdout.write(config_text(found.configured, folder, width=columns()))
+    return 0

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel fragments`: symbols that belong together."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="List the fragments that a configuration can be made of.")
+@click.argument("name", required=False)
+@json_option
+@click.pass_obj
+def command(app: App, name: str | None, as_json: bool) -> None:
+    """List the fragments, or write NAME as a file that merge_config.sh takes."""
+    from ktrial.catalog.fragments import load_fragments
+    from ktrial.domain.kernel_request import with_extended
+    from ktrial.report.kernel_config import fragment_text, fragments_json, fragments_text
+    from ktrial.report.terminal import columns
+
+    known = load_fragments()
+    chosen = known if name is None else {one.name: one for one in with_extended([name], known)}
+    if as_json:
+        write_json(fragments_json(chosen))
+    elif name is None:
+        sys.stdout.write(fragments_text(known, width=columns()))
+    else:
+        sys.stdout.write("".join(map(fragment_text, chosen.values())))

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of `kernel build` after its options were read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ktrial.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.cli.kernel_wishes import Prepared, Wishes
+    from ktrial.cli.wiring import App
+    from ktrial.domain.kernel_identity import KernelFound
+    from ktrial.domain.kernel_made import KernelMade, PackageKind
+    from ktrial.kernels.make import Make
+    from ktrial.services.kernel_making import Order
+
+
+def launcher_of(cache: str, *, distributed: bool) -> str | None:
+    """What stands before the compiler: a cache, or distcc where there is none."""
+    if cache == "auto":
+        cache = "ccache" if shutil.which("ccache") else "none"
+    if cache == "sccache" and distributed:
+        raise BadInput("--distcc goes with ccache, or with --cache none", hint="sccache spreads compilers by itself")
+    if cache == "none":
+        return "distcc" if distributed else None
+    return cache
+
+
+def build_kernel(
+    app: App,
+    ready: Prepared,
+    wishes: Wishes,
+    *,
+    launcher: str | None,
+    distributed: bool,
+    jobs: int | None,
+    package: PackageKind | None,
+) -> tuple[KernelMade, KernelMade | None]:
+    """Check, build, read what was built, pack and note it; beside it an earlier build of the same sources."""
+    from ktrial.kernels.make import Make
+    from ktrial.kernels.packages import PACKINGS, check_packing
+    from ktrial.kernels.toolchain import check_programs, versions
+    from ktrial.services.kernel_making import Order, make_environment, make_variables
+
+    symbols, source = ready.configured.symbols, ready.opened.source
+    more = (*((launcher,) if launcher else ()), *(("distcc",) if distributed else ()))
+    if package is not None:
+        check_packing(package, ready.opened.folder)
+        more = (*more, *PACKINGS[package].programs)
+    check_programs(ready.toolchain, symbols, more)
+    tools = versions(ready.toolchain, symbols, ready.opened.folder)
+    said = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if said.isascii() and said.isdigit():
+        source = msgspec.structs.replace(source, epoch_s=int(said))
+    variables = make_variables(ready.toolchain, ready.architecture, launcher, ready.flagged, ready.optimise)
+    environment = make_environment(source, distributed=distributed and launcher == "ccache")
+    order = Order(
+        source=source,
+        architecture=ready.architecture,
+        toolchain=ready.toolchain,
+        tools=tools,
+        configured=ready.configured,
+        make=variables,
+        environment=environment,
+        target=ready.flagged,
+        optimise=ready.optimise,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        anyway=wishes.anyway,
+    )
+    before = next((one for one in app.kernels.built.all() if _same(one, order) and one.cost.objects), None)
+    wishes.output.mkdir(parents=True, exist_ok=True)
+    config = wishes.output / ".config"
+    if not config.is_file() or config.read_bytes() != ready.text:
+        config.write_bytes(ready.text)
+    made = _built(app, order, Make(ready.opened.folder, wishes.output, variables, environment), before, package)
+    app.kernels.built.note(made)
+    return made, None if before is not None and before.folder == made.folder else before
+
+
+def _same(one: KernelMade, order: Order) -> bool:
+    mine, theirs = order.source, one.source
+    return (mine.place, mine.version, mine.sha256) == (theirs.place, theirs.version, theirs.sha256)
+
+
+def _built(app: App, order: Order, make: Make, before: KernelMade | None, package: PackageKind | None) -> KernelMade:
+    from ktrial.cli.kernel_progress import BuildProgress
+    from ktrial.domain.kernel_made import objects_of
+    from ktrial.kernels.build import KernelBuild, read_flags
+    from ktrial.kernels.images import read_kernel
+    from ktrial.kernels.packages import PACKINGS, Left
+    from ktrial.services.kernel_making import make_kernel
+
+    expected = objects_of(order.configured.symbols)
+    if before is not None and before.config_sha256 == order.configured.sha256:
+        expected = before.cost.objects
+    progress = BuildProgress(expected)
+    build = KernelBuild(make, app.interrupts, progress)
+    progress.before = build.done_before()
+
+    def found() -> tuple[KernelFound, str]:
+        image = build.image(order.architecture)
+        digest = hashlib.sha256(image.read_bytes()).hexdigest()
+        return read_kernel(app.kernels.images, str(image)), digest
+
+    app.say(f"building Linux {order.source.version} in {make.out}, {order.jobs} at a time; the log is beside it")
+    with app.interrupts:
+        try:
+            made = make_kernel(order, build, found, lambda: read_flags(make.out), app.clock.unix_ms, str(make.out))
+        except KeyboardInterrupt:
+            app.say(f"what was compiled stays in {make.out}: the same command goes on")
+            raise
+        finally:
+            progress.end()
+        if package is None:
+            return made
+        left = Left(package, make.out)
+        packing = PACKINGS[package]
+        KernelBuild(make.told(packing.variables), app.interrupts, progress).run(packing.target, order.jobs)
+        return msgspec.structs.replace(made, packages=left.collect())

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Well-known sets of patches, recognised by what they put into a kernel's files: in a tree, or in a patch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Family(msgspec.Struct, frozen=True):
+    """A set of patches; the version where the files tell it."""
+
+    name: str
+    version: str | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.version is None else f"{self.name} {self.version}"
+
+
+#: Name -> file -> what stands there, with the version as its group where it is told. The first that tells one counts.
+_SIGNS: Mapping[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
+    "BORE": (
+        ("include/linux/sched/bore.h", re.compile(r'#define\s+SCHED_BORE_VERSION\s+"([\w.-]+)"')),
+        ("kernel/sched/bore.c", re.compile(r'#define\s+SCHED_BORE_VERSION\s+"([\w.-]+)"')),
+        ("kernel/sched/core.c", re.compile(r"BORE \([^)]*\) CPU Scheduler modification ([0-9][\w.-]*)")),
+        ("kernel/sched/fair.c", re.compile(r"BORE \([^)]*\) CPU Scheduler modification ([0-9][\w.-]*)")),
+        ("init/Kconfig", re.compile(r"^config SCHED_BORE$", re.MULTILINE)),
+    ),
+    "BBRv3": (
+        ("net/ipv4/tcp_bbr.c", re.compile(r"#define\s+BBR_VERSION\s+3\b")),
+        ("net/ipv4/tcp_bbr3.c", re.compile(r"#define\s+BBR_VERSION\s+3\b")),
+    ),
+    "CachyOS": (
+        ("localversion.10-cachyos", re.compile(r"-?cachyos[-.]?([\w.]*)")),
+        ("init/Kconfig", re.compile(r"^config CACHY$", re.MULTILINE)),
+    ),
+    "Zen": (
+        ("localversion-zen", re.compile(r"-?(zen\d[\w.]*)")),
+        ("init/Kconfig", re.compile(r"^config ZEN_INTERACTIVE$", re.MULTILINE)),
+    ),
+    "PREEMPT_RT": (("localversion-rt", re.compile(r"-?(rt\d[\w.]*)")),),
+    "Project C (BMQ, PDS)": (("init/Kconfig", re.compile(r"^menuconfig SCHED_ALT$", re.MULTILINE)),),
+}
+#: The files to look into.
+FILES = tuple(dict.fromkeys(path for signs in _SIGNS.values() for path, _ in signs))
+
+
+def families(files: Mapping[str, str]) -> tuple[Family, ...]:
+    """Those that the texts, by path, belong to."""
+    found = []
+    for name, signs in _SIGNS.items():
+        matches = [match for path, pattern in signs if (match := pattern.search(files.get(path, "")))]
+        if matches:
+            versions = (match[1] for match in matches if match.groups() and match[1])
+            found.append(Family(name, next(versions, None)))
+    return tuple(found)

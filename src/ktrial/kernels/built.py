@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels that were built here: a record in each one's folder, and a list of the folders."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from ktrial.domain.errors import KtrialError
+from ktrial.domain.kernel_made import KernelMade
+
+RECORD = "ktrial-build.json"
+
+
+class BuiltKernels:
+    """Keeps the list in `folder`: one file for each place that kernels were built in."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def note(self, made: KernelMade) -> Path:
+        """Write the record beside the kernel, and note the place."""
+        record = Path(made.folder) / RECORD
+        data = msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n"
+        try:
+            _write(record, data)
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _write(self._folder / f"{hashlib.sha256(made.folder.encode()).hexdigest()[:16]}", made.folder.encode())
+        except OSError as error:
+            raise KtrialError(f"{error.filename} cannot be written: {error.strerror}") from None
+        return record
+
+    def all(self) -> list[KernelMade]:
+        """Those that are still there, the newest first."""
+        found = []
+        for place in self._folder.glob("*"):
+            with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+                folder = Path(place.read_bytes().decode())
+                made = msgspec.json.decode((folder / RECORD).read_bytes(), type=KernelMade)
+                if Path(made.image).is_file():
+                    found.append(made)
+        return sorted(found, key=lambda made: -made.ended_unix_ms)
+
+
+def _write(path: Path, data: bytes) -> None:
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(data)
+    part.replace(path)

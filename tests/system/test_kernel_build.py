@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All of `kernel build` around a make that is quick: what it is told, what is read back, what goes wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ktrial.cli.main import main
+from tests.support.buildable_tree import write_buildable
+from tests.support.tree import Ran
+
+pytestmark = [
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="its image is for x86-64"),
+    pytest.mark.skipif(
+        any(shutil.which(name) is None for name in ("flex", "bison", "bc")), reason="no flex, bison, bc"
+    ),
+]
+GUEST = ("--config", "tinyconfig", "--cache", "none")
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return write_buildable(tmp_path / "linux")
+
+
+def run(*argv: str) -> Ran:
+    out, err = io.StringIO(), io.StringIO()
+    return Ran(main(["kernel", *argv], out, err), out.getvalue(), err.getvalue())
+
+
+def test_built_recorded_listed_and_inspected(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.setenv("KCFLAGS", "-Ofast")
+    out = tmp_path / "build"
+    ran = run(
+        "build", str(tree), *GUEST, "--set", "HZ_1000=y", "--set", "HZ_250=n", "--target", "haswell", "-o", str(out)
+    )
+    assert ran.status == 0, ran.err
+    assert max(len(line) for line in ran.out.splitlines() if str(tmp_path) not in line) <= 80
+    made = json.loads((out / "ktrial-build.json").read_text())
+    assert (made["flags"]["march"], made["flags"]["optimise"]) == ("haswell", "2")
+    assert made["make"]["KCFLAGS"] == "-march=haswell"
+    assert (made["cost"]["objects"], made["cost"]["hits"], made["source"]["version"]) == (2, None, "6.14.0")
+    assert [tool["minimum"] for tool in made["tools"]] == ["5.1.0", "2.25.0"]
+    assert (out / "told").read_text().splitlines() == [
+        "KBUILD_BUILD_HOST=ktrial",
+        "KBUILD_BUILD_TIMESTAMP=Tue Nov 14 22:13:20 UTC 2023",
+        "KBUILD_BUILD_USER=ktrial",
+        "KBUILD_BUILD_VERSION=1",
+        "SOURCE_DATE_EPOCH=1700000000",
+    ]
+    (listed,) = json.loads(run("list", "--json").out)["built"]
+    assert listed == made
+    assert "6.12.7-test" in run("list").out
+    told = json.loads(run("inspect", str(out), "--json").out)
+    assert (told["identity"], told["flags"]) == (made["identity"], made["flags"])
+    assert "compiled with  -O2 -march=haswell (init/main.o)" in run("inspect", str(out)).out
+    again = run("build", str(tree), "-o", str(tmp_path / "second"), *GUEST, "--optimise", "3")
+    assert again.status == 0, again.err
+    assert "-O3" in again.out
+    assert f"{out}" in again.out.partition("before took ")[2]
+    shutil.rmtree(out)
+    assert len(json.loads(run("list", "--json").out)["built"]) == 1
+
+
+def test_a_package_lies_in_the_folder(tree: Path, tmp_path: Path) -> None:
+    if shutil.which("dpkg-buildpackage") is None or shutil.which("rsync") is None or shutil.which("cpio") is None:
+        ran = run("build", str(tree), *GUEST, "--package", "deb", "-o", str(tmp_path / "build"))
+        assert (ran.status, "apt-get install" in ran.err) == (1, True)
+        return
+    (tmp_path / "linux-image-old.deb").write_text("somebody's own")
+    ran = run("build", str(tree), *GUEST, "--package", "deb", "-o", str(tmp_path / "build"), "--json")
+    assert ran.status == 0, ran.err
+    (made,) = json.loads(ran.out)["packages"]
+    assert made["path"] == str(tmp_path / "build/packages/linux-image-6.12.7-test_1_amd64.deb")
+    assert json.loads(run("inspect", made["path"], "--json").out)["identity"]["release"] == "6.12.7-test"
+    assert (tmp_path / "linux-image-old.deb").exists()
+
+
+@pytest.mark.parametrize(
+    "words, status, said",
+    [
+        (("--set", "BROKEN=y"), 1, "the build failed: the headers of libelf are missing"),
+        (("--set", "STUBBORN=y"), 4, "STUBBORN=y (--set): Kconfig gave it another value"),
+        (("--package", "pacman"), 4, "this tree has no pacman-pkg"),
+        (("--cc", "tcc-9"), 2, "no program is called tcc-9"),
+        (("--cc", "sh"), 2, "neither a gcc nor a clang by its name"),
+        (("--cache", "sccache", "--distcc"), 2, "--distcc goes with ccache"),
+        (("--target", "x86-64-v4"), 2, "take x86-64-v3"),
+    ],
+)
+def test_what_goes_wrong_is_said(words: tuple[str, ...], status: int, said: str, tree: Path, tmp_path: Path) -> None:
+    ran = run("build", str(tree), *GUEST, *words, "-o", str(tmp_path / "build"))
+    assert (ran.status, said in ran.err) == (status, True), ran.err
+    assert json.loads(run("list", "--json").out)["built"] == []
+
+
+def test_another_kernel_than_the_one_asked_for(tree: Path, tmp_path: Path) -> None:
+    makefile = tree / "Makefile"
+    makefile.write_text(makefile.read_text().replace(" $(KCFLAGS) ", " "))
+    ran = run("build", str(tree), *GUEST, "--optimise", "3", "-o", str(tmp_path / "build"))
+    assert (ran.status, "init/main.o was compiled with -O2, not -O3" in ran.err) == (1, True), ran.err
+
+
+def test_a_compiler_that_is_too_old_for_the_tree(tree: Path, tmp_path: Path) -> None:
+    script = tree / "scripts/min-tool-version.sh"
+    script.write_text("#!/bin/sh\necho 99.1.0\n")
+    ran = run("build", str(tree), *GUEST, "-o", str(tmp_path / "build"))
+    assert (ran.status, "and this tree wants 99.1.0 or newer" in ran.err) == (4, True), ran.err
+
+
+def test_no_room_is_said_before(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ktrial.kernels.build._available", lambda: 100 << 20)
+    ran = run("build", str(tree), *GUEST, "-o", str(tmp_path / "build"))
+    assert (ran.status, "of memory, and 100 MiB are available" in ran.err) == (4, True), ran.err
+    assert run("build", str(tree), *GUEST, "--anyway", "-o", str(tmp_path / "build")).status == 0
+
+
+def test_broken_off_and_gone_on_with(tree: Path, tmp_path: Path) -> None:
+    out = tmp_path / "build"
+    argv = [sys.executable, "-m", "ktrial", "kernel", "build", str(tree), *GUEST, "--set", "SLOW=y", "-o", str(out)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, env=os.environ, text=True) as process:
+        until = time.monotonic() + 60
+        while not (out / "told").is_file() and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[1]
+    assert process.returncode == 130
+    assert f"what was compiled stays in {out}: the same command goes on" in said
+    shown = subprocess.run(["pgrep", "-f", f"O={out}"], capture_output=True, text=True, check=False).stdout
+    assert shown == ""
+    ran = run("build", str(tree), "-o", str(out), "--set", "SLOW=n", "--cache", "none")
+    assert ran.status == 0, ran.err

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ktrial.catalog.targets import load_targets
+from ktrial.cli.kernel_progress import progress_line
+from ktrial.domain.errors import KtrialError, Refused
+from ktrial.domain.kernel_identity import KernelFound, KernelIdentity
+from ktrial.domain.kernel_made import Cost, Flags, Toolchain, memory_of, objects_of, room_of
+from ktrial.domain.kernel_request import Configured
+from ktrial.domain.kernel_source import AppliedPatch, KernelSource, PatchSet
+from ktrial.domain.uarch import find_target
+from ktrial.report.kernel_made import built_table, made_text
+from ktrial.services.kernel_making import Order, make_environment, make_kernel, make_variables
+
+ZEN3 = find_target("znver3", load_targets())
+GCC = Toolchain(kind="gcc", variables={"CC": "gcc", "HOSTCC": "gcc"})
+SYMBOLS = {"SMP": "y", "HZ": "250", "SALT": '""', "NAME": '"(none)"'}
+SOURCE = KernelSource(
+    kind="archive",
+    place="/usr/src/linux-source-6.12.tar.xz",
+    version="6.12.117",
+    sha256="a" * 64,
+    patches=(AppliedPatch(name="bore.patch", place="bore.patch", sha256="b" * 64, files=9, shifted=2, families=()),),
+    families=(PatchSet("BORE", "6.8.0"),),
+    epoch_s=1_700_000_000,
+)
+CONFIGURED = Configured(
+    version="6.12.117",
+    architecture="x86_64",
+    compiler="gcc",
+    base="tinyconfig",
+    base_sha256=None,
+    fragments=("guest",),
+    wishes=(),
+    unheld=(),
+    differences=(),
+    symbols=SYMBOLS,
+    sha256="c" * 64,
+)
+IDENTITY = KernelIdentity(
+    release="6.12.117",
+    build="#1",
+    architecture="x86-64",
+    packing="gzip",
+    built_by="ktrial@ktrial",
+    compiler="gcc (Debian 12.2.0-14) 12.2.0",
+    linker="GNU ld 2.40",
+    build_id="abcd",
+    btf=False,
+    scheduler="EEVDF",
+    config_from="inside the image",
+)
+READ_BACK = {"SMP": "y", "HZ": "250", "NAME": "(none)", "NUMA": "n"}
+FOUND = KernelFound(name="x", place="/b/arch/x86/boot/bzImage", identity=IDENTITY, symbols=READ_BACK)
+FLAGS = Flags(object="init/main.o", march="znver3", optimise="3", compiler="gcc")
+ORDER = Order(
+    source=SOURCE,
+    architecture="x86_64",
+    toolchain=GCC,
+    tools=(),
+    configured=CONFIGURED,
+    make=make_variables(GCC, "x86_64", "ccache", ZEN3, "3"),
+    environment=make_environment(SOURCE),
+    target=ZEN3,
+    optimise="3",
+    jobs=2,
+)
+
+
+class Build:
+    def __init__(self, *, room: bool = True) -> None:
+        self._room = room
+        self.made: list[tuple[str, int]] = []
+
+    def check_room(self, symbols: object, jobs: int) -> None:
+        if not self._room:
+            raise Refused("no room")
+
+    def run(self, target: str, jobs: int) -> Cost:
+        self.made.append((target, jobs))
+        return Cost(wall_s=75.2, cpu_s=140.0, objects=1780, hits=1700, misses=80)
+
+
+def test_what_make_is_told() -> None:
+    assert ORDER.make == {
+        "ARCH": "x86_64",
+        "CC": "ccache gcc",
+        "HOSTCC": "ccache gcc",
+        "KCFLAGS": "-O3 -march=znver3",
+        "KCPPFLAGS": "-march=znver3",
+        "KRUSTFLAGS": "-Ctarget-cpu=znver3",
+    }
+    assert make_variables(GCC, "arm64") == {"ARCH": "arm64", "CC": "gcc", "HOSTCC": "gcc"}
+    assert ORDER.environment["KBUILD_BUILD_TIMESTAMP"] == "Tue Nov 14 22:13:20 UTC 2023"
+    assert (ORDER.environment["SOURCE_DATE_EPOCH"], ORDER.environment["KBUILD_BUILD_USER"]) == ("1700000000", "ktrial")
+    assert make_environment(SOURCE, distributed=True)["CCACHE_PREFIX"] == "distcc"
+
+
+def test_what_was_built_is_recorded_and_told() -> None:
+    build = Build()
+    made = make_kernel(ORDER, build, lambda: (FOUND, "d" * 64), lambda: FLAGS, lambda: 7, "/b")
+    assert (build.made, made.image, made.ended_unix_ms) == ([("bzImage", 2)], "/b/arch/x86/boot/bzImage", 7)
+    assert msgspec.json.decode(msgspec.json.encode(made), type=type(made)) == made
+    text = made_text(made, msgspec.structs.replace(made, folder="/first"), width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    for said in (
+        "took           1 min 15 s, 2 min 20 s of CPU, 1780 objects, 1700 of 1780 from",
+        "carries        BORE 6.8.0",
+        "gcc -O3 -march=znver3 (init/main.o)",
+        "bore.patch (9 files, 2 hunks on other lines)",
+    ):
+        assert said in text
+    assert "BORE 6.8.0, guest" in built_table([made], width=100)
+    with pytest.raises(Refused, match="no room"):
+        make_kernel(ORDER, Build(room=False), lambda: (FOUND, ""), lambda: FLAGS, lambda: 7, "/b")
+
+
+@pytest.mark.parametrize(
+    "found, flags, said",
+    [
+        (
+            FOUND,
+            msgspec.structs.replace(FLAGS, march="x86-64"),
+            "init/main.o was compiled with -march=x86-64, not znver3",
+        ),
+        (FOUND, msgspec.structs.replace(FLAGS, optimise="2"), "compiled with -O2, not -O3"),
+        (msgspec.structs.replace(FOUND, symbols={**READ_BACK, "HZ": "1000"}), FLAGS, "HZ is 1000, not 250"),
+        (
+            msgspec.structs.replace(FOUND, identity=msgspec.structs.replace(IDENTITY, compiler="Debian clang 14")),
+            FLAGS,
+            "it was compiled with Debian clang 14, not with gcc",
+        ),
+    ],
+)
+def test_another_kernel_than_the_one_asked_for_is_an_error(found: KernelFound, flags: Flags, said: str) -> None:
+    with pytest.raises(KtrialError, match="what was built is not what was asked for") as caught:
+        make_kernel(ORDER, Build(), lambda: (found, ""), lambda: flags, lambda: 7, "/b")
+    assert said in caught.value.message
+
+
+def test_modules_are_built_where_the_configuration_has_them() -> None:
+    symbols = {**SYMBOLS, "MODULES": "y"}
+    order = msgspec.structs.replace(ORDER, configured=msgspec.structs.replace(CONFIGURED, symbols=symbols))
+    build = Build()
+    make_kernel(
+        order, build, lambda: (msgspec.structs.replace(FOUND, symbols=symbols), ""), lambda: FLAGS, lambda: 7, "/b"
+    )
+    assert build.made == [("all", 2)]
+
+
+def test_what_a_build_will_take() -> None:
+    small = {f"S{number}": "y" for number in range(980)}
+    assert objects_of(small) == 1764
+    assert 300 << 20 < room_of(small) < 600 << 20
+    assert room_of({**small, "DEBUG_INFO": "y"}) > 2 * room_of(small)
+    assert memory_of(small, 2)[1] == "2 compilers at a time"
+    assert memory_of({**small, "LTO_CLANG_THIN": "y"}, 2) == (4 << 30, "linking with ThinLTO")
+    assert memory_of({**small, "LTO_CLANG_FULL": "y"}, 2)[0] > memory_of({**small, "DEBUG_INFO_BTF": "y"}, 2)[0]
+
+
+def test_progress() -> None:
+    assert progress_line(400, 0, 1600, 100) == "400 of about 1600 objects, 1 min 40 s, about 5 min 0 s left"
+    assert progress_line(400, 800, 1600, 100) == "1200 of about 1600 objects, 1 min 40 s, about 1 min 40 s left"
+    assert "linking" in progress_line(1600, 0, 1500, 100)
