@@ -82,6 +82,12 @@ class Kernel:
     name: str
     package: str
     modules: tuple[str, ...]
+    architecture: str = "amd64"
+
+    @property
+    def scheduler(self) -> str:
+        """What it schedules with."""
+        return "EEVDF" if self.name.startswith("6.12") else "CFS"
 
     @property
     def tree(self) -> Path:
@@ -97,6 +103,10 @@ MODULES = (
 KERNELS = (
     Kernel("6.1", "linux-image-amd64", tuple(MODULES.split())),
     Kernel("6.12", "linux-image-6.12-amd64", tuple(MODULES.split())),
+)
+ARM_KERNELS = (
+    Kernel("6.1-arm64", "linux-image-arm64", (), "arm64"),
+    Kernel("6.12-arm64", "linux-image-6.12-arm64", (), "arm64"),
 )
 
 
@@ -126,12 +136,38 @@ def cache_lock(kernel: Kernel) -> Iterator[None]:
         yield
 
 
-def newest_package(kernel: Kernel) -> str:
+def newest_package(kernel: Kernel, options: list[str]) -> str:
     """Name of the package with the kernel itself, which the fixed name depends on."""
-    found = re.search(r"Depends: (linux-image-\S+)", run(["apt-cache", "depends", kernel.package]))
+    depends = run(["apt-cache", *options, "depends", kernel.package])
+    found = re.search(r"Depends: (linux-image-\S+)", depends)
     if found is None:
         raise KernelError(f"apt knows no kernel for {kernel.package}: run `apt-get update`, on Debian 12")
     return found[1]
+
+
+def apt_options(architecture: str) -> list[str]:
+    """Options of apt; for another architecture than this Debian's with lists of its own, which are fetched."""
+    options = ["-o", "APT::Sandbox::User=root"]
+    if architecture == run(["dpkg", "--print-architecture"]).strip():
+        return options
+    folder = CACHE / f"apt-{architecture}"
+    for name in ("lists/partial", "cache/archives/partial"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "status").touch()
+    sources = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
+    settings = {
+        "APT::Architecture": architecture,
+        "APT::Architectures::": architecture,
+        "Dir::State::lists": folder / "lists",
+        "Dir::State::status": folder / "status",
+        "Dir::Cache": folder / "cache",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::Etc::sourcelist": next(path for path in sources if path.exists()),
+    }
+    for name, value in settings.items():
+        options += ["-o", f"{name}={value}"]
+    run(["apt-get", *options, "--quiet=2", "update"])
+    return options
 
 
 def fetch(kernel: Kernel) -> None:
@@ -142,7 +178,8 @@ def fetch(kernel: Kernel) -> None:
         part = CACHE / f"{kernel.name}.part"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-        run(["apt-get", "-o", "APT::Sandbox::User=root", "download", newest_package(kernel)], part)
+        options = apt_options(kernel.architecture)
+        run(["apt-get", *options, "download", newest_package(kernel, options)], part)
         for package in part.glob("*.deb"):
             run(["dpkg", "-x", str(package), str(part)])
             package.unlink()

@@ -19,13 +19,12 @@ from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.guest import Begun, Ended, GuestRun, Job, Shape
 from ktrial.formats import guest_line
 from ktrial.formats.guest_line import Frame, Frames, Garbled
-from ktrial.formats.kernel_image import architecture
+from ktrial.formats.kernel_image import bootable
 from ktrial.kernels import initramfs
 from ktrial.kernels.emulator import Emulator
 from ktrial.kernels.host_tools import Brought
 from ktrial.kernels.images import KernelFiles
 
-_ARCHITECTURE = "x86_64"
 _POLL_S = 0.02
 #: More than that of console text, or of a program's output, ends the guest.
 CONSOLE_LIMIT_BYTES = 16 << 20
@@ -54,6 +53,11 @@ class Guests:
         self._folder = folder
         self._stop = Event()
 
+    @property
+    def architecture(self) -> str:
+        """What these guests are."""
+        return self._emulator.machine.architecture
+
     def why_no_kvm(self) -> str | None:
         """Why KVM cannot be used, found by running code with it; None where it can."""
         return self._emulator.why_no_kvm()
@@ -64,7 +68,7 @@ class Guests:
 
     def boot(self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, limits: Limits) -> GuestRun:
         """One boot from the beginning to its end, or until a limit has passed."""
-        check_architecture(kernel)
+        image = bootable(kernel.image, kernel.image_path, self.architecture)
         content = initramfs.build(
             self._agent.read_bytes(), msgspec.json.encode(job), brought.files, links=brought.links
         )
@@ -76,16 +80,9 @@ class Guests:
             )
         with TemporaryDirectory(prefix="guest-", dir=self._folder) as name:
             folder = Path(name)
-            (folder / "kernel").write_bytes(kernel.image)
+            (folder / "kernel").write_bytes(image)
             (folder / "initramfs").write_bytes(content)
             return _Boot(self._emulator, folder, shape, limits, self._stop).run()
-
-
-def check_architecture(kernel: KernelFiles) -> None:
-    """Raises BadInput where the image is not for the guests that are run here."""
-    found = architecture(kernel.image, kernel.image_path)
-    if found != _ARCHITECTURE:
-        raise BadInput(f"it is a kernel for {found}; guests are {_ARCHITECTURE}", file=kernel.image_path)
 
 
 class _Boot:

@@ -68,6 +68,14 @@ class ProbeBuild:
         """What a verbose build of one object prints."""
         return self._make("V=1", target)
 
+    def why_no_rust(self) -> str | None:
+        """What `make rustavailable` says against it; None where it says nothing."""
+        try:
+            self._make("rustavailable")
+        except KtrialError as error:
+            return error.message
+        return None
+
     def _make(self, *words: str, **environment: str) -> bytes:
         inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
         argv = ["make", "-C", str(self._tree), f"O={self._out}", "ARCH=x86_64", f"CC={self._cc}", *words]

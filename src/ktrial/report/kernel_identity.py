@@ -12,6 +12,7 @@ from ktrial.domain.kernel_identity import (
     identity_differences,
     symbol_differences,
 )
+from ktrial.report.kernel_objects import object_lines
 from ktrial.report.terminal import labelled, paragraph, table
 
 _LABEL_COLUMNS = 15
@@ -28,6 +29,7 @@ def inspect_json(found: KernelFound, *, with_config: bool) -> dict[str, Any]:
         "place": found.place,
         "identity": found.identity,
         "symbols": None if symbols is None else len(symbols),
+        "objects": found.objects,
         **({"config": symbols} if with_config else {}),
     }
 
@@ -44,6 +46,8 @@ def inspect_text(found: KernelFound, *, width: int) -> str:
         text += line(label, _words(getattr(identity, field)))
     switched = sum(value in ("y", "m") for value in (found.symbols or {}).values())
     text += line("configuration", f"{identity.config_from}, {switched} symbols on" if found.symbols else _UNTOLD)
+    for label, words in object_lines(found.objects) if found.objects is not None else ():
+        text += line(label, words)
     notes = [*identity.notes, *([] if found.symbols else [_NO_CONFIG])]
     return text + "".join(paragraph(f"{note[0].upper()}{note[1:]}", width=width) + "\n" for note in notes)
 
