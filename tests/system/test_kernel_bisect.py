@@ -94,8 +94,10 @@ def test_a_commit_that_does_not_build_is_left_out(tree: Path, tmp_path: Path) ->
     done = bisect(tmp_path, f"HEAD~{COUNT - 3}", f"HEAD~{COUNT - 8}", *build(tree), "--", "true")
     assert done.returncode == 4, done.stderr
     assert "do not differ in us after" in done.stderr
-    done = bisect(tmp_path, "HEAD~9", "HEAD", *build(tree), "--", "true")
+    done = bisect(tmp_path, f"HEAD~{COUNT - 1}", f"HEAD~{COUNT - 1 - CULPRIT}", *build(tree), "--", "true")
     assert done.returncode == 0, done.stderr
+    assert "`mkdir -p out && sh mk` ended with status 1" in " ".join(done.stdout.split())
+    assert "change 4 " in done.stdout
     assert "is the first bad commit" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.splitlines())) <= 80
 

@@ -56,6 +56,6 @@ def find_cpu_target(word: str, targets: Iterable[CpuTarget]) -> CpuTarget:
 
 def cpu_flags(target: CpuTarget) -> dict[str, tuple[str, ...]]:
     """Variables of a kernel's build -> flags that it puts behind its own."""
-    flag = (f"-mcpu={target.name}",)
-    flags = {"KCFLAGS": flag, "KCPPFLAGS": flag}
+    flag = f"-mcpu={target.name}"
+    flags: dict[str, tuple[str, ...]] = {"KCFLAGS": (flag,), "KCPPFLAGS": (flag,)}
     return flags if target.c_only else {**flags, "KRUSTFLAGS": (f"-Ctarget-cpu={target.rust_cpu}",)}

@@ -37,6 +37,8 @@ _VERSION_MACROS = {
     "gcc": ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"),
     "clang": ("__clang_major__", "__clang_minor__", "__clang_patchlevel__"),
 }
+#: What the LLVM in rustc says of a CPU that it does not know.
+_UNKNOWN_CPU = b"is not a recognized processor"
 #: Written into each kept answer: another one makes all of them anew.
 _SHAPE = "ktrial.compiler/2"
 
@@ -136,7 +138,11 @@ class Compilers:
         triple = f"{self._builds.architecture}-unknown-linux-gnu"
         cpus = read_rust_cpus(_said(path, "--print", "target-cpus", "--target", triple))
         known = set(cpus.names)
-        accepted = tuple(target.name for target in self._targets if target.rust_cpu in known)
+        accepted = tuple(
+            target.name
+            for target in self._targets
+            if target.rust_cpu in known or _knows_alias(path, target.rust_cpu, triple)
+        )
         return RustCompiler(path=path, version=version.text, llvm=version.llvm, native=cpus.native, accepted=accepted)
 
     def _kept(self, real: Path, path: str) -> Compiler | None:
@@ -149,6 +155,12 @@ class Compilers:
         if answer is not None:
             _keep(kept, msgspec.msgpack.encode(answer))
         return answer
+
+
+def _knows_alias(path: str, cpu: str, triple: str) -> bool:
+    """Whether rustc takes a CPU that it does not list: other names of those that it does. It warns of unknown ones."""
+    done = _run(path, "--print", "cfg", f"-Ctarget-cpu={cpu}", "--target", triple)
+    return done.returncode == 0 and _UNKNOWN_CPU not in done.stderr
 
 
 def _keep(path: Path, data: bytes) -> None:
@@ -170,7 +182,8 @@ def _in_path(program: re.Pattern[str]) -> list[str]:
 
 
 def _asked(path: str, builds: Builds, targets: Iterable[Named]) -> Compiler | None:
-    start, macros = (path,), read_macros(_said(path, *_DEFINES))
+    start: tuple[str, ...] = (path,)
+    macros = read_macros(_said(path, *_DEFINES))
     kind: CompilerKind = "clang" if "__clang__" in macros else "gcc"
     if kind == "clang" and builds.clang_words:
         start = (path, *builds.clang_words)

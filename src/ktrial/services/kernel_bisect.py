@@ -95,13 +95,16 @@ class _Bisect:
         """Boots a commit until it is told; what it is goes to the search."""
         self._say(f"{commit.id[:12]} {commit.subject}"[:100])
         try:
-            told = self._decided(self._good, commit.id, lambda: self._standing(commit.id, difference)) or "unclear"
+            standing: Standing | None = self._decided(
+                self._good, commit.id, lambda: self._standing(commit.id, difference)
+            )
         except Untellable as error:
             self._search.leave_out(commit.id)
             runs = self._runs(commit.id)
             self._steps.append(Step(commit=commit, standing=None, runs=runs, value=None, why=error.message))
             return None
         self._asked += 1
+        told: Standing = standing or "unclear"
         values = self._values[commit.id]
         self._steps.append(Step(commit=commit, standing=told, runs=len(values), value=median(values)))
         self._say(f"{commit.id[:12]} is {told} after {len(values)} boots")

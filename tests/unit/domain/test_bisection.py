@@ -18,8 +18,9 @@ def line(count: int) -> list[Commit]:
 @st.composite
 def histories(draw: st.DrawFn) -> list[Commit]:
     """Any history with merges whose last commit has all others as ancestors."""
-    count = draw(st.integers(1, 30))
-    commits, heads = [], set()
+    count = draw(st.integers(1, 12))
+    commits: list[Commit] = []
+    heads: set[str] = set()
     for number in range(count):
         earlier = [f"c{at}" for at in range(number)]
         chosen = draw(st.lists(st.sampled_from(earlier), max_size=2, unique=True)) if earlier else []
@@ -42,7 +43,7 @@ def ancestors(commits: list[Commit], of: str) -> set[str]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(histories(), st.data())
 def test_the_first_bad_commit_is_found_in_any_history(commits: list[Commit], data: st.DataObject) -> None:
     culprit = data.draw(st.sampled_from(commits)).id
@@ -56,7 +57,7 @@ def test_the_first_bad_commit_is_found_in_any_history(commits: list[Commit], dat
     assert looked <= len(commits)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(histories(), st.data())
 def test_what_cannot_be_told_leaves_a_range_that_holds_it(commits: list[Commit], data: st.DataObject) -> None:
     culprit = data.draw(st.sampled_from(commits)).id
