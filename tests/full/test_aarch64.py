@@ -29,7 +29,7 @@ REQUESTS = (
     {"id": 1, "do": "load", "load": "wakeup", "parameters": PARAMETERS, "limit_s": 60},
     {"id": 2, "do": "read", "paths": ["/sys/kernel/notes"]},
 )
-pytestmark = [pytest.mark.xdist_group("aarch64"), pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.xdist_group("aarch64"), pytest.mark.timeout(4800)]
 kernels = pytest.mark.parametrize("kernel", ARM_KERNELS, ids=lambda kernel: kernel.name)
 
 

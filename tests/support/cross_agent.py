@@ -42,7 +42,7 @@ def _build(folder: Path) -> None:
         *("env", "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc"),
         *("cargo", "build", "--release", "--locked", "--target", TARGET),
         directory="/opt/agent",
-        time_limit_s=1800,
+        time_limit_s=3600,
     )
     assert built.returncode == 0, built.stdout
     place = CHECKOUT / ".setup" / "bin" / "ktrial-agent-aarch64"
