@@ -65,6 +65,8 @@ def command(
     differs from its parent too.
     """
     from ktrial.cli.bisecting import Asked, bisected
+    from ktrial.report.kernel_bisect import bisected_json, bisected_text
+    from ktrial.report.terminal import columns
 
     found = bisected(
         app,
@@ -87,12 +89,7 @@ def command(
         ),
     )
     if as_json:
-        from ktrial.report.kernel_bisect import bisected_json
-
         write_json(bisected_json(found))
     else:
-        from ktrial.report.kernel_bisect import bisected_text
-        from ktrial.report.terminal import columns
-
         sys.stdout.write(bisected_text(found, width=columns()))
     return 0
