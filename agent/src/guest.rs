@@ -21,8 +21,12 @@ use std::time::Duration;
 /// The name that the kernel starts the first process by.
 const FIRST: &str = "/init";
 const JOB: &str = "/ktrial/job.json";
-/// The serial port beside the console's.
-const LINE: &str = "/dev/ttyS1";
+/// The serial port beside the console's: the second of a PC, a card where the board has a console of its own.
+const LINE: &str = if cfg!(target_arch = "x86_64") {
+    "/dev/ttyS1"
+} else {
+    "/dev/ttyS0"
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

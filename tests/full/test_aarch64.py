@@ -1,50 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same source builds for aarch64, and what comes out starts and answers under user-mode emulation.
+"""The same source builds for aarch64; what comes out answers under user-mode emulation, and boots Debian's kernels."""
 
-The compiler is Debian's, in a Debian of its own: it takes the standard library of another architecture from a package.
-"""
+from __future__ import annotations
 
+import base64
 import json
 import os
-import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.debian import DebianRoot
+from ktrial.domain.guest import Job, Program, Shape
+from ktrial.kernels.emulator import Emulator
+from ktrial.kernels.guest import Guests, Limits
+from ktrial.kernels.host_tools import Brought
+from ktrial.kernels.images import Images
+from ktrial.kernels.machines import AARCH64
+from ktrial.services.guests import boot_twice
+from tests.guest.kernels import ARM_KERNELS, Kernel, fetch, release
+from tests.support.cross_agent import cross_agent
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-TARGET = "aarch64-unknown-linux-gnu"
-PACKAGES = (
-    "ca-certificates",
-    "cargo-web",
-    "gcc-aarch64-linux-gnu",
-    "libc6-dev-arm64-cross",
-    "libstd-rust-web-dev:arm64",
-    "rustc-web",
+LIMIT = "400s"
+PARAMETERS = {"kind": "timer", "rate_per_s": 100, "duration_s": 2}
+REQUESTS = (
+    {"id": 1, "do": "load", "load": "wakeup", "parameters": PARAMETERS, "limit_s": 60},
+    {"id": 2, "do": "read", "paths": ["/sys/kernel/notes"]},
 )
-
-pytestmark = [pytest.mark.xdist_group("aarch64"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("aarch64"), pytest.mark.timeout(4800)]
+kernels = pytest.mark.parametrize("kernel", ARM_KERNELS, ids=lambda kernel: kernel.name)
 
 
 @pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cross-built agent."""
-    assert os.geteuid() == 0, "this test makes and enters a system of its own: run ./check --full as root"
-    folder = tmp_path_factory.mktemp("cross") / "root"
-    root = DebianRoot.make(folder, *PACKAGES, architectures="amd64,arm64")
-    shutil.copytree(CHECKOUT / "agent", folder / "opt/agent", ignore=shutil.ignore_patterns("target"))
-    built = root.run(
-        *("env", "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc"),
-        *("cargo", "build", "--release", "--locked", "--target", TARGET),
-        directory="/opt/agent",
-        time_limit_s=1800,
-    )
-    assert built.returncode == 0, built.stdout
-    yield folder / "opt/agent/target" / TARGET / "release/ktrial-agent"
-    subprocess.run(["rm", "--recursive", "--force", "--one-file-system", folder], check=True)
+    return cross_agent(tmp_path_factory.mktemp("cross") / "root")
 
 
 def emulated(agent: Path, *arguments: str, requests: str = "") -> str:
@@ -78,3 +70,70 @@ def test_it_starts_and_says_hello(agent: Path) -> None:
     ).splitlines()
     assert json.loads(hello)["ok"]["architecture"] == "aarch64"
     assert json.loads(read)["ok"]["values"][0]["bytes"] == Path("/proc/sys/vm/swappiness").read_text()
+
+
+def ktrial(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ktrial", "kernel", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(os.environ),
+    )
+
+
+def boot(kernel: Kernel, mode: str, *arguments: str) -> Any:
+    """What `kernel boot --json` tells of the agent's cost of its samples in a guest."""
+    fetch(kernel)
+    options = ["--mode", mode, "--limit", LIMIT, "--json", *arguments]
+    done = ktrial("boot", str(kernel.tree), *options, "--", "ktrial-agent", "selfcost", "--json")
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+@kernels
+def test_a_kernel_for_arm64_is_booted_as_it_is(agent: Path, kernel: Kernel) -> None:
+    told = boot(kernel, "emulated")
+    assert (told["exit_status"], told["stderr"]) == (0, ""), told
+    assert (told["guest"]["release"], told["guest"]["architecture"]) == (release(kernel.tree), "aarch64")
+    assert told["guest"]["cpus"] == 2
+    assert json.loads(told["stdout"])
+
+
+def test_an_exact_guest_of_arm64_is_the_same_each_time_and_another_one_is_not(agent: Path) -> None:
+    told = boot(ARM_KERNELS[-1], "exact")
+    assert (told["exit_status"], told["exact"]["runs"]) == (0, 2), told
+    assert boot(ARM_KERNELS[-1], "exact")["exact"] == told["exact"]
+    other = boot(ARM_KERNELS[-1], "exact", "--append", "ktrial.placebo=1")
+    assert other["exact"]["sha256"] != told["exact"]["sha256"]
+
+
+@kernels
+def test_what_inspect_says_is_what_the_guest_says_and_loads_run_there(
+    agent: Path, kernel: Kernel, tmp_path: Path
+) -> None:
+    fetch(kernel)
+    told = json.loads(ktrial("inspect", str(kernel.tree), "--json").stdout)["identity"]
+    assert (told["architecture"], told["release"], told["btf"]) == ("aarch64", release(kernel.tree), True)
+    assert (told["scheduler"], told["hz"], told["lto"]) == (kernel.scheduler, 250, "none")
+    requests = "".join(json.dumps(request) + "\n" for request in REQUESTS).encode()
+    program = Program(argv=("ktrial-agent", "batch", "--role", "user", "/root/requests"))
+    guests = Guests(Emulator(machine=AARCH64, work=tmp_path), agent, tmp_path)
+    files, image = Brought({"/root/requests": requests}, {}, {}, "aarch64"), Images().find(str(kernel.tree))
+
+    def run(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> Any:
+        return guests.boot(image, Job(program=program, settle_s=12), files, shape, Limits(limit_s, begin_limit_s))
+
+    shape = Shape(mode="exact", memory_bytes=1 << 30, cpus=1)
+    load, notes = boot_twice(shape, 400.0, run, guests).run.stdout.decode().splitlines()
+    assert json.loads(load)["ok"]["results"]["count"] == 200
+    value = json.loads(notes)["ok"]["values"][0]["bytes"]
+    assert told["build_id"] in base64.b64decode(value["base64"]).hex()
+
+
+def test_what_this_machine_brings_does_not_run_there(agent: Path) -> None:
+    fetch(ARM_KERNELS[0])
+    done = ktrial("boot", str(ARM_KERNELS[0].tree), "--mode", "emulated", "--", "ls")
+    assert done.returncode == 2
+    assert "the guest is aarch64" in done.stderr
+    assert "`-- ktrial-agent`" in done.stderr

@@ -87,6 +87,12 @@ class Kernel:
     package: str
     modules: tuple[str, ...]
     suite: str | None = None
+    architecture: str = "amd64"
+
+    @property
+    def scheduler(self) -> str:
+        """What it schedules with."""
+        return "EEVDF" if self.name.startswith("6.12") else "CFS"
 
     @property
     def tree(self) -> Path:
@@ -102,6 +108,10 @@ MODULES = (
 KERNELS = (
     Kernel("6.1", "linux-image-amd64", tuple(MODULES.split())),
     Kernel("6.12", "linux-image-6.12-amd64", tuple(MODULES.split())),
+)
+ARM_KERNELS = (
+    Kernel("6.1-arm64", "linux-image-arm64", (), "arm64"),
+    Kernel("6.12-arm64", "linux-image-6.12-arm64", (), "arm64"),
 )
 
 
@@ -157,6 +167,31 @@ def other_suite(suite: str, folder: Path) -> list[str]:
     return options
 
 
+def apt_options(architecture: str) -> list[str]:
+    """Options of apt; for another architecture than this Debian's with lists of its own, which are fetched."""
+    options = ["-o", "APT::Sandbox::User=root"]
+    if architecture == run(["dpkg", "--print-architecture"]).strip():
+        return options
+    folder = CACHE / f"apt-{architecture}"
+    for name in ("lists/partial", "cache/archives/partial"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "status").touch()
+    sources = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
+    settings = {
+        "APT::Architecture": architecture,
+        "APT::Architectures::": architecture,
+        "Dir::State::lists": folder / "lists",
+        "Dir::State::status": folder / "status",
+        "Dir::Cache": folder / "cache",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::Etc::sourcelist": next(path for path in sources if path.exists()),
+    }
+    for name, value in settings.items():
+        options += ["-o", f"{name}={value}"]
+    run(["apt-get", *options, "--quiet=2", "update"])
+    return options
+
+
 def fetch(kernel: Kernel) -> None:
     """Downloads and unpacks the kernel into the cache, unless it is there."""
     with cache_lock(kernel):
@@ -165,7 +200,7 @@ def fetch(kernel: Kernel) -> None:
         part = CACHE / f"{kernel.name}.part"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-        options = ["-o", "APT::Sandbox::User=root"]
+        options = apt_options(kernel.architecture)
         if kernel.suite is not None:
             options = other_suite(kernel.suite, part / "apt")
         run(["apt-get", *options, "download", *newest_packages(kernel, options)], part)

@@ -102,3 +102,18 @@ def package(files: dict[str, bytes]) -> bytes:
     for name, data in members.items():
         found += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) % 2)
     return found
+
+
+def flat(words: bytes = b"base_slice_ns\0", config: bytes | None = None, build_id: bytes = BUILD_ID) -> bytes:
+    """A kernel as arm64's Image is: a header of 64 bytes, a vDSO with a build id of its own, notes, types."""
+    header = b"MZ" + b"\0" * 54 + b"ARM\x64" + struct.pack("<I", 64)
+    vdso = elf({".note": note(b"GNU", 3, b"\xdd" * 20)}, machine=183)
+    types = struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, 4, 4, 15) + b"TYPE" + b"\0x\0task_struct\0"
+    inside = b"" if config is None else b"IKCFG_ST" + gzip.compress(config) + b"IKCFG_ED"
+    return header + vdso + BANNER + words + note(b"Linux", 257, b"\0" * 4) + note(b"GNU", 3, build_id) + types + inside
+
+
+def zboot(payload: bytes, packing: bytes = b"gzip") -> bytes:
+    """A kernel that EFI unpacks: where the payload is, how long it is, how it is packed."""
+    head = b"MZ\0\0zimg" + struct.pack("<II8x", 64, len(payload)) + packing
+    return head.ljust(64, b"\0") + payload

@@ -232,3 +232,35 @@ def test_an_object_of_a_real_tree(version: str, cc: str, target: str, tmp_path: 
     assert ("-mno-tbm" in found["command"]) == (target == "bdver2")
     for line in run("uarch", "verify", str(tree), "znver5", "--cc", cc).err.splitlines():
         assert "-march=znver5" in line or line.startswith("  next: znver5 needs gcc 14.1 or newer, or clang 19.1")
+
+
+def test_compilers_for_arm64_are_asked_for_their_cpus() -> None:
+    told = json.loads(run("cpu", "--arch", "arm64", "--cc", "clang", "--json").out)
+    (clang,) = told["compilers"]
+    assert (told["architecture"], clang["kind"]) == ("arm64", "clang")
+    assert {"generic", "apple-m1", "neoverse-n1", "cortex-a72"} <= set(clang["accepted"])
+    assert "cortex-a76.cortex-a55" in clang["refused"]
+    assert "ATOMICS" in clang["kept"]["neoverse-n1"]
+    assert clang["kept"]["generic"] == []
+    listed = run("uarch", "list", "--arch", "arm64", "--cc", "clang").out
+    assert max(map(len, listed.splitlines())) <= 80
+    flags = run("uarch", "flags", "--arch", "arm64", "--cc", "clang", "apple-m1")
+    assert flags.out.splitlines()[0] == "export KCFLAGS='-mcpu=apple-m1'"
+    refused = run("uarch", "flags", "--arch", "arm64", "--cc", "clang", "cortex-a76.cortex-a55")
+    assert (refused.status, "does not take -mcpu=cortex-a76.cortex-a55" in refused.err) == (4, True)
+    tuned = run("uarch", "flags", "--arch", "arm64", "--cc", "clang", "apple-m1", "--tune", "x")
+    assert "--tune goes with x86_64 only" in tuned.err
+
+
+def test_rust_in_a_real_tree_is_proven_or_refused_with_the_tree_s_own_words(tmp_path: Path) -> None:
+    tree = copy_of("6.12", tmp_path / "linux")
+    ran = run("uarch", "patch", str(tree), "--apply")
+    assert ran.status == 0, ran.err
+    ran = run("uarch", "verify", str(tree), "znver3", "--rust", "--json")
+    if ran.status == 0:
+        found = json.loads(ran.out)["verified"]
+        assert (found["rust"], found["rust_object"], found["rust_cpu"]) == (True, "rust/core.o", "znver3")
+    else:
+        assert ran.status == 4, ran.err
+        assert "CONFIG_RUST=y does not hold in this tree: `make rustavailable` says: " in ran.err
+        assert "Rust compiler" in ran.err or "bindgen" in ran.err or "standard library" in ran.err

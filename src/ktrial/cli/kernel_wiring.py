@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     from ktrial.host.agent import AgentSession
     from ktrial.host.guest_transport import GuestTransport
     from ktrial.kernels.built import BuiltKernels
     from ktrial.kernels.compilers import Compilers
     from ktrial.kernels.configure import Configuring
     from ktrial.kernels.guest import Guests
-    from ktrial.kernels.images import Images
+    from ktrial.kernels.images import Images, KernelFiles
     from ktrial.kernels.kconfig_reasons import KnownSymbols
     from ktrial.kernels.lab import Lab
     from ktrial.kernels.patching import Patches
@@ -45,6 +47,18 @@ class Kernels:
 
         return Compilers(cache_folder() / "compilers", load_targets(), self._say)
 
+    @cached_property
+    def _arm_compilers(self) -> Compilers:
+        from ktrial.catalog.cpu_targets import load_cpu_targets
+        from ktrial.host.folders import cache_folder
+        from ktrial.kernels.compilers import ARM64, Compilers
+
+        return Compilers(cache_folder() / "compilers", load_cpu_targets(), self._say, ARM64)
+
+    def compilers_for(self, arch: str) -> Compilers:
+        """The compilers of this machine for an architecture, by the name that a kernel's build has for it."""
+        return self._arm_compilers if arch == "arm64" else self.compilers
+
     @staticmethod
     def tree(folder: Path) -> SourceTree:
         """A kernel's sources."""
@@ -61,6 +75,12 @@ class Kernels:
         work = state_folder() / "kernels"
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
         return work
+
+    def work_folder(self, prefix: str) -> TemporaryDirectory[str]:
+        """A folder for what is needed for a while."""
+        from tempfile import TemporaryDirectory
+
+        return TemporaryDirectory(prefix=prefix, dir=self._work)
 
     def probe_build(self, folder: Path, cc: str, config: Path | None) -> ProbeBuild:
         """Configures a kernel's sources and compiles single objects, outside of them."""
@@ -138,9 +158,22 @@ class Kernels:
 
     @cached_property
     def guests(self) -> Guests:
-        """Guests with the agent as their first process."""
-        from ktrial.host.find_agent import find_agent
+        """Guests that are as this machine is, with the agent as their first process."""
+        from ktrial.kernels.machines import host_architecture
+
+        return self._guests_of(host_architecture(), "this machine")
+
+    def guests_for(self, kernel: KernelFiles) -> Guests:
+        """Guests that can run this kernel."""
+        from ktrial.formats.kernel_image import architecture
+
+        return self._guests_of(architecture(kernel.image, kernel.image_path), kernel.image_path)
+
+    def _guests_of(self, architecture: str, source: str) -> Guests:
+        from ktrial.host.foreign_agent import agent_for
         from ktrial.kernels.emulator import Emulator
         from ktrial.kernels.guest import Guests
+        from ktrial.kernels.machines import machine_for
 
-        return Guests(Emulator(work=self._work), find_agent(), self._work)
+        emulator = Emulator(work=self._work, machine=machine_for(architecture, source))
+        return Guests(emulator, agent_for(architecture), self._work)

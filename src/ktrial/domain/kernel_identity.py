@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ktrial.domain.built_objects import BuiltObjects
+
 #: Fields of an identity that two kernels are compared in, and what they are called.
 SHOWN = {
     "release": "release",
@@ -50,12 +52,13 @@ class KernelIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel that was looked at: where, what it is, the symbols of its configuration."""
+    """A kernel that was looked at: where, what it is, the symbols of its configuration, of a built tree its objects."""
 
     name: str
     place: str
     identity: KernelIdentity
     symbols: Mapping[str, str] | None
+    objects: BuiltObjects | None = None
 
 
 class SymbolDifference(msgspec.Struct, frozen=True, kw_only=True):

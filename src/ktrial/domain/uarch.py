@@ -111,7 +111,10 @@ class KernelTree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """A target that a tree builds for: what was asked of Kconfig and held, and the command that compiled an object."""
+    """A target that a tree builds for: what was asked of Kconfig and held, and the command that compiled an object.
+
+    Where Rust is on, `rust_object` was compiled with `rust_cpu` too.
+    """
 
     target: str
     kernel: str
@@ -122,6 +125,8 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]
     rust: bool
     runs_here: bool | None
+    rust_object: str | None = None
+    rust_cpu: str | None = None
 
 
 class Compiler(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktrial.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from mmap import mmap
 
 MAGIC = b"\x7fELF"
 _MACHINES = {
@@ -40,7 +43,7 @@ class Section(NamedTuple):
 class Elf:
     """An ELF file in memory. Raises BadInput where it is none, or cut off."""
 
-    def __init__(self, data: bytes, name: str) -> None:
+    def __init__(self, data: bytes | mmap, name: str) -> None:
         self._data, self._name = data, name
         if data[:4] != MAGIC or len(data) < 20 or data[4] not in (_NARROW, _WIDE) or data[5] not in (1, 2):
             raise BadInput(f"it begins with {data[:4].hex(' ') or 'nothing'} and is no ELF file", file=name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 
 from ktrial.formats.tool_output import numbered, unreadable
 
@@ -14,19 +15,29 @@ _KEPT = re.compile(r"(?:saved)?cmd_\S+ := (.+)$")
 
 def read_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
     """The command that compiled `target` (`lib/ctype.o`), the last one where there are several."""
-    found: tuple[str, ...] | None = None
-    for line, text in numbered(data, source):
-        if f"-o {target} " not in f"{text} ":
-            continue
-        try:
-            words = shlex.split(text.split(";")[0])
-        except ValueError:
-            raise unreadable(source, line, text, "a command line") from None
-        if "-c" in words:
-            found = tuple(words)
-    if found is None:
+    found = [words for words in _commands(data, (f"-o {target} ",), source) if "-c" in words]
+    if not found:
         raise unreadable(source, None, "the whole text", f"a build of {target}: no command writes it")
-    return found
+    return found[-1]
+
+
+def read_rust_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
+    """The command of rustc that made `target` (`rust/core.o`), the last one where there are several."""
+    commands = _commands(data, (f"--emit=obj={target} ", f"-o {target} "), source)
+    found = [words for words in commands if any(word.rpartition("/")[2].startswith("rustc") for word in words)]
+    if not found:
+        raise unreadable(source, None, "the whole text", f"a build of {target}: no command of rustc's writes it")
+    return found[-1]
+
+
+def _commands(data: bytes, marks: tuple[str, ...], source: str) -> Iterator[tuple[str, ...]]:
+    """The words of every command that holds one of the marks."""
+    for line, text in numbered(data, source):
+        if any(mark in f"{text} " for mark in marks):
+            try:
+                yield tuple(shlex.split(text.split(";")[0]))
+            except ValueError:
+                raise unreadable(source, line, text, "a command line") from None
 
 
 def marches(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -62,3 +73,9 @@ def read_cache_log(data: bytes, source: str = "ccache's log") -> tuple[int, int]
     words = [text.strip() for _, text in numbered(data, source) if not text.startswith("#")]
     hits = sum(word in ("direct_cache_hit", "preprocessed_cache_hit") for word in words)
     return hits, words.count("cache_miss")
+
+
+def rust_cpus(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """All target CPUs of a command of rustc's, in order; the last one counts."""
+    joined = [f"-C{after}" if word == "-C" else word for word, after in zip(argv, (*argv[1:], ""), strict=True)]
+    return tuple(word.removeprefix("-Ctarget-cpu=") for word in joined if word.startswith("-Ctarget-cpu="))

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from ktrial.domain.kernel_identity import KernelIdentity
 from ktrial.formats import elf
+from ktrial.formats.flat_kernel import has_btf, own_build_id, own_note
 from ktrial.formats.kernel_image import Banner, read_banner, read_image
 from ktrial.formats.kernel_symbols import built_in, read_symbols
 
 INSIDE = "inside the image"
 _BUILD_ID = 3
+#: Kernels from 5.12 on say in a note of theirs whether they were linked with LTO.
+_LINUX_LTO = 0x101
 #: Words in the kernel (messages, names of files, symbols and fields) -> its scheduler; the first that fits.
 _SCHEDULERS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (re.compile(rb"BORE \(Burst-Oriented Response Enhancer\) CPU Scheduler modification ([0-9][\w.-]*)"), "BORE"),
@@ -42,6 +46,14 @@ _PREEMPTION = {
 _AT_BOOT = "PREEMPT_DYNAMIC"
 
 
+class _Notes(NamedTuple):
+    """Build id, whether the types are inside, and whether LTO linked it; None where the kernel does not say."""
+
+    build_id: bytes | None
+    btf: bool | None
+    lto: bytes | None
+
+
 def identify(
     data: bytes, source: str, config: bytes | None, config_from: str | None
 ) -> tuple[KernelIdentity, Mapping[str, str] | None]:
@@ -50,16 +62,19 @@ def identify(
     banner = read_banner(image.kernel, source)
     inside = built_in(image.kernel)
     text, place = (inside, INSIDE) if inside is not None else (config, config_from)
-    build_id, btf = None, None
+    build_id, btf, lto = None, None, None
     if image.kernel.startswith(elf.MAGIC):
         kernel = elf.Elf(image.kernel, source)
         build_id, btf = kernel.note(".notes", "GNU", _BUILD_ID), kernel.section(".BTF") is not None
+        lto = kernel.note(".notes", "Linux", _LINUX_LTO)
+    elif image.architecture == "aarch64":
+        build_id, btf = own_build_id(image.kernel), has_btf(image.kernel)
+        lto = own_note(image.kernel, b"Linux", _LINUX_LTO)
     return _identity(
         banner,
         architecture=image.architecture,
         packing=image.packing,
-        build_id=build_id.hex() if build_id is not None else None,
-        btf=btf,
+        notes=_Notes(build_id, btf, lto),
         words=image.kernel,
         config=(text, place),
     )
@@ -69,13 +84,12 @@ def identify_running(
     version: bytes, *, architecture: str, words: bytes, notes: bytes, btf: bool, config: tuple[bytes | None, str | None]
 ) -> tuple[KernelIdentity, Mapping[str, str] | None]:
     """The running kernel's identity: from /proc/version, names of symbols and types, notes, and configuration."""
-    build_id = elf.note_in(notes, "GNU", _BUILD_ID, "<")
+    build_id, lto = elf.note_in(notes, "GNU", _BUILD_ID, "<"), elf.note_in(notes, "Linux", _LINUX_LTO, "<")
     return _identity(
         read_banner(version, "/proc/version"),
         architecture=architecture,
         packing=None,
-        build_id=build_id.hex() if build_id is not None else None,
-        btf=btf,
+        notes=_Notes(build_id, btf, lto),
         words=words,
         config=config,
     )
@@ -86,12 +100,12 @@ def _identity(
     *,
     architecture: str,
     packing: str | None,
-    build_id: str | None,
-    btf: bool | None,
+    notes: _Notes,
     words: bytes,
     config: tuple[bytes | None, str | None],
 ) -> tuple[KernelIdentity, Mapping[str, str] | None]:
     text, place = config
+    linked = None if notes.lto is None else any(notes.lto)
     symbols = read_symbols(text, place or "its configuration") if text is not None else None
     identity = KernelIdentity(
         release=banner.release,
@@ -101,11 +115,12 @@ def _identity(
         built_by=banner.built_by,
         compiler=banner.compiler,
         linker=banner.linker,
-        build_id=build_id,
-        btf=btf,
+        build_id=None if notes.build_id is None else notes.build_id.hex(),
+        btf=notes.btf,
         scheduler=_scheduler(words),
         config_from=place if symbols is not None else None,
         preemption=_preemption(banner, symbols or {}),
+        lto={True: "yes", False: "none", None: None}[linked],
     )
     if symbols is None:
         return identity, None
@@ -113,19 +128,32 @@ def _identity(
     return msgspec.structs.replace(
         identity,
         optimised=_first(_OPTIMISED, symbols),
-        lto=_first(_LTO, symbols) or "none",
+        lto=_lto(linked, symbols),
         hz=int(hz) if hz.isdigit() else None,
         sched_ext=symbols.get("SCHED_CLASS_EXT") == "y",
-        notes=tuple(_doubts(banner, symbols)),
+        notes=tuple(_doubts(banner, linked, symbols)),
     ), symbols
 
 
-def _doubts(banner: Banner, symbols: Mapping[str, str]) -> list[str]:
+def _lto(linked: bool | None, symbols: Mapping[str, str]) -> str:
+    """What the kernel says goes before what its configuration says; that tells which kind."""
+    configured = _first(_LTO, symbols) or "none"
+    if linked is None or linked == (configured != "none"):
+        return configured
+    return "yes" if linked else "none"
+
+
+def _doubts(banner: Banner, linked: bool | None, symbols: Mapping[str, str]) -> list[str]:
     """Where the configuration cannot be this kernel's."""
+    found = []
     compiler = symbols.get("CC_VERSION_TEXT")
-    if compiler is None or banner.compiler is None or compiler in banner.compiler:
-        return []
-    return [f"the configuration names another compiler ({compiler}) than the kernel: is it this kernel's?"]
+    if compiler is not None and banner.compiler is not None and compiler not in banner.compiler:
+        found.append(f"the configuration names another compiler ({compiler}) than the kernel: is it this kernel's?")
+    configured = _first(_LTO, symbols) or "none"
+    if linked is not None and linked != (configured != "none"):
+        said = "with" if linked else "without"
+        found.append(f"the kernel was linked {said} LTO, its configuration says {configured}: is it this kernel's?")
+    return found
 
 
 def _scheduler(words: bytes) -> str | None:

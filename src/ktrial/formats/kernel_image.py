@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel's image: the setup header of x86's bzImage, its packed payload, and what the kernel inside says."""
+"""A kernel's image: x86's bzImage, arm64's Image, what they are packed in, and what the kernel inside says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _MAGIC = b"HdrS"
 #: The first protocol that tells where the payload is (Linux 2.6.26).
 _PROTOCOL = 0x0208
 _SIZE_BYTES = 4
-_ARM64 = b"ARM\x64"
+#: Kernels that begin with their own header, of 64 bytes: its mark, and for which machine they are.
+_FLAT_AT = 56
+_FLAT = {b"ARM\x64": "aarch64", b"RSC\x05": "riscv64"}
+_ZBOOT = b"zimg"
 _BANNER = re.compile(rb"Linux version (\S+) \(([^\n\0]*)\n?")
 #: First bytes of a payload -> how it is packed, and what unpacks it; None where nothing here does.
 _PACKED: tuple[tuple[bytes, str, Callable[[bytes], bytes] | None], ...] = (
@@ -41,20 +44,39 @@ class KernelImage(NamedTuple):
 
 
 def architecture(data: bytes, source: str) -> str:
-    """For which machine an image is, from its first bytes. Raises BadInput where it is no kernel's image."""
-    if data[_HEADER : _HEADER + 4] == _MAGIC:
-        if len(data) < _HEADER_END:
-            raise BadInput(f"it ends within its header, at byte {len(data)}", file=source)
-        return "x86_64" if _is_64_bit(data) else "i386"
-    if data[56:60] == _ARM64:
-        return "aarch64"
-    if data[:4] == elf.MAGIC:
-        return elf.Elf(data, source).machine
-    raise BadInput(
-        f"it is no kernel's image: it begins with {data[:4].hex(' ') or 'nothing'}",
-        file=source,
-        hint="a kernel is a bzImage or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a linux-image package of Debian",
-    )
+    """For which machine an image is. Raises BadInput where it is no kernel's image."""
+    if not _is_bzimage(data):
+        return _machine(_unwrapped(data, source)[1], source)
+    if len(data) < _HEADER_END:
+        raise BadInput(f"it ends within its header, at byte {len(data)}", file=source)
+    return "x86_64" if _is_64_bit(data) else "i386"
+
+
+def bootable(data: bytes, source: str, wanted: str) -> bytes:
+    """The image as an emulator of the architecture `wanted` starts it. Raises BadInput where it starts none such."""
+    is_setup = _is_bzimage(data)
+    kernel = data if is_setup else _unwrapped(data, source)[1]
+    found = architecture(data, source) if is_setup else _machine(kernel, source)
+    if found != wanted:
+        raise BadInput(f"it is a kernel for {found}; these guests are {wanted}", file=source)
+    if kernel.startswith(elf.MAGIC) and wanted != "x86_64":
+        raise BadInput("QEMU does not start a vmlinux here", file=source, hint="take arch/arm64/boot/Image of its tree")
+    return kernel
+
+
+def read_image(data: bytes, source: str) -> KernelImage:
+    """The kernel inside an image. Raises BadInput where it cannot be unpacked whole."""
+    if not _is_bzimage(data):
+        packing, kernel = _unwrapped(data, source)
+        return KernelImage(_machine(kernel, source), None, packing, kernel)
+    machine, payload = architecture(data, source), _payload(data, source)
+    if payload.startswith(elf.MAGIC):
+        return KernelImage(machine, _header_version(data), "none", payload)
+    return KernelImage(machine, _header_version(data), *_unpacked(payload, source))
+
+
+def _is_bzimage(data: bytes) -> bool:
+    return data[_HEADER : _HEADER + 4] == _MAGIC
 
 
 def _is_64_bit(data: bytes) -> bool:
@@ -63,24 +85,42 @@ def _is_64_bit(data: bytes) -> bool:
     return protocol < 0x020C or bool(loads & 1)
 
 
-def read_image(data: bytes, source: str) -> KernelImage:
-    """The kernel inside an image. Raises BadInput where it cannot be unpacked whole."""
-    machine = architecture(data, source)
-    if data[:4] == elf.MAGIC:
-        return KernelImage(machine, None, "none", data)
-    if data[_HEADER : _HEADER + 4] != _MAGIC:
-        return KernelImage(machine, None, "none", data)
-    payload = _payload(data, source)
+def _machine(kernel: bytes, source: str) -> str:
+    """For which machine a kernel is that nothing is wrapped around."""
+    if kernel.startswith(elf.MAGIC):
+        return elf.Elf(kernel, source).machine
+    if (found := _FLAT.get(kernel[_FLAT_AT : _FLAT_AT + 4])) is not None:
+        return found
+    raise BadInput(
+        f"it is no kernel's image: it begins with {kernel[:4].hex(' ') or 'nothing'}",
+        file=source,
+        hint="a kernel is a bzImage, Image or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a linux-image package of Debian",
+    )
+
+
+def _unwrapped(data: bytes, source: str) -> tuple[str, bytes]:
+    """How a kernel without a setup part of its own is packed, and the kernel: as a whole, or as EFI's zboot has it."""
+    if data[:2] == b"MZ" and data[4:8] == _ZBOOT:
+        offset, size = struct.unpack_from("<II", data[8:].ljust(8, b"\0"))
+        if size == 0 or offset + size > len(data):
+            raise _cut_off(offset + size, len(data), source)
+        packing, kernel = _unpacked(data[offset : offset + size], source)
+        return f"{packing}, EFI zboot", kernel
+    if any(data.startswith(magic) for magic, _, _ in _PACKED):
+        return _unpacked(data, source)
+    return "none", data
+
+
+def _unpacked(payload: bytes, source: str) -> tuple[str, bytes]:
+    """How it is packed, and what is inside."""
     for magic, name, unpack in _PACKED:
         if payload.startswith(magic):
             if unpack is None:
                 raise BadInput(f"its kernel is packed with {name}, which is not read here", file=source)
             try:
-                return KernelImage(machine, _header_version(data), name, unpack(payload))
+                return name, unpack(payload)
             except BadInput as error:
                 raise BadInput(f"its kernel {error.message.removeprefix('it ')}", file=source) from None
-    if payload.startswith(elf.MAGIC):
-        return KernelImage(machine, _header_version(data), "none", payload)
     raise BadInput(f"its kernel is packed in an unknown way: {payload[:6].hex(' ')}", file=source)
 
 
@@ -91,12 +131,13 @@ def _payload(data: bytes, source: str) -> bytes:
         raise BadInput(f"its header is of version {protocol >> 8}.{protocol & 255:02}, older than 2.08", file=source)
     begin = ((data[0x1F1] or 4) + 1) * _SECTOR + offset
     if begin + length > len(data) or length <= _SIZE_BYTES:
-        raise BadInput(
-            f"its kernel is said to end at byte {begin + length}, and it has {len(data)}",
-            file=source,
-            hint="it is cut off or damaged",
-        )
+        raise _cut_off(begin + length, len(data), source)
     return data[begin : begin + length]
+
+
+def _cut_off(end: int, size: int, source: str) -> BadInput:
+    why = f"its kernel is said to end at byte {end}, and it has {size}"
+    return BadInput(why, file=source, hint="it is cut off or damaged")
 
 
 def _header_version(data: bytes) -> str | None:

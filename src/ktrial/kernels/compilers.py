@@ -12,12 +12,13 @@ import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from ktrial.domain import cpu_target, uarch
 from ktrial.domain.errors import BadInput, KtrialError
-from ktrial.domain.uarch import BASE, KERNEL_FLAGS, Compiler, CompilerKind, RustCompiler, Target, extensions
+from ktrial.domain.uarch import Compiler, CompilerKind, RustCompiler
 from ktrial.formats.compilers import (
     read_clang_cpu,
     read_gcc_march,
@@ -26,9 +27,9 @@ from ktrial.formats.compilers import (
     read_rustc_version,
     version_number,
 )
+from ktrial.kernels.machines import host_architecture
 
 T = TypeVar("T")
-_PROGRAM = re.compile(r"(?:gcc|clang)(?:-\d{1,3})?", re.ASCII)
 _LIMIT_S = 60.0
 _DEFINES = ("-dM", "-E", "-x", "c", os.devnull)
 _OBJECT = ("-c", "-x", "c", os.devnull, "-o", os.devnull)
@@ -36,23 +37,75 @@ _VERSION_MACROS = {
     "gcc": ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"),
     "clang": ("__clang_major__", "__clang_minor__", "__clang_patchlevel__"),
 }
+#: What the LLVM in rustc says of a CPU that it does not know.
+_UNKNOWN_CPU = b"is not a recognized processor"
 #: Written into each kept answer: another one makes all of them anew.
-_SHAPE = "ktrial.compiler/1"
+_SHAPE = "ktrial.compiler/2"
+
+
+class Named(Protocol):
+    """What a compiler can be told to build for."""
+
+    @property
+    def name(self) -> str:
+        """What the C compilers call it."""
+
+    @property
+    def rust_cpu(self) -> str:
+        """What rustc calls it."""
+
+
+class Builds(NamedTuple):
+    """What compilers are asked that build for an architecture.
+
+    `macro` is defined by those that do, `flag` takes a target, `base` is the one that all CPUs run, `kernel_flags` are
+    what all code of a kernel is compiled with, `told_by` reads out of macros what a target has beyond the base.
+    """
+
+    architecture: str
+    words: str
+    macro: str
+    flag: str
+    base: str
+    kernel_flags: tuple[str, ...]
+    told_by: Callable[[Iterable[str], Iterable[str]], tuple[str, ...]]
+
+    @property
+    def clang_words(self) -> tuple[str, ...]:
+        """What makes a clang build for it that builds for this machine by itself."""
+        foreign = self.architecture != host_architecture()
+        return (f"--target={self.architecture}-linux-gnu",) if foreign else ()
+
+    @property
+    def program(self) -> re.Pattern[str]:
+        """Names of programs that may be such a compiler."""
+        prefix = f"{self.architecture.replace('_', '[-_]')}-(?:[a-z]+-)?linux-gnu-"
+        return re.compile(rf"(?:(?:{prefix})?gcc|clang)(?:-\d{{1,3}})?", re.ASCII)
+
+
+X86_64 = Builds("x86_64", "x86-64", "__x86_64__", "-march=", uarch.BASE, uarch.KERNEL_FLAGS, uarch.extensions)
+ARM64 = Builds(
+    "aarch64", "arm64", "__aarch64__", "-mcpu=", cpu_target.BASE, cpu_target.KERNEL_FLAGS, cpu_target.features
+)
 
 
 class Compilers:
     """Asks compilers; `cache` is a folder for their answers, `say` hears of one that does not work."""
 
-    def __init__(self, cache: Path, targets: Sequence[Target], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, cache: Path, targets: Sequence[Named], say: Callable[[str], None], builds: Builds = X86_64
+    ) -> None:
         self._cache = cache
         self._say = say
         self._targets = tuple(targets)
+        self._builds = builds
 
     def find(self, names: Iterable[str] = ()) -> list[Compiler]:
-        """The compilers called so, or all in PATH that build for x86-64, each binary once."""
+        """The compilers called so, or all in PATH that build for this architecture, each binary once."""
         wanted = tuple(names)
+        words = self._builds.words
         found: dict[Path, Compiler] = {}
-        for name in wanted or _in_path():
+        for name in wanted or _in_path(self._builds.program):
             path = shutil.which(name)
             if path is None:
                 raise BadInput(f"no program is called {name}", hint="install it, or give its path with --cc")
@@ -64,7 +117,7 @@ class Compilers:
             if answer is not None:
                 found[real] = answer
             elif wanted:
-                raise BadInput(f"{name} builds nothing for x86-64", hint="give a gcc or clang for x86-64 with --cc")
+                raise BadInput(f"{name} builds nothing for {words}", hint=f"give a gcc or clang for {words} with --cc")
         return list(found.values())
 
     def rustc(self, name: str = "rustc") -> RustCompiler | None:
@@ -82,21 +135,32 @@ class Compilers:
 
     def _rustc(self, path: str) -> RustCompiler:
         version = read_rustc_version(_said(path, "-vV"))
-        cpus = read_rust_cpus(_said(path, "--print", "target-cpus", "--target", "x86_64-unknown-linux-gnu"))
+        triple = f"{self._builds.architecture}-unknown-linux-gnu"
+        cpus = read_rust_cpus(_said(path, "--print", "target-cpus", "--target", triple))
         known = set(cpus.names)
-        accepted = tuple(target.name for target in self._targets if target.rust_cpu in known)
+        accepted = tuple(
+            target.name
+            for target in self._targets
+            if target.rust_cpu in known or _knows_alias(path, target.rust_cpu, triple)
+        )
         return RustCompiler(path=path, version=version.text, llvm=version.llvm, native=cpus.native, accepted=accepted)
 
     def _kept(self, real: Path, path: str) -> Compiler | None:
         status = real.stat()
-        asked = (_SHAPE, str(real), status.st_size, status.st_mtime_ns, KERNEL_FLAGS, self._targets)
+        asked = (_SHAPE, str(real), status.st_size, status.st_mtime_ns, self._builds[:-1], self._targets)
         kept = self._cache / f"{hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()[:32]}.msgpack"
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             return msgspec.structs.replace(msgspec.msgpack.decode(kept.read_bytes(), type=Compiler), path=path)
-        answer = _asked(path, self._targets)
+        answer = _asked(path, self._builds, self._targets)
         if answer is not None:
             _keep(kept, msgspec.msgpack.encode(answer))
         return answer
+
+
+def _knows_alias(path: str, cpu: str, triple: str) -> bool:
+    """Whether rustc takes a CPU that it does not list: other names of those that it does. It warns of unknown ones."""
+    done = _run(path, "--print", "cfg", f"-Ctarget-cpu={cpu}", "--target", triple)
+    return done.returncode == 0 and _UNKNOWN_CPU not in done.stderr
 
 
 def _keep(path: Path, data: bytes) -> None:
@@ -108,38 +172,42 @@ def _keep(path: Path, data: bytes) -> None:
         part.replace(path)
 
 
-def _in_path() -> list[str]:
-    """Names that look like a compiler for this machine, plain ones first."""
+def _in_path(program: re.Pattern[str]) -> list[str]:
+    """Names that look like such a compiler, plain ones first."""
     names: dict[str, None] = {}
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         with contextlib.suppress(OSError):
-            names |= dict.fromkeys(entry.name for entry in os.scandir(folder) if _PROGRAM.fullmatch(entry.name))
+            names |= dict.fromkeys(entry.name for entry in os.scandir(folder) if program.fullmatch(entry.name))
     return sorted((name for name in names if shutil.which(name)), key=lambda name: (len(name), name))
 
 
-def _asked(path: str, targets: Iterable[Target]) -> Compiler | None:
+def _asked(path: str, builds: Builds, targets: Iterable[Named]) -> Compiler | None:
+    start: tuple[str, ...] = (path,)
     macros = read_macros(_said(path, *_DEFINES))
-    if "__x86_64__" not in macros:
-        return None
     kind: CompilerKind = "clang" if "__clang__" in macros else "gcc"
+    if kind == "clang" and builds.clang_words:
+        start = (path, *builds.clang_words)
+        macros = read_macros(_said(*start, *_DEFINES))
+    if builds.macro not in macros:
+        return None
     version = ".".join(macros[name] for name in _VERSION_MACROS[kind])
-    base = read_macros(_said(path, f"-march={BASE}", *_DEFINES))
+    base = read_macros(_said(*start, f"{builds.flag}{builds.base}", *_DEFINES))
     accepted, refused, all_of, kept = [], {}, {}, {}
     for target in targets:
-        march = f"-march={target.name}"
-        problem = _problem(path, march, *KERNEL_FLAGS, *_OBJECT)
+        flag = f"{builds.flag}{target.name}"
+        problem = _problem(*start, flag, *builds.kernel_flags, *_OBJECT)
         if problem is not None:
             refused[target.name] = problem
             continue
         accepted.append(target.name)
-        all_of[target.name] = extensions(read_macros(_said(path, march, *_DEFINES)), base)
-        kept[target.name] = extensions(read_macros(_said(path, march, *KERNEL_FLAGS, *_DEFINES)), base)
+        all_of[target.name] = builds.told_by(read_macros(_said(*start, flag, *_DEFINES)), base)
+        kept[target.name] = builds.told_by(read_macros(_said(*start, flag, *builds.kernel_flags, *_DEFINES)), base)
     return Compiler(
         path=path,
         kind=kind,
         version=version,
         number=version_number(version, path),
-        native=_native(path, kind),
+        native=_native(path, kind) if builds is X86_64 else None,
         accepted=tuple(accepted),
         refused=refused,
         extensions=all_of,

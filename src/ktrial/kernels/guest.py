@@ -19,14 +19,13 @@ from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.guest import Begun, Ended, GuestRun, Job, Shape
 from ktrial.formats import guest_line
 from ktrial.formats.guest_line import Frame, Frames, Garbled
-from ktrial.formats.kernel_image import architecture
+from ktrial.formats.kernel_image import bootable
 from ktrial.kernels import initramfs
 from ktrial.kernels.emulator import Emulator
 from ktrial.kernels.host_tools import Brought
 from ktrial.kernels.images import KernelFiles
 from ktrial.kernels.running_guest import RunningGuest, end, typed
 
-_ARCHITECTURE = "x86_64"
 _POLL_S = 0.02
 #: More than that of console text, or of a program's output, ends the guest.
 CONSOLE_LIMIT_BYTES = 16 << 20
@@ -52,6 +51,11 @@ class Guests:
         self._agent = agent
         self._folder = folder
         self._stop = Event()
+
+    @property
+    def architecture(self) -> str:
+        """What these guests are."""
+        return self._emulator.machine.architecture
 
     def why_no_kvm(self) -> str | None:
         """Why KVM cannot be used, found by running code with it; None where it can."""
@@ -81,7 +85,7 @@ class Guests:
 
     def _lay(self, folder: Path, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape) -> None:
         """Puts what the emulator reads into its folder."""
-        check_architecture(kernel)
+        image = bootable(kernel.image, kernel.image_path, self.architecture)
         content = initramfs.build(
             self._agent.read_bytes(), msgspec.json.encode(job), brought.files, links=brought.links
         )
@@ -91,16 +95,9 @@ class Guests:
                 f"what is put into the guest has {len(content) >> 20} MiB; it needs twice that as memory",
                 hint=f"--memory {wanted}MiB or more",
             )
-        (folder / "kernel").write_bytes(kernel.image)
+        (folder / "kernel").write_bytes(image)
         (folder / "initramfs").write_bytes(content)
         (folder / "console").touch(mode=0o600)
-
-
-def check_architecture(kernel: KernelFiles) -> None:
-    """Raises BadInput where the image is not for the guests that are run here."""
-    found = architecture(kernel.image, kernel.image_path)
-    if found != _ARCHITECTURE:
-        raise BadInput(f"it is a kernel for {found}; guests are {_ARCHITECTURE}", file=kernel.image_path)
 
 
 class _Boot:

@@ -13,26 +13,27 @@ from typing import NamedTuple
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.guest import Program
 from ktrial.formats.elf import MAGIC, Elf
+from ktrial.kernels.machines import host_architecture
 
 _LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 _MISSING = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
 _LIMIT_S = 30.0
 _BUSYBOX = "busybox"
 _AGENT = "ktrial-agent"
-_ARCHITECTURE = "x86_64"
 
 
 class Brought(NamedTuple):
-    """What is put into the guest: files by their paths here, links, and where each tool is."""
+    """What is put into a guest of this architecture: files by their paths here, links, and where each tool is."""
 
     files: dict[str, bytes]
     links: dict[str, str]
     tools: dict[str, str]
+    architecture: str = "x86_64"
 
 
-def bring(names: Sequence[str]) -> Brought:
-    """The programs of these names or paths, and all that they need to start."""
-    found = Brought({}, {}, {})
+def bring(names: Sequence[str], architecture: str | None = None) -> Brought:
+    """The programs of these names or paths, and all that they need to start, for guests like this machine or others."""
+    found = Brought({}, {}, {}, architecture or host_architecture())
     for name in dict.fromkeys(names):
         program = shutil.which(name)
         if program is None:
@@ -43,15 +44,17 @@ def bring(names: Sequence[str]) -> Brought:
     return found
 
 
-def bring_for(program: Sequence[str], names: Sequence[str]) -> tuple[Brought, Program | None]:
+def bring_for(
+    program: Sequence[str], names: Sequence[str], architecture: str | None = None
+) -> tuple[Brought, Program | None]:
     """The tools of these names, the program of a command line unless it is among them, and how that is started."""
-    found = bring(names)
+    found = bring(names, architecture)
     if not program:
         return found, None
     name = program[0]
     here = {Path(path).name for path in (*found.files, *found.links)} | {_AGENT}
     if name not in (*here, *found.files):
-        found = bring([*names, name])
+        found = bring([*names, name], architecture)
     return found, Program(argv=(found.tools.get(name, name), *program[1:]))
 
 
@@ -65,10 +68,19 @@ def _add(path: str, found: Brought) -> None:
     if not data.startswith(MAGIC):
         raise BadInput("it is neither a program nor a script", file=path)
     elf = Elf(data, path)
-    if elf.machine != _ARCHITECTURE:
-        raise BadInput(f"it is a program for {elf.machine}, guests are {_ARCHITECTURE}", file=path)
+    _check_architecture(elf, path, found.architecture)
     if elf.interpreter is not None:
         _add_libraries(path, elf.interpreter, found)
+
+
+def _check_architecture(elf: Elf, path: str, wanted: str) -> None:
+    """Raises BadInput for what does not run in the guest, or whose libraries cannot be found here."""
+    foreign = wanted != host_architecture()
+    hint = f"take a static program for {wanted} by its path, or the agent: `-- ktrial-agent`" if foreign else None
+    if elf.machine != wanted:
+        raise BadInput(f"it is a program for {elf.machine}, the guest is {wanted}", file=path, hint=hint)
+    if foreign and elf.interpreter is not None:
+        raise BadInput(f"it needs libraries for {wanted}, which this machine has not", file=path, hint=hint)
 
 
 def _add_interpreters(path: str, script: bytes, found: Brought) -> None:
@@ -95,7 +107,7 @@ def _add_libraries(path: str, loader: str, found: Brought) -> None:
 
 def _add_applets(found: Brought) -> None:
     """Busybox answers to the names of all its commands that no other program has."""
-    if _BUSYBOX not in found.tools:
+    if _BUSYBOX not in found.tools or found.architecture != host_architecture():
         return
     taken = {Path(path).name for path in found.files}
     for applet in _said([found.tools[_BUSYBOX], "--list"]).split():

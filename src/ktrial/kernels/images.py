@@ -15,6 +15,7 @@ from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.kernel_identity import KernelFound
 from ktrial.formats import debian_package
 from ktrial.formats.kernel_identity import identify, identify_running
+from ktrial.kernels.built_objects import built_objects, is_built_tree
 
 RUNNING = "running"
 _BTF = "/sys/kernel/btf/vmlinux"
@@ -23,8 +24,14 @@ _CONFIG_LIMIT_BYTES = 16 << 20
 #: Folders with a kernel per version, and what the file is called there.
 _INSTALLED = (("boot", "vmlinuz-{}"), ("usr/lib/modules", "{}/vmlinuz"), ("lib/modules", "{}/vmlinuz"))
 #: Where a built tree has its image.
-_BUILT = ("arch/x86/boot/bzImage", "arch/x86_64/boot/bzImage", "vmlinux")
-_ANY = "it has none of boot/vmlinuz-…, lib/modules/…/vmlinuz, arch/x86/boot/bzImage, vmlinux"
+_BUILT = (
+    *("arch/x86/boot/bzImage", "arch/x86_64/boot/bzImage"),
+    *("arch/arm64/boot/Image", "arch/arm64/boot/Image.gz", "arch/arm64/boot/vmlinuz.efi"),
+    "vmlinux",
+)
+_ANY = f"it has none of boot/vmlinuz-…, lib/modules/…/vmlinuz, {', '.join(_BUILT)}"
+#: Folders of a built tree in which the images of an architecture lie.
+_BOOT_FOLDERS = (("arch", "x86"), ("arch", "x86_64"), ("arch", "arm64"))
 
 
 class KernelFiles(NamedTuple):
@@ -113,12 +120,12 @@ def _whole(path: Path, limit_bytes: int) -> bytes:
 def _config_places(path: Path) -> Iterator[Path]:
     """Where the configuration of an image lies: beside it under its version, or in the tree that it was built in."""
     name = path.name
-    for word in ("vmlinuz-", "vmlinux-", "bzImage-"):
+    for word in ("vmlinuz-", "vmlinux-", "bzImage-", "Image-"):
         if name.startswith(word):
             yield path.with_name(f"config-{name.removeprefix(word)}")
     if name == "vmlinuz":
         yield path.with_name("config")
-    if path.parts[-4:-2] == ("arch", "x86") or path.parts[-4:-2] == ("arch", "x86_64"):
+    if path.parts[-4:-2] in _BOOT_FOLDERS:
         yield path.parents[3] / ".config"
     if name == "vmlinux":
         yield path.with_name(".config")
@@ -180,7 +187,9 @@ def read_kernel(images: Images, word: str) -> KernelFound:
         return _read_running()
     files = images.find(word)
     identity, symbols = identify(files.image, files.image_path, files.config, files.config_path)
-    return KernelFound(name=word, place=files.image_path, identity=identity, symbols=symbols)
+    folder = Path(word)
+    objects = built_objects(folder) if is_built_tree(folder) else None
+    return KernelFound(name=word, place=files.image_path, identity=identity, symbols=symbols, objects=objects)
 
 
 def _read_running() -> KernelFound:

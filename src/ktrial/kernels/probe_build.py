@@ -68,11 +68,28 @@ class ProbeBuild:
         """What a verbose build of one object prints."""
         return self._make("V=1", target)
 
+    def why_no_rust(self) -> str | None:
+        """What `make rustavailable` says against it; None where it says nothing."""
+        done = self._run("rustavailable")
+        if done.returncode == 0:
+            return None
+        said = done.stderr.decode(errors="replace").splitlines()
+        told = [line.strip("* ") for line in said if line.startswith("***")]
+        words = " ".join(line for line in told if line)
+        return f"`make rustavailable` says: {words.partition(' Please see ')[0] or 'nothing'}"
+
     def _make(self, *words: str, **environment: str) -> bytes:
+        done = self._run(*words, **environment)
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            raise KtrialError(f"make {' '.join(words)} in {self._tree} failed:\n" + "\n".join(said[-12:]))
+        return done.stdout
+
+    def _run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
         inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
         argv = ["make", "-C", str(self._tree), f"O={self._out}", "ARCH=x86_64", f"CC={self._cc}", *words]
         try:
-            done = subprocess.run(
+            return subprocess.run(
                 argv,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -84,10 +101,6 @@ class ProbeBuild:
             raise KtrialError(f"make cannot be started: {error.strerror}", hint="install make") from None
         except subprocess.TimeoutExpired:
             raise KtrialError(f"make {' '.join(words)} did not end within {_LIMIT_S:g} s") from None
-        if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            raise KtrialError(f"make {' '.join(words)} in {self._tree} failed:\n" + "\n".join(said[-12:]))
-        return done.stdout
 
 
 def _symbol(line: str) -> str:

@@ -18,6 +18,7 @@ def cpu_json(facts: FactBook, compilers: Sequence[Compiler], rustc: RustCompiler
     """`ktrial.kernel-cpu/1`."""
     return {
         "schema": "ktrial.kernel-cpu/1",
+        "architecture": "x86_64",
         "model": facts.value("cpu.model"),
         "level": facts.value("cpu.level"),
         "kernel_flags": KERNEL_FLAGS,
@@ -40,12 +41,12 @@ def cpu_text(
     for compiler in compilers:
         text += "\n" + line(f"{compiler.kind} {compiler.version}", compiler.path)
         text += line("  this CPU", _native(compiler, level))
-        text += line("  accepts", _accepted(compiler.accepted, targets))
+        text += line("  accepts", accepted_words(compiler.accepted, targets))
         text += line("  not", " ".join(compiler.refused) or "nothing")
     if rustc is not None:
         text += "\n" + line(f"rustc {rustc.version}", rustc.path)
         text += line("  this CPU", rustc.native or "it does not say")
-        text += line("  accepts", _accepted(rustc.accepted, targets))
+        text += line("  accepts", accepted_words(rustc.accepted, targets))
     if not compilers:
         text += "\n" + paragraph("No gcc or clang for x86-64 is in PATH.", width=width) + "\n"
     return text + _kept_text(targets, compilers, width)
@@ -59,7 +60,8 @@ def _native(compiler: Compiler, level: object) -> str:
     return compiler.native
 
 
-def _accepted(names: Sequence[str], targets: Sequence[Target]) -> str:
+def accepted_words(names: Sequence[str], targets: Sequence[object]) -> str:
+    """How many of the targets are accepted."""
     if len(names) == len(targets):
         return f"all {len(targets)} targets"
     return f"{len(names)} of {len(targets)} targets"

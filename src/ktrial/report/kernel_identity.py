@@ -13,6 +13,7 @@ from ktrial.domain.kernel_identity import (
     symbol_differences,
 )
 from ktrial.domain.kernel_made import Flags
+from ktrial.report.kernel_objects import object_lines
 from ktrial.report.terminal import labelled, paragraph, table
 
 _LABEL_COLUMNS = 15
@@ -30,6 +31,7 @@ def inspect_json(found: KernelFound, flags: Flags | None = None, *, with_config:
         "identity": found.identity,
         "flags": flags,
         "symbols": None if symbols is None else len(symbols),
+        "objects": found.objects,
         **({"config": symbols} if with_config else {}),
     }
 
@@ -48,6 +50,8 @@ def inspect_text(found: KernelFound, flags: Flags | None = None, *, width: int) 
         text += line("compiled with", f"-O{flags.optimise} -march={flags.march or _UNTOLD} ({flags.object})")
     switched = sum(value in ("y", "m") for value in (found.symbols or {}).values())
     text += line("configuration", f"{identity.config_from}, {switched} symbols on" if found.symbols else _UNTOLD)
+    for label, words in object_lines(found.objects) if found.objects is not None else ():
+        text += line(label, words)
     notes = [*identity.notes, *([] if found.symbols else [_NO_CONFIG])]
     return text + "".join(paragraph(f"{note[0].upper()}{note[1:]}", width=width) + "\n" for note in notes)
 

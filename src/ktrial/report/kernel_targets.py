@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ktrial.domain.cpu_target import CpuTarget
 from ktrial.domain.uarch import Compiler, KernelTree, RustCompiler, Target, Verified
 from ktrial.report.terminal import labelled, paragraph, table
 
@@ -24,11 +25,11 @@ def targets_json(
     targets: Sequence[Target], compilers: Sequence[Compiler], rustc: RustCompiler | None
 ) -> dict[str, Any]:
     """`ktrial.kernel-targets/1`."""
-    here = [
-        {**msgspec.to_builtins(target), "rust": target.rust_cpu, "accepted_by": _accepting(target, compilers, rustc)}
+    listed = [
+        {**msgspec.to_builtins(target), "rust": target.rust_cpu, "accepted_by": accepting(target, compilers, rustc)}
         for target in targets
     ]
-    return {"schema": "ktrial.kernel-targets/1", "targets": here, "why_not_v4": WHY_NOT_V4}
+    return {"schema": "ktrial.kernel-targets/1", "architecture": "x86_64", "targets": listed, "why_not_v4": WHY_NOT_V4}
 
 
 def targets_text(
@@ -40,7 +41,7 @@ def targets_text(
         rows.append((f"{family}:", "", "", "", "", ""))
         for target in members:
             rust = "-" if target.c_only else target.rust or "same"
-            accepted = _here(target, compilers, rustc)
+            accepted = here(target, compilers, rustc)
             rows.append((target.name, target.symbol, rust, _gcc(target), target.clang, accepted))
     headers = ("-march", "symbol", "rustc", "gcc", "clang", "accepted here by")
     note = paragraph(WHY_NOT_V4, width=width)
@@ -85,19 +86,27 @@ def verified_text(verified: Verified, *, width: int) -> str:
         ("kernel", f"Linux {verified.kernel}, {verified.compiler}"),
         ("held", held),
         ("compiled", f"{verified.object}: {verified.march}, once, and no other"),
-        ("Rust", "on, not compiled here" if verified.rust else "off in this configuration"),
+        ("Rust", _rust_words(verified)),
         ("runs here", runs),
     ]
     return "".join(labelled(label, text, width=width) + "\n" for label, text in lines)
 
 
-def _here(target: Target, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> str:
-    names = _accepting(target, compilers, rustc)
+def _rust_words(verified: Verified) -> str:
+    if verified.rust_cpu is None:
+        return "off in this configuration"
+    return f"{verified.rust_object}: -Ctarget-cpu={verified.rust_cpu}, once, and no other"
+
+
+def here(target: Target | CpuTarget, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> str:
+    """Which compilers of this machine accept a target, in a word where it is all of them or none."""
+    names = accepting(target, compilers, rustc)
     asked = len(compilers) + (rustc is not None and not target.c_only)
     return "all" if names and len(names) == asked else ", ".join(names) or "none"
 
 
-def _accepting(target: Target, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> list[str]:
+def accepting(target: Target | CpuTarget, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> list[str]:
+    """The compilers that accept a target, by kind and version."""
     names = [
         f"{compiler.kind} {compiler.version.partition('.')[0]}"
         for compiler in compilers

@@ -162,3 +162,15 @@ def test_root_on_debian_installs_what_is_missing(bare: FakeCheckout, tmp_path: P
     # The fake apt-get brought nothing: that is said, not passed over.
     assert started.returncode == 1
     assert "these are missing" in started.stderr
+
+
+def test_what_an_agent_for_another_architecture_needs_is_named_with_its_commands(bare: FakeCheckout) -> None:
+    ordinary_user(bare)
+    bare.add_tool("pacman", "#!/bin/sh\n")
+    script = bare.root / "setup/agent.sh"
+    started = bare.start("/bin/sh", script, bare.root, "aarch64")
+    assert started.returncode == 1
+    assert "  - a Rust compiler from 1.85 with cargo: sudo pacman -S --needed rust\n" in started.stderr
+    linker = "a C compiler for linking, aarch64-linux-gnu-gcc: sudo pacman -S --needed aarch64-linux-gnu-gcc"
+    assert f"  - {linker}\n" in started.stderr
+    assert "there are no guests of riscv64" in bare.start("/bin/sh", script, bare.root, "riscv64").stderr

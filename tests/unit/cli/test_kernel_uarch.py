@@ -8,13 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ktrial.catalog.cpu_targets import load_cpu_targets
 from ktrial.catalog.targets import load_targets
 from ktrial.cli.main import main
+from ktrial.domain.cpu_target import find_cpu_target
+from ktrial.domain.errors import Refused
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.uarch import Compiler, RustCompiler, Verified
 from ktrial.kernels.uarch_patch import KCONFIG, MAKEFILE, MASKS
 from ktrial.report.kernel_cpu import cpu_json, cpu_text
+from ktrial.report.kernel_cpu_targets import arm_cpu_json, arm_cpu_text, cpu_targets_json, cpu_targets_text
 from ktrial.report.kernel_targets import targets_json, targets_page, targets_text, verified_text
+from ktrial.services.kernel_verify import check_cpu_accepted
 from tests.support.kernel_trees import SHAPES, files, write
 from tests.support.tree import Ran
 
@@ -176,3 +181,37 @@ def test_the_page_has_every_target_and_says_why_v4_is_not_there() -> None:
     assert "x86-64-v4 is not among them" in page
     for target in TARGETS:
         assert page.count(f"| `{' '.join(target.c_flags)}` |") == 1
+
+
+CPUS = load_cpu_targets()
+ARM_GCC = msgspec.structs.replace(
+    GCC,
+    path="/usr/bin/aarch64-linux-gnu-gcc",
+    accepted=("generic", "neoverse-n1"),
+    refused={one.name: "unknown value" for one in CPUS if one.name not in ("generic", "neoverse-n1")},
+)
+ARM_RUSTC = msgspec.structs.replace(RUSTC, accepted=("generic", "apple-m1"))
+
+
+def test_cpus_of_arm64_and_who_accepts_them() -> None:
+    text = cpu_targets_text(CPUS, [ARM_GCC], ARM_RUSTC, width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    shown = {line.split()[0]: line.split()[-1] for line in text.splitlines() if line.strip()}
+    assert (shown["generic"], shown["neoverse-n1"], shown["apple-m1"], shown["cortex-x4"]) == (
+        *("all", "12", "rustc"),
+        "none",
+    )
+    told = {one["name"]: one["accepted_by"] for one in cpu_targets_json(CPUS, [ARM_GCC], None)["targets"]}
+    assert (told["neoverse-n1"], told["apple-m1"]) == (["gcc 12"], [])
+    cpu = arm_cpu_text(CPUS, [ARM_GCC], ARM_RUSTC, width=80)
+    assert max(map(len, cpu.splitlines())) <= 80
+    assert f"accepts       2 of {len(CPUS)} targets" in cpu
+    assert "apple-m1 " in cpu
+    assert arm_cpu_json([ARM_GCC], None)["architecture"] == "arm64"
+    assert "No gcc or clang for arm64" in arm_cpu_text(CPUS, [], None, width=80)
+
+
+def test_a_cpu_that_the_compiler_lacks_is_refused() -> None:
+    check_cpu_accepted(find_cpu_target("neoverse-n1", CPUS), ARM_GCC)
+    with pytest.raises(Refused, match=r"does not take -mcpu=apple-m1: it says 'unknown value'"):
+        check_cpu_accepted(find_cpu_target("apple-m1", CPUS), ARM_GCC)

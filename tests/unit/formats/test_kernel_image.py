@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from ktrial.domain.errors import BadInput
 from ktrial.formats import elf, lz4
 from ktrial.formats.kernel_identity import identify, identify_running
-from ktrial.formats.kernel_image import architecture, read_banner, read_image
+from ktrial.formats.kernel_image import architecture, bootable, read_banner, read_image
 from ktrial.formats.kernel_symbols import built_in, read_symbols
 from tests.support import kernels
 
 KERNEL = kernels.kernel()
+FLAT = kernels.flat()
 
 
 def lz4_stored(data: bytes) -> bytes:
@@ -78,6 +79,8 @@ def test_for_which_machine() -> None:
     assert architecture(kernels.bzimage(b"", loads=0), "x") == "i386"
     assert architecture(b"\0" * 56 + b"ARM\x64" + b"\0" * 600, "x") == "aarch64"
     assert architecture(kernels.elf({}, machine=243), "x") == "riscv64"
+    assert architecture(b"\0" * 56 + b"RSC\x05" + b"\0" * 600, "x") == "riscv64"
+    assert architecture(gzip.compress(FLAT), "x") == "aarch64"
 
 
 def test_lz4_repeats_what_came_before() -> None:
@@ -191,7 +194,13 @@ def test_a_programs_interpreter() -> None:
 @settings(max_examples=25)
 @given(st.data())
 def test_damage_is_bad_input_or_read(data: st.DataObject) -> None:
-    whole = bytearray(data.draw(st.sampled_from([kernels.image(), KERNEL, kernels.bzimage(lz4_stored(KERNEL))])))
+    whole = bytearray(
+        data.draw(
+            st.sampled_from(
+                [kernels.image(), KERNEL, kernels.bzimage(lz4_stored(KERNEL)), FLAT, kernels.zboot(gzip.compress(FLAT))]
+            )
+        )
+    )
     for _ in range(data.draw(st.integers(0, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(whole[: data.draw(st.integers(0, len(whole)))])
@@ -205,3 +214,66 @@ def test_any_bytes_as_configuration_and_lz4(data: bytes) -> None:
     for read in (lambda: read_symbols(data, "x"), lambda: lz4.unpacked(lz4.MAGIC + data)):
         with suppress(BadInput):
             read()
+
+
+@pytest.mark.parametrize(
+    "image, packing",
+    [
+        (FLAT, "none"),
+        (gzip.compress(FLAT), "gzip"),
+        (kernels.zboot(gzip.compress(FLAT)), "gzip, EFI zboot"),
+        (kernels.zboot(zstandard.ZstdCompressor().compress(FLAT), b"zstd"), "zstd, EFI zboot"),
+    ],
+    ids=["flat", "gz", "zboot", "zboot-zstd"],
+)
+def test_a_kernel_for_arm64_in_its_forms(image: bytes, packing: str) -> None:
+    found, symbols = identify(image, "Image", kernels.CONFIG, "config")
+    assert (found.architecture, found.packing, found.release) == ("aarch64", packing, "6.12.7-test")
+    assert (found.build_id, found.btf, found.scheduler, found.hz) == (kernels.BUILD_ID.hex(), True, "EEVDF", 250)
+    assert symbols is not None
+    assert bootable(image, "Image", "aarch64") == FLAT
+
+
+def test_a_flat_kernel_says_no_more_than_it_shows() -> None:
+    two = FLAT + kernels.note(b"GNU", 3, b"\xaa" * 20)
+    assert identify(two, "Image", None, None)[0].build_id is None
+    bare = FLAT.replace(b"task_struct", b"tusk_struct")
+    assert identify(bare, "Image", None, None)[0].btf is False
+    inside = kernels.CONFIG.replace(b"HZ=250", b"HZ=1000")
+    found, _ = identify(kernels.flat(config=inside), "Image", kernels.CONFIG, "config")
+    assert (found.hz, found.config_from) == (1000, "inside the image")
+
+
+@pytest.mark.parametrize(
+    "image, why",
+    [
+        (kernels.image(), "it is a kernel for x86_64; these guests are aarch64"),
+        (kernels.elf({}, machine=183), "QEMU does not start a vmlinux here"),
+        (kernels.zboot(gzip.compress(FLAT))[:-9], "is said to end at byte"),
+        (kernels.zboot(b"\x89LZO\0"), "packed with lzo"),
+        (b"MZ\0\0zimg", "is said to end at byte 0, and it has 8"),
+        (gzip.compress(b"text"), "begins with 74 65 78 74"),
+    ],
+    ids=["x86", "vmlinux", "cut off", "lzo", "head only", "text"],
+)
+def test_what_no_guest_of_arm64_is_started_with(image: bytes, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        bootable(image, "Image", "aarch64")
+
+
+@pytest.mark.parametrize(
+    "said, configured, lto, doubts",
+    [
+        (b"\1\0\0\0", b"CONFIG_LTO_CLANG_THIN=y\n", "thin", 0),
+        (b"\0\0\0\0", b"CONFIG_LTO_NONE=y\n", "none", 0),
+        (b"\1\0\0\0", b"CONFIG_LTO_NONE=y\n", "yes", 1),
+        (b"\0\0\0\0", b"CONFIG_LTO_CLANG_FULL=y\n", "none", 1),
+        (b"\1\0\0\0", None, "yes", 0),
+    ],
+)
+def test_lto_is_what_the_kernel_says(said: bytes, configured: bytes | None, lto: str, doubts: int) -> None:
+    config = None if configured is None else kernels.CONFIG.replace(b"CONFIG_LTO_NONE=y\n", configured)
+    notes = kernels.note(b"GNU", 3, kernels.BUILD_ID) + kernels.note(b"Linux", 0x101, said)
+    image = kernels.elf({".rodata": kernels.BANNER, ".notes": notes})
+    found, _ = identify(image, "vmlinux", config, "config")
+    assert (found.lto, len(found.notes), found.build_id) == (lto, doubts, kernels.BUILD_ID.hex())

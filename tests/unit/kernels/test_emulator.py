@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from ktrial.domain.errors import BadInput
 from ktrial.domain.guest import Mode, Shape
 from ktrial.kernels import emulator
 from ktrial.kernels.emulator import Emulator, EmulatorMissing
+from ktrial.kernels.machines import AARCH64, GuestMachine, machine_for
 
 
 class Answers:
@@ -31,6 +33,7 @@ class Answers:
 @pytest.fixture
 def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answers:
     (tmp_path / "qemu-system-x86_64").touch(mode=0o755)
+    monkeypatch.setattr(emulator, "host_architecture", lambda: "x86_64")
     (tmp_path / "apt-get").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     found = Answers()
@@ -48,6 +51,9 @@ def test_no_qemu_names_the_command_that_installs_it(answers: Answers, tmp_path: 
     with pytest.raises(EmulatorMissing) as caught:
         Emulator()
     assert caught.value.hint == "sudo apt install qemu-system-x86"
+    with pytest.raises(EmulatorMissing, match="guests of aarch64 need QEMU: there is no qemu-system-aarch64") as caught:
+        Emulator(machine=AARCH64)
+    assert caught.value.hint == "sudo apt install qemu-system-arm"
 
 
 @pytest.mark.parametrize(
@@ -92,3 +98,36 @@ def test_an_exact_guest_has_every_flag_that_makes_it_so(answers: Answers) -> Non
     assert pairs["-rtc"] == "base=2024-01-01T00:00:00,clock=vm"
     assert (pairs["-seed"], pairs["-cpu"], pairs["-smp"]) == ("1", "qemu64", "1")
     assert {"nokaslr", "cryptomgr.notests", "mitigations=off"} <= set(pairs["-append"].split())
+
+
+@pytest.fixture
+def arm(answers: Answers, tmp_path: Path) -> GuestMachine:
+    (tmp_path / "qemu-system-aarch64").touch(mode=0o755)
+    return machine_for("aarch64", "Image")
+
+
+def test_a_guest_of_another_architecture_has_no_kvm_and_ports_of_its_own(arm: GuestMachine) -> None:
+    found = Emulator(machine=arm)
+    assert found.why_no_kvm() == "this machine is x86_64 and the kernel is for aarch64"
+    argv = found.argv(shape("exact"), Path("/x"))
+    pairs = dict(pairwise(argv))
+    assert (pairs["-machine"], pairs["-cpu"], pairs["-icount"]) == (
+        *("virt,gic-version=3", "cortex-a72"),
+        "shift=1,sleep=off",
+    )
+    assert (pairs["-serial"], pairs["-device"]) == ("chardev:console", "pci-serial,chardev=line")
+    assert pairs["-append"].startswith("console=ttyAMA0 quiet panic=-1 nokaslr ")
+
+
+def test_kvm_of_its_own_machine_is_tried_with_code_of_its_own(
+    arm: GuestMachine, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers.probe = (0, "")
+    assert Emulator(machine=arm, host="aarch64").why_no_kvm() is None
+    answers.probe = (1, "qemu-system-aarch64: no KVM\n")
+    assert str(Emulator(machine=arm, host="aarch64").why_no_kvm()).endswith("runs no code: no KVM")
+
+
+def test_no_guest_is_of_an_unknown_architecture() -> None:
+    with pytest.raises(BadInput, match="x: it is a kernel for riscv64; guests are x86_64 or aarch64"):
+        machine_for("riscv64", "x")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,19 +12,20 @@ from ktrial.domain.guest import Job, Shape
 from ktrial.kernels.guest import Guests, Limits
 from ktrial.kernels.host_tools import Brought
 from ktrial.kernels.images import KernelFiles
+from ktrial.kernels.machines import X86_64
 from tests.support import kernels
 
 
 def boot(tmp_path: Path, image: bytes, memory_bytes: int, files: dict[str, bytes]) -> Any:
     """A boot that does not come as far as the emulator."""
     (tmp_path / "agent").write_bytes(b"agent")
-    guests = Guests(cast("Any", None), tmp_path / "agent", tmp_path)
+    guests = Guests(cast("Any", SimpleNamespace(machine=X86_64)), tmp_path / "agent", tmp_path)
     shape = Shape(mode="emulated", memory_bytes=memory_bytes, cpus=1)
     return guests.boot(KernelFiles("k", "k", image), Job(), Brought(files, {}, {}), shape, Limits(1))
 
 
 def test_a_kernel_for_another_machine_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="k: it is a kernel for aarch64; guests are x86_64"):
+    with pytest.raises(BadInput, match="k: it is a kernel for aarch64; these guests are x86_64"):
         boot(tmp_path, kernels.elf({}, machine=183), 1 << 30, {})
 
 

@@ -75,7 +75,12 @@ def test_the_program_is_brought_unless_it_is_there(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, why", [("missing", "no program 'missing'"), ("foreign", "for aarch64"), ("text", "neither a program nor")]
+    "name, why",
+    [
+        ("missing", "no program 'missing'"),
+        ("foreign", "for aarch64, the guest is x86_64"),
+        ("text", "neither a program nor"),
+    ],
 )
 def test_what_cannot_be_brought(folder: Path, name: str, why: str) -> None:
     with pytest.raises(BadInput, match=why):
@@ -86,3 +91,14 @@ def test_a_missing_library_is_named(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(host_tools, "_said", lambda argv: "\tliby.so.2 => not found\n")
     with pytest.raises(KtrialError, match=r"there is no liby\.so\.2"):
         bring(["linked"])
+
+
+def test_a_guest_of_another_architecture_takes_static_programs_of_its_own(folder: Path) -> None:
+    found = bring([str(folder / "foreign")], "aarch64")
+    assert list(found.files) == [str(folder / "foreign")]
+    with pytest.raises(BadInput, match="for x86_64, the guest is aarch64") as caught:
+        bring(["static"], "aarch64")
+    assert "`-- ktrial-agent`" in str(caught.value.hint)
+    (folder / "foreign").write_bytes(kernels.elf({}, machine=183, interpreter=b"/lib/ld-linux-aarch64.so.1"))
+    with pytest.raises(BadInput, match="needs libraries for aarch64"):
+        bring([str(folder / "foreign")], "aarch64")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,14 @@ def test_packages_that_hold_no_kernel(tmp_path: Path, content: bytes, why: str) 
     package.write_bytes(content)
     with pytest.raises(BadInput, match=why):
         Images().find(str(package))
+
+
+@pytest.mark.parametrize("name", ["Image", "vmlinuz.efi"])
+def test_a_tree_built_for_arm64(name: str, tmp_path: Path) -> None:
+    (tmp_path / "arch/arm64/boot").mkdir(parents=True)
+    (tmp_path / "arch/arm64/boot" / name).write_bytes(
+        kernels.flat() if name == "Image" else kernels.zboot(gzip.compress(kernels.flat()))
+    )
+    (tmp_path / ".config").write_bytes(kernels.CONFIG)
+    found = read_kernel(Images(tmp_path / "nothing"), str(tmp_path))
+    assert (found.identity.architecture, found.identity.config_from) == ("aarch64", str(tmp_path / ".config"))

@@ -39,9 +39,11 @@ ALL = msgspec.structs.replace(GCC_12, accepted=tuple(target.name for target in T
 class Build:
     """A tree that answers with a configuration and a command."""
 
-    def __init__(self, config: Mapping[str, str], flags: str = "") -> None:
+    def __init__(self, config: Mapping[str, str], flags: str = "", rust: str = "", problem: str | None = None) -> None:
         self._config = config
         self._flags = flags
+        self._rust = rust
+        self._problem = problem
         self.fragment = ""
         self.drop: frozenset[str] = frozenset()
 
@@ -50,7 +52,11 @@ class Build:
         return self._config
 
     def compile(self, target: str) -> bytes:
-        return f"  gcc {self._flags} -c -o {target} x.c\n".encode()
+        first = f"  OBJTREE=/x rustc {self._rust} --emit=obj=rust/core.o core.rs\n" if self._rust else ""
+        return f"{first}  gcc {self._flags} -c -o {target} x.c\n".encode()
+
+    def why_no_rust(self) -> str | None:
+        return self._problem
 
 
 def test_a_level_that_holds_and_is_compiled() -> None:
@@ -111,3 +117,54 @@ def test_a_tree_without_the_symbol_says_how_to_get_it() -> None:
 def test_what_is_compiled_with_anything_else_is_an_error(flags: str, said: str) -> None:
     with pytest.raises(KtrialError, match=said):
         verify_target(find_target("znver3", TARGETS), TARGETS, TREE, GCC_12, Build({"MZEN3": "y"}, flags), 4)
+
+
+ZEN3 = find_target("znver3", TARGETS)
+WITH_RUST = {"MZEN3": "y", "RUST": "y"}
+
+
+def test_with_rust_on_an_object_of_rust_s_is_proven_too() -> None:
+    build = Build(WITH_RUST, "-march=znver3", "-Copt-level=2 -C target-cpu=znver3")
+    found = verify_target(ZEN3, TARGETS, TREE, GCC_12, build, 4, rust=True)
+    assert (found.rust, found.rust_object, found.rust_cpu) == (True, "rust/core.o", "znver3")
+    assert build.fragment.splitlines()[-1] == "CONFIG_RUST=y"
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ("-Ctarget-cpu=x86-64 -Ctarget-cpu=znver3", "with -Ctarget-cpu=x86-64 -Ctarget-cpu=znver3, not"),
+        ("-Copt-level=2", "with no target-cpu at all, not"),
+        ("-Ctarget-cpu=native", "with -Ctarget-cpu=native, not"),
+    ],
+)
+def test_rust_compiled_with_anything_else_is_an_error(flags: str, said: str) -> None:
+    with pytest.raises(KtrialError, match=said):
+        verify_target(ZEN3, TARGETS, TREE, GCC_12, Build(WITH_RUST, "-march=znver3", flags), 4)
+
+
+def test_a_build_that_compiles_no_rust_proves_nothing() -> None:
+    with pytest.raises(KtrialError, match="no command of rustc's writes it"):
+        verify_target(ZEN3, TARGETS, TREE, GCC_12, Build(WITH_RUST, "-march=znver3"), 4)
+
+
+@pytest.mark.parametrize(
+    "config, problem, said",
+    [
+        ({}, "Rust bindings generator 'bindgen' could not be found", "'bindgen' could not be found"),
+        ({}, None, "a dependency of RUST in init/Kconfig is not met"),
+        ({"X86_64_TARGET_NOT_IN_RUSTC": "y"}, None, "the LLVM in rustc does not know znver3"),
+    ],
+)
+def test_rust_that_cannot_be_had_is_refused_with_the_reason(
+    config: dict[str, str], problem: str | None, said: str
+) -> None:
+    build = Build({"MZEN3": "y", **config}, problem=problem)
+    with pytest.raises(Refused, match="CONFIG_RUST=y does not hold in this tree: .*" + said):
+        verify_target(ZEN3, TARGETS, TREE, GCC_12, build, 4, rust=True)
+
+
+def test_a_target_that_rustc_cannot_be_told_is_refused_with_rust() -> None:
+    target = next(one for one in TARGETS if one.c_only)
+    with pytest.raises(Refused, match="rustc cannot be told all that a kernel for"):
+        verify_target(target, TARGETS, TREE, ALL, Build({}), 4, rust=True)

@@ -69,11 +69,11 @@ def command(
     shape = _shape(memory, cpus, append, mode)
     limit_s = seconds(limit, "--limit")
     found = app.kernels.images.find(kernel)
-    brought, started = bring_for(program, tools)
+    guests = app.kernels.guests_for(found)
+    brought, started = bring_for(program, tools, guests.architecture)
     loaded = take_modules(modules, found.image_path)
     brought.files.update(loaded)
     job = Job(programs=() if started is None else (started,), modules=tuple(loaded), settle_s=settle_s(mode))
-    guests = app.kernels.guests
 
     def boot(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
         return guests.boot(found, job, brought, shape, Limits(limit_s, begin_limit_s))

@@ -7,27 +7,41 @@ import sys
 
 import click
 
+from ktrial.cli.kernel_options import arch_option
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Show what this CPU is to compilers, and what they accept.")
 @click.option("--cc", "names", multiple=True, metavar="PROGRAM", help="Ask this compiler; may be given again.")
+@arch_option
 @json_option
 @click.pass_obj
-def command(app: App, names: tuple[str, ...], as_json: bool) -> None:
+def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
     """Show the x86-64 level of this CPU, what gcc, clang and rustc call it, and which targets they accept.
 
     Each target is tried by compiling an empty unit, once for each compiler binary. What is left of a target in kernel
     code, which may not touch vector registers, is what the compiler's own macros say under the kernel's flags.
+
+    With --arch arm64: the compilers that build for arm64, and what of -mcpu they accept.
     """
-    from ktrial.catalog.targets import load_targets
-    from ktrial.report.kernel_cpu import cpu_json, cpu_text
     from ktrial.report.terminal import columns
 
+    asked = app.kernels.compilers_for(arch)
+    compilers, rustc = asked.find(names), asked.rustc()
+    if arch == "arm64":
+        from ktrial.catalog.cpu_targets import load_cpu_targets
+        from ktrial.report.kernel_cpu_targets import arm_cpu_json, arm_cpu_text
+
+        if as_json:
+            write_json(arm_cpu_json(compilers, rustc))
+        else:
+            sys.stdout.write(arm_cpu_text(load_cpu_targets(), compilers, rustc, width=columns()))
+        return
+    from ktrial.catalog.targets import load_targets
+    from ktrial.report.kernel_cpu import cpu_json, cpu_text
+
     facts = app.user_session.facts(("cpu.model", "cpu.level"))
-    compilers = app.kernels.compilers.find(names)
-    rustc = app.kernels.compilers.rustc()
     if as_json:
         write_json(cpu_json(facts, compilers, rustc))
     else:

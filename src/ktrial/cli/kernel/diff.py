@@ -48,15 +48,12 @@ def _sysctls(app: App, word: str, limit_s: float) -> dict[str, str]:
     from ktrial.kernels.host_tools import bring_for
     from ktrial.report.guest import failure_text
 
-    brought, program = bring_for(("grep", "-rs", "", "/proc/sys"), ())
+    kernel = app.kernels.images.find(word)
+    guests = app.kernels.guests_for(kernel)
+    brought, program = bring_for(("grep", "-rs", "", "/proc/sys"), (), guests.architecture)
     shape = Shape(mode="emulated", memory_bytes=_MEMORY_BYTES, cpus=2)
-    run = app.kernels.guests.boot(
-        app.kernels.images.find(word),
-        Job(programs=(program,) if program is not None else ()),
-        brought,
-        shape,
-        Limits(limit_s),
-    )
+    job = Job(programs=(program,) if program is not None else ())
+    run = guests.boot(kernel, job, brought, shape, Limits(limit_s))
     if run.failure is not None:
         raise GuestFailed(f"{word}: {failure_text(run)}", run.exit_status)
     return read_sysctl_values(run.stdout)

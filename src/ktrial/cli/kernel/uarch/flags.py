@@ -7,46 +7,65 @@ import sys
 
 import click
 
+from ktrial.cli.kernel_options import arch_option
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput
+
+_ARM_COMPILER = "aarch64-linux-gnu-gcc"
 
 
 @click.command(short_help="The flags of a target, for a tree without a patch.")
 @click.argument("target", metavar="TARGET")
 @click.option("--tune", metavar="TARGET", help="Tune for this one: fast there, while it runs wherever TARGET does.")
-@click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="The compiler that must accept it.")
+@click.option("--cc", metavar="PROGRAM", help=f"The compiler that must accept it: gcc, or {_ARM_COMPILER}.")
+@arch_option
 @json_option
 @click.pass_obj
-def command(app: App, target: str, tune: str | None, cc: str, as_json: bool) -> int:
+def command(app: App, target: str, tune: str | None, cc: str | None, arch: str, as_json: bool) -> int:
     """Write what gives a kernel the target without a change of its sources, as lines for a shell.
 
     \b
     eval "$(ktrial kernel uarch flags x86-64-v3 --tune znver3)"
     make bzImage
+    eval "$(ktrial kernel uarch flags --arch arm64 --cc clang neoverse-n1)"
 
     The kernel's build puts these flags last, so that they win over its own. Nothing in its .config tells of them.
     """
+    told, flags = _of_cpu(app, target, tune, cc) if arch == "arm64" else _of_march(app, target, tune, cc)
+    if as_json:
+        write_json({"schema": "ktrial.kernel-flags/1", "architecture": arch, **told, "make": flags})
+    else:
+        sys.stdout.write("".join(f"export {name}='{' '.join(words)}'\n" for name, words in flags.items()))
+    return 0
+
+
+Told = tuple[dict[str, str | None], dict[str, tuple[str, ...]]]
+
+
+def _of_march(app: App, word: str, tune: str | None, cc: str | None) -> Told:
     from ktrial.catalog.targets import load_targets
     from ktrial.domain.uarch import build_flags, find_target
     from ktrial.services.kernel_verify import check_accepted
 
     targets = load_targets()
-    chosen = find_target(target, targets)
+    chosen = find_target(word, targets)
     tuned = None if tune is None else find_target(tune, targets)
-    (compiler,) = app.kernels.compilers.find([cc])
+    (compiler,) = app.kernels.compilers.find([cc or "gcc"])
     for one in filter(None, (chosen, tuned)):
         check_accepted(one, compiler)
-    flags = build_flags(chosen, tuned)
-    if as_json:
-        asked = {"target": chosen.name, "tune": None if tuned is None else tuned.name}
-        write_json(
-            {
-                "schema": "ktrial.kernel-flags/1",
-                **asked,
-                "compiler": f"{compiler.kind} {compiler.version}",
-                "make": flags,
-            }
-        )
-    else:
-        sys.stdout.write("".join(f"export {name}='{' '.join(words)}'\n" for name, words in flags.items()))
-    return 0
+    asked = {"target": chosen.name, "tune": None if tuned is None else tuned.name}
+    return {**asked, "compiler": f"{compiler.kind} {compiler.version}"}, build_flags(chosen, tuned)
+
+
+def _of_cpu(app: App, word: str, tune: str | None, cc: str | None) -> Told:
+    from ktrial.catalog.cpu_targets import load_cpu_targets
+    from ktrial.domain.cpu_target import cpu_flags, find_cpu_target
+    from ktrial.services.kernel_verify import check_cpu_accepted
+
+    if tune is not None:
+        raise BadInput("--tune goes with x86_64 only", hint="-mcpu says both what runs and what is fast")
+    chosen = find_cpu_target(word, load_cpu_targets())
+    (compiler,) = app.kernels.compilers_for("arm64").find([cc or _ARM_COMPILER])
+    check_cpu_accepted(chosen, compiler)
+    return {"target": chosen.name, "tune": None, "compiler": f"{compiler.kind} {compiler.version}"}, cpu_flags(chosen)

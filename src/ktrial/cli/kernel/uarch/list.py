@@ -7,22 +7,38 @@ import sys
 
 import click
 
+from ktrial.cli.kernel_options import arch_option
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
 
 
 @click.command(short_help="What a kernel can be compiled for, and what is accepted here.")
 @click.option("--cc", "names", multiple=True, metavar="PROGRAM", help="Ask this compiler; may be given again.")
+@arch_option
 @json_option
 @click.pass_obj
-def command(app: App, names: tuple[str, ...], as_json: bool) -> None:
-    """List the targets: -march, Kconfig symbol, the first compilers with it, and which of those here accept it."""
-    from ktrial.catalog.targets import load_targets
-    from ktrial.report.kernel_targets import targets_json, targets_text
+def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
+    """List the targets: -march, Kconfig symbol, the first compilers with it, and which of those here accept it.
+
+    With --arch arm64: what -mcpu may be, and which compilers here accept it.
+    """
     from ktrial.report.terminal import columns
 
-    targets, compilers, rustc = load_targets(), app.kernels.compilers.find(names), app.kernels.compilers.rustc()
+    asked = app.kernels.compilers_for(arch)
+    compilers, rustc = asked.find(names), asked.rustc()
+    if arch == "arm64":
+        from ktrial.catalog.cpu_targets import load_cpu_targets
+        from ktrial.report.kernel_cpu_targets import cpu_targets_json, cpu_targets_text
+
+        if as_json:
+            write_json(cpu_targets_json(load_cpu_targets(), compilers, rustc))
+        else:
+            sys.stdout.write(cpu_targets_text(load_cpu_targets(), compilers, rustc, width=columns()))
+        return
+    from ktrial.catalog.targets import load_targets
+    from ktrial.report.kernel_targets import targets_json, targets_text
+
     if as_json:
-        write_json(targets_json(targets, compilers, rustc))
+        write_json(targets_json(load_targets(), compilers, rustc))
     else:
-        sys.stdout.write(targets_text(targets, compilers, rustc, width=columns()))
+        sys.stdout.write(targets_text(load_targets(), compilers, rustc, width=columns()))

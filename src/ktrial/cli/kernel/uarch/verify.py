@@ -21,23 +21,32 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="TARGET")
 @click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="The compiler.")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Begin with this configuration.")
+@click.option("--rust", is_flag=True, help="Switch Rust on, and prove it for one object of Rust's too.")
 @json_option
 @click.pass_obj
-def command(app: App, folder: Path, target: str, cc: str, config: Path | None, as_json: bool) -> int:
+def command(app: App, folder: Path, target: str, cc: str, config: Path | None, rust: bool, as_json: bool) -> int:
     """Configure TREE for TARGET outside of it, read the symbols back, and compile one object.
 
     \b
     ktrial kernel uarch verify linux-6.12 znver3
     ktrial kernel uarch verify linux-6.12 x86-64-v3 --cc clang
 
-    The object's command must hold the wanted -march once and no other. A target that the compiler or the tree cannot
-    give is refused. The configuration begins with next to nothing, or with FILE.
+    The object's command must hold the wanted -march once and no other; where Rust is on, one of Rust's the wanted
+    -Ctarget-cpu. A target that the compiler or the tree cannot give is refused. The configuration begins with next to
+    nothing, or with FILE.
     """
-    return verified(app, app.kernels.tree(folder), target, cc, config=config, as_json=as_json)
+    return verified(app, app.kernels.tree(folder), target, cc, config=config, rust=rust, as_json=as_json)
 
 
 def verified(
-    app: App, tree: SourceTree, word: str, cc: str, *, config: Path | None = None, as_json: bool = False
+    app: App,
+    tree: SourceTree,
+    word: str,
+    cc: str,
+    *,
+    config: Path | None = None,
+    rust: bool = False,
+    as_json: bool = False,
 ) -> int:
     """Verify and write what was proven."""
     from ktrial.catalog.targets import load_targets
@@ -51,7 +60,7 @@ def verified(
     (compiler,) = app.kernels.compilers.find([cc])
     level = app.user_session.facts(("cpu.level",)).value("cpu.level")
     with app.kernels.probe_build(tree.folder, cc, config) as build:
-        found = verify_target(target, targets, tree.survey(), compiler, build, level)
+        found = verify_target(target, targets, tree.survey(), compiler, build, level, rust=rust)
     if as_json:
         write_json({"schema": "ktrial.kernel-verified/1", "verified": found})
     else:

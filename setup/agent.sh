@@ -1,0 +1,109 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# agent.sh CHECKOUT ARCHITECTURE: builds the agent for guests of an architecture that this machine has not, as
+# .setup/bin/ktrial-agent-ARCHITECTURE; or says what that needs, with the commands that install it.
+set -eu
+umask 022
+root=$1
+architecture=$2
+# shellcheck source=setup/common.sh
+. "$root/setup/common.sh"
+# shellcheck source=setup/tools.sh
+. "$root/setup/tools.sh"
+
+case $architecture in
+    aarch64 | x86_64) ;;
+    *) fail "there are no guests of $architecture" ;;
+esac
+target=$architecture-unknown-linux-gnu
+linker=$architecture-linux-gnu-gcc
+
+if is_foreign "$root"; then
+    as_owner "$root" /bin/sh "$root/setup/agent.sh" "$root" "$architecture"
+    exit 0
+fi
+
+# What is missing, a word each: rust, std, linker, libc.
+missing_for_target() {
+    if rust=$(find_rust); then
+        [ -d "$("${rust#* }" --print sysroot)/lib/rustlib/$target/lib" ] || echo std
+    else
+        echo rust
+    fi
+    if ! command -v "$linker" >/dev/null 2>&1; then
+        echo linker
+    elif ! can_link_static_for_target; then
+        echo libc
+    fi
+}
+
+can_link_static_for_target() {
+    link_directory=$(mktemp -d) || return 1
+    printf 'int main(void) { return 0; }\n' >"$link_directory/a.c"
+    link_result=0
+    "$linker" -static -o "$link_directory/a" "$link_directory/a.c" >/dev/null 2>&1 || link_result=1
+    rm -rf "$link_directory"
+    return "$link_result"
+}
+
+# install_for_target WORD: the command that brings it, for the package manager that is here.
+install_for_target() {
+    manager=$(package_manager) || manager=unknown
+    case $manager:$1 in
+        *:rust) install_command "$manager" rust ;;
+        *:std) install_std ;;
+        apt:linker | apt:libc) echo "sudo apt-get install gcc-$dashed-linux-gnu libc6-dev-$debian-cross" ;;
+        dnf:linker) echo "sudo dnf install gcc-$architecture-linux-gnu" ;;
+        pacman:linker) echo "sudo pacman -S --needed $architecture-linux-gnu-gcc" ;;
+        pacman:libc) echo "sudo pacman -S --needed $architecture-linux-gnu-glibc" ;;
+        zypper:linker) echo "sudo zypper install cross-$architecture-gcc13" ;;
+    esac
+}
+
+# Debian packs the standard library with its compiler, for each of its own architectures; others have rustup.
+install_std() {
+    packaged=$(dpkg-query --search "${rust#* }" 2>/dev/null | cut -d: -f1) || packaged=
+    case $packaged in
+        rustc | rustc-*) echo "sudo dpkg --add-architecture $debian && sudo apt-get update &&" \
+            "sudo apt-get install libstd-$(printf '%s' "$packaged" | sed 's/^rustc/rust/')-dev:$debian" ;;
+        *) echo "rustup target add $target" ;;
+    esac
+}
+
+case $architecture in
+    aarch64) debian=arm64 ;;
+    x86_64) debian=amd64 ;;
+esac
+dashed=$(printf '%s' "$architecture" | tr _ -)
+
+# shellcheck disable=SC2046 # one word per missing thing
+set -- $(missing_for_target)
+if [ $# -gt 0 ]; then
+    say "the agent for $architecture cannot be built here; these are missing:"
+    rust=$(find_rust) || rust='none none'
+    for word in "$@"; do
+        case $word in
+            rust) meaning="a Rust compiler from $oldest_rust with cargo" ;;
+            std) meaning="Rust's standard library for $target" ;;
+            linker) meaning="a C compiler for linking, $linker" ;;
+            libc) meaning="a static C library for $architecture" ;;
+        esac
+        command=$(install_for_target "$word")
+        printf '  - %s%s\n' "$meaning" "${command:+: $command}" >&2
+    done
+    exit 1
+fi
+
+mkdir -p "$root/.setup/bin"
+exec 9>"$root/.setup/lock"
+flock 9
+say "building the agent for $architecture (release mode)"
+variable=CARGO_TARGET_$(printf '%s' "$target" | tr 'a-z-' 'A-Z_')_LINKER
+(
+    unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS
+    export "$variable=$linker" CARGO_BUILD_TARGET="$target" RUSTC="${rust#* }"
+    cd "$root/agent"
+    "${rust% *}" build --release --locked --bin ktrial-agent --target-dir "$root/agent/target" >&2 9>&-
+) || fail "the agent for $architecture did not build; cargo's messages are above"
+cp "$root/agent/target/$target/release/ktrial-agent" "$root/.setup/bin/ktrial-agent-$architecture.new"
+mv -f "$root/.setup/bin/ktrial-agent-$architecture.new" "$root/.setup/bin/ktrial-agent-$architecture"

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel bisect`: which commit made the difference between two kernels."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+
+@click.command(short_help="Find the commit that changed what a kernel does, in exact guests.")
+@click.argument("good")
+@click.argument("bad")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")
+@click.option("--outcome", required=True, metavar="NAME", help="A result of a load of the agent's: wakeup.p99_ns.")
+@click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the load.")
+@click.option(
+    "--tree", type=click.Path(path_type=Path), default=Path(), metavar="DIR", help="The git tree, if not here."
+)
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Configure each commit with this file.")
+@click.option("--build", "builds", multiple=True, metavar="COMMAND", help="Build with these in place of make.")
+@click.option("--image", metavar="PATH", help="The kernel that a build writes, in the tree.")
+@click.option(
+    "--build-limit", default="2h", show_default=True, metavar="TIME", help="End each command of a build then."
+)
+@click.option("--tool", "tools", multiple=True, metavar="NAME|PATH", help="Also put this program into the guests.")
+@click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guests.")
+@click.option("--runs", type=click.IntRange(16, 60), default=30, show_default=True, help="Most boots of a commit.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the words that boots differ in.")
+@click.option("--limit", default="120s", show_default=True, metavar="TIME", help="End each guest then.")
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    good: str,
+    bad: str,
+    program: tuple[str, ...],
+    outcome: str,
+    parameters: tuple[str, ...],
+    tree: Path,
+    config: Path | None,
+    builds: tuple[str, ...],
+    image: str | None,
+    build_limit: str,
+    tools: tuple[str, ...],
+    memory: str,
+    runs: int,
+    seed: int,
+    limit: str,
+    as_json: bool,
+) -> int:
+    """Find the commit after GOOD, up to BAD, that changed the outcome: build, boot and measure until it is told.
+
+    \b
+    ktrial kernel bisect v6.11 v6.12 --config guest.config --outcome wakeup.p99_ns
+    ktrial kernel bisect HEAD~9 HEAD --build ./mk --image bzImage --outcome ms -- ./bench
+
+    Each commit is built in a copy of the tree and booted again and again in exact guests, which differ in a word that
+    means nothing, until the judge says on which side of half the difference it lies. One that cannot be told is left
+    out, never guessed. With PROGRAM the outcome is the number in its last line. A `commit` is named only when it
+    differs from its parent too.
+    """
+    from ktrial.cli.bisecting import Asked, bisected
+    from ktrial.report.kernel_bisect import bisected_json, bisected_text
+    from ktrial.report.terminal import columns
+
+    found = bisected(
+        app,
+        Asked(
+            good=good,
+            bad=bad,
+            program=program,
+            outcome=outcome,
+            parameters=parameters,
+            tree=tree,
+            config=config,
+            builds=builds,
+            image=image,
+            build_limit=build_limit,
+            tools=tools,
+            memory=memory,
+            runs=runs,
+            seed=seed,
+            limit=limit,
+        ),
+    )
+    if as_json:
+        write_json(bisected_json(found))
+    else:
+        sys.stdout.write(bisected_text(found, width=columns()))
+    return 0
