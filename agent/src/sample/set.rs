@@ -3,8 +3,8 @@
 
 use super::feed::{Cell, Column, Feed, Found};
 use super::{
-    cycles, disks, fan, fragmentation, frequency, gpu, idle, interrupts, load, memory, power, pressure, queues,
-    schedstat, stat,
+    cycles, disks, fan, fragmentation, frequency, gpu, idle, interrupts, load, memory, power, pressure,
+    queues, schedstat, stat,
 };
 use super::{temperature, throttle, uptime, vmstat, zones, zram};
 use crate::error::{Error, Kind, Result};

@@ -59,8 +59,9 @@ impl Latency {
 
     /// Requests, bytes, and `[[end of a bar in nanoseconds, requests]]`.
     pub fn to_json(&self) -> Value {
-        let told =
-            |bars: &BTreeMap<u64, u64>| -> Value { bars.iter().map(|(end, count)| json!([end, count])).collect() };
+        let told = |bars: &BTreeMap<u64, u64>| -> Value {
+            bars.iter().map(|(end, count)| json!([end, count])).collect()
+        };
         json!({
             "requests": self.requests, "bytes": self.bytes, "flushes": self.flushes, "histogram": told(&self.bars),
             "after_idle": told(&self.after_idle),

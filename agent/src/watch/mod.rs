@@ -305,27 +305,12 @@ impl<'a> Watch<'a> {
             .request
             .process
             .and_then(|process| i32::try_from(process).ok()));
-<<<<<<< HEAD
         let threads = tracer.why_no_threads().is_none();
-        for event in tracer.events() {
-            let watched = tracer.watches(event.pid);
-            let told = to_json(
-                root,
-                &mut self.names,
-                &event,
-                now,
-                threads.then_some((frame, watched)),
-            );
-            if self.seen_events.len() < SEEN_EVENTS {
-                self.seen_events.push(told.clone());
-            }
-            self.events.push(told);
-=======
         let mut told = Vec::new();
         for event in tracer.events() {
             let watched = tracer.watches(event.pid);
-            told.push(to_json(root, &mut self.names, &event, now, frame, watched));
->>>>>>> 3c2754e (Planted causes on this machine, who uses memory and disks up, triggers of pressure, and how requests fare after idleness)
+            let thread = threads.then_some((frame, watched));
+            told.push(to_json(root, &mut self.names, &event, now, thread));
         }
         for event in told {
             self.hold(event);
@@ -467,12 +452,8 @@ fn to_json(
     );
     put("amount", json!(event.amount));
     put("detail", json!(event.detail));
-<<<<<<< HEAD
-    if let Some((Some(frame), watched)) = thread {
-=======
     put("idle_ns", json!(event.idle_ns));
-    if let Some(frame) = frame {
->>>>>>> 3c2754e (Planted causes on this machine, who uses memory and disks up, triggers of pressure, and how requests fare after idleness)
+    if let Some((Some(frame), watched)) = thread {
         put("victim", json!(event.pid == frame));
         put("watched", json!(watched));
     }

@@ -161,10 +161,7 @@ mod tests {
         let why = Triggers::start(&Root::new(folder.path()), 1_000_000_000)
             .err()
             .unwrap();
-        assert!(
-            why.contains("/proc/pressure/memory: No such file"),
-            "{why}"
-        );
+        assert!(why.contains("/proc/pressure/memory: No such file"), "{why}");
     }
 
     #[test]

@@ -78,8 +78,7 @@ fn a_request_ends_with_its_last_part_and_is_told_above_its_limit() {
 
 #[test]
 fn run_delay_is_that_of_watched_threads_from_waking_or_preemption_on() {
-    let delay =
-        |at, before, state, after| raw(at, What::Switch, before, [before.into(), state, after, 0]);
+    let delay = |at, before, state, after| raw(at, What::Switch, before, [before.into(), state, after, 0]);
     let found = pairs(
         &[7],
         &[
