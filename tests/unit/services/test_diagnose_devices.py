@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ktrial.domain.diagnosis import DeviceFound
 from ktrial.domain.latency import Latencies, PowerState
 from ktrial.report.diagnose_devices import device_rows, device_sentences
 from ktrial.services.diagnose_devices import devices
@@ -15,7 +16,9 @@ QUICK = ((0.0001, 400), (0.000125, 600), (0.00016, 200))
 SLOW = ((0.008, 3), (0.01, 20), (0.012, 10))
 
 
-def found(after_idle: tuple[tuple[float, int], ...], states: tuple[PowerState, ...] = STATES) -> object:
+def found(
+    after_idle: tuple[tuple[float, int], ...], states: tuple[PowerState, ...] = STATES
+) -> tuple[DeviceFound, ...]:
     one = Latencies(requests=1233, bytes=1, flushes=0, histogram=(*QUICK, *SLOW), after_idle=after_idle, states=states)
     quiet = Latencies(requests=0, bytes=0, flushes=2, histogram=())
     made = recording(1, None)
@@ -23,7 +26,7 @@ def found(after_idle: tuple[tuple[float, int], ...], states: tuple[PowerState, .
 
 
 def test_a_heap_after_idleness_fits_the_state_whose_exit_takes_as_long() -> None:
-    (device,) = found(((0.000125, 5), *SLOW))  # type: ignore[misc]
+    (device,) = found(((0.000125, 5), *SLOW))
     assert [mode.state for mode in device.modes] == [None, 4]
     assert device.above_share == 33 / 1233
     (sentence,) = device_sentences((device,))
@@ -33,6 +36,6 @@ def test_a_heap_after_idleness_fits_the_state_whose_exit_takes_as_long() -> None
 
 def test_a_heap_that_comes_without_idleness_is_something_else() -> None:
     for after_idle, states in ((((0.000125, 50), (0.01, 1)), STATES), (SLOW, ())):
-        (device,) = found(after_idle, states)  # type: ignore[misc]
+        (device,) = found(after_idle, states)
         assert [mode.state for mode in device.modes] == [None, None]
         assert device_sentences((device,)) == []

@@ -15,7 +15,7 @@ from ktrial.stats.latency_modes import modes
 
 def histogram(*lengths_s: float) -> list[tuple[float, int]]:
     """As the agent counts: four bars to each doubling, told by their ends."""
-    ends = Counter()  # type: ignore[var-annotated]
+    ends: Counter[float] = Counter()
     for length_s in lengths_s:
         step = 2.0 ** (np.floor(np.log2(length_s)) - 2)
         ends[float((np.floor(length_s / step) + 1) * step)] += 1
@@ -24,7 +24,7 @@ def histogram(*lengths_s: float) -> list[tuple[float, int]]:
 
 def around(middle_s: float, count: int, seed: int = 1) -> list[float]:
     generator = np.random.default_rng(seed)
-    return (middle_s * np.exp(0.15 * generator.standard_normal(count))).tolist()
+    return [float(one) for one in middle_s * np.exp(0.15 * generator.standard_normal(count))]
 
 
 def test_one_heap_is_one_mode() -> None:
