@@ -51,7 +51,8 @@ def main() -> int:
         }
         words = [sys.executable, "-m", "ktrial", "watch", "--for", f"{seconds}s", "--json", "-o", f"{folder}/recording"]
         done = subprocess.run(words, capture_output=True, text=True, check=True)
-        ended = json.loads(done.stdout.splitlines()[-1])
+        # Events are a line each; what came of it all is told last, over several lines.
+        ended = json.loads(done.stdout[done.stdout.rfind("\n{\n") + 1 :])
         used = {name: float(process.communicate()[0]) for name, process in peers.items()}
         sizes = {name: sum(file.stat().st_size for file in Path(folder).glob(f"{_slug(name)}*")) for name in used}
     own = ended["ended"]
