@@ -122,7 +122,13 @@ def test_what_inspect_says_is_what_the_guest_says_and_loads_run_there(
     files, image = Brought({"/root/requests": requests}, {}, {}, "aarch64"), Images().find(str(kernel.tree))
 
     def run(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> Any:
-        return guests.boot(image, Job(program=program, settle_s=12), files, shape, Limits(limit_s, begin_limit_s))
+        return guests.boot(
+            image,
+            Job(programs=(program,), settle_s=12),
+            files,
+            shape,
+            Limits(limit_s, begin_limit_s),
+        )
 
     shape = Shape(mode="exact", memory_bytes=1 << 30, cpus=1)
     load, notes = boot_twice(shape, 400.0, run, guests).run.stdout.decode().splitlines()

@@ -17,6 +17,7 @@ use crate::sys;
 /// Size of the Identify Controller data structure.
 pub const IDENTIFY_BYTES: usize = 4096;
 
+const CLASS: &str = "/sys/class/nvme";
 const STATE_COUNT_AT: usize = 263;
 const AUTONOMOUS_AT: usize = 265;
 const STATES_AT: usize = 2048;
@@ -91,7 +92,6 @@ struct Controller {
 }
 
 fn controllers(root: &Root) -> Probe<Vec<Controller>> {
-    const CLASS: &str = "/sys/class/nvme";
     Ok(list(root, CLASS)?
         .into_iter()
         .map(|name| {
@@ -118,6 +118,32 @@ fn controllers(root: &Root) -> Probe<Vec<Controller>> {
             }
         })
         .collect())
+}
+
+/// Power states of the controllers by the block device that each serves: what a request may find asleep.
+#[must_use]
+pub fn sleepers(root: &Root) -> serde_json::Map<String, Value> {
+    let mut found = serde_json::Map::new();
+    for controller in controllers(root).unwrap_or_default() {
+        let folder = format!("{CLASS}/{}", controller.name);
+        for name in root.list(&folder).unwrap_or_default() {
+            if let Some(device) = namespace(&name) {
+                let told =
+                    serde_json::json!({"apst": controller.apst, "power_states": controller.power_states});
+                found.insert(device, told);
+            }
+        }
+    }
+    found
+}
+
+/// `nvme0n1`, and the same where several paths lead to it: `nvme0c1n1`. None of what is no namespace.
+fn namespace(name: &str) -> Option<String> {
+    let rest = name.strip_prefix("nvme")?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (front, number) = rest.split_once('n')?;
+    let (instance, path) = front.split_once('c').unwrap_or((front, "0"));
+    (digits(instance) && digits(path) && digits(number)).then(|| format!("nvme{instance}n{number}"))
 }
 
 /// The controller's own device: of the real machine, and only when this session may open it.
@@ -207,6 +233,17 @@ mod tests {
         assert_eq!(power_states(&[]), None);
         assert_eq!(power_states(&drive()[..2048 + 33]), None);
         assert_eq!(power_states(&vec![0xff; IDENTIFY_BYTES]), None);
+    }
+
+    #[test]
+    fn block_devices_are_told_by_their_controllers() {
+        let folder = tempfile::tempdir().unwrap();
+        for place in ["nvme0/nvme0n1", "nvme0/power", "nvme1/nvme1c1n2", "nvme1/ng1n2"] {
+            std::fs::create_dir_all(folder.path().join("sys/class/nvme").join(place)).unwrap();
+        }
+        let found = sleepers(&Root::new(folder.path()));
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["nvme0n1", "nvme1n2"]);
+        assert!(found["nvme0n1"]["power_states"].is_null());
     }
 
     #[test]

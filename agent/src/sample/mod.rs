@@ -19,6 +19,7 @@ mod memory;
 mod names;
 mod power;
 mod pressure;
+mod queues;
 mod recording;
 mod schedstat;
 pub mod selfcost;

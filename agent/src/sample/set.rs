@@ -4,7 +4,7 @@
 use super::feed::{Cell, Column, Feed, Found};
 use super::{
     cycles, disks, fan, fragmentation, frequency, gpu, idle, interrupts, load, memory, power, pressure,
-    schedstat, stat,
+    queues, schedstat, stat,
 };
 use super::{temperature, throttle, uptime, vmstat, zones, zram};
 use crate::error::{Error, Kind, Result};
@@ -21,13 +21,14 @@ struct Source {
 /// A source that is read only when it is named, because another one holds all of it.
 const PART: &str = "paging";
 /// Sources that are read only when they are named: those of recordings, with more columns than a run needs.
-pub const NAMED: [&str; 9] = [
+pub const NAMED: [&str; 10] = [
     PART,
     vmstat::WHOLE_SOURCE,
     "zones",
     "interrupts",
     "softirqs",
     "disks",
+    "queues",
     "schedstat",
     "idle",
     "gpu",
@@ -69,6 +70,10 @@ const SOURCES: &[Source] = &[
     Source {
         name: "disks",
         open: disks::open,
+    },
+    Source {
+        name: "queues",
+        open: queues::open,
     },
     Source {
         name: "schedstat",

@@ -1,31 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long the requests of a block device took: a histogram with four bars to each doubling.
+//! How long the requests of a block device took: histograms with four bars to each doubling, of all requests and of those
+//! that found the device idle, which are the ones that wake it up.
 
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
+
+/// A device without a request for so long may have gone to sleep.
+pub const IDLE_NS: u64 = 50_000_000;
 
 /// Requests of one device.
 #[derive(Debug, Clone, Default)]
 pub struct Latency {
     pub requests: u64,
     pub bytes: u64,
-    /// Flushes that only their end is known of.
+    /// Requests without data: flushes, of which only the end is told.
     pub flushes: u64,
     bars: BTreeMap<u64, u64>,
+    after_idle: BTreeMap<u64, u64>,
+    in_flight: u64,
+    /// When the last request ended; None where that was not seen.
+    ended_ns: Option<u64>,
 }
 
 impl Latency {
-    /// One more request.
-    pub fn add(&mut self, length_ns: u64, bytes: i64) {
+    /// A request begins: for how long the device had none. None where that is not known, or it has others.
+    pub fn begin(&mut self, at_ns: u64) -> Option<u64> {
+        let idle_ns = self
+            .ended_ns
+            .filter(|_| self.in_flight == 0)
+            .map(|ended_ns| at_ns.saturating_sub(ended_ns));
+        self.in_flight += 1;
+        idle_ns
+    }
+
+    /// A request that began was none, or had begun before.
+    pub fn again(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// A request has ended.
+    pub fn end(&mut self, at_ns: u64, length_ns: u64, bytes: i64, idle_ns: Option<u64>) {
         self.requests += 1;
         self.bytes += bytes.max(0).unsigned_abs();
-        *self.bars.entry(end_ns(length_ns)).or_default() += 1;
+        let end_ns = end_ns(length_ns);
+        *self.bars.entry(end_ns).or_default() += 1;
+        if idle_ns.is_some_and(|idle_ns| idle_ns >= IDLE_NS) {
+            *self.after_idle.entry(end_ns).or_default() += 1;
+        }
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.ended_ns = Some(at_ns);
+    }
+
+    /// What is at work is not known any more.
+    pub fn forget(&mut self) {
+        self.in_flight = 0;
+        self.ended_ns = None;
     }
 
     /// Requests, bytes, and `[[end of a bar in nanoseconds, requests]]`.
     pub fn to_json(&self) -> Value {
-        let bars: Vec<(u64, u64)> = self.bars.iter().map(|(end, count)| (*end, *count)).collect();
-        json!({"requests": self.requests, "bytes": self.bytes, "flushes": self.flushes, "histogram": bars})
+        let told = |bars: &BTreeMap<u64, u64>| -> Value {
+            bars.iter().map(|(end, count)| json!([end, count])).collect()
+        };
+        json!({
+            "requests": self.requests, "bytes": self.bytes, "flushes": self.flushes, "histogram": told(&self.bars),
+            "after_idle": told(&self.after_idle),
+        })
     }
 }
 
@@ -51,11 +91,25 @@ mod tests {
             );
         }
         let mut latency = Latency::default();
-        latency.add(1000, 512);
-        latency.add(1001, 512);
+        latency.end(1000, 1000, 512, None);
+        latency.end(1001, 1001, 512, Some(IDLE_NS - 1));
         assert_eq!(
             latency.to_json(),
-            json!({"requests": 2, "bytes": 1024, "flushes": 0, "histogram": [[1024, 2]]})
+            json!({"requests": 2, "bytes": 1024, "flushes": 0, "histogram": [[1024, 2]], "after_idle": []})
         );
+    }
+
+    #[test]
+    fn a_request_that_finds_the_device_idle_is_counted_twice() {
+        let mut latency = Latency::default();
+        assert_eq!(latency.begin(0), None);
+        latency.end(1000, 1000, 0, None);
+        assert_eq!(latency.begin(IDLE_NS + 1000), Some(IDLE_NS));
+        assert_eq!(latency.begin(IDLE_NS + 1001), None);
+        latency.end(IDLE_NS + 9000, 8000, 0, Some(IDLE_NS));
+        latency.end(IDLE_NS + 9000, 7999, 0, None);
+        assert_eq!(latency.to_json()["after_idle"], json!([[8192, 1]]));
+        latency.forget();
+        assert_eq!(latency.begin(u64::MAX), None);
     }
 }

@@ -56,7 +56,6 @@ struct AtMark {
 
 impl AtMark {
     fn of(pairs: &Pairs) -> Self {
-        let finished = |latency: &latency::Latency| latency.requests + latency.flushes;
         Self {
             begun: pairs
                 .counts
@@ -66,7 +65,7 @@ impl AtMark {
             finished: pairs
                 .latency
                 .iter()
-                .map(|(device, latency)| (*device, finished(latency)))
+                .map(|(device, latency)| (*device, latency.requests))
                 .collect(),
         }
     }

@@ -2,7 +2,7 @@
 //! From begins and ends to events with a length: what is counted, what is told one by one, and whom it hit.
 
 use super::events::{Kind, Told, What};
-use super::latency::Latency;
+use super::latency::{Latency, IDLE_NS};
 use super::reader::{Raw, TEXT};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,6 +21,8 @@ pub struct Event {
     pub device: Option<u32>,
     pub amount: Option<i64>,
     pub detail: Option<String>,
+    /// For how long the device of a request had had none.
+    pub idle_ns: Option<u64>,
 }
 
 /// How much of a kind there was.
@@ -39,6 +41,7 @@ struct Open {
     pid: i32,
     numbers: [i64; 4],
     text: [u8; TEXT],
+    idle_ns: Option<u64>,
 }
 
 /// When a thread could run, and why it did not run before.
@@ -113,6 +116,7 @@ impl Pairs {
         }
         *self.cut.entry(Kind::RunDelay).or_default() += self.ready.len() as u64;
         self.ready.clear();
+        self.latency.values_mut().for_each(Latency::forget);
     }
 
     /// What has begun and not ended, with its beginning.
@@ -122,19 +126,33 @@ impl Pairs {
             .map(|((kind, _, _), open)| (*kind, open.at_ns, open.pid))
     }
 
+    /// The device of a request.
+    fn device(&mut self, raw: &Raw) -> &mut Latency {
+        self.latency.entry(device_of(raw.numbers[0])).or_default()
+    }
+
     fn begin(&mut self, kind: Kind, raw: &Raw) {
         self.counts.entry(kind).or_default().begun += 1;
+        let idle_ns = match kind {
+            Kind::BlockIo => self.device(raw).begin(raw.at_ns),
+            _ => None,
+        };
         let open = Open {
             at_ns: raw.at_ns,
             pid: raw.pid,
             numbers: raw.numbers,
             text: raw.text,
+            idle_ns,
         };
         // A second wake-up of one that is awake, or a thread whose end was lost.
         if kind == Kind::Kswapd {
             self.open.entry(key(kind, raw)).or_insert(open);
         } else if self.open.insert(key(kind, raw), open).is_some() {
             *self.cut.entry(kind).or_default() += 1;
+            if kind == Kind::BlockIo {
+                // Handed to the driver once more: it is still one.
+                self.device(raw).again();
+            }
         }
     }
 
@@ -143,7 +161,7 @@ impl Pairs {
         let Some(open) = self.open.remove(&key) else {
             if kind == Kind::BlockIo && raw.numbers[2] == 0 {
                 // A flush: the kernel tells its end alone.
-                self.latency.entry(device_of(raw.numbers[0])).or_default().flushes += 1;
+                self.device(raw).flushes += 1;
             } else {
                 // Begun before the tracing did.
                 *self.cut.entry(kind).or_default() += 1;
@@ -160,6 +178,7 @@ impl Pairs {
             device: None,
             amount: Some(raw.numbers[0]),
             detail: None,
+            idle_ns: None,
         };
         match kind {
             Kind::BlockIo => {
@@ -173,8 +192,16 @@ impl Pairs {
                     return;
                 }
                 let device = device_of(raw.numbers[0]);
-                let latency = self.latency.entry(device).or_default();
-                latency.add(event.length_ns.unwrap_or_default(), open.numbers[3]);
+                if open.numbers[2] == 0 {
+                    let device = self.device(raw);
+                    device.again();
+                    device.flushes += 1;
+                    return;
+                }
+                let length_ns = event.length_ns.unwrap_or_default();
+                self.device(raw)
+                    .end(raw.at_ns, length_ns, open.numbers[3], open.idle_ns);
+                event.idle_ns = open.idle_ns.filter(|idle_ns| *idle_ns >= IDLE_NS);
                 event.device = Some(device);
                 event.amount = Some(open.numbers[3]);
                 event.detail = Some(text_of(&open.text));
@@ -205,6 +232,7 @@ impl Pairs {
             device: None,
             amount: Some(raw.numbers[0]),
             detail: None,
+            idle_ns: None,
         };
         match kind {
             Kind::ReclaimThrottle => {
@@ -263,8 +291,11 @@ impl Pairs {
                 device: None,
                 amount: None,
                 detail: Some(format!("{why}, then after pid {before}")),
+                idle_ns: None,
             });
         }
+        // It ran until now: a wake-up that came before it slept made it wait for nothing.
+        self.ready.remove(&before);
         // Of a thread that was pushed aside the state is 0, or has a mark above those of all sleepers.
         if state == 0 || state & PREEMPTED != 0 {
             self.wakes(before, raw.at_ns, true);
@@ -333,153 +364,4 @@ fn softirq(vector: i64) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn raw(at_ns: u64, what: What, pid: i32, numbers: [i64; 4]) -> Raw {
-        let mut text = [0; TEXT];
-        text[..2].copy_from_slice(b"WS");
-        Raw {
-            at_ns,
-            cpu: 1,
-            what,
-            pid,
-            numbers,
-            text,
-        }
-    }
-
-    fn pairs(watched: &[i32], events: &[Raw]) -> Pairs {
-        let mut pairs = Pairs::new(Limits::default(), watched);
-        for event in events {
-            pairs.take(event);
-        }
-        pairs
-    }
-
-    #[test]
-    fn direct_reclaim_is_joined_by_thread() {
-        let kind = Kind::DirectReclaim;
-        let found = pairs(
-            &[],
-            &[
-                raw(100, What::Begin(kind), 7, [2, 0, 0, 0]),
-                raw(150, What::Begin(kind), 8, [0; 4]),
-                raw(400, What::End(kind), 7, [32, 0, 0, 0]),
-                raw(900, What::End(kind), 9, [1, 0, 0, 0]),
-            ],
-        );
-        let event = &found.events[0];
-        assert_eq!(
-            (event.begin_ns, event.length_ns, event.pid, event.amount),
-            (100, Some(300), 7, Some(32))
-        );
-        assert_eq!(event.detail.as_deref(), Some("order 2"));
-        assert_eq!((found.events.len(), found.cut[&kind]), (1, 1));
-        assert_eq!(found.unfinished().collect::<Vec<_>>(), [(kind, 150, 8)]);
-        assert_eq!((found.counts[&kind].begun, found.counts[&kind].ended), (2, 1));
-    }
-
-    #[test]
-    fn a_request_ends_with_its_last_part_and_is_told_above_its_limit() {
-        let (issue, complete) = (What::Begin(Kind::BlockIo), What::End(Kind::BlockIo));
-        let found = pairs(
-            &[],
-            &[
-                raw(0, issue, 3, [8, 1000, 16, 8192]),
-                raw(0, issue, 3, [8, 2000, 8, 4096]),
-                raw(4_000_000, complete, 0, [8, 2000, 8, 0]),
-                raw(6_000_000, complete, 0, [8, 1000, 8, 0]),
-                raw(7_000_000, complete, 0, [8, 1008, 8, 0]),
-                raw(7_000_000, complete, 0, [8, -1, 0, 0]),
-            ],
-        );
-        assert_eq!(found.events.len(), 1);
-        let event = &found.events[0];
-        assert_eq!(
-            (event.length_ns, event.device, event.pid),
-            (Some(7_000_000), Some(8), 3)
-        );
-        assert_eq!((event.amount, event.detail.as_deref()), (Some(8192), Some("WS")));
-        assert_eq!(
-            (
-                found.latency[&8].requests,
-                found.latency[&8].flushes,
-                found.cut.len()
-            ),
-            (2, 1, 0)
-        );
-    }
-
-    #[test]
-    fn run_delay_is_that_of_watched_threads_from_waking_or_preemption_on() {
-        let delay =
-            |at, before, state, after| raw(at, What::Switch, before, [before.into(), state, after, 0]);
-        let found = pairs(
-            &[7],
-            &[
-                raw(0, What::Waking, 1, [7, 0, 0, 0]),
-                raw(10, What::Waking, 1, [8, 0, 0, 0]),
-                delay(2_000_000, 99, 1, 7),
-                delay(3_000_000, 7, 0, 8),
-                delay(5_000_000, 8, 1, 7),
-                delay(6_000_000, 7, 1, 8),
-                delay(9_000_000, 8, 1, 7),
-            ],
-        );
-        let told: Vec<_> = found
-            .events
-            .iter()
-            .map(|event| (event.begin_ns, event.length_ns))
-            .collect();
-        assert_eq!(told, [(0, Some(2_000_000)), (3_000_000, Some(2_000_000))]);
-        assert!(found.events[1]
-            .detail
-            .as_deref()
-            .unwrap()
-            .starts_with("preempted"));
-        assert_eq!(found.counts[&Kind::RunDelay].ended, 2);
-    }
-
-    #[test]
-    fn children_of_watched_threads_are_watched_until_they_end() {
-        let mut found = pairs(
-            &[7],
-            &[
-                raw(0, What::Fork, 7, [7, 20, 0, 0]),
-                raw(1, What::Fork, 1, [1, 30, 0, 0]),
-            ],
-        );
-        assert!(found.watched.contains(&20) && !found.watched.contains(&30));
-        found.take(&raw(2, What::Exit, 20, [20, 0, 0, 0]));
-        assert!(!found.watched.contains(&20));
-    }
-
-    #[test]
-    fn a_loss_forgets_what_was_open() {
-        let mut found = pairs(&[], &[raw(0, What::Begin(Kind::Compaction), 7, [0; 4])]);
-        found.forget();
-        found.take(&raw(5, What::End(Kind::Compaction), 7, [0; 4]));
-        assert_eq!((found.events.len(), found.cut[&Kind::Compaction]), (0, 2));
-    }
-
-    #[test]
-    fn throttling_lies_before_its_event_and_a_pause_behind_it() {
-        let found = pairs(
-            &[],
-            &[
-                raw(9_000_000, What::Whole(Kind::ReclaimThrottle), 7, [4000, 0, 0, 0]),
-                raw(9_000_000, What::Whole(Kind::DirtyPause), 7, [20, 0, 0, 0]),
-            ],
-        );
-        let told: Vec<_> = found
-            .events
-            .iter()
-            .map(|event| (event.begin_ns, event.length_ns))
-            .collect();
-        assert_eq!(
-            told,
-            [(5_000_000, Some(4_000_000)), (9_000_000, Some(20_000_000))]
-        );
-    }
-}
+mod tests;

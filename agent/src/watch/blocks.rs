@@ -20,8 +20,10 @@ pub enum Holds {
     Layout = b'L',
     /// Numbers: rows of a group.
     Samples = b'S',
-    /// Lines of JSON.
+    /// Lines of JSON: what happened.
     Events = b'E',
+    /// Lines of JSON: who used memory and disks up.
+    Usage = b'U',
     /// JSON: what became of it.
     Tail = b'T',
 }
@@ -47,6 +49,12 @@ pub fn block(holds: Holds, content: &[u8]) -> Vec<u8> {
 /// A block of JSON.
 pub fn json_block(holds: Holds, value: &Value) -> Vec<u8> {
     block(holds, value.to_string().as_bytes())
+}
+
+/// A block of lines of JSON.
+pub fn lines(holds: Holds, values: &[Value]) -> Vec<u8> {
+    let lines: Vec<String> = values.iter().map(ToString::to_string).collect();
+    block(holds, lines.join("\n").as_bytes())
 }
 
 /// Rows of a group: its number, rows and columns, the times, then column by column the first number and the differences.

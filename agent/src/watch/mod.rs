@@ -10,6 +10,8 @@ mod lateness;
 mod names;
 mod output;
 mod sources;
+mod triggers;
+mod usage;
 
 use crate::bytes::Bytes;
 use crate::context::Context;
@@ -27,6 +29,8 @@ use rustix::time::{clock_gettime, ClockId};
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
+use triggers::Triggers;
+use usage::Usage;
 
 /// Longest time that may be watched: a week.
 const MOST_SECONDS: f64 = 604_800.0;
@@ -155,9 +159,12 @@ struct Watch<'a> {
     groups: Vec<Group>,
     tracer: Option<Tracer>,
     lateness: Option<Lateness>,
+    triggers: Option<Triggers>,
+    usage: Option<Usage>,
     names: Names,
     output: Output,
     events: Vec<Value>,
+    used: Vec<Value>,
     seen_events: Vec<Value>,
     started_ns: u64,
     bytes: u64,
@@ -175,6 +182,8 @@ impl<'a> Watch<'a> {
         let sources::Opened {
             groups,
             lateness,
+            triggers,
+            usage,
             mut absent,
         } = sources::open(root, rates, request.process, started_ns, tracer.as_ref().ok())
             .map_err(|error| Error::io("cannot start", "a thread", &error))?;
@@ -198,9 +207,12 @@ impl<'a> Watch<'a> {
             groups,
             tracer,
             lateness,
+            triggers,
+            usage,
             names: Names::default(),
             output,
             events: Vec::new(),
+            used: Vec::new(),
             seen_events: Vec::new(),
             started_ns,
             bytes: 0,
@@ -221,12 +233,7 @@ impl<'a> Watch<'a> {
         let mut spill_at_ns = self.started_ns + spill_ns;
         let mut tell_at_ns = self.started_ns + SECOND_NS;
         loop {
-            let due = self
-                .groups
-                .iter()
-                .map(|group| group.due_ns)
-                .min()
-                .unwrap_or(u64::MAX);
+            let due = self.due_ns();
             let told = context
                 .told
                 .wait_until(due.min(spill_at_ns).min(tell_at_ns).min(end_ns))?;
@@ -241,6 +248,7 @@ impl<'a> Watch<'a> {
                 }
             }
             self.collect(root, now);
+            self.look_at_usage(root, now);
             if looked {
                 tell_at_ns = now + SECOND_NS;
                 self.tell(now);
@@ -261,6 +269,21 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// When something is to be read next.
+    fn due_ns(&self) -> u64 {
+        let groups = self.groups.iter().map(|group| group.due_ns);
+        groups
+            .chain(self.usage.iter().map(|usage| usage.due_ns))
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    fn look_at_usage(&mut self, root: &Root, now: u64) {
+        if let Some(usage) = self.usage.as_mut().filter(|usage| usage.due_ns <= now) {
+            self.used.extend(usage.look(root));
+        }
+    }
+
     /// Whether the process that is watched has ended.
     fn is_gone(&self, root: &Root) -> bool {
         self.request
@@ -270,6 +293,11 @@ impl<'a> Watch<'a> {
 
     /// Events of the tracer, with the names of their threads.
     fn collect(&mut self, root: &Root, now: u64) {
+        if let Some(triggers) = &self.triggers {
+            for passed in triggers.passed() {
+                self.hold(passed.to_json());
+            }
+        }
         let Some(tracer) = &mut self.tracer else {
             return;
         };
@@ -278,20 +306,23 @@ impl<'a> Watch<'a> {
             .process
             .and_then(|process| i32::try_from(process).ok()));
         let threads = tracer.why_no_threads().is_none();
+        let mut told = Vec::new();
         for event in tracer.events() {
             let watched = tracer.watches(event.pid);
-            let told = to_json(
-                root,
-                &mut self.names,
-                &event,
-                now,
-                threads.then_some((frame, watched)),
-            );
-            if self.seen_events.len() < SEEN_EVENTS {
-                self.seen_events.push(told.clone());
-            }
-            self.events.push(told);
+            let thread = threads.then_some((frame, watched));
+            told.push(to_json(root, &mut self.names, &event, now, thread));
         }
+        for event in told {
+            self.hold(event);
+        }
+    }
+
+    /// Keeps an event until it is handed on; the first ones are shown at once.
+    fn hold(&mut self, event: Value) {
+        if self.seen_events.len() < SEEN_EVENTS {
+            self.seen_events.push(event.clone());
+        }
+        self.events.push(event);
     }
 
     /// What a person wants to see at once.
@@ -326,10 +357,13 @@ impl<'a> Watch<'a> {
             group.hand_on(number, out);
         }
         for events in self.events.chunks(EVENTS) {
-            let lines: Vec<String> = events.iter().map(ToString::to_string).collect();
-            out.push(blocks::block(Holds::Events, lines.join("\n").as_bytes()));
+            out.push(blocks::lines(Holds::Events, events));
         }
         self.events.clear();
+        if !self.used.is_empty() {
+            out.push(blocks::lines(Holds::Usage, &self.used));
+            self.used.clear();
+        }
     }
 
     /// Blocks to the head, several in a line.
@@ -350,11 +384,14 @@ impl<'a> Watch<'a> {
             tracer.drain();
             tracer.finish(root)
         });
-        let sources: Map<String, Value> = self
+        let mut sources: Map<String, Value> = self
             .groups
             .iter()
             .map(|group| (group.source.to_owned(), group.report()))
             .collect();
+        if let Some(usage) = &self.usage {
+            sources.insert("usage".to_owned(), usage.report());
+        }
         let mut tail = json!({
             "ended": ended, "started_ns": self.started_ns, "wall_ns": now_ns() - self.started_ns,
             "cpu_ns": process_cpu_ns(), "bytes": self.bytes, "sources": sources, "trace": trace, "dropped": self.output.dropped,
@@ -383,7 +420,8 @@ fn head(
         "kernel": context.root.read_text("/proc/sys/kernel/osrelease").ok(), "architecture": std::env::consts::ARCH,
         "cpus": std::thread::available_parallelism().map_or(1, std::num::NonZero::get), "started_ns": started_ns,
         "unix_at_zero_ns": unix_at_zero_ns, "clock_error_ns": error_ns,
-        "process": request.process, "frame_thread": request.frame_thread, "period_ns": rates, "absent": absent, "trace": trace,
+        "process": request.process, "frame_thread": request.frame_thread, "nvme": crate::facts::nvme::sleepers(&context.root),
+        "period_ns": rates, "absent": absent, "trace": trace,
     })
 }
 
@@ -414,6 +452,7 @@ fn to_json(
     );
     put("amount", json!(event.amount));
     put("detail", json!(event.detail));
+    put("idle_ns", json!(event.idle_ns));
     if let Some((Some(frame), watched)) = thread {
         put("victim", json!(event.pid == frame));
         put("watched", json!(watched));

@@ -3,6 +3,8 @@
 
 use super::group::{clock_columns, Group, Reads};
 use super::lateness::Lateness;
+use super::triggers::Triggers;
+use super::usage::Usage;
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
 use crate::sample::feed::Column;
@@ -14,12 +16,13 @@ use std::collections::BTreeMap;
 use std::io;
 
 /// Samples a second of each source.
-const RATES: [(&str, f64); 22] = [
+const RATES: [(&str, f64); 25] = [
     ("cpu", 10.0),
     ("memory", 10.0),
     ("vmstat_all", 10.0),
     ("pressure", 10.0),
     ("disks", 10.0),
+    ("queues", 10.0),
     ("schedstat", 10.0),
     ("trace", 10.0),
     ("cgroup", 10.0),
@@ -36,6 +39,8 @@ const RATES: [(&str, f64); 22] = [
     ("temperature", 1.0),
     ("power", 1.0),
     ("clocks", 1.0),
+    ("usage", 1.0),
+    ("triggers", 1.0),
     ("wakeup", 60.0),
 ];
 /// Samples a second of any source.
@@ -82,6 +87,8 @@ fn period_ns(rate: f64) -> u64 {
 pub struct Opened {
     pub groups: Vec<Group>,
     pub lateness: Option<Lateness>,
+    pub triggers: Option<Triggers>,
+    pub usage: Option<Usage>,
     pub absent: Map<String, Value>,
 }
 
@@ -96,6 +103,8 @@ pub fn open(
     let mut opened = Opened {
         groups: Vec::new(),
         lateness: None,
+        triggers: None,
+        usage: None,
         absent: Map::new(),
     };
     for (name, period_ns) in rates {
@@ -115,6 +124,13 @@ pub fn open(
                 group.due_ns = u64::MAX;
                 opened.groups.push(group);
             }
+            "usage" => opened.usage = Some(Usage::new(*period_ns, start_ns)),
+            "triggers" => match Triggers::start(root, *period_ns) {
+                Ok(triggers) => opened.triggers = Some(triggers),
+                Err(why) => {
+                    opened.absent.insert((*name).to_owned(), json!(why));
+                }
+            },
             "threads" | "cgroup" if process.is_none() => {
                 opened
                     .absent
@@ -195,7 +211,9 @@ mod tests {
 
     #[test]
     fn every_source_of_files_exists() {
-        let own = ["trace", "cgroup", "threads", "clocks", "wakeup"];
+        let own = [
+            "trace", "cgroup", "threads", "clocks", "wakeup", "usage", "triggers",
+        ];
         for (name, _) in RATES.iter().filter(|(name, _)| !own.contains(name)) {
             assert!(crate::sample::set::names().any(|known| known == *name), "{name}");
         }

@@ -131,7 +131,7 @@ def _work(asked: Asked) -> tuple[str, Job, Brought]:
         brought, _ = bring_for((), asked.tools)
         brought.files[_REQUESTS] = json.dumps(request).encode() + b"\n"
         program = Program(argv=("ktrial-agent", "batch", "--role", "user", _REQUESTS))
-    return name, Job(program=program, settle_s=settle_s("exact")), brought
+    return name, Job(programs=() if program is None else (program,), settle_s=settle_s("exact")), brought
 
 
 def _parameters(asked: Asked) -> dict[str, object]:

@@ -430,13 +430,10 @@ class App:
     @cached_property
     def sampling(self) -> Sampling:
         """Samples the machine's sensors beside runs, by agents of the user that no Ctrl-C reaches."""
-        return self._new_sampling()
+        return self.sampling_of(())
 
     def sampling_of(self, sources: Sequence[str]) -> Sampling:
-        """Another one that looks at these sources only."""
-        return self._new_sampling(sources)
-
-    def _new_sampling(self, sources: Sequence[str] = ()) -> Sampling:
+        """Another one that looks at these sources only, or at all where none is named."""
         from ktrial.host.sampling import Sampling
 
         sampling = Sampling(self._detached, sources)

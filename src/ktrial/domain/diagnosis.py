@@ -88,6 +88,29 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     try_line: tuple[str, ...]
 
 
+class ModeFound(msgspec.Struct, frozen=True, kw_only=True):
+    """A heap of requests by how long they took. `state`: a power state whose exit it fits, and how long that takes."""
+
+    at_s: float
+    share: float
+    state: int | None = None
+    exit_s: float | None = None
+
+
+class DeviceFound(msgspec.Struct, frozen=True, kw_only=True):
+    """A block device: how long its requests took. `above_share` is of those that took longer than `limit_s`."""
+
+    name: str
+    requests: int
+    bytes: int
+    median_s: float | None
+    p99_s: float | None
+    longest_s: float | None
+    limit_s: float
+    above_share: float
+    modes: tuple[ModeFound, ...]
+
+
 class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
     """A series over the whole recording: mean and peak, growth a second of a counter."""
 
@@ -135,6 +158,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     recurrence_p: float | None = None
     aggressors: tuple[Aggressor, ...] = ()
     figures: tuple[SeriesFigure, ...] = ()
+    devices: tuple[DeviceFound, ...] = ()
     proposals: tuple[Proposal, ...] = ()
     late: tuple[tuple[float, float], ...] = ()
     lanes: tuple[Lane, ...] = ()

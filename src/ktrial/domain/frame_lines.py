@@ -15,6 +15,8 @@ from ktrial.domain.recording import Frames
 #: Names of the group that holds the time, and what it is multiplied by.
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _RATE = "fps"
+#: Name of the group that tells when the frame ended, in seconds on the clock that never steps (CLOCK_MONOTONIC).
+_END = "at"
 #: No frame takes longer.
 _LONGEST_S = 3600.0
 
@@ -59,21 +61,47 @@ class FramePattern:
         duration_s = value * _UNITS[self._unit]
         return duration_s if 0 <= duration_s <= _LONGEST_S else None
 
+    def end_ns(self, line: Line, file: str) -> int:
+        """When the frame of a line ended: as it says, else when it was read. Raises BadInput for another clock."""
+        if _END not in self._expression.groupindex:
+            return line.at_ns
+        match = self._expression.search(line.text)
+        try:
+            told_ns = round(float(match[_END]) * 1e9) if match is not None else -1
+        except (TypeError, ValueError, OverflowError):
+            told_ns = -1
+        if not max(0.0, line.at_ns - _LONGEST_S * 1e9) <= told_ns <= line.at_ns:
+            raise BadInput(
+                f"{file}: {line.text[:60]!r} was read {line.at_ns / 1e9:.3f} s after the boot (CLOCK_MONOTONIC); "
+                f"the group `{_END}` tells no moment shortly before",
+                hint=f"leave `{_END}` out: then a frame ended when its line was read",
+            )
+        return told_ns
+
+    @property
+    def tells_end(self) -> bool:
+        """Whether lines tell when their frames ended."""
+        return _END in self._expression.groupindex
+
 
 def frames_of(lines: Sequence[Line], pattern: FramePattern, zero_ns: int, clock_error_s: float, file: str) -> Frames:
-    """The frames that the lines tell: each ended when its line was read. Raises BadInput where none does."""
-    found = [(line.at_ns, pattern.duration_s(line.text)) for line in lines]
-    told = [(at_ns, duration_s) for at_ns, duration_s in found if duration_s is not None]
+    """The frames that the lines tell: each ended when it says, or when its line was read. Raises BadInput for none."""
+    told = [
+        (pattern.end_ns(line, file), duration_s)
+        for line in lines
+        if (duration_s := pattern.duration_s(line.text)) is not None
+    ]
     if not told:
         example = f"; the first is {lines[0].text[:60]!r}" if lines else ""
         raise BadInput(
             f"{file}: --pattern {pattern.text!r} fits none of {len(lines)} lines that were written meanwhile{example}",
             hint="the recording itself is kept; read it with the log and another pattern",
         )
+    told.sort()
     return Frames(
         kind="frame",
         source="frames",
         ends_s=array("d", ((at_ns - zero_ns) / 1e9 for at_ns, _ in told)),
         durations_s=array("d", (duration_s for _, duration_s in told)),
-        clock_error_s=clock_error_s,
+        clock_error_s=0.0 if pattern.tells_end else clock_error_s,
     )

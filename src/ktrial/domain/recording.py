@@ -15,6 +15,8 @@ from typing import Literal
 
 import msgspec
 
+from ktrial.domain.latency import Latencies
+
 Values = array  # of "d"
 SourceState = Literal["active", "failed", "absent"]
 #: counter: grows, or begins anew, from 0 at a boot. gauge: a level. rate: growth a second over the time since the
@@ -160,6 +162,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     events: Sequence[Event] = ()
     frames: Frames | None = None
     usages: tuple[Usage, ...] = ()
+    latencies: Mapping[str, Latencies] = {}
     gaps: tuple[Gap, ...] = ()
     checks: tuple[CrossCheck, ...] = ()
     labels: Mapping[str, str] = {}

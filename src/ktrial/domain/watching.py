@@ -16,7 +16,10 @@ EDGE_SHARE = 0.02
 
 
 class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event as the agent tells it. `victim`: it hit the thread of the frames; `watched`: one of the program's."""
+    """An event as the agent tells it. `victim`: it hit the thread of the frames; `watched`: one of the program's.
+
+    `idle_ns` is for how long a device had had no request, where that was long.
+    """
 
     kind: str
     begin_ns: int
@@ -29,6 +32,7 @@ class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
     detail: str | None = None
     victim: bool | None = None
     watched: bool | None = None
+    idle_ns: int | None = None
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +87,16 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[str, ...]
 
 
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests of a block device, and `(end of a bar in nanoseconds, requests)` by how long they took."""
+
+    requests: int
+    bytes: int
+    flushes: int
+    histogram: tuple[tuple[int, int], ...]
+    after_idle: tuple[tuple[int, int], ...] = ()
+
+
 class Traced(msgspec.Struct, frozen=True, kw_only=True):
     """How the tracing went. `handed_out` is how many events the kernel says that it gave, `read` how many were read.
 
@@ -101,7 +115,7 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[Check, ...]
     absent: Missing
     clock_error_ns: int
-    devices: dict[str, dict[str, Any]] = {}
+    devices: dict[str, Device] = {}
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,15 +7,18 @@ Times of a recording begin with its first moment. Nothing that was not there bec
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from ktrial.domain.latency import Latencies, PowerState, state_left
 from ktrial.domain.recording import CrossCheck, Event, Frames, Gap, Recording, Series, SeriesKind, Source
 from ktrial.domain.sensors import Sensor
 from ktrial.domain.watching import TracedEvent, doubts
 from ktrial.domain.written_blocks import OwnSource
 from ktrial.formats.recording_blocks import MAGIC, Blocks, Head, Layout, numbers, read_blocks
+from ktrial.formats.recording_usage import usages
 from ktrial.formats.tool_output import unreadable
 
 #: Cells of what was not there, and of a sensor that lied.
@@ -24,6 +27,11 @@ _S = 1e-9
 _CLOCKS = {"suspended": "clocks.suspended", "unix": "clocks.unix"}
 #: A step of a clock from one sample to the next that is no drift.
 _STEP_S = 0.05
+#: A request that woke a drive up, as an event of its own.
+_EXIT = "nvme-exit"
+_TRIGGERS = "triggers"
+#: Sources that give no rows of columns.
+_WITHOUT_COLUMNS = ("usage", _TRIGGERS)
 _KINDS: dict[str, SeriesKind] = {"counter": "counter", "level": "gauge"}
 
 
@@ -53,7 +61,8 @@ def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bo
         found, end_s = _series(parts, start_ns, wanted)
         series.update(found)
         last_s = max(last_s, end_s)
-    events = tuple(sorted((_event(one, start_ns) for one in blocks.events), key=lambda event: event.begin_s))
+    states = _states(head)
+    events = tuple(sorted(_events(blocks.events, start_ns, states), key=lambda event: event.begin_s))
     end_s = last_s if blocks.tail is None else max(last_s, blocks.tail.wall_ns * _S)
     gaps = _gaps(blocks, start_ns)
     if blocks.tail is None:
@@ -65,10 +74,12 @@ def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bo
         unix_at_zero_s=(head.unix_at_zero_ns + start_ns) * _S,
         clock_error_s=_clock_error_s(blocks, head),
         ended="whole" if blocks.tail is not None else "cut-off",
-        sources=_sources(blocks, head, events),
+        sources=_sources(blocks, head, events, states),
         series=series,
         events=events,
         frames=_wake_ups(blocks, head),
+        usages=usages(blocks.looks, start_ns),
+        latencies=_latencies(blocks, states),
         gaps=tuple(gaps),
         checks=_checks(blocks),
         machine=_machine(head),
@@ -111,10 +122,46 @@ def _joined(before: Series, after: Series) -> Series:
     return msgspec.structs.replace(before, times_s=before.times_s + after.times_s, values=before.values + after.values)
 
 
+def _states(head: Head) -> dict[str, tuple[PowerState, ...]]:
+    """The states that each drive may enter by itself."""
+    return {
+        device: tuple(state for state in one.power_states or () if not state.operational)
+        for device, one in head.nvme.items()
+        if one.apst is not False and one.power_states
+    }
+
+
+def _events(told: Iterable[TracedEvent], start_ns: int, states: dict[str, tuple[PowerState, ...]]) -> Iterator[Event]:
+    """All of them, and once more those that woke a drive up."""
+    for one in told:
+        event = _event(one, start_ns)
+        yield event
+        idle_s = None if one.idle_ns is None else one.idle_ns * _S
+        left = state_left(event.duration_s or 0.0, idle_s, states.get(one.device or "", ()))
+        if left is not None:
+            detail = f"state {left.id}, {1e3 * left.exit_s:g} ms to leave it"
+            yield msgspec.structs.replace(event, kind=_EXIT, source=f"trace.{_EXIT}", detail=detail)
+
+
+def _latencies(blocks: Blocks, states: dict[str, tuple[PowerState, ...]]) -> dict[str, Latencies]:
+    devices = {} if blocks.tail is None or blocks.tail.trace is None else blocks.tail.trace.devices
+    return {
+        name: Latencies(
+            requests=one.requests,
+            bytes=one.bytes,
+            flushes=one.flushes,
+            histogram=tuple((end_ns * _S, count) for end_ns, count in one.histogram),
+            after_idle=tuple((end_ns * _S, count) for end_ns, count in one.after_idle),
+            states=states.get(name, ()),
+        )
+        for name, one in devices.items()
+    }
+
+
 def _event(one: TracedEvent, start_ns: int) -> Event:
     return Event(
         kind=one.kind,
-        source="trace",
+        source=_TRIGGERS if one.kind.startswith("pressure-") else "trace",
         begin_s=(one.begin_ns - start_ns) * _S,
         duration_s=None if one.length_ns is None else one.length_ns * _S,
         cpu=one.cpu,
@@ -165,7 +212,9 @@ def _gaps(blocks: Blocks, start_ns: int) -> list[Gap]:
     return gaps
 
 
-def _sources(blocks: Blocks, head: Head, events: tuple[Event, ...]) -> tuple[Source, ...]:
+def _sources(
+    blocks: Blocks, head: Head, events: tuple[Event, ...], states: dict[str, tuple[PowerState, ...]]
+) -> tuple[Source, ...]:
     periods = head.period_ns
     ended = {} if blocks.tail is None else blocks.tail.sources
     trace = None if blocks.tail is None else blocks.tail.trace
@@ -190,8 +239,16 @@ def _sources(blocks: Blocks, head: Head, events: tuple[Event, ...]) -> tuple[Sou
             )
         )
     named = {source.name for source in found}
-    if events and "trace" not in named:
-        found.append(Source(name="trace", state="active", seen=len(events)))
+    kinds = Counter(event.source for event in events)
+    if states:
+        kinds.setdefault(f"trace.{_EXIT}", 0)
+    for name in (*kinds, *(name for name in _WITHOUT_COLUMNS if name in periods and name not in kinds)):
+        if name not in named:
+            report = ended.get(name, {})
+            cost_s = report["cpu_ns"] * _S if "cpu_ns" in report else None
+            found.append(
+                Source(name=name, state="active", seen=kinds.get(name, report.get("taken")), cost_cpu_s=cost_s)
+            )
     return tuple(found)
 
 

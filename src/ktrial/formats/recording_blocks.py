@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ktrial.domain.latency import PowerState
 from ktrial.domain.sensors import Sensor
 from ktrial.domain.watching import Ended, TracedEvent
 from ktrial.domain.written_blocks import BLOCK, ROWS, OwnSource
+from ktrial.formats.recording_usage import LOOK, Look
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +22,13 @@ MAGIC = b"ktrial.recording/1\n"
 #: Most bytes of a block's content: more is damage.
 _MOST_BYTES = 1 << 28
 _EVENT = msgspec.json.Decoder(TracedEvent)
+
+
+class Sleeper(msgspec.Struct):
+    """What the controller of a disk may sleep in."""
+
+    apst: bool | None = None
+    power_states: tuple[PowerState, ...] | None = None
 
 
 class Head(msgspec.Struct):
@@ -36,6 +45,7 @@ class Head(msgspec.Struct):
     boot_id: str | None = None
     process: int | None = None
     frame_thread: int | None = None
+    nvme: dict[str, Sleeper] = {}
 
 
 class Layout(msgspec.Struct):
@@ -55,6 +65,7 @@ class Blocks:
         self.layouts: dict[int, Layout] = {}
         self.rows: dict[int, list[tuple[Layout, bytes]]] = {}
         self.events: list[TracedEvent] = []
+        self.looks: list[Look] = []
         self.own: dict[str, OwnSource] = {}
         self.cut: str | None = None
 
@@ -73,6 +84,8 @@ class Blocks:
             self.rows.setdefault(group, []).append((known, content))
         elif holds == b"E":
             self.events += [_EVENT.decode(line) for line in content.split(b"\n")]
+        elif holds == b"U":
+            self.looks += [LOOK.decode(line) for line in content.split(b"\n")]
         elif holds == b"N":
             own = msgspec.json.decode(content, type=OwnSource)
             self.own[own.source] = own

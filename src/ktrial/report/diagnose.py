@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ktrial.domain.diagnosis import Cause, Diagnosis, Range
 from ktrial.domain.units import show_bytes, show_seconds
+from ktrial.report.diagnose_devices import HEADERS, device_rows, device_sentences
 from ktrial.report.terminal import clean, labelled, paragraph, table
 from ktrial.report.words import p_text
 
@@ -23,6 +24,7 @@ def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int
     lines += _cause_lines(found, width)
     lines += _episode_lines(found, width)
     lines += _aggressor_lines(found, width)
+    lines += _device_lines(found, width)
     lines += [paragraph(f"finding: {finding}", width=width) for finding in found.findings]
     lines += [paragraph(f"note: {note}", width=width) for note in found.notes]
     lines += _proposal_lines(found, left_out, width)
@@ -147,6 +149,13 @@ def _aggressor_lines(found: Diagnosis, width: int) -> list[str]:
         for one in found.aggressors
     ]
     return [table(["grew before stutters", "", "in the 10 s before", "in any 10 s"], rows, width=width), ""]
+
+
+def _device_lines(found: Diagnosis, width: int) -> list[str]:
+    if not found.devices:
+        return []
+    told = [paragraph(line, width=width) for line in device_sentences(found.devices)]
+    return [table(list(HEADERS), device_rows(found.devices), width=width), *told, ""]
 
 
 def _proposal_lines(found: Diagnosis, left_out: Sequence[str], width: int) -> list[str]:

@@ -13,6 +13,7 @@ from ktrial.report.charts.drawing import PAGE, Style, label
 from ktrial.report.charts.svg import inline_svg
 from ktrial.report.charts.timeline import timeline_chart
 from ktrial.report.diagnose import standing_words, verdict_sentences
+from ktrial.report.diagnose_devices import HEADERS, device_rows, device_sentences
 from ktrial.report.html import hashed
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.page_style import STYLE
@@ -65,6 +66,8 @@ def _section(number: int, found: Diagnosis, left_out: Sequence[str]) -> Markup:
     ]
     headers = ("cause", "stutters", "by chance", "p", "at work", "named")
     parts.append(table("Causes", headers, rows, numeric=(1, 2, 3, 4)) if rows else None)
+    parts.append(table("Block devices", HEADERS, device_rows(found.devices)) if found.devices else None)
+    parts += [tag("p", sentence) for sentence in device_sentences(found.devices)]
     parts += [tag("p", f"Finding: {finding}") for finding in found.findings]
     tried = [
         [one.knob, f"{one.now or '?'} to {one.value}", one.why, one.price, shlex.join(one.try_line)]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -22,9 +22,10 @@ from ktrial.domain.diagnosis import (
     Worst,
 )
 from ktrial.domain.errors import BadInput
-from ktrial.domain.recording import Frames, Recording, Usage
+from ktrial.domain.recording import Frames, Recording
 from ktrial.domain.symptom import Symptom
 from ktrial.services.diagnose_causes import AtWork, at_work, rate_of
+from ktrial.services.diagnose_devices import devices
 from ktrial.services.run_recording import is_telling
 from ktrial.stats.arrays import Array
 from ktrial.stats.coincidence import Coincidence, coincidences, merged
@@ -35,6 +36,8 @@ from ktrial.stats.stutters import Interval, Stutters, chosen, episodes, late_fra
 EPISODE_GAP_S = 30.0
 #: Growth in so many seconds before a stutter is held against an aggressor.
 _BEFORE_S = 10.0
+#: Moments that tell what is usual.
+_TIMES = 500
 #: So many stutters are told, and so many moments apart.
 _SHOWN = 4000
 #: A line of pressures has so many steps at most.
@@ -83,8 +86,9 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
         episodes=tuple(EpisodeFound(begin_s=one.begin_s, end_s=one.end_s, count=one.count) for one in runs),
         recurrence_s=None if again is None else again.period_s,
         recurrence_p=None if again is None else again.p,
-        aggressors=_aggressors(recording.usages, stutters),
+        aggressors=_aggressors(recording, stutters),
         figures=_figures(recording, working),
+        devices=devices(recording),
         lanes=_lanes(working, recording),
         pressures=_pressures(recording),
         late=_longest(stutters),
@@ -206,10 +210,11 @@ def _range(one: Interval) -> Range:
     return Range(estimate=one.estimate, low=one.low, high=one.high)
 
 
-def _aggressors(usages: Iterable[Usage], stutters: Stutters) -> tuple[Aggressor, ...]:
+def _aggressors(recording: Recording, stutters: Stutters) -> tuple[Aggressor, ...]:
     """Who grew in the seconds before stutters, the most first; who grows no more than usual is left out."""
     found = []
-    for usage in usages:
+    at_all_times = np.linspace(recording.begin_s, recording.end_s, _TIMES)
+    for usage in recording.usages:
         for what, values in (
             ("memory", usage.memory_bytes),
             ("page cache", usage.cache_bytes),
@@ -218,8 +223,8 @@ def _aggressors(usages: Iterable[Usage], stutters: Stutters) -> tuple[Aggressor,
             if values is None or stutters.count == 0 or len(values) < 2:
                 continue
             times, sizes = np.asarray(usage.times_s), np.asarray(values)
-            before = float(np.mean(_growth(times, sizes, stutters.begins_s)))
-            usual = float(np.mean(_growth(times, sizes, times[times >= times[0] + _BEFORE_S])))
+            before = float(np.mean(_growth(times, sizes, stutters.ends_s)))
+            usual = float(np.mean(_growth(times, sizes, at_all_times)))
             if before > max(2 * usual, 0.0):
                 name = usage.name if usage.pid is None else f"{usage.name} ({usage.pid})"
                 found.append(Aggressor(name=name, what=what, before_bytes=before, usual_bytes=usual))  # type: ignore[arg-type]
@@ -229,7 +234,13 @@ def _aggressors(usages: Iterable[Usage], stutters: Stutters) -> tuple[Aggressor,
 def _growth(times: Array, sizes: Array, at: Array) -> Array:
     if len(at) == 0:
         return np.zeros(1)
-    return np.asarray(np.maximum(np.interp(at, times, sizes) - np.interp(at - _BEFORE_S, times, sizes), 0))
+    known = np.isfinite(sizes)
+    times, sizes = times[known], sizes[known]
+    if len(times) == 0:
+        return np.zeros(len(at))
+    # What was given back is not set off against what was taken.
+    taken = np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(sizes), 0))])
+    return np.asarray(np.interp(at, times, taken) - np.interp(at - _BEFORE_S, times, taken))
 
 
 def _figures(recording: Recording, working: Sequence[AtWork]) -> tuple[SeriesFigure, ...]:
@@ -318,6 +329,7 @@ def _without_frames(recording: Recording, phases: Phases, working: Sequence[AtWo
         causes=_causes((), working, _NOTHING, recording),
         unexplained=0,
         figures=_figures(recording, working),
+        devices=devices(recording),
         lanes=_lanes(working, recording),
         pressures=_pressures(recording),
         findings=(lacking, *_findings(recording, phases, None)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from math import inf
 
 import msgspec
 import numpy as np
@@ -73,12 +74,33 @@ def _traced(symptom: Symptom, recording: Recording) -> tuple[str, ...]:
 
 
 def _events(symptom: Symptom, recording: Recording) -> Iterable[Event]:
-    for event in recording.events:
-        for one in symptom.happening:
-            long_enough = (event.duration_s or 0.0) >= one.least_s
-            if event.kind in one.events and long_enough and (event.victim is True or not one.victims_only):
+    for one in symptom.happening:
+        events = (event for event in recording.events if event.kind in one.events)
+        wanted = (event for event in events if event.victim is True or not one.victims_only)
+        for event in wanted if one.together_s is None else _runs(wanted, one.together_s):
+            if (event.duration_s or 0.0) >= one.least_s:
                 yield event
-                break
+
+
+def _runs(events: Iterable[Event], gap_s: float) -> Iterable[Event]:
+    """Events of one thread that follow one another at once, as one: as long as they took together.
+
+    A thread that wants a lot of memory frees some again and again, for a few microseconds each time.
+    """
+    open_runs: dict[tuple[str, int | None], tuple[Event, float]] = {}
+    found = []
+    for event in events:
+        key = (event.kind, event.pid)
+        end_s = event.begin_s + (event.duration_s or 0.0)
+        first, until_s = open_runs.get(key, (event, -inf))
+        if event.begin_s - until_s <= gap_s:
+            took_s = (first.duration_s or 0.0) + (event.duration_s or 0.0)
+            open_runs[key] = (msgspec.structs.replace(first, duration_s=took_s), end_s)
+            continue
+        if key in open_runs:
+            found.append(first)
+        open_runs[key] = (event, end_s)
+    return sorted((*found, *(first for first, _ in open_runs.values())), key=lambda event: event.begin_s)
 
 
 def _matching(patterns: Sequence[str], recording: Recording) -> list[Series]:

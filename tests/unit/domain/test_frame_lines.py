@@ -53,3 +53,17 @@ def test_a_pattern_that_fits_no_line_is_an_error(lines: list[Line]) -> None:
 def test_any_line_tells_a_time_or_none(line: bytes) -> None:
     found = FramePattern(r"(?P<ms>\S+)").duration_s(line.decode(errors="replace"))
     assert found is None or found >= 0
+
+
+def test_frames_end_when_their_lines_say_so() -> None:
+    lines = [Line(2_000_000_000, "1.9 16 ms"), Line(2_100_000_000, "2.05 40 ms")]
+    frames = frames_of(lines, FramePattern(r"(?P<at>[\d.]+) (?P<ms>\d+) ms"), 1_000_000_000, 0.02, "game.log")
+    assert list(frames.ends_s) == pytest.approx([0.9, 1.05])
+    assert frames.clock_error_s == 0
+
+
+@pytest.mark.parametrize("at", ["2.5", "nan", "inf", "x", "1e999"])
+def test_an_end_on_another_clock_is_an_error(at: str) -> None:
+    pattern = FramePattern(r"(?P<at>\S+) (?P<ms>\d+) ms")
+    with pytest.raises(BadInput, match="no moment shortly before"):
+        frames_of([Line(2_000_000_000, f"{at} 16 ms")], pattern, 0, 0.02, "game.log")

@@ -125,7 +125,7 @@ def test_what_is_none_is_refused() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.binary(max_size=80), st.sampled_from("HLSET"), st.integers(0, 400))
+@given(st.binary(max_size=80), st.sampled_from("HLSUET"), st.integers(0, 400))
 def test_any_bytes_are_read_or_refused(content: bytes, holds: str, at: int) -> None:
     for data in (recording(block(holds, content)), WHOLE[:at] + content + WHOLE[at:]):
         try:

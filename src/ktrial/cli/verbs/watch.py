@@ -22,7 +22,11 @@ from ktrial.domain.errors import BadInput, Refused
 @click.option("--above", multiple=True, metavar="KIND=TIME", help="Tell events of a kind from this length on.")
 @click.option("--no-trace", is_flag=True, help="Trace no events.")
 @click.option("--frames-from", type=click.Path(path_type=Path), metavar="FILE", help="A log or pipe that tells frames.")
-@click.option("--pattern", metavar="REGEX", help="How a line tells one: a group named s, ms, us, ns or fps.")
+@click.option(
+    "--pattern",
+    metavar="REGEX",
+    help="How a line tells one: a group s, ms, us, ns or fps; `at`: when it ended.",
+)
 @click.option("--every", default="5s", show_default=True, metavar="TIME", help="A line of text for so long.")
 @click.option("--live/--plain", "live", default=None, help="Draw in place, or write lines; else as it fits.")
 @json_option

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tracing costs: the agent beside bpftrace, perf and trace-cmd, all for the same tracepoints of the same program.
+
+Run as root in a checkout that is set up, with cc, bpftrace, linux-perf and trace-cmd:
+    .venv/bin/python -m perf.trace [ROUND_TRIPS]
+
+The program has two threads on one CPU that wake each other up: two `sched_waking` and two `sched_switch` to each round
+trip. In each round every tool watches a run of few and a run of many round trips, in random order, between runs that
+nobody watches. What counts is the difference of the two, so that starting a tool is left out: the CPU time of the
+tool's own processes, and by how much the program's grew, for each event of the many. `kept` are the events that the
+tool has told in the end; the rate is what the program reached meanwhile. bpftrace is there twice: telling every event
+as the others do, and with a histogram made in the kernel. Ends with status 1 unless the agent keeps all and is cheaper
+than each that tells every event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ktrial.host.agent import AgentSession
+from ktrial.host.find_agent import find_agent
+from ktrial.host.transport import ProcessTransport
+
+ROUNDS = 5
+FEW, MANY = 200, 100_000
+EVENTS_EACH = 4
+#: A tool has so long to be ready.
+_READY_S = 4.0
+OURS, NOBODY = "ktrial", "nobody"
+_PROGRAM = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+static int there[2], back[2];
+static long count;
+static void *answer(void *unused) {
+    char byte;
+    for (long at = 0; at < count; at++)
+        if (read(there[0], &byte, 1) != 1 || write(back[1], &byte, 1) != 1) exit(2);
+    return unused;
+}
+static double used(void) {
+    struct rusage all;
+    getrusage(RUSAGE_SELF, &all);
+    return all.ru_utime.tv_sec + all.ru_stime.tv_sec + 1e-6 * (all.ru_utime.tv_usec + all.ru_stime.tv_usec);
+}
+static double now(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return at.tv_sec + 1e-9 * at.tv_nsec;
+}
+int main(int words, char **word) {
+    cpu_set_t one;
+    pthread_t other;
+    char byte = 0;
+    count = atol(word[1]);
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    if (pipe(there) || pipe(back) || pthread_create(&other, 0, answer, 0)) return 2;
+    if (read(0, &byte, 1) != 1) return 2;
+    double begin = now(), before = used();
+    for (long at = 0; at < count; at++)
+        if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1) return 2;
+    printf("%.6f %.6f\n", now() - begin, used() - before);
+    pthread_join(other, 0);
+    return words != 2;
+}
+"""
+_TOLD = r"""
+tracepoint:sched:sched_waking /pid == PID/ { printf("w %llu %d %d\n", nsecs, tid, args->pid); }
+tracepoint:sched:sched_switch /pid == PID/ { printf("s %llu %d %d\n", nsecs, args->prev_pid, args->next_pid); }
+"""
+_IN_KERNEL = r"""
+tracepoint:sched:sched_waking /pid == PID/ { @since[args->pid] = nsecs; @count = count(); }
+tracepoint:sched:sched_switch /pid == PID/ {
+  @count = count();
+  $since = @since[args->next_pid];
+  if ($since) { @delay = hist(nsecs - $since); delete(@since[args->next_pid]); }
+}
+"""
+_EVENTS = ("sched:sched_waking", "sched:sched_switch")
+
+
+class Run(NamedTuple):
+    """CPU seconds of the tool and of the program, events told and lost, and seconds that the program took."""
+
+    tool_s: float
+    program_s: float
+    kept: int
+    lost: int
+    wall_s: float
+
+
+class Watching(NamedTuple):
+    """What a tool hands back when it has ended."""
+
+    tool_s: float
+    kept: int
+    lost: int
+
+
+Count = Callable[[Path, str], tuple[int, int]]
+Tool = Callable[[int, Path], contextlib.AbstractContextManager[Callable[[], Watching]]]
+
+
+@contextlib.contextmanager
+def nobody(pid: int, folder: Path) -> Iterator[Callable[[], Watching]]:
+    yield lambda: Watching(0.0, 0, 0)
+
+
+@contextlib.contextmanager
+def ktrial(pid: int, folder: Path) -> Iterator[Callable[[], Watching]]:
+    transport = ProcessTransport([str(find_agent()), "serve", "--role", "root"])
+    session = AgentSession(transport)
+    sources = {"trace": 10.0}
+    session.send("watch", limit_s=600, process=pid, events=["run-delay"], sources=sources, only=True)
+    session.receive_begun("watch")
+
+    def end() -> Watching:
+        session.hang_up()
+        while True:
+            line = session.receive_next("watch")
+            if isinstance(line, dict):
+                traced = line["trace"]
+                return Watching(line["cpu_ns"] / 1e9, traced["read"], traced["lost"])
+
+    yield end
+    transport.close()
+
+
+@contextlib.contextmanager
+def _process(
+    argv: list[str], output: Path, count: Callable[[Path, str], tuple[int, int]]
+) -> Iterator[Callable[[], Watching]]:
+    errors = output.with_suffix(".errors")
+    with output.open("wb") as told, errors.open("wb") as said:
+        process = subprocess.Popen(argv, stdout=told, stderr=said, stdin=subprocess.DEVNULL)
+    time.sleep(_READY_S)
+    if process.poll() is not None:
+        raise SystemExit(f"{argv[0]} ended with {process.returncode}: {errors.read_text()}")
+
+    def end() -> Watching:
+        time.sleep(0.5)
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGINT)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return Watching(usage.ru_utime + usage.ru_stime, *count(output, errors.read_text(errors="replace")))
+
+    yield end
+
+
+def _lines(output: Path, errors: str) -> tuple[int, int]:
+    lines = output.read_bytes().splitlines()
+    return sum(b"sched_" in line or line[:2] in {b"w ", b"s "} for line in lines), _lost(errors + _tail(lines))
+
+
+def _counted(output: Path, errors: str) -> tuple[int, int]:
+    text = output.read_text()
+    found = re.search(r"@count: (\d+)", text)
+    return int(found[1]) if found else 0, _lost(errors)
+
+
+def _tail(lines: list[bytes]) -> str:
+    return b"\n".join(line for line in lines if line[:4].upper() == b"LOST").decode()
+
+
+def _lost(text: str) -> int:
+    return sum(int(number) for number in re.findall(r"(?i)lost (\d+)", text))
+
+
+def _bpftrace(script: str, count: Callable[[Path, str], tuple[int, int]]) -> Tool:
+    return lambda pid, folder: _process(
+        ["bpftrace", "-e", script.replace("PID", str(pid))], folder / "bpftrace.out", count
+    )
+
+
+def _perf_trace(pid: int, folder: Path) -> contextlib.AbstractContextManager[Callable[[], Watching]]:
+    file = folder / "perf.told"
+
+    def count(_: Path, errors: str) -> tuple[int, int]:
+        return _lines(file, errors)
+
+    argv = ["perf", "trace", "-e", ",".join(_EVENTS), "-p", str(pid), "-o", str(file)]
+    return _process(argv, folder / "perf.out", count)
+
+
+def _perf_record(pid: int, folder: Path) -> contextlib.AbstractContextManager[Callable[[], Watching]]:
+    file = folder / "perf.data"
+
+    def count(_: Path, errors: str) -> tuple[int, int]:
+        told = subprocess.run(["perf", "script", "-i", str(file), "-F", "event"], capture_output=True, check=True)
+        return told.stdout.count(b"sched_"), _lost(errors)
+
+    words = [word for event in _EVENTS for word in ("-e", event)]
+    argv = ["perf", "record", "-q", *words, "-c", "1", "-p", str(pid), "-o", str(file)]
+    return _process(argv, folder / "record.out", count)
+
+
+def _trace_cmd(pid: int, folder: Path) -> contextlib.AbstractContextManager[Callable[[], Watching]]:
+    file = folder / "trace.dat"
+    threads = [name.name for name in Path(f"/proc/{pid}/task").iterdir()]
+
+    def count(output: Path, errors: str) -> tuple[int, int]:
+        told = subprocess.run(["trace-cmd", "report", "-i", str(file)], capture_output=True, check=True)
+        overrun = sum(int(number) for number in re.findall(r"overrun: (\d+)", output.read_text() + errors))
+        return told.stdout.count(b": sched_"), overrun
+
+    words = [word for event in _EVENTS for word in ("-e", event)] + [word for tid in threads for word in ("-P", tid)]
+    return _process(["trace-cmd", "record", *words, "-o", str(file)], folder / "trace.out", count)
+
+
+TOOLS: dict[str, tuple[str | None, Tool]] = {
+    NOBODY: (None, nobody),
+    OURS: (None, ktrial),
+    "bpftrace, every event": ("bpftrace", _bpftrace(_TOLD, _lines)),
+    "perf trace": ("perf", _perf_trace),
+    "perf record": ("perf", _perf_record),
+    "trace-cmd record": ("trace-cmd", _trace_cmd),
+    "bpftrace, in the kernel": ("bpftrace", _bpftrace(_IN_KERNEL, _counted)),
+}
+_AGGREGATES = {"bpftrace, in the kernel"}
+
+
+def run(program: str, tool: Tool, count: int) -> Run:
+    """One run of the program under a tool."""
+    with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as name:
+        process = subprocess.Popen([program, str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        time.sleep(0.1)
+        with tool(process.pid, Path(name)) as end:
+            told, _ = process.communicate("g", timeout=600)
+            watched = end()
+    wall_s, program_s = (float(word) for word in told.split())
+    return Run(watched.tool_s, program_s, watched.kept, watched.lost, wall_s)
+
+
+def measure(program: str, tools: dict[str, Tool], many: int) -> dict[str, list[tuple[Run, Run]]]:
+    """A run of few and one of many round trips under each tool, round by round."""
+    order = random.Random(7)
+    found: dict[str, list[tuple[Run, Run]]] = {name: [] for name in tools}
+    for _ in range(ROUNDS):
+        names = list(tools)
+        order.shuffle(names)
+        for name in names:
+            found[name].append((run(program, tools[name], FEW), run(program, tools[name], many)))
+    return found
+
+
+def main() -> int:
+    """Measure and print; 1 when the goal was missed or a peer is not installed."""
+    if os.geteuid() != 0:
+        print("perf.trace traces: run it as root", file=sys.stderr)
+        return 1
+    many = int(sys.argv[1]) if len(sys.argv) > 1 else MANY
+    missing = sorted({tool for tool, _ in TOOLS.values() if tool is not None and shutil.which(tool) is None})
+    if missing:
+        print(f"not installed: {', '.join(missing)}")
+    tools = {name: tool for name, (needs, tool) in TOOLS.items() if needs not in missing}
+    with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as folder:
+        program = f"{folder}/program"
+        words = ["cc", "-O2", "-pthread", "-x", "c", "-o", program, "-"]
+        subprocess.run(words, input=_PROGRAM.encode(), check=True)
+        found = measure(program, tools, many)
+    return 0 if tell(found, many) and not missing else 1
+
+
+def tell(found: dict[str, list[tuple[Run, Run]]], many: int) -> bool:
+    """Print the table; whether the agent keeps all and is cheaper than each that tells every event."""
+    events = EVENTS_EACH * (many - FEW)
+    bare = statistics.median(after.program_s - before.program_s for before, after in found[NOBODY])
+    print(f"load {os.getloadavg()[0]:.1f}; {ROUNDS} rounds, {events} events each; medians, ns of CPU to an event")
+    print(f"{'':26}{'tool':>9}{'program':>9}{'both':>9}{'kept':>9}{'lost':>9}{'events/s':>12}{'to ours':>9}")
+    cost: dict[str, float] = {}
+    whole = True
+    for name, rounds in found.items():
+        own = 1e9 * statistics.median(after.tool_s - before.tool_s for before, after in rounds) / events
+        program_s = statistics.median(after.program_s - before.program_s for before, after in rounds)
+        cost[name] = own + 1e9 * (program_s - bare) / events
+        kept = statistics.median((after.kept - before.kept) / events for before, after in rounds)
+        lost = max(after.lost for _, after in rounds)
+        rate = statistics.median(EVENTS_EACH * many / after.wall_s for _, after in rounds)
+        whole &= name != OURS or (lost == 0 and kept >= 0.999)
+        ratio = f"{cost[name] / cost[OURS]:9.2f}" if OURS in cost and name != NOBODY else f"{'':9}"
+        print(f"{name:26}{own:9.0f}{cost[name] - own:9.0f}{cost[name]:9.0f}{kept:9.1%}{lost:9}{rate:12.0f}{ratio}")
+    dearer = [name for name in cost if name not in {NOBODY, OURS, *_AGGREGATES} and cost[name] <= cost[OURS]]
+    print(f"all kept: {'yes' if whole else 'NO'}; cheaper than each: {'NO: ' + ', '.join(dearer) if dearer else 'yes'}")
+    return whole and not dearer
+
+
+if __name__ == "__main__":
+    sys.exit(main())

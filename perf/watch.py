@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `ktrial watch` costs at its default rates, beside atop and sar, all at once on the same machine.
+
+Run as root in a checkout that is set up, with atop and sysstat:  .venv/bin/python -m perf.watch [SECONDS]
+
+Everything is CPU time of all of a tool's processes. ktrial takes ten samples a second of most sources, traces events
+and looks at every process once a second; its head, which writes the file, is counted. atop and sar know no more than
+one sample a second. Ends with status 1 if ktrial takes more than 1 % of one CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+SECONDS = 60
+GOAL_SHARE = 0.01
+#: ktrial takes so many samples while the others take one.
+HZ = 10
+
+
+class Peer(NamedTuple):
+    """Its program, and the words for one sample a second into a file."""
+
+    program: str
+    words: tuple[str, ...]
+
+
+PEERS = {
+    "atop -w": Peer("atop", ("-w", "FILE", "1", "COUNT")),
+    "sar -A -o": Peer("sar", ("-A", "-o", "FILE", "1", "COUNT")),
+}
+
+
+def main() -> int:
+    """Measure and print; 1 when the goal was missed or a peer is not installed."""
+    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
+    missing = [peer.program for peer in PEERS.values() if shutil.which(peer.program) is None]
+    if missing:
+        print(f"not installed: {', '.join(missing)}")
+    with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as folder:
+        begin = os.getloadavg()[0]
+        peers = {
+            name: _begin(name, peer, seconds, folder) for name, peer in PEERS.items() if peer.program not in missing
+        }
+        words = [sys.executable, "-m", "ktrial", "watch", "--for", f"{seconds}s", "--json", "-o", f"{folder}/recording"]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        # Events are a line each; what came of it all is told last, over several lines.
+        ended = json.loads(done.stdout[done.stdout.rfind("\n{\n") + 1 :])
+        used = {name: float(process.communicate()[0]) for name, process in peers.items()}
+        sizes = {name: sum(file.stat().st_size for file in Path(folder).glob(f"{_slug(name)}*")) for name in used}
+    own = ended["ended"]
+    agent, head = own["cpu_ns"] / own["wall_ns"], ended["head_cpu_s"] / seconds
+    print(f"load {begin:.1f} to {os.getloadavg()[0]:.1f}; {seconds} s, all at once")
+    print(f"{'':28}{'of one CPU':>12}{'a sample':>14}{'MB an hour':>13}")
+    per_hour = own["bytes"] / own["wall_ns"] * 3.6e12 / 1e6
+    _row(f"ktrial watch, {HZ} a second", agent + head, (agent + head) / HZ, per_hour)
+    _row("  of it the agent", agent, agent / HZ, None)
+    sources = sorted(own["sources"].items(), key=lambda one: -one[1].get("cpu_ns", 0))
+    dear = ", ".join(f"{name} {source['cpu_ns'] / own['wall_ns']:.3%}" for name, source in sources[:6])
+    print(f"    most of it: {dear}")
+    for name, used_s in used.items():
+        share = used_s / seconds
+        _row(f"{name}, one a second", share, share, sizes[name] / seconds * 3600 / 1e6)
+        whole = agent + head
+        print(f"    ktrial takes {whole / share:.2f} times as much, {whole / HZ / share:.2f} times for a sample")
+    met = agent + head < GOAL_SHARE
+    print(f"less than {GOAL_SHARE:.0%} of one CPU: {'yes' if met else 'NO'}")
+    return 0 if met and not missing else 1
+
+
+def _begin(name: str, peer: Peer, seconds: int, folder: str) -> subprocess.Popen[str]:
+    """Start it; it prints the CPU time of all its processes at the end."""
+    known = {"FILE": f"{folder}/{_slug(name)}", "COUNT": str(seconds)}
+    argv = [shutil.which(peer.program) or peer.program, *(known.get(word, word) for word in peer.words)]
+    words = [sys.executable, "-m", "perf.sampler", "--reap", *argv]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+
+def _slug(name: str) -> str:
+    return "".join(letter for letter in name if letter.isalpha())
+
+
+def _row(name: str, share: float, sample_share: float, megabytes: float | None) -> None:
+    size = f"{megabytes:13.1f}" if megabytes is not None else ""
+    print(f"{name:28}{share:12.3%}{1e6 * sample_share:11.0f} us{size}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest of 1 GiB is recorded by the agent in it, and diagnosed here: planted causes are named."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ktrial.domain.recording import Frames, Recording, Source
+from ktrial.domain.wire import read_bytes
+from ktrial.formats.ktrial_recording import read_recording
+from tests.guest.kernels import KERNELS, fetch
+from tests.support.planted_stutters import diagnosed, named, shuffled
+
+pytestmark = [pytest.mark.xdist_group("guest"), pytest.mark.timeout(900)]
+PROGRAM = Path(__file__).parents[1] / "support" / "stutter_program.c"
+SECONDS = 60
+#: What the guest runs: a file system in memory, the frames, who holds them up, and the agent.
+SCRIPT = """
+truncate -s 160M /tmp/image && mkfs.ext4 -q /tmp/image && mkdir /tmp/m && mount -o loop /tmp/image /tmp/m || exit 3
+@BEFORE@
+{program} frames @FRAMES@ > /tmp/frames &
+frames=$!
+{program} @BESIDE@ &
+sleep 5
+(echo '{{"id":1,"do":"watch","limit_s":{seconds},"process":'$frames'}}'; sleep {limit}) |
+    ktrial-agent serve --role root > /tmp/told
+cat /tmp/frames; echo; cat /tmp/told
+"""
+PLANTED = {
+    "direct-reclaim": ("", "memory 8", "fill /tmp/m/holes 256 1100"),
+    "dirty-throttling": (
+        "echo 8388608 > /proc/sys/vm/dirty_bytes; echo 4194304 > /proc/sys/vm/dirty_background_bytes",
+        "file /tmp/m/log",
+        "write /tmp/m/much 96",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program, linked statically."""
+    made = tmp_path_factory.mktemp("program") / "stutters"
+    subprocess.run(["cc", "-O2", "-static", "-o", str(made), str(PROGRAM)], check=True)
+    return made
+
+
+def recorded(program: Path, before: str, frames: str, beside: str) -> Recording:
+    """What the agent in the guest has recorded, with the frames that the program told."""
+    fetch(KERNELS[0])
+    text = SCRIPT.format(program=program, seconds=SECONDS, limit=SECONDS + 10)
+    script = text.replace("@BEFORE@", before).replace("@FRAMES@", frames).replace("@BESIDE@", beside)
+    words = ["--memory", "1GiB", "--module", "loop", "--module", "ext4", "--mode", "emulated", "--limit", "800s"]
+    tools = [word for tool in ("busybox", "mkfs.ext4", str(program)) for word in ("--tool", tool)]
+    command = ["kernel", "boot", str(KERNELS[0].tree), *words, *tools, "--json", "--", "/bin/busybox", "sh", "-c"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ktrial", *command, script], capture_output=True, text=True, check=False
+    )
+    assert done.stdout, done.stderr
+    told = json.loads(done.stdout)
+    assert told["exit_status"] == 0, told
+    lines, _, answers = told["stdout"].partition("\n\n")
+    chunks = [json.loads(line).get("chunk") for line in answers.splitlines()]
+    recording = read_recording(b"".join(read_bytes(chunk) for chunk in chunks if chunk), "guest")
+    started = re.search(r"\"started_ns\":\s*(\d+)", answers)
+    assert started is not None, answers[-500:]
+    return _with_frames(recording, lines, int(started[1]))
+
+
+def _with_frames(recording: Recording, lines: str, started_ns: int) -> Recording:
+    rows = [tuple(map(int, line.split())) for line in lines.splitlines()]
+    told = [((end_ns - started_ns) / 1e9, took_ns / 1e9) for end_ns, took_ns in rows]
+    inside = [(end_s, took_s) for end_s, took_s in told if 0 <= end_s <= recording.length_s]
+    frames = Frames(
+        kind="frame",
+        source="frames",
+        ends_s=array("d", (end_s for end_s, _ in inside)),
+        durations_s=array("d", (took_s for _, took_s in inside)),
+    )
+    sources = (*recording.sources, Source(name="frames", state="active", seen=len(inside)))
+    return msgspec.structs.replace(recording, frames=frames, sources=sources)
+
+
+@pytest.mark.parametrize("cause", PLANTED)
+def test_a_cause_planted_in_a_guest_is_named_alone(cause: str, program: Path) -> None:
+    recording = recorded(program, *PLANTED[cause])
+    found = diagnosed(recording)
+    assert found.stutters >= 5
+    assert named(found) == [cause]
+    assert sum(bool(named(diagnosed(shuffled(recording, seed)))) for seed in range(10)) <= 3

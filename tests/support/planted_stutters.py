@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Causes of stutters planted on this machine: what is set up, who holds up the frames, and what has come of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from ktrial.catalog.loader import load_catalog
+from ktrial.catalog.symptoms import load_symptoms
+from ktrial.cli import diagnosing
+from ktrial.domain.diagnosis import Diagnosis
+from ktrial.domain.recording import Recording, Series
+from ktrial.services.diagnose import diagnose
+from tests.support import stutter_programs
+from tests.support.watching import run
+
+PROGRAM = (sys.executable, "-I", "-S", stutter_programs.__file__)
+SECONDS = 24
+PATTERN = r"frame (?P<at>[\d.]+) (?P<ms>[\d.]+)"
+_CGROUPS = "/sys/fs/cgroup"
+
+
+@contextmanager
+def beside(*words: str, group: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A program that runs for as long."""
+    environment = os.environ if group is None else {**os.environ, "GROUP": str(group)}
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def file_system(folder: Path, mebibytes: int) -> Iterator[tuple[Path, str]]:
+    """An ext4 of its own in memory: where it is mounted, and its device."""
+    image = Path("/dev/shm") / f"ktrial-{os.getpid()}-{folder.name}.img"
+    folder.mkdir()
+    with ExitStack() as undo:
+        undo.callback(image.unlink, missing_ok=True)
+        with image.open("wb") as made:
+            made.truncate(mebibytes << 20)
+        _do("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(image))
+        device = undo.enter_context(loop(image))
+        _do("mount", device, str(folder))
+        undo.callback(_do, "umount", str(folder))
+        yield folder, device
+
+
+@contextmanager
+def loop(image: Path) -> Iterator[str]:
+    """A loop device over a file."""
+    device = _do("losetup", "-f", "--show", str(image))
+    try:
+        yield device
+    finally:
+        _do("losetup", "-d", device)
+
+
+@contextmanager
+def memory_group(mebibytes: int) -> Iterator[Path]:
+    """A control group that may have so much memory, of either version."""
+    first = Path(_CGROUPS) / "memory"
+    folder = (first if first.is_dir() else Path(_CGROUPS)) / f"ktrial-{os.getpid()}"
+    folder.mkdir()
+    limit = "memory.limit_in_bytes" if first.is_dir() else "memory.max"
+    try:
+        (folder / limit).write_text(str(mebibytes << 20))
+        yield folder
+    finally:
+        folder.rmdir()
+
+
+def watched(folder: Path, *words: str, seconds: int = SECONDS, group: Path | None = None) -> Recording:
+    """`ktrial watch` of the program with frames that does so."""
+    pipe = folder / "frames.pipe"
+    os.mkfifo(pipe)
+    environment = {} if group is None else {"GROUP": str(group)}
+    told = ("--frames-from", str(pipe), "--pattern", PATTERN)
+    program = (*PROGRAM, "frames", str(pipe), str(seconds), *words)
+    done = run(folder / "recording", *told, "--", *program, **environment)
+    assert done.returncode == 0, done.stderr
+    return diagnosing.recording(folder / "recording", None, None, None, None)
+
+
+def diagnosed(recording: Recording, limit_s: float | None = None) -> Diagnosis:
+    """By the table of causes."""
+    return diagnose(recording, load_symptoms(load_catalog()), limit_s)
+
+
+def shuffled(recording: Recording, seed: int) -> Recording:
+    """The same events at other times, and each source's samples moved round by another time."""
+    drawn = random.Random(seed)
+    length_s = recording.length_s
+    replace = msgspec.structs.replace
+    events = [
+        replace(event, begin_s=drawn.uniform(0, max(length_s - (event.duration_s or 0.0), 0.0)))
+        for event in recording.events
+    ]
+    shares = {source.name: drawn.uniform(0.1, 0.9) for source in recording.sources}
+    series = {name: _turned(one, shares[one.source]) for name, one in recording.series.items()}
+    return replace(recording, events=tuple(sorted(events, key=lambda event: event.begin_s)), series=series)
+
+
+def _turned(series: Series, share: float) -> Series:
+    """Growth, or levels, begin that much later, and what goes over the end comes first."""
+    cut = int(len(series.values) * share)
+    if series.kind != "counter":
+        return msgspec.structs.replace(series, values=series.values[cut:] + series.values[:cut])
+    steps = [after - before for before, after in zip(series.values, series.values[1:], strict=False)]
+    values = array("d", series.values[:1])
+    for step in steps[cut:] + steps[:cut]:
+        values.append(values[-1] + step)
+    return msgspec.structs.replace(series, values=values)
+
+
+def named(found: Diagnosis) -> Sequence[str]:
+    """What is named."""
+    return [cause.id for cause in found.named]
+
+
+def _do(*words: str) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, f"{words}: {done.stderr}"
+    return done.stdout.strip()

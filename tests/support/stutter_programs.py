@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program with frames, and programs that hold it up now and then: `python -I -S stutter_programs.py ROLE WORDS...`.
+
+Needs the standard library alone, so that it can run where ktrial is not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+PERIOD_S = 0.02
+STALL_S = 0.08
+_FREEZE, _THAW = 0xC0045877, 0xC0045878
+_MADV_NOHUGEPAGE = 15
+_PAGE = 4096
+
+
+def at_random_times(seconds: float, seed: int = 7) -> Iterator[None]:
+    """Moments that follow no rhythm."""
+    drawn = random.Random(seed)
+    end_s = time.monotonic() + seconds
+    while (wait_s := drawn.uniform(0.7, 2.1)) and time.monotonic() + wait_s < end_s:
+        time.sleep(wait_s)
+        yield
+
+
+def ahead_of_others() -> None:
+    """Not held up by what else runs on the machine."""
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+
+
+def frames(log: str, seconds: str, work: str, *words: str) -> None:
+    """Frame after frame: `frame <end on the monotonic clock> <length in ms>` goes to `log`."""
+    do = WORK[work](*words)
+    lines = os.open(log, os.O_WRONLY)
+    begin_s = last_s = due_s = time.monotonic()
+    while last_s - begin_s < float(seconds):
+        due_s = max(due_s + PERIOD_S, last_s)
+        time.sleep(max(due_s - time.monotonic(), 0.0))
+        do()
+        now_s = time.monotonic()
+        os.write(lines, b"frame %.6f %.6f\n" % (now_s, 1e3 * (now_s - last_s)))
+        last_s = now_s
+
+
+def _sleeps() -> Callable[[], None]:
+    ahead_of_others()
+    drawn = random.Random(7)
+    return lambda: time.sleep(STALL_S if drawn.random() < PERIOD_S / 1.4 else 0.0)
+
+
+def _on_a_cpu(cpu: str) -> Callable[[], None]:
+    os.sched_setaffinity(0, {int(cpu)})
+    return lambda: None
+
+
+def _writes_a_device(device: str) -> Callable[[], None]:
+    ahead_of_others()
+    file = os.open(device, os.O_WRONLY | os.O_DIRECT)
+    block = mmap.mmap(-1, _PAGE)
+    return lambda: _all(os.pwrite(file, block, 0))
+
+
+def _writes_a_file(name: str) -> Callable[[], None]:
+    # Not at real-time priority: the kernel lets such a writer have more dirty pages than others.
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -20)
+    file = os.open(name, os.O_WRONLY | os.O_CREAT, 0o644)
+    block = bytes(64 * _PAGE)
+    return lambda: _all(os.pwrite(file, block, 0))
+
+
+def _wants_memory(mebibytes: str) -> Callable[[], None]:
+    ahead_of_others()
+    wanted = int(mebibytes) << 20
+
+    def fresh() -> None:
+        block = mmap.mmap(-1, wanted, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with suppress(OSError):
+            block.madvise(_MADV_NOHUGEPAGE)
+        for at in range(0, wanted, _PAGE):
+            block[at] = 1
+        block.close()
+
+    return fresh
+
+
+def _all(count: int) -> None:
+    assert count > 0
+
+
+WORK: dict[str, Callable[..., Callable[[], None]]] = {
+    "sleeps": _sleeps,
+    "cpu": _on_a_cpu,
+    "device": _writes_a_device,
+    "file": _writes_a_file,
+    "memory": _wants_memory,
+}
+
+
+def spin(seconds: str, cpu: str) -> None:
+    """Take a CPU from everybody else."""
+    os.sched_setaffinity(0, {int(cpu)})
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
+    for _ in at_random_times(float(seconds)):
+        end_s = time.monotonic() + STALL_S
+        while time.monotonic() < end_s:
+            pass
+
+
+def freeze(seconds: str, folder: str) -> None:
+    """Let a file system take no writes."""
+    place = os.open(folder, os.O_RDONLY)
+    ahead_of_others()
+    for _ in at_random_times(float(seconds)):
+        fcntl.ioctl(place, _FREEZE, 0)
+        try:
+            time.sleep(STALL_S)
+        finally:
+            fcntl.ioctl(place, _THAW, 0)
+
+
+def write(seconds: str, name: str, mebibytes: str) -> None:
+    """Write a lot at once."""
+    file = os.open(name, os.O_WRONLY | os.O_CREAT, 0o644)
+    block = bytes(1 << 20)
+    for _ in at_random_times(float(seconds)):
+        for at in range(int(mebibytes)):
+            os.pwrite(file, block, at << 20)
+
+
+def fill(seconds: str, name: str, mebibytes: str, once: str = "0") -> None:
+    """Fill the page cache with holes of a file, in bursts; `once` so many MiB before the first."""
+    with Path(name).open("wb") as made:
+        made.truncate(1 << 40)
+    file = os.open(name, os.O_RDONLY)
+    buffer = bytearray(1 << 20)
+    for _ in range(int(once)):
+        os.readv(file, [buffer])
+    sys.stdout.write("filled\n")
+    sys.stdout.flush()
+    for _ in at_random_times(float(seconds)):
+        for _ in range(int(mebibytes)):
+            os.readv(file, [buffer])
+
+
+def touch(seconds: str, name: str, mebibytes: str) -> None:
+    """Use all pages of a mapped file again and again for a while."""
+    size = int(mebibytes) << 20
+    with Path(name).open("w+b") as made:
+        made.truncate(size)
+        mapped = mmap.mmap(made.fileno(), size)
+    for _ in at_random_times(float(seconds)):
+        end_s = time.monotonic() + 2 * STALL_S
+        while time.monotonic() < end_s:
+            for at in range(0, size, _PAGE):
+                mapped[at]
+
+
+ROLES: dict[str, Callable[..., None]] = {
+    "frames": frames,
+    "spin": spin,
+    "freeze": freeze,
+    "write": write,
+    "fill": fill,
+    "touch": touch,
+}
+
+if __name__ == "__main__":
+    if group := os.environ.get("GROUP"):
+        Path(group, "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+    ROLES[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Causes planted on this machine are named, each alone; at other times, or where there is none, nothing is.
+
+All but the one that waits for its CPU and the writer run ahead of other programs: a busy machine plants nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from ktrial.domain.diagnosis import Diagnosis
+from ktrial.domain.recording import Recording
+from tests.support.planted_stutters import (
+    SECONDS,
+    beside,
+    diagnosed,
+    file_system,
+    loop,
+    memory_group,
+    named,
+    shuffled,
+    watched,
+)
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="tracing, loop devices and control groups need root"),
+    pytest.mark.xdist_group("watch"),
+    pytest.mark.timeout(180),
+]
+_LONG = str(SECONDS + 20)
+#: With more the programs of others keep the writer waiting, and rightly so is named.
+_MOST_LOAD = 2.0
+#: Of ten shuffles at 5 % each, four or more are a chance of 0.1 %.
+_SHUFFLES, _MOST_NAMED = 10, 3
+
+
+def sleeps(folder: Path, undo: ExitStack) -> Recording:
+    """A program that now and then sleeps for longer."""
+    return watched(folder, "sleeps")
+
+
+def higher_priority(folder: Path, undo: ExitStack) -> Recording:
+    """Another program at real-time priority takes its CPU."""
+    undo.enter_context(beside("spin", _LONG, "0"))
+    return watched(folder, "cpu", "0")
+
+
+def slow_device(folder: Path, undo: ExitStack) -> Recording:
+    """A loop device over a file whose file system stops now and then."""
+    place, _ = undo.enter_context(file_system(folder / "m", 64))
+    image = place / "slow.img"
+    image.write_bytes(bytes(16 << 20))
+    device = undo.enter_context(loop(image))
+    undo.enter_context(beside("freeze", _LONG, str(place)))
+    return watched(folder, "device", device)
+
+
+def dirty_pages(folder: Path, undo: ExitStack) -> Recording:
+    """A file system with little room for dirty pages, and a program that fills it in bursts."""
+    if os.getloadavg()[0] > _MOST_LOAD:
+        pytest.skip(
+            f"load {os.getloadavg()[0]:.1f}: a writer that may be held up cannot be put ahead of other programs"
+        )
+    place, device = undo.enter_context(file_system(folder / "m", 192))
+    _strict(device, 4 << 20)
+    undo.enter_context(beside("write", _LONG, str(place / "much"), "96"))
+    return watched(folder, "file", str(place / "log"))
+
+
+def memory_limit(folder: Path, undo: ExitStack) -> Recording:
+    """A control group with little memory, and a neighbour in it that uses a mapped file in bursts."""
+    place, _ = undo.enter_context(file_system(folder / "m", 400))
+    group = undo.enter_context(memory_group(64))
+    undo.enter_context(beside("touch", _LONG, str(place / "much"), "300", group=group))
+    return watched(folder, "memory", "28", group=group)
+
+
+class Planted(NamedTuple):
+    """What must be named, and what counts as late where not the usual."""
+
+    cause: str | None
+    limit_s: float | None = None
+
+
+PLANTED: dict[Callable[[Path, ExitStack], Recording], Planted] = {
+    sleeps: Planted(None),
+    higher_priority: Planted("scheduler-delay"),
+    slow_device: Planted("device-latency"),
+    dirty_pages: Planted("dirty-throttling"),
+    memory_limit: Planted("memcg-limit", 0.026),
+}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Recording]:
+    """Each is recorded once."""
+
+    @cache
+    def record(plant: Callable[[Path, ExitStack], Recording]) -> Recording:
+        with ExitStack() as undo:
+            return plant(tmp_path_factory.mktemp(plant.__name__), undo)
+
+    return record
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_planted_cause_is_named_alone(
+    plant: Callable[[Path, ExitStack], Recording], recorded: Callable[[Any], Recording]
+) -> None:
+    wanted, limit_s = PLANTED[plant]
+    found = diagnosed(recorded(plant), limit_s)
+    assert found.stutters >= 5, told(found)
+    assert named(found) == ([] if wanted is None else [wanted]), told(found)
+    if wanted is not None:
+        (cause,) = found.named
+        assert cause.overlapping >= 0.7 * found.stutters, told(found)
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_the_same_events_at_other_times_name_nothing(
+    plant: Callable[[Path, ExitStack], Recording], recorded: Callable[[Any], Recording]
+) -> None:
+    limit_s = PLANTED[plant].limit_s
+    found = [named(diagnosed(shuffled(recorded(plant), seed), limit_s)) for seed in range(_SHUFFLES)]
+    assert sum(map(bool, found)) <= _MOST_NAMED, found
+
+
+def told(found: Diagnosis) -> str:
+    """What a failure should show."""
+    causes = [
+        f"{cause.id}: {cause.standing}, {cause.overlapping} of {found.stutters}, {cause.expected:.1f} by chance,"
+        f" p {cause.p}, at work {cause.active_share:.1%}"
+        for cause in found.causes
+        if cause.active_share
+    ]
+    return "\n".join([f"{found.stutters} stutters in {found.length_s:.1f} s, named {named(found)}", *causes])
+
+
+def _strict(device: str, most_bytes: int) -> None:
+    """Lets a device have so many dirty bytes, whatever room the rest of the machine has."""
+    number = Path(device).stat().st_rdev
+    folder = Path(f"/sys/class/bdi/{os.major(number)}:{os.minor(number)}")
+    if not (folder / "max_bytes").exists():
+        pytest.skip("a kernel before 6.2 limits no device's dirty pages by itself")
+    (folder / "strict_limit").write_text("1")
+    (folder / "max_bytes").write_text(str(most_bytes))

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events that show a cause only taken together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ktrial.domain.recording import Event
+from ktrial.domain.symptom import Happening, Symptom
+from ktrial.services.diagnose_causes import at_work
+from tests.support.recordings import recording
+
+KIND = "direct-reclaim"
+
+
+def reclaims(begin_s: float, count: int, pause_s: float, pid: int = 7) -> list[Event]:
+    """Forty microseconds each."""
+    return [
+        Event(kind=KIND, source=f"trace.{KIND}", begin_s=begin_s + at * (4e-5 + pause_s), duration_s=4e-5, pid=pid)
+        for at in range(count)
+    ]
+
+
+def found(events: Sequence[Event], together_s: float | None) -> list[tuple[float, float]]:
+    happening = Happening(events=(KIND,), least_s=0.001, together_s=together_s)
+    symptom = Symptom(id="x", name="x", what="x", happening=(happening,), no_remedy="none")
+    made = msgspec.structs.replace(recording(1, None), events=tuple(sorted(events, key=lambda event: event.begin_s)))
+    return [(event.begin_s, round(event.duration_s or 0.0, 9)) for event in at_work(symptom, made).events]
+
+
+def test_short_reclaims_of_one_thread_right_after_one_another_are_one() -> None:
+    many = reclaims(10.0, 100, 2e-4)
+    assert found(many, 0.001) == [(10.0, 0.004)]
+    assert found(many, None) == []
+
+
+def test_those_of_several_threads_or_with_pauses_are_not() -> None:
+    several = [event for pid in range(20) for event in reclaims(10.0 + pid * 1e-5, 20, 2e-4, pid)]
+    assert found([*several, *reclaims(20.0, 100, 0.01)], 0.001) == []
+    twice = [*reclaims(10.0, 50, 2e-4), *reclaims(12.0, 50, 2e-4)]
+    assert [begin_s for begin_s, _ in found(twice, 0.001)] == [10.0, 12.0]
