@@ -59,7 +59,7 @@ impl Schedule {
     }
 }
 
-/// A number that seed and index alone decide, and that looks like chance (the finaliser of SplitMix64).
+/// A number that seed and index alone decide, and that looks like chance (the finaliser of `SplitMix64`).
 pub fn mixed(seed: u64, index: u64) -> u64 {
     let mut bits = seed
         .wrapping_mul(0xd134_2543_de82_ef95)

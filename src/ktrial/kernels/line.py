@@ -42,7 +42,8 @@ class Line:
         self._next = 1
         #: Why the line carries nothing more; None while it does, or where it was closed in order.
         self.broken: str | None = None
-        Thread(target=self._listen, daemon=True).start()
+        self._listening = Thread(target=self._listen, daemon=True)
+        self._listening.start()
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
         """An agent with these arguments."""
@@ -68,6 +69,10 @@ class Line:
     def end(self) -> None:
         """Have the guest end."""
         self._send(guest_line.END, b"")
+
+    def heard_out(self, limit_s: float) -> None:
+        """Wait until all was heard that a guest said which is gone; its streams may be closed then."""
+        self._listening.join(limit_s)
 
     def _pass_on(self, session: int, here: int) -> None:
         """What the head writes to a session, up to its end, which is an empty frame."""

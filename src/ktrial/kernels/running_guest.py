@@ -89,6 +89,8 @@ class RunningGuest:
             self._line.end()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_LIMIT_S)
+        end(self._process)
+        self._line.heard_out(_END_LIMIT_S)
         self._take_away()
 
     def _take_away(self) -> None:

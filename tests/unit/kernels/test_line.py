@@ -62,6 +62,7 @@ class Guest:
         self.line.end()
         self._thread.join(5)
         self._said.close()
+        self.line.heard_out(5)
         for stream in self._head:
             stream.close()
         os.close(self._heard)
@@ -127,6 +128,7 @@ def test_the_end_of_a_guest_is_the_end_of_its_sessions() -> None:
     assert all_of(ends.from_agent) == b""
     late = guest.line.open([], root=True)
     assert all_of(late.from_agent) == b""
+    guest.line.heard_out(5)
     for descriptor in (ends.to_agent, late.to_agent, guest._heard):
         os.close(descriptor)
     for stream in guest._head:
