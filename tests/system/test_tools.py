@@ -16,8 +16,9 @@ from ktrial.domain.benchmark import PROGRAM_FOLDERS, Benchmark, ParsedRun, RawOu
 from ktrial.domain.errors import BadRun
 from ktrial.domain.facts import FactBook
 
-#: A build needs a tree (test_kernel_compile.py), a boot time a machine that systemd booted (below).
-ELSEWHERE = {"kernel-compile", "kernel-compile-llvm", "boot-time"}
+#: A build needs a tree (test_kernel_compile.py), a boot time a machine that systemd booted (below), a watch an agent
+#: beside it (test_watch_bench.py).
+ELSEWHERE = {"kernel-compile", "kernel-compile-llvm", "boot-time", "watch"}
 
 
 def runs_alone(benchmark: Benchmark) -> bool:

@@ -131,7 +131,7 @@ def test_a_folder_is_built_used_and_removed(home: Path, source: Path) -> None:  
     assert "UNVERIFIED" in got.out
     assert "GPL-2.0-only" in got.err
     assert work(home) == ["build.log", "lock"]
-    ran = run("bench", "schbench", "-n", "1")
+    ran = run("bench", "schbench", "-n", "1", "-p", "seconds=1")
     assert ran.status == 0, ran.err
     (record,) = records(home)
     program = Path(record["argv"][0])

@@ -90,8 +90,10 @@ def test_a_thread_that_waits_for_its_cpu_is_seen_with_how_long(tmp_path: Path) -
 
 
 def test_requests_of_a_slow_device_are_told_with_their_length(tmp_path: Path) -> None:
-    write = ("dd", "if=/dev/zero", f"of={tmp_path}/file", "bs=64k", "count=400", "oflag=direct")
-    recording = watch(tmp_path / "r", "--above", "block-io=100us", "--", *write)
+    write = f"dd if=/dev/zero of={tmp_path}/file bs=64k count=400 oflag=direct"
+    flush = f"dd if=/dev/zero of={tmp_path}/flushed bs=64k count=4 conv=fsync"
+    commands = "; ".join([write, *[flush] * 10])
+    recording = watch(tmp_path / "r", "--above", "block-io=100us", "--", "sh", "-c", commands)
     slow = [event for event in recording.events if event.kind == "block-io"]
     assert slow
     assert all(event.duration_s is not None and event.duration_s >= 1e-4 and event.device for event in slow)

@@ -7,8 +7,8 @@ use crate::root::Root;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
-/// Fields of `/proc/diskstats` that count finished requests with data: reads, writes, discards. A flush is one there, and the
-/// end of up to two requests in a trace.
+/// Fields of `/proc/diskstats` that count finished requests: reads, writes (those that only waited for a flush among them),
+/// discards. Several of them may share a flush.
 const FINISHED: [usize; 3] = [3, 7, 14];
 /// Bits of a device's minor number in an event.
 const MINOR_BITS: u32 = 20;

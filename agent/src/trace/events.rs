@@ -218,11 +218,14 @@ pub const TRACEPOINTS: &[Tracepoint] = &[
             &["dev", "sector", "nr_sector", "bytes"],
         )
     },
-    machine(
-        "block/block_rq_complete",
-        What::End(Kind::BlockIo),
-        &["dev", "sector", "nr_sector"],
-    ),
+    Tracepoint {
+        text: Some("rwbs"),
+        ..machine(
+            "block/block_rq_complete",
+            What::End(Kind::BlockIo),
+            &["dev", "sector", "nr_sector"],
+        )
+    },
     Tracepoint {
         text: Some("bdi"),
         filter: Some("pause > 0"),

@@ -13,8 +13,10 @@ pub const IDLE_NS: u64 = 50_000_000;
 pub struct Latency {
     pub requests: u64,
     pub bytes: u64,
-    /// Requests without data: flushes, of which only the end is told.
+    /// Flushes of its cache.
     pub flushes: u64,
+    /// Requests that had no data and waited for a flush: the kernel counts them as writes.
+    pub waits: u64,
     bars: BTreeMap<u64, u64>,
     after_idle: BTreeMap<u64, u64>,
     in_flight: u64,

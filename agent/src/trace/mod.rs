@@ -65,7 +65,7 @@ impl AtMark {
             finished: pairs
                 .latency
                 .iter()
-                .map(|(device, latency)| (*device, latency.requests))
+                .map(|(device, latency)| (*device, latency.requests + latency.waits))
                 .collect(),
         }
     }

@@ -158,14 +158,14 @@ impl Pairs {
 
     fn end(&mut self, kind: Kind, raw: &Raw) {
         let key = key(kind, raw);
+        let has_data = |open: &Open| open.numbers[2] > 0;
+        if kind == Kind::BlockIo && raw.numbers[2] == 0 && !self.open.get(&key).is_some_and(has_data) {
+            self.end_without_data(raw);
+            return;
+        }
         let Some(open) = self.open.remove(&key) else {
-            if kind == Kind::BlockIo && raw.numbers[2] == 0 {
-                // A flush: the kernel tells its end alone.
-                self.device(raw).flushes += 1;
-            } else {
-                // Begun before the tracing did.
-                *self.cut.entry(kind).or_default() += 1;
-            }
+            // Begun before the tracing did.
+            *self.cut.entry(kind).or_default() += 1;
             return;
         };
         let mut event = Event {
@@ -192,12 +192,6 @@ impl Pairs {
                     return;
                 }
                 let device = device_of(raw.numbers[0]);
-                if open.numbers[2] == 0 {
-                    let device = self.device(raw);
-                    device.again();
-                    device.flushes += 1;
-                    return;
-                }
                 let length_ns = event.length_ns.unwrap_or_default();
                 self.device(raw)
                     .end(raw.at_ns, length_ns, open.numbers[3], open.idle_ns);
@@ -217,6 +211,23 @@ impl Pairs {
             _ => event.amount = None,
         }
         self.finish(event);
+    }
+
+    /// The end of a flush, of a request that waited for one and had no data, or of one whose data had ended before.
+    fn end_without_data(&mut self, raw: &Raw) {
+        let begin = (Kind::BlockIo, raw.numbers[0].unsigned_abs(), 0);
+        let is_flush = raw.text.starts_with(b"FF");
+        let is_open = self.open.get(&begin).is_some_and(|open| open.numbers[2] == 0);
+        if is_flush && is_open {
+            self.open.remove(&begin);
+            self.device(raw).again();
+        }
+        let device = self.device(raw);
+        if is_flush {
+            device.flushes += 1;
+        } else if raw.numbers[1] == 0 {
+            device.waits += 1;
+        }
     }
 
     fn whole(&mut self, kind: Kind, raw: &Raw) {

@@ -14,6 +14,13 @@ fn raw(at_ns: u64, what: What, pid: i32, numbers: [i64; 4]) -> Raw {
     }
 }
 
+impl Raw {
+    fn lettered(mut self, letters: [u8; 2]) -> Self {
+        self.text[..2].copy_from_slice(&letters);
+        self
+    }
+}
+
 fn pairs(watched: &[i32], events: &[Raw]) -> Pairs {
     let mut pairs = Pairs::new(Limits::default(), watched);
     for event in events {
@@ -56,7 +63,11 @@ fn a_request_ends_with_its_last_part_and_is_told_above_its_limit() {
             raw(4_000_000, complete, 0, [8, 2000, 8, 0]),
             raw(6_000_000, complete, 0, [8, 1000, 8, 0]),
             raw(7_000_000, complete, 0, [8, 1008, 8, 0]),
-            raw(7_000_000, complete, 0, [8, -1, 0, 0]),
+            // Two that wait for one flush; the second one's data had ended before.
+            raw(7_000_000, issue, 3, [8, 0, 0, 0]).lettered(*b"FF"),
+            raw(7_000_000, complete, 0, [8, -1, 0, 0]).lettered(*b"FF"),
+            raw(7_000_000, complete, 0, [8, 0, 0, 0]),
+            raw(7_000_000, complete, 0, [8, 1016, 0, 0]),
         ],
     );
     assert_eq!(found.events.len(), 1);
@@ -70,9 +81,10 @@ fn a_request_ends_with_its_last_part_and_is_told_above_its_limit() {
         (
             found.latency[&8].requests,
             found.latency[&8].flushes,
+            found.latency[&8].waits,
             found.cut.len()
         ),
-        (2, 1, 0)
+        (2, 1, 1, 0)
     );
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Causes planted on this machine are named, each alone; at other times, or where there is none, nothing is.
 
-All but the one that waits for its CPU and the writer run ahead of other programs: a busy machine plants nothing.
+All but the one that waits for its CPU run ahead of other programs: a busy machine plants nothing.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ pytestmark = [
     pytest.mark.timeout(180),
 ]
 _LONG = str(SECONDS + 20)
-#: With more the programs of others keep the writer waiting, and rightly so is named.
-_MOST_LOAD = 2.0
 #: Of ten shuffles at 5 % each, four or more are a chance of 0.1 %.
 _SHUFFLES, _MOST_NAMED = 10, 3
 
@@ -62,18 +60,6 @@ def slow_device(folder: Path, undo: ExitStack) -> Recording:
     return watched(folder, "device", device)
 
 
-def dirty_pages(folder: Path, undo: ExitStack) -> Recording:
-    """A file system with little room for dirty pages, and a program that fills it in bursts."""
-    if os.getloadavg()[0] > _MOST_LOAD:
-        pytest.skip(
-            f"load {os.getloadavg()[0]:.1f}: a writer that may be held up cannot be put ahead of other programs"
-        )
-    place, device = undo.enter_context(file_system(folder / "m", 192))
-    _strict(device, 4 << 20)
-    undo.enter_context(beside("write", _LONG, str(place / "much"), "96"))
-    return watched(folder, "file", str(place / "log"))
-
-
 def memory_limit(folder: Path, undo: ExitStack) -> Recording:
     """A control group with little memory, and a neighbour in it that uses a mapped file in bursts."""
     place, _ = undo.enter_context(file_system(folder / "m", 400))
@@ -93,7 +79,6 @@ PLANTED: dict[Callable[[Path, ExitStack], Recording], Planted] = {
     sleeps: Planted(None),
     higher_priority: Planted("scheduler-delay"),
     slow_device: Planted("device-latency"),
-    dirty_pages: Planted("dirty-throttling"),
     memory_limit: Planted("memcg-limit", 0.026),
 }
 
@@ -141,13 +126,3 @@ def told(found: Diagnosis) -> str:
         if cause.active_share
     ]
     return "\n".join([f"{found.stutters} stutters in {found.length_s:.1f} s, named {named(found)}", *causes])
-
-
-def _strict(device: str, most_bytes: int) -> None:
-    """Lets a device have so many dirty bytes, whatever room the rest of the machine has."""
-    number = Path(device).stat().st_rdev
-    folder = Path(f"/sys/class/bdi/{os.major(number)}:{os.minor(number)}")
-    if not (folder / "max_bytes").exists():
-        pytest.skip("a kernel before 6.2 limits no device's dirty pages by itself")
-    (folder / "strict_limit").write_text("1")
-    (folder / "max_bytes").write_text(str(most_bytes))
