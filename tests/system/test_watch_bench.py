@@ -21,7 +21,8 @@ pytestmark = [
 ]
 
 #: Writes past the page cache, so that the disk is asked.
-WRITER = "dd if=/dev/zero of={} bs=64k count=200 oflag=direct"
+#: It ends with a moment in which the agent wakes up some times.
+WRITER = "sh -c 'dd if=/dev/zero of={} bs=64k count=200 oflag=direct; sleep 0.5'"
 
 
 def ktrial(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -141,7 +141,9 @@ def is_stutter(time_s: float, usual_s: float) -> bool:
 
 
 def usual(times_s: Sequence[float]) -> list[float]:
-    """For each frame the median of its neighbours on both sides, itself not among them."""
+    """For each frame the median of its neighbours on both sides, itself not among them; one alone is what is usual."""
+    if len(times_s) == 1:
+        return list(times_s)
     found: list[float] = []
     window = sorted(times_s[:NEIGHBOURS])
     for index, time_s in enumerate(times_s):

@@ -119,3 +119,8 @@ def test_against_the_definitions(times_s: list[float]) -> None:
         tuple(one.outcome for one in FRAME_OUTCOMES),
         ParsedRun(measurements=frame_statistics(times_s).measurements),
     )
+
+
+@pytest.mark.parametrize("times_s, expected", [([], []), ([0.02], [0.02]), ([0.02, 0.05], [0.05, 0.02])])
+def test_what_is_usual_around_few_frames(times_s: list[float], expected: list[float]) -> None:
+    assert usual(times_s) == expected
