@@ -44,7 +44,7 @@ def command(
     distcc: bool,
     **asked: Any,
 ) -> int:
-    """Build the kernel in TREE in FOLDER, outside of the tree, always to the same bytes.
+    """Build the kernel in TREE in FOLDER, outside of the tree, with time stamp, user and host fixed.
 
     \b
     ktrial kernel build linux.tar.xz --config tinyconfig --fragment guest -o small
