@@ -159,7 +159,7 @@ fn swap(root: &Root, step: &ZramStep) -> Looked {
         &[]
     };
     for program in needed {
-        programs::find(root, &[(*program).to_owned()]).map_err(bare)?;
+        programs::has(root, program).map_err(bare)?;
     }
     let Some(device) = &step.device else {
         let control = "/sys/class/zram-control/hot_add";

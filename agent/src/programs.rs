@@ -7,8 +7,9 @@ use crate::root::Root;
 use rustix::io::Errno;
 use rustix::process::{kill_process_group, Pid, Signal};
 use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,99 +22,87 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Bytes of a program's talk that go into a message.
 const TALK_BYTES: usize = 400;
 
-/// A program with the arguments that it may get.
+/// A program, and which arguments it may get.
 struct Program {
     name: &'static str,
-    /// The first argument is one of these; any, when the list is empty.
-    verbs: &'static [&'static str],
-    /// Arguments that begin so are refused.
-    refused: &'static [&'static str],
+    fits: fn(&[&str]) -> bool,
 }
 
-const PROGRAMS: [Program; 11] = [
+const PROGRAMS: [Program; 7] = [
     Program {
         name: "mkswap",
-        verbs: &[],
-        refused: &[],
+        fits: |arguments| matches!(arguments, [device] if is_zram(device)),
     },
     Program {
         name: "swapon",
-        verbs: &[],
-        refused: &[],
+        fits: |arguments| match arguments {
+            [area] => is_swap_area(area),
+            ["-p", priority, area] => priority.parse::<u16>().is_ok() && is_swap_area(area),
+            _ => false,
+        },
     },
     Program {
         name: "swapoff",
-        verbs: &[],
-        refused: &[],
+        fits: |arguments| matches!(arguments, [area] if is_plain_path(area)),
     },
     Program {
         name: "modprobe",
-        verbs: &[],
-        refused: &["-C", "--config", "-d", "--dirname", "-S", "--set-version"],
+        fits: |arguments| matches!(arguments, [module] | ["-r", module] if is_module(module)),
     },
     Program {
         name: "systemctl",
-        verbs: &[
-            "daemon-reload",
-            "enable",
-            "disable",
-            "start",
-            "stop",
-            "restart",
-            "reload",
-            "try-restart",
-            "mask",
-            "unmask",
-            "set-property",
-        ],
-        refused: &["--root", "--image", "-H", "--host", "-M", "--machine"],
+        fits: |arguments| match arguments {
+            ["daemon-reload"] => true,
+            ["start" | "stop" | "restart" | "reload" | "try-restart" | "enable" | "disable" | "mask"
+            | "unmask", unit] => is_unit(unit),
+            _ => false,
+        },
     },
     Program {
         name: "update-grub",
-        verbs: &[],
-        refused: &[],
+        fits: |arguments| arguments.is_empty(),
     },
     Program {
         name: "grub-mkconfig",
-        verbs: &["-o"],
-        refused: &[],
-    },
-    Program {
-        name: "grubby",
-        verbs: &["--update-kernel", "--update-kernel=ALL", "--set-default"],
-        refused: &[],
-    },
-    Program {
-        name: "rpm-ostree",
-        verbs: &["kargs"],
-        refused: &[],
-    },
-    Program {
-        name: "bootc",
-        verbs: &["kargs"],
-        refused: &[],
-    },
-    Program {
-        name: "udevadm",
-        verbs: &["control", "trigger", "settle"],
-        refused: &[],
+        fits: |arguments| matches!(arguments, ["-o", "/boot/grub/grub.cfg" | "/boot/grub2/grub.cfg"]),
     },
 ];
 
-/// The program file of a command, if the command is on the list and the machine has it.
-pub fn find(root: &Root, argv: &[String]) -> Result<PathBuf, Refusal> {
-    let name = argv.first().map_or("", String::as_str);
-    let program = PROGRAMS.iter().find(|program| program.name == name);
-    let Some(program) = program.filter(|program| arguments_fit(program, &argv[1..])) else {
-        return Err(Refusal {
-            outcome: Outcome::Forbidden,
-            errno: Errno::PERM.raw_os_error(),
-            message: format!(
-                "`{}` is not among the commands that the agent runs",
-                argv.join(" ")
-            ),
-        });
+fn is_zram(device: &str) -> bool {
+    let number = device.strip_prefix("/dev/zram");
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn is_plain_path(path: &str) -> bool {
+    path.starts_with('/') && path.split('/').all(|part| part != ".." && part != ".")
+}
+
+/// A block device, or a file that nobody but root can change or put another one in the place of: memory goes there.
+fn is_swap_area(path: &str) -> bool {
+    let Ok(real) = std::fs::canonicalize(path) else {
+        return is_plain_path(path);
     };
+    let roots_alone = |part: &Path| {
+        std::fs::metadata(part).is_ok_and(|metadata| metadata.uid() == 0 && metadata.mode() & 0o022 == 0)
+    };
+    let is_device = std::fs::metadata(&real).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    is_plain_path(path) && (is_device || real.ancestors().all(roots_alone))
+}
+
+fn is_module(name: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    !name.starts_with('-') && !name.is_empty() && name.bytes().all(known)
+}
+
+/// The name of a unit, never a path: `systemctl enable` takes files from anywhere.
+fn is_unit(name: &str) -> bool {
+    let known =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'.' | b'@' | b'-' | b'\\');
+    !name.starts_with('-') && !name.is_empty() && name.bytes().all(known)
+}
+
+/// Whether the machine has a program, whatever its arguments will be.
+pub fn has(root: &Root, name: &str) -> Result<PathBuf, Refusal> {
     if !root.is_real() {
         return Err(Refusal {
             outcome: Outcome::Refused,
@@ -126,7 +115,7 @@ pub fn find(root: &Root, argv: &[String]) -> Result<PathBuf, Refusal> {
     }
     let found = FOLDERS
         .iter()
-        .map(|folder| root.path(folder).join(program.name))
+        .map(|folder| root.path(folder).join(name))
         .find(|file| file.is_file());
     found.ok_or_else(|| Refusal {
         outcome: Outcome::Absent,
@@ -135,15 +124,25 @@ pub fn find(root: &Root, argv: &[String]) -> Result<PathBuf, Refusal> {
     })
 }
 
-fn arguments_fit(program: &Program, arguments: &[String]) -> bool {
-    let verb = arguments.first().map_or("", String::as_str);
-    let refused = |argument: &String| {
-        program
-            .refused
+/// The program file of a command, if the command is on the list and the machine has it.
+pub fn find(root: &Root, argv: &[String]) -> Result<PathBuf, Refusal> {
+    let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let fits = |name: &str, arguments: &[&str]| {
+        PROGRAMS
             .iter()
-            .any(|refused| argument.starts_with(refused))
+            .any(|program| program.name == name && (program.fits)(arguments))
     };
-    (program.verbs.is_empty() || program.verbs.contains(&verb)) && !arguments.iter().any(refused)
+    match words.split_first() {
+        Some((name, arguments)) if fits(name, arguments) => has(root, name),
+        _ => Err(Refusal {
+            outcome: Outcome::Forbidden,
+            errno: Errno::PERM.raw_os_error(),
+            message: format!(
+                "`{}` is not among the commands that the agent runs",
+                argv.join(" ")
+            ),
+        }),
+    }
 }
 
 /// Runs a command of the list in an empty environment and waits for it.
@@ -227,8 +226,22 @@ mod tests {
             "sh -c true",
             "/sbin/swapoff -a",
             "systemctl edit x",
+            "systemctl enable /tmp/own.service",
+            "systemctl start",
             "modprobe -C /tmp/x y",
-            "udevadm test /x",
+            "modprobe -qC /tmp/x",
+            "modprobe /tmp/own.ko",
+            "modprobe firmware_class path=/tmp",
+            "mkswap /dev/sda",
+            "mkswap /dev/zram0/../sda",
+            "mkswap /dev/zram",
+            "swapoff -a",
+            "swapon -p x /dev/zram0",
+            "swapon --fixpgsz /dev/zram0",
+            "swapon ../x",
+            "grub-mkconfig -o /etc/passwd",
+            "update-grub /x",
+            "udevadm trigger",
         ] {
             assert_eq!(
                 find(&root, &argv(command)).unwrap_err().outcome,
@@ -237,7 +250,30 @@ mod tests {
             );
         }
         assert_eq!(find(&root, &[]).unwrap_err().outcome, Outcome::Forbidden);
-        assert!(find(&root, &argv("swapoff /dev/zram0")).is_ok());
+        for command in [
+            "mkswap /dev/zram12",
+            "swapoff /dev/zram0",
+            "swapon -p 100 /dev/zram0",
+            "modprobe -r zram",
+            "systemctl stop getty@tty1.service",
+            "grub-mkconfig -o /boot/grub/grub.cfg",
+        ] {
+            let found = find(&root, &argv(command)).map_err(|refusal| refusal.outcome);
+            assert!(matches!(found, Ok(_) | Err(Outcome::Absent)), "{command}");
+        }
+    }
+
+    #[test]
+    fn memory_is_never_swapped_to_a_file_that_others_can_change() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("swap");
+        std::fs::write(&file, "").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        // /tmp is everybody's.
+        assert!(!is_swap_area(file.to_str().unwrap()));
+        assert!(!is_swap_area("/tmp"));
+        assert!(is_swap_area("/no-such-folder/swap"), "swapon says so itself");
     }
 
     #[test]
