@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
+import lzma
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ktrial.domain.errors import BadInput, KtrialError, Refused
 from ktrial.domain.kernel_source import PatchSet, PatchWord, parse_patch
-from ktrial.kernels.patching import Patch, Patches
+from ktrial.kernels.patching import LIMIT_BYTES, Patch, Patches
 from ktrial.kernels.sources import Sources
 from tests.support.kernel_trees import SHAPES, write
 from tests.support.kernels import package
@@ -215,3 +218,11 @@ def test_what_is_no_source(tmp_path: Path, tree: Path, sources: Sources) -> None
     with pytest.raises(BadInput, match="there are 2 things at its top"):
         sources.open(str(tmp_path / "two.tar"))
     assert not [path for path in (tmp_path / "cache").iterdir() if path.name.startswith("source-")]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_a_small_file_that_unpacks_without_end_is_no_patch(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.patch"
+    bomb.write_bytes(pack(bytes(LIMIT_BYTES + 1)))
+    with pytest.raises(BadInput, match="it has more than 64 MiB: it is no patch"):
+        patches(tmp_path, PatchWord(str(bomb), None))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import io
 import lzma
 import re
 import subprocess
@@ -27,10 +28,10 @@ _FAILED = re.compile(r"Hunk #(\d+) FAILED at (\d+)")
 _SHIFTED = re.compile(r"Hunk #\d+ succeeded at \d+ \(offset -?\d+ lines?\)")
 _PATCHING = re.compile(r"(?:patching|checking) file '?([^']+?)'?(?: \(renamed from .*\))?")
 _SHOWN_LINES = 24
-_UNPACKERS: Mapping[bytes, Callable[[bytes], bytes]] = {
-    b"\x1f\x8b": gzip.decompress,
-    b"\xfd7zXZ": lzma.decompress,
-    b"BZh": bz2.decompress,
+_UNPACKERS: Mapping[bytes, Callable[[io.BytesIO], io.BufferedIOBase]] = {
+    b"\x1f\x8b": lambda packed: gzip.GzipFile(fileobj=packed),
+    b"\xfd7zXZ": lzma.LZMAFile,
+    b"BZh": bz2.BZ2File,
 }
 
 
@@ -142,21 +143,25 @@ def _check_digest(data: bytes, wanted: str | None, place: str) -> str:
 def _bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            data = file.read(LIMIT_BYTES + 1)
+            return _no_more(file.read(LIMIT_BYTES + 1), str(path))
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
-    if len(data) > LIMIT_BYTES:
-        raise BadInput(f"it has more than {LIMIT_BYTES >> 20} MiB: it is no patch", file=str(path))
-    return data
 
 
 def _unpacked(data: bytes, place: str) -> bytes:
     for magic, unpack in _UNPACKERS.items():
         if data.startswith(magic):
             try:
-                return unpack(data)
+                with unpack(io.BytesIO(data)) as file:
+                    return _no_more(file.read(LIMIT_BYTES + 1), place)
             except (OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
                 raise BadInput(f"it cannot be unpacked: {error}", file=place) from None
+    return data
+
+
+def _no_more(data: bytes, place: str) -> bytes:
+    if len(data) > LIMIT_BYTES:
+        raise BadInput(f"it has more than {LIMIT_BYTES >> 20} MiB: it is no patch", file=place)
     return data
 
 
