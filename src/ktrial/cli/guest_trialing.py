@@ -53,12 +53,13 @@ def run_in_guests(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
     from ktrial.cli.trial_progress import TrialProgress
     from ktrial.services.guest_trial import found_in_guests
     from ktrial.services.trial_conduct import begin
-    from ktrial.services.trial_protocol import protocol_of
+    from ktrial.services.trial_protocol import outcomes_around, protocol_of
 
     guests = prepare(app, file, allow_dangerous=allow_dangerous)
     ready = guests.ready
     workloads = ready.file.guest.workloads if ready.file.guest is not None else 1
-    protocol = protocol_of(ready.file, ready.tasks, {}, ready.seed, None, workloads)
+    around = outcomes_around(ready.suite)
+    protocol = protocol_of(ready.file, ready.tasks, {}, ready.seed, None, workloads, around)
     listen = TrialProgress(app.clock, as_json=as_json)
     listen.announce(ready, protocol, rules=True)
     found = found_in_guests(ready, guests.places, app.kernels.lab.identify)

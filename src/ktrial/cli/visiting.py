@@ -34,7 +34,7 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
     from ktrial.cli.trying import prepare
     from ktrial.services.trial_conduct import begin
     from ktrial.services.trial_next import due_of, facts_needed, runs_per_visit, with_signs_of_control
-    from ktrial.services.trial_protocol import protocol_of
+    from ktrial.services.trial_protocol import outcomes_around, protocol_of
     from ktrial.services.trial_ready import order_of, rig_of
 
     check_signs(file, app.catalog.kinds)
@@ -42,9 +42,9 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
     ready = prepare(app, file, allow_dangerous=allow_dangerous)
     facts = app.best_session("recognising the arms").facts(facts_needed(ready.arms))
     ready = ready._replace(arms=with_signs_of_control(ready.file, ready.arms, facts, app.catalog.kinds))
-    rig_of(app, ready)
+    around = outcomes_around(ready.suite, rig_of(app, ready).around.counters)
     runs = runs_per_visit(file, ready.tasks, ready.facts)
-    protocol = protocol_of(ready.file, ready.tasks, order_of(ready).gates, ready.seed, None, runs)
+    protocol = protocol_of(ready.file, ready.tasks, order_of(ready).gates, ready.seed, None, runs, around)
     TrialProgress(app.clock, as_json=as_json).announce(ready, protocol)
     stored = begin(app, ready, protocol)
     app.say(f"begun as {stored.trial}: `ktrial trial next` makes its visits")

@@ -24,6 +24,7 @@ from ktrial.domain.run import Kept, RunRecord, variation
 from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Event, Protocol, ReadingsTaken, RunEnded
 from ktrial.services.trial_builds import builds_that_count, same_builds
+from ktrial.services.trial_protocol import outcome_around
 from ktrial.services.trial_reasons import why
 from ktrial.services.trial_scope import claimed, guest_findings, guest_scope, scope_of
 from ktrial.services.trial_story import story_of
@@ -57,7 +58,9 @@ def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark
 
 
 def _recorded(kept: Kept) -> Outcome:
-    """What a record says of an outcome that no benchmark here declares."""
+    """What is known of an outcome that no benchmark here declares: it lies around the run, or its record says it."""
+    if (around := outcome_around(kept.outcome)) is not None:
+        return around
     return Outcome(
         name=kept.outcome,
         unit=kept.unit,

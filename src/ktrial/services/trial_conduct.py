@@ -29,7 +29,7 @@ from ktrial.services.trial_forecast import forecast_of, planned_runs
 from ktrial.services.trial_guards import limits_watched, writers
 from ktrial.services.trial_next import VisitTurn
 from ktrial.services.trial_prepare import found_values
-from ktrial.services.trial_protocol import protocol_of
+from ktrial.services.trial_protocol import outcomes_around, protocol_of
 from ktrial.services.trial_ready import Prepared, Rig, control_tasks, order_of, session_for, workload_of
 from ktrial.services.trial_resume import untold
 from ktrial.services.trial_world import TrialWorld
@@ -46,13 +46,14 @@ def planned(world: TrialWorld, ready: Prepared, rig: Rig, listen: TrialListener,
     """Fix the protocol; with `profile` it rests on the noise of this machine, which is measured first."""
     gates = order_of(ready).gates
     fixed = ready.file.design.runs_per_visit
-    protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, None, fixed or 1)
+    around = outcomes_around(ready.suite, rig.around.counters)
+    protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, None, fixed or 1, around)
     if not profile or protocol.outcomes[protocol.primary].scale != "log":
         return Planned(protocol, None)
     made = noise_profile(world, ready, rig, protocol, listen)
     switch_s = ready.settle_s + (made.build_s or 0.0)
     runs = fixed or planned_runs(made, protocol.primary, switch_s)
-    protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, made, runs)
+    protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, made, runs, around)
     return Planned(protocol, forecast_of(protocol, made, switch_s))
 
 

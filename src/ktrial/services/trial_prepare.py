@@ -147,6 +147,6 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
 
 def needed_entries(trial: TrialFile, suite: Suite, named: Sequence[str]) -> Suite:
     """The suite with only the benchmarks whose outcomes the protocol names; all where it names none."""
-    wanted = {name.rpartition(".")[0] for name in named}
-    entries = tuple(entry for entry in suite.benchmark if entry.label in wanted) or suite.benchmark
+    wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
+    entries = wanted or suite.benchmark
     return msgspec.structs.replace(suite, benchmark=entries)

@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ktrial.domain import energy
 from ktrial.domain.benchmark import Outcome
 from ktrial.domain.comparison import Role
+from ktrial.domain.energy import EnergyCounter
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import GateLimits
 from ktrial.domain.noise_profile import NoiseProfile
 from ktrial.domain.percentile import counted, events_needed, longer, margin_of_tail, quantile_of
-from ktrial.domain.suite import Task
+from ktrial.domain.run import LOAD_THROUGHPUT
+from ktrial.domain.suite import Suite, Task
 from ktrial.domain.trial_file import TrialFile, share
 from ktrial.domain.trial_log import OutcomeRule, Protocol, TrialArm
 
@@ -25,10 +28,24 @@ class Candidate(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
-def candidates(tasks: Sequence[Task]) -> tuple[Candidate, ...]:
-    """All outcomes of the benchmarks as `benchmark.outcome`."""
+def outcomes_around(suite: Suite, counters: Sequence[EnergyCounter] = ()) -> tuple[Outcome, ...]:
+    """What every run has beside its benchmark's own: the work of the background load, the energy of each domain."""
+    load = () if suite.load is None else (LOAD_THROUGHPUT,)
+    return (*load, *(outcome for counter in counters for outcome in energy.outcomes(counter.domain)))
+
+
+def outcome_around(name: str) -> Outcome | None:
+    """One of them by its name."""
+    known = (LOAD_THROUGHPUT, *energy.outcomes(name.partition(".")[2]))
+    return next((outcome for outcome in known if outcome.name == name), None)
+
+
+def candidates(tasks: Sequence[Task], around: Sequence[Outcome] = ()) -> tuple[Candidate, ...]:
+    """All outcomes of the benchmarks, and those around each, as `benchmark.outcome`."""
     return tuple(
-        Candidate(f"{task.label}.{outcome.name}", outcome) for task in tasks for outcome in task.benchmark.outcomes
+        Candidate(f"{task.label}.{outcome.name}", outcome)
+        for task in tasks
+        for outcome in (*task.benchmark.outcomes, *around)
     )
 
 
@@ -39,13 +56,17 @@ def protocol_of(
     seed: int,
     profile: NoiseProfile | None,
     runs_per_visit: int,
+    around: Sequence[Outcome] = (),
 ) -> Protocol:
-    """What the judge goes by. Raises BadInput for an outcome that is not there, or a question without an answer."""
+    """What the judge goes by. Raises BadInput for an outcome that is not there, or a question without an answer.
+
+    `around` are outcomes of every run whatever it runs.
+    """
     from ktrial.stats.critical import LOOKS
     from ktrial.stats.judge import refuse_unanswerable
     from ktrial.stats.screening import CAP as SCREENING_CAP
 
-    found = candidates(tasks)
+    found = candidates(tasks, around)
     roles = _roles(trial, found)
     outcomes = {
         one.name: _rule(trial, one, roles.get(one.name, "exploratory"))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from ktrial.domain.arm_command import EJECTED
@@ -54,6 +55,31 @@ def test_a_trial_ends_with_a_verdict_and_leaves_the_machine_as_it_was() -> None:
     assert trial.machine.open == {}
     assert isinstance(trial.log[-1], Ended)
     assert isinstance(trial.told[-1], TrialEnded)
+
+
+@pytest.mark.parametrize("joules, guard, verdict", [(800, "broken", "worse"), (200, "holds", "better")])
+def test_energy_guards_a_trial_whose_counter_begins_anew(joules: int, guard: str, verdict: str) -> None:
+    """The arm is faster; what it takes of energy is in a counter of 3 kJ, which is passed every few runs."""
+    rapl, range_uj = "/sys/class/powercap/intel-rapl:0", 3_000_000_000
+    passed: list[bool] = []
+
+    def heated(block: int | None, arm: str) -> float:
+        used_uj = 1000 * round((joules if arm == "case" else 400) * 1000 * alike(block, arm))
+        now_uj = int(str(trial.machine.files[f"{rapl}/energy_uj"])) + used_uj
+        passed.append(now_uj > range_uj)
+        trial.machine.files[f"{rapl}/energy_uj"] = str(now_uj % range_uj)
+        return steady(block, arm)
+
+    rule = OutcomeRule(direction="lower", role="guard")
+    outcomes = {"tool.time": msgspec.structs.replace(rule, role="primary"), "tool.energy.package-0": rule}
+    trial = Trial(heated, outcomes=outcomes)
+    trial.machine.files |= {f"{rapl}/name": "package-0", f"{rapl}/energy_uj": "0"}
+    trial.machine.files[f"{rapl}/max_energy_range_uj"] = str(range_uj)
+    judgement = trial.run()
+    assert judgement is not None
+    found = {one.role: one for one in judgement.judged}
+    assert (found["primary"].verdict, found["guard"].guard, found["guard"].verdict) == ("better", guard, verdict)
+    assert any(passed)
 
 
 def test_every_block_runs_every_arm_in_the_order_of_the_seed_with_its_settings_in_force() -> None:

@@ -11,11 +11,12 @@ import pytest
 from ktrial.benchmarks import all_benchmarks
 from ktrial.catalog.loader import load_catalog
 from ktrial.catalog.suites import load_suites
+from ktrial.domain.energy import EnergyCounter
 from ktrial.domain.errors import BadInput, Contradiction, KtrialError, Refused, UnknownName
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.gate import DEFAULTS
 from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
-from ktrial.domain.suite import Suite, SuiteEntry, Task
+from ktrial.domain.suite import Suite, SuiteEntry, SuiteLoad, Task
 from ktrial.domain.trial_file import ArmFile, DesignFile, TrialFile
 from ktrial.domain.trial_log import Ended, Extended, RunEnded
 from ktrial.services import noise
@@ -28,7 +29,7 @@ from ktrial.services.trial_prepare import (
     settle_s,
     with_placebos,
 )
-from ktrial.services.trial_protocol import protocol_of
+from ktrial.services.trial_protocol import outcome_around, outcomes_around, protocol_of
 from ktrial.services.trial_summary import extendable, summary_of
 from ktrial.services.trial_words import _WORKLOADS, arms_of, default_suite
 from tests.support.bench import FakeBenchmark, outcome
@@ -118,6 +119,8 @@ def test_only_benchmarks_whose_outcomes_are_named_run() -> None:
     suite = Suite(name="s", summary="s", benchmark=(SuiteEntry(use="a"), SuiteEntry(use="b")))
     assert [one.use for one in needed_entries(file(), suite, ["b.time"]).benchmark] == ["b"]
     assert [one.use for one in needed_entries(file(), suite, []).benchmark] == ["a", "b"]
+    assert [one.use for one in needed_entries(file(), suite, ["a.power.package-0"]).benchmark] == ["a"]
+    assert [one.use for one in needed_entries(file(), suite, ["power.package-0"]).benchmark] == ["a", "b"]
 
 
 # The protocol.
@@ -164,6 +167,33 @@ def test_roles_and_margins_are_as_written() -> None:
     assert rules["tool.time"] == ("secondary", 0.01)
     assert rules["tool.latency-p99"] == ("guard", 0.05)
     assert found.cap == 20, "the next one of the table"
+
+
+COUNTER = EnergyCounter(domain="package-0", kind="rapl", path="/sys/class/powercap/intel-rapl:0/energy_uj")
+SUITE = Suite(name="s", summary="s", benchmark=(SuiteEntry(use="tool"),))
+
+
+def test_what_lies_around_runs_can_guard() -> None:
+    """The work of the background load, and energy where counters are; of several benchmarks each has its own."""
+    around = outcomes_around(msgspec.structs.replace(SUITE, load=SuiteLoad()), [COUNTER])
+    trial = msgspec.structs.replace(TWO, guards={"load.throughput": "5%", "power.package-0": "10%"})
+    found = protocol_of(trial, TASKS[:1], DEFAULTS, 7, None, 1, around)
+    rules = {name: (rule.role, rule.margin, rule.direction) for name, rule in found.outcomes.items()}
+    assert rules["tool.load.throughput"] == ("guard", 0.05, "higher")
+    assert rules["tool.power.package-0"] == ("guard", 0.10, "lower")
+    assert rules["tool.energy.package-0"][0] == "exploratory"
+    assert all(outcome_around(one.name) == one for one in around)
+    with pytest.raises(BadInput, match="several benchmarks"):
+        protocol_of(trial, TASKS, DEFAULTS, 7, None, 1, around)
+    primary = msgspec.structs.replace(TWO, primary="b.energy.package-0")
+    assert protocol_of(primary, TASKS, DEFAULTS, 7, None, 1, around).primary == "b.energy.package-0"
+
+
+@pytest.mark.parametrize("name", ["load.throughput", "power.package-0"])
+def test_what_does_not_lie_around_runs_guards_nothing(name: str) -> None:
+    assert (outcomes_around(SUITE), outcome_around("time"), outcome_around("energy")) == ((), None, None)
+    with pytest.raises(UnknownName):
+        judged_by(msgspec.structs.replace(TWO, guards={name: "5%"}))
 
 
 @pytest.mark.parametrize(
