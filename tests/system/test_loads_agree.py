@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import statistics
 import subprocess
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,34 +84,57 @@ def test_agrees_with_its_reference(name: str, session: AgentSession) -> None:
     assert 1 / allowed <= apart <= allowed, said
 
 
-@pytest.mark.parametrize(
-    "order, factor",
-    [
-        # The same order of events in another language.
-        ("timer", 1.5),
-        # schbench's: the sleeper has just woken its waker, so that the way through the kernel is in the caches, and the
-        # waker starts no timer after it. That takes some 0.4 times as long.
-        ("closed", 4.0),
-    ],
-)
-def test_futex_wake_ups_take_as_long_as_those_of_a_program_in_c(
-    order: str, factor: float, session: AgentSession, tmp_path: Path
-) -> None:
-    program = tmp_path / "wakeup"
-    source = Path(__file__).parents[1] / "support/wakeup.c"
-    subprocess.run(["gcc", "-O2", "-pthread", "-o", program, source], check=True)
+def compiled(name: str, folder: Path) -> Path:
+    """A program of tests/support."""
+    source = Path(__file__).parents[1] / f"support/{name}.c"
+    subprocess.run(["gcc", "-O2", "-pthread", "-o", folder / name, source], check=True)
+    return folder / name
 
-    def agents() -> float:
-        parameters = {"kind": "futex", "rate_per_s": 1000, "duration_s": 0.3}
-        answer = session.request("load", load="wakeup", parameters=parameters, limit_s=60.0, cpus=[0])
-        return float(answer["results"]["ring_p50_ns"])
 
-    def programs() -> float:
-        argv = ["taskset", "--cpu-list", "0", str(program), order]
-        return float(subprocess.run(argv, capture_output=True, check=True, timeout=60).stdout)
-
-    pairs = [(agents(), programs()) for _ in range(ROUNDS)]
-    own, others = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+def check_agreement(ours: Callable[[], float], argv: Sequence[object], factor: float) -> None:
+    """Ours, and what a program prints, both on CPU 0, in turn."""
+    words = ["taskset", "--cpu-list", "0", *map(str, argv)]
+    own, others = [], []
+    for _ in range(ROUNDS):
+        own.append(ours())
+        others.append(float(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout))
     apart = statistics.median(own) / statistics.median(others)
     allowed = factor * spread(own) * spread(others)
     assert 1 / allowed <= apart <= allowed, f"{apart:.3g} times, allowed {allowed:.3g}: {own} and {others}"
+
+
+@pytest.mark.parametrize(
+    "order, kind, factor",
+    [
+        # The same order of events in another language.
+        ("timer", "futex", 1.5),
+        ("timer", "pipe", 1.5),
+        ("timer", "eventfd", 1.5),
+        # schbench's: the sleeper has just woken its waker, so that the way through the kernel is in the caches, and the
+        # waker starts no timer after it. That takes some 0.4 times as long.
+        ("closed", "futex", 4.0),
+    ],
+)
+def test_wake_ups_take_as_long_as_those_of_a_program_in_c(
+    order: str, kind: str, factor: float, session: AgentSession, tmp_path: Path
+) -> None:
+    def agents() -> float:
+        parameters = {"kind": kind, "rate_per_s": 1000, "duration_s": 0.15}
+        answer = session.request("load", load="wakeup", parameters=parameters, limit_s=60.0, cpus=[0])
+        return float(answer["results"]["ring_p50_ns"])
+
+    check_agreement(agents, [compiled("wakeup", tmp_path), order, kind], factor)
+
+
+@pytest.mark.parametrize("backing", ["anonymous", "file"])
+def test_page_faults_are_as_fast_as_those_of_a_program_in_c(
+    backing: str, session: AgentSession, tmp_path: Path
+) -> None:
+    def agents() -> float:
+        parameters = {"backing": backing, "bytes": 4 << 20, "duration_s": 0.1, "directory": "/var/tmp"}
+        answer = session.request("load", load="pagefault", parameters=parameters, limit_s=60.0, cpus=[0])
+        return float(answer["results"]["pages"] / answer["results"]["elapsed_ns"] * 1e9)
+
+    with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:
+        names = [file.name] if backing == "file" else []
+        check_agreement(agents, [compiled("pagefault", tmp_path), backing, *names], 1.5)
