@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ktrial.cli.desktop_wiring import WithDesktop
 from ktrial.cli.root_wiring import connect_root, give_up_root
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def is_file_name(word: str) -> bool:
     return word.startswith(("/", "./", "../")) or (word.endswith(".toml") and "=" not in word)
 
 
-class App:
+class App(WithDesktop):
     """What a verb may use: the catalog, an ordinary session, and a root session that says what it is for."""
 
     def __init__(

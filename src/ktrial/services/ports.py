@@ -48,6 +48,16 @@ class RunningLoad(Protocol):
         """End it: what it printed and wrote."""
 
 
+class Desktop(Protocol):
+    """The desktop of the user."""
+
+    def keep_awake(self, why: str) -> str | None:
+        """Ask it not to blank or lock the screen: None, or why it does not."""
+
+    def release(self) -> None:
+        """It may do as it likes again."""
+
+
 class Sampling(Protocol):
     """Reads the machine's sensors beside a run."""
 

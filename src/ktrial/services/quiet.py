@@ -7,7 +7,7 @@ from ktrial.domain.benchmark import Invocation, RawOutput, check_exit
 from ktrial.domain.disturbance import Disturbance, Quiet
 from ktrial.domain.errors import BadRun
 from ktrial.formats.list_timers import read_list_timers
-from ktrial.services.ports import Clock, Executor, RunningLoad
+from ktrial.services.ports import Clock, Desktop, Executor, RunningLoad
 
 #: How far ahead timers are looked for when nobody can say how long it takes.
 UNKNOWN_S = 3600.0
@@ -15,15 +15,19 @@ _LIMIT_S = 10.0
 _FOREVER_S = 30 * 86_400.0
 _TRIES, _EACH_S = 20, 0.1
 _WORDS = {"sleep": "sleep", "idle": "screen lock"}
+_NOBODY = "no session bus"
 _TIMERS = ("systemctl", "list-timers", "--all", "--output=json")
 
 
 class Quieter:
     """Holds the inhibition between `begin` and `end`. With `lock_screen` the desktop may get idle and lock."""
 
-    def __init__(self, executor: Executor, clock: Clock, *, lock_screen: bool = False) -> None:
+    def __init__(
+        self, executor: Executor, clock: Clock, *, lock_screen: bool = False, desktop: Desktop | None = None
+    ) -> None:
         self._executor = executor
         self._clock = clock
+        self._desktop = None if lock_screen else desktop
         self._what = ("sleep",) if lock_screen else ("sleep", "idle")
         self._held: RunningLoad | None = None
 
@@ -31,8 +35,12 @@ class Quieter:
         """Hold off what can be held off, and tell of the rest."""
         programs = self._executor.programs(["systemd-inhibit", "systemctl"])
         why = self._hold() if programs["systemd-inhibit"] else "systemd-inhibit is not installed"
-        named = " and ".join(_WORDS[one] for one in self._what)
-        notes = [] if why is None else [f"not held off: {named}: {why}"]
+        deaf = self._desktop.keep_awake("measurement") if self._desktop is not None else _NOBODY
+        held = tuple(one for one in self._what if why is None or (one == "idle" and deaf is None))
+        named = " and ".join(_WORDS[one] for one in self._what if one not in held)
+        notes = [f"not held off: {named}: {why}"] if named else []
+        if deaf not in (None, _NOBODY):
+            notes.append(f"the desktop was asked in vain not to lock the screen: {deaf}")
         disturbances: tuple[Disturbance, ...] = ()
         try:
             if not programs["systemctl"]:
@@ -40,10 +48,12 @@ class Quieter:
             disturbances = self._due(UNKNOWN_S if expected_s is None else expected_s)
         except BadRun as error:
             notes.append(f"timers that may disturb are not known: {error.message}")
-        return Quiet(held_off=self._what if why is None else (), disturbances=disturbances, notes=tuple(notes))
+        return Quiet(held_off=held, disturbances=disturbances, notes=tuple(notes))
 
     def end(self) -> None:
         """Let the machine sleep and lock again."""
+        if self._desktop is not None:
+            self._desktop.release()
         held, self._held = self._held, None
         if held is not None:
             held.stop()

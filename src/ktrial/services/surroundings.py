@@ -28,7 +28,7 @@ def surroundings(
         machine,
         world.clock,
         Resets(suite.between, world.executor, root),
-        Quieter(world.executor, world.clock, lock_screen=when_idle),
+        Quieter(world.executor, world.clock, lock_screen=when_idle, desktop=world.desktop),
         IdleWatch(world.executor, world.clock) if when_idle else None,
         lambda: take_state(machine, world.catalog).canonical(),
         StartGates(conditions, world.clock, order.gates, settle_s),

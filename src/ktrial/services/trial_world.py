@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ktrial.services.arm_commands import CommandJournal
-from ktrial.services.ports import Clock, Executor, Machine, RunRecorder, RunStore, Sampling, SleepClock
+from ktrial.services.ports import Clock, Desktop, Executor, Machine, RunRecorder, RunStore, Sampling, SleepClock
 from ktrial.services.trial_course import TrialStore
 
 if TYPE_CHECKING:
@@ -101,6 +101,10 @@ class RunWorld(Protocol):
     @property
     def looking_session(self) -> Machine:
         """Looks on while something is measured."""
+
+    @property
+    def desktop(self) -> Desktop | None:
+        """The user's; None where no session bus leads to one."""
 
     @property
     def measuring_place(self) -> WorkPlace:

@@ -118,6 +118,55 @@ def test_what_cannot_be_held_off_is_said(executor: Desktop, why: str) -> None:
     assert records[0].ok
 
 
+class Asked:
+    """A desktop that keeps awake, or says why not."""
+
+    def __init__(self, why: str | None) -> None:
+        self.why = why
+        self.log: list[str] = []
+
+    def keep_awake(self, why: str) -> str | None:
+        self.log.append(why)
+        return self.why
+
+    def release(self) -> None:
+        self.log.append("released")
+
+
+@pytest.mark.parametrize(
+    "refusal, deaf, held, notes",
+    [
+        (b"", None, ("sleep", "idle"), ()),
+        (b"", "deaf", ("sleep", "idle"), ("the desktop was asked in vain not to lock the screen: deaf",)),
+        (b"no", None, ("idle",), ("not held off: sleep: no",)),
+        (
+            b"no",
+            "deaf",
+            (),
+            ("not held off: sleep and screen lock: no", "the desktop was asked in vain not to lock the screen: deaf"),
+        ),
+    ],
+)
+def test_the_desktop_is_asked_beside_systemd(
+    refusal: bytes, deaf: str | None, held: tuple[str, ...], notes: tuple[str, ...]
+) -> None:
+    desktop = Asked(deaf)
+    quieter = Quieter(Desktop(refusal=refusal), FakeClock(), desktop=desktop)
+    quiet = quieter.begin(1.0)
+    assert (quiet.held_off, quiet.notes) == (held, notes)
+    assert desktop.log == ["measurement"]
+    quieter.end()
+    assert desktop.log[-1] == "released"
+
+
+def test_a_desktop_whose_idleness_is_waited_for_is_not_kept_awake() -> None:
+    desktop = Asked(None)
+    quieter = Quieter(Desktop(), FakeClock(), lock_screen=True, desktop=desktop)
+    assert quieter.begin(1.0).held_off == ("sleep",)
+    quieter.end()
+    assert desktop.log == []
+
+
 def test_timers_that_are_due_within_the_expected_time_are_named() -> None:
     timers = [
         timer("fstrim.timer", None),
