@@ -19,6 +19,9 @@ BY_NAME = {name(case): case for case in CASES}
     "case, asked, told",
     [
         ("cyclictest/2.10-other", {"threads": 7}, "asked for threads 7, but the tool reports 2"),
+        ("fio/3.25-seq-read", {"depth": 7}, "asked for iodepth 7, but the tool reports 8"),
+        ("fio/3.33-rand-mixed", {"read_percent": 50}, "asked for rwmixread 50, but the tool reports 70"),
+        ("fio/3.41-seq-read", {"size": "1g"}, "asked for size 1g, but the tool reports 16m"),
         ("glmark2/2023.01-software", {"size": "1280x720"}, "asked for size 1280x720, but the tool reports 800x600"),
         ("hackbench/2.10-thread-pipe", {"bytes": 7}, "asked for bytes 7"),
         ("iperf3/3.18-stream", {"streams": 7}, "asked for streams 7"),

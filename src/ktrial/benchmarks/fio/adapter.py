@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ktrial.benchmarks.tool import Program, ToolBenchmark, collected, flag, matching, measured, one_of, whole
+from ktrial.benchmarks.tool import Program, ToolBenchmark, agree, collected, flag, matching, measured, one_of, whole
 from ktrial.domain.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
 from ktrial.domain.errors import BadRun
 from ktrial.formats.fio import FioDirection, read_fio
@@ -15,6 +15,8 @@ _QUANTILES = {"latency-p50": "50.000000", "latency-p99": "99.000000", "latency-p
 #: No flash answers a single read sooner; what does is memory.
 _FASTEST_DEVICE_S = 4e-6
 _ENGINES = ("libaio", "io_uring", "psync", "sync", "pvsync2")
+#: Options that fio prints as it took them, and that another measurement would have others of.
+_IDENTITY = ("rw", "bs", "ioengine", "iodepth", "direct", "size", "runtime", "ramp_time", "rwmixread")
 _SIZE = "[1-9][0-9]{0,8}[kmgKMG]?"
 _BLIND = (
     "One file on the file system of the run's folder. Page cache, the device's own cache and, in a guest, the host's "
@@ -119,7 +121,13 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
     return Invocation(argv=tuple(argv), limit_s=2 * expected + 300, expected_s=expected, files=(_FILE,))
 
 
-def _read(raw: RawOutput, parameters: Parameters, directions: tuple[str, ...]) -> ParsedRun:
+def _agree_options(pattern: str, parameters: Parameters, told: Mapping[str, str]) -> None:
+    """Refuse a job of other options than the command's; fio 3.33 and older do not print all of them."""
+    options = (word.removeprefix("--").partition("=") for word in _command(pattern, parameters).argv)
+    agree({name: value for name, _, value in options if name in _IDENTITY and name in told}, told)
+
+
+def _read(raw: RawOutput, parameters: Parameters, pattern: str, directions: tuple[str, ...]) -> ParsedRun:
     run = read_fio(collected(raw, _FILE), _FILE)
     if len(run.jobs) != 1:
         raise BadRun(f"fio tells of {len(run.jobs)} jobs; one was asked for")
@@ -129,6 +137,7 @@ def _read(raw: RawOutput, parameters: Parameters, directions: tuple[str, ...]) -
     missing = [direction for direction in directions if direction not in job.directions]
     if missing:
         raise BadRun(f"fio ended well but did not one {' and not one '.join(missing)}")
+    _agree_options(pattern, parameters, job.options)
     measurements: tuple[Measurement, ...] = ()
     notes = tuple(f"fio warns: {line}" for line in run.preamble)
     bins: dict[str, Mapping[str, int]] = {}
@@ -186,7 +195,7 @@ def _benchmark(name: str, what: str, pattern: str, directions: tuple[str, ...], 
         outcomes=_outcomes(directions, headline),
         parameters={**common, **own},
         command=lambda parameters: _command(pattern, parameters),
-        reader=lambda raw, parameters: _read(raw, parameters, directions),
+        reader=lambda raw, parameters: _read(raw, parameters, pattern, directions),
     )
 
 
