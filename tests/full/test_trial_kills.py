@@ -70,7 +70,7 @@ def killed_trials(home: Path, options: list[str], knob: Path, kills: int) -> Non
         earlier = len(trials_in(home))
         for _ in range(min(KILLS_PER_TRIAL, kills - made)):
             trial = TrialProcess(options, words, home / "said")
-            time.sleep(chosen.uniform(0.2, 2.5))
+            time.sleep(chosen.uniform(0.2, 1.2))
             trial.kill(chosen.choice(VICTIMS))
             trial.wait()
             wait_until_put_back(knob)

@@ -27,19 +27,20 @@ service = { name = "sleeper.service", state = "stopped" }
 LOOK = "systemctl is-active --quiet sleeper.service && echo speed 2 || echo speed 1\n"
 _SLEEPER = "ExecStart=/bin/sleep infinity\nStandardOutput=null\nStandardError=null\n"
 UNITS = {"sleeper.service": f"[Unit]\nDefaultDependencies=no\n[Service]\n{_SLEEPER}"}
+#: The head is killed in the arm, after a block; what is left of the trial is measured by the next one.
 SCRIPT = f"""
 state() {{ systemctl is-active sleeper.service; }}
 echo init is $(cat /proc/1/comm)
 systemctl start sleeper.service
-{ktrial("trial", "run", "/run/job/trial.toml", "--no-profile")}
-echo afterwards $(state)
-{ktrial("trial", "recheck")}
 {ktrial("trial", "run", "/run/job/trial.toml", "--no-profile")} > /tmp/killed 2>&1 &
-while [ "$(state)" != inactive ]; do sleep 0.1; done
+until grep -q '^block' /tmp/killed && [ "$(state)" = inactive ]; do sleep 0.5; done
 kill -9 $(pgrep -P $!)
 echo killed
 for second in $(seq 60); do [ "$(state)" = active ] && break; sleep 1; done
 echo put back $(state)
+{ktrial("trial", "resume")}
+echo afterwards $(state)
+{ktrial("trial", "recheck")}
 {ktrial("status")}
 """
 
