@@ -223,7 +223,8 @@ class RootNotGranted(AgentError, PrivilegeMissing):
         super().__init__(
             "privilege",
             message,
-            hint="run it from a terminal, as a user who may become root; plan, explain, why and doctor work without",
+            hint="run it from a terminal, as a user who may become root; "
+            "plan, explain, why, doctor and `ktrial --no-sudo demo` work without",
         )
 
 
