@@ -122,7 +122,7 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
 
 
 def _agree_options(pattern: str, parameters: Parameters, told: Mapping[str, str]) -> None:
-    """Refuse a job of other options than the command's; fio 3.33 and older do not print all of them."""
+    """Refuse a job of other options than the command's, as far as fio prints them."""
     options = (word.removeprefix("--").partition("=") for word in _command(pattern, parameters).argv)
     agree({name: value for name, _, value in options if name in _IDENTITY and name in told}, told)
 
