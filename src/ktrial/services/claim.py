@@ -194,17 +194,18 @@ def _q_result(name: str, printed: Printed, q: Bounds, elsewhere: str) -> ClaimRe
 
 
 def _p_result(name: str, printed: Printed, p: Bounds, ends: tuple[float, float] | None) -> ClaimResult:
-    low, high = printed.low, printed.high
-    if ends is not None:
-        low = 0.0 if math.isclose(printed.value, ends[0], rel_tol=1e-6) else low
-        high = 1.0 if math.isclose(printed.value, ends[1], rel_tol=1e-6) else high
+    low, high, end = printed.low, printed.high, ""
+    if ends is not None and math.isclose(printed.value, ends[0], rel_tol=1e-6):
+        low, end = 0.0, f"; {printed.text} is the least p that its program prints"
+    elif ends is not None and math.isclose(printed.value, ends[1], rel_tol=1e-6):
+        high, end = 1.0, f"; {printed.text} is the greatest p that its program prints"
     # Programs differ in how they integrate: in the second digit of a p.
     fits = p.low * (1 - _SAME_P) <= high and low * (1 - _SAME_P) <= p.high
     return ClaimResult(
         claim=f"{name}: p {printed.text}",
         status="supported" if fits else "refuted",
         recomputed=f"p = {p.value:.3g} (rounding allows {p.low:.3g} to {p.high:.3g})",
-        why="of the Q that the printed means and deviations give",
+        why="of the Q that the printed means and deviations give" + end,
     )
 
 

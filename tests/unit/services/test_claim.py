@@ -191,6 +191,22 @@ def test_the_same_q_in_another_table_is_told() -> None:
     assert any("the same Q stands in t, b and c" in why for why in told)
 
 
+def test_a_p_at_the_end_of_what_its_program_prints_is_told_as_one() -> None:
+    name = "kernel-compiler-patch.toml"
+    told = {
+        result.claim: result.why
+        for result in claims_on_tukey(parse_claim_file((CLAIMS / name).read_bytes(), name).tukey)
+    }
+    machine = "machine 1, Ryzen 9 5950X: "
+    assert told[machine + "generic and Zen 3: p 0.0010053"].endswith(
+        "; 0.0010053 is the least p that its program prints"
+    )
+    assert told[machine + "x86-64-v3 and Zen 3: p 0.8999947"].endswith(
+        "; 0.8999947 is the greatest p that its program prints"
+    )
+    assert "prints" not in told["machine 3, N100: generic and x86-64-v3: p 0.0012818"]
+
+
 def refuted(name: str) -> tuple[int, list[str]]:
     file: ClaimFile = parse_claim_file((CLAIMS / name).read_bytes(), name)
     results = [*(claim_on_change(one) for one in file.change), *claims_on_tukey(file.tukey)]
