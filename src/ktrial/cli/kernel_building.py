@@ -46,7 +46,7 @@ def build_kernel(
     from ktrial.kernels.make import Make
     from ktrial.kernels.packages import PACKINGS, check_packing
     from ktrial.kernels.toolchain import check_programs, versions
-    from ktrial.services.kernel_making import Order, make_environment, make_variables
+    from ktrial.services.kernel_making import Order, make_environment, make_variables, with_places_left_out
 
     symbols, source = ready.configured.symbols, ready.opened.source
     more = (*((launcher,) if launcher else ()), *(("distcc",) if distributed else ()))
@@ -59,6 +59,9 @@ def build_kernel(
     if said.isascii() and said.isdigit():
         source = msgspec.structs.replace(source, epoch_s=int(said))
     variables = make_variables(ready.toolchain, ready.architecture, launcher, ready.flagged, ready.optimise)
+    variables = with_places_left_out(
+        variables, symbols, str(ready.opened.folder.resolve()), str(wishes.output.resolve())
+    )
     environment = make_environment(source, distributed=distributed and launcher == "ccache")
     order = Order(
         source=source,
