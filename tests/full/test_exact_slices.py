@@ -6,9 +6,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.guest.kernels import KERNELS
 from tests.guest.test_boot import boot
 
+pytestmark = pytest.mark.timeout(1800)
 #: Three busy programs beside one thread that its own timer wakes; the rest of the line is the slice in nanoseconds.
 SCRIPT = """echo {slice_ns} > /sys/kernel/debug/sched/base_slice_ns
 for i in 1 2 3; do (while :; do :; done) & done

@@ -17,6 +17,7 @@ import pytest
 
 from tests.guest.kernels import KERNELS, fetch, release
 
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.xdist_group("guest-trials")]
 OLD, NEW = KERNELS
 WAKEUPS = ("--suite", "wakeups-busy", "--primary", "lateness-p99", "--secondary", "lateness-p50")
 

@@ -13,10 +13,10 @@ import pytest
 
 import ktrial.benchmarks
 from ktrial.cli.main import main
+from tests.guest.sources import whole_tree
 
 #: What `make tinyconfig` made of these sources.
 TINY = Path(ktrial.benchmarks.__file__).parent / "kernel_compile/cases/6.12-tinyconfig/files/build/.config"
-SOURCES = Path("/usr/src/linux-source-6.12.tar.xz")
 LIMIT_S = 1800
 pytestmark = pytest.mark.timeout(3 * LIMIT_S)
 
@@ -32,11 +32,10 @@ def test_a_real_kernel(benchmark: str, config: str | None, tmp_path: Path, monke
     assert os.geteuid() == 0, "this test mounts a tmpfs: run ./check --full as root"
     memory = tmp_path / "memory"
     memory.mkdir()
-    subprocess.run(["tar", "-C", tmp_path, "-xf", SOURCES], check=True, timeout=LIMIT_S)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0700,size=1g", "none", memory], check=True)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(memory))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    result, tree = tmp_path / "result.json", tmp_path / "linux-source-6.12"
+    result, tree = tmp_path / "result.json", whole_tree()
     own = tmp_path / "own.config"
     own.write_text(tiny_64())
     words = [

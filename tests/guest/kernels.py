@@ -110,8 +110,8 @@ KERNELS = (
     Kernel("6.12", "linux-image-6.12-amd64", tuple(MODULES.split())),
 )
 ARM_KERNELS = (
-    Kernel("6.1-arm64", "linux-image-arm64", (), "arm64"),
-    Kernel("6.12-arm64", "linux-image-6.12-arm64", (), "arm64"),
+    Kernel("6.1-arm64", "linux-image-arm64", (), architecture="arm64"),
+    Kernel("6.12-arm64", "linux-image-6.12-arm64", (), architecture="arm64"),
 )
 
 

@@ -8,7 +8,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from ktrial.kernels.sources import Sources
 from tests.guest.kernels import CACHE, run
+
+#: The cache of whole sources and of builds from them, which the long tests share.
+BUILDS = CACHE / "builds"
 
 #: What no configuration, patch or single object of these tests needs.
 _LEFT_OUT = ("*/Documentation/*.rst", "*/drivers/*.[ch]", "*/sound/*.[ch]", "*/fs/*.c", "*/net/*.c", "*.dts", "*.dtsi")
@@ -39,3 +43,15 @@ def copy_of(version: str, folder: Path) -> Path:
     """A tree of a test's own. Files are links to the ones of the cache: replace them, do not write into them."""
     subprocess.run(["cp", "-al", source_tree(version), folder], check=True)
     return folder
+
+
+def whole_archive() -> Path:
+    """All of Debian's sources, packed."""
+    path = Path("/usr/src/linux-source-6.12.tar.xz")
+    assert path.is_file(), "linux-source-6.12 is not installed: ./check --full as root installs it"
+    return path
+
+
+def whole_tree() -> Path:
+    """The same unpacked, where `ktrial kernel build` keeps it. Nobody may write into it."""
+    return Sources(BUILDS / "ktrial" / "kernels").open(str(whole_archive())).folder

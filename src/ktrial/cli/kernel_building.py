@@ -44,21 +44,24 @@ def build_kernel(
 ) -> tuple[KernelMade, KernelMade | None]:
     """Check, build, read what was built, pack and note it; beside it an earlier build of the same sources."""
     from ktrial.kernels.make import Make
-    from ktrial.kernels.packages import PACKINGS, check_packing
+    from ktrial.kernels.packages import check_packing, needed_programs
     from ktrial.kernels.toolchain import check_programs, versions
-    from ktrial.services.kernel_making import Order, make_environment, make_variables
+    from ktrial.services.kernel_making import Order, make_environment, make_variables, with_places_left_out
 
     symbols, source = ready.configured.symbols, ready.opened.source
     more = (*((launcher,) if launcher else ()), *(("distcc",) if distributed else ()))
     if package is not None:
         check_packing(package, ready.opened.folder)
-        more = (*more, *PACKINGS[package].programs)
+        more = (*more, *needed_programs(package, ready.opened.folder))
     check_programs(ready.toolchain, symbols, more)
     tools = versions(ready.toolchain, symbols, ready.opened.folder)
     said = os.environ.get("SOURCE_DATE_EPOCH", "")
     if said.isascii() and said.isdigit():
         source = msgspec.structs.replace(source, epoch_s=int(said))
     variables = make_variables(ready.toolchain, ready.architecture, launcher, ready.flagged, ready.optimise)
+    variables = with_places_left_out(
+        variables, symbols, str(ready.opened.folder.resolve()), str(wishes.output.resolve())
+    )
     environment = make_environment(source, distributed=distributed and launcher == "ccache")
     order = Order(
         source=source,

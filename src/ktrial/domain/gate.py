@@ -275,7 +275,8 @@ def _apart(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
     if level is None:
         return []
     show = _SHOWN[gate.dimension]
-    distance = f"{show(apart)} apart" if is_distance else _ratio(apart)
+    of_percent = gate.dimension == "percent"
+    distance = f"{f'{apart:.3g} points' if of_percent else show(apart)} apart" if is_distance else _ratio(apart)
     sides = " and ".join(f"{show(medians[name])} in {name}" for name in sorted((low, high)))
     sentence = f"{gate.what}: {sides}, {distance} (limit {limit_text(gate, limit, level)})"
     return [_finding(gate, level, (low, high), medians, limit, sentence)]

@@ -224,7 +224,7 @@ class RootNotGranted(AgentError, PrivilegeMissing):
             "privilege",
             message,
             hint="run it from a terminal, as a user who may become root; "
-            "plan, explain, why, doctor and `ktrial --no-sudo demo` work without",
+            "plan, explain, why, doctor and demo work without",
         )
 
 

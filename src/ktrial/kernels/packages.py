@@ -13,7 +13,8 @@ from ktrial.domain.errors import KtrialError, Refused
 from ktrial.domain.kernel_made import Package, PackageKind
 
 FOLDER = "packages"
-_MAKEFILE = "scripts/Makefile.package"
+_MAKEFILE, _RULES = "scripts/Makefile.package", "scripts/package/debian/rules"
+_HELPER = "dh_listpackages"
 
 
 class Packing(NamedTuple):
@@ -32,6 +33,13 @@ PACKINGS: Mapping[PackageKind, Packing] = {
     "pacman": Packing("pacman-pkg", ("makepkg",), ("*.pkg.tar*", "pacman/*.pkg.tar*"), {}),
     "tar": Packing("targz-pkg", ("tar", "gzip"), ("*.tar.gz",), {}),
 }
+
+
+def needed_programs(kind: PackageKind, tree: Path) -> tuple[str, ...]:
+    """What the tree starts to make it. Debian's rules of newer trees are written with debhelper."""
+    rules = tree / _RULES
+    helped = kind == "deb" and rules.is_file() and "dh_" in rules.read_text(encoding="utf-8", errors="replace")
+    return (*PACKINGS[kind].programs, *((_HELPER,) if helped else ()))
 
 
 def check_packing(kind: PackageKind, tree: Path) -> None:

@@ -34,6 +34,7 @@ PACKAGES = {
     "bindgen": "bindgen",
     "rpmbuild": "rpm",
     "dpkg-buildpackage": "dpkg-dev",
+    "dh_listpackages": "debhelper",
     "fakeroot": "fakeroot",
     "rsync": "rsync",
     "depmod": "kmod",

@@ -66,6 +66,14 @@ def make_variables(
     return {"ARCH": architecture, **programs, **{name: " ".join(words) for name, words in flags.items()}}
 
 
+def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *places: str) -> dict[str, str]:
+    """Debug information names no folder of this machine's: the same kernel comes out of any. Without it, as it was."""
+    if symbols.get("DEBUG_INFO") != "y":
+        return dict(make)
+    maps = [f"-fdebug-prefix-map={place}=." for place in places]
+    return {**make, **{name: " ".join([*filter(None, [make.get(name)]), *maps]) for name in ("KCFLAGS", "KAFLAGS")}}
+
+
 def make_environment(source: KernelSource, *, distributed: bool = False) -> dict[str, str]:
     """What keeps the same sources giving the same bytes, and lets builds in other folders use one cache."""
     stamp = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(source.epoch_s))

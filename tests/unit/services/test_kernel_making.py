@@ -13,7 +13,13 @@ from ktrial.domain.kernel_request import Configured
 from ktrial.domain.kernel_source import AppliedPatch, KernelSource, PatchSet
 from ktrial.domain.uarch import find_target
 from ktrial.report.kernel_made import built_table, made_text
-from ktrial.services.kernel_making import Order, make_environment, make_kernel, make_variables
+from ktrial.services.kernel_making import (
+    Order,
+    make_environment,
+    make_kernel,
+    make_variables,
+    with_places_left_out,
+)
 
 ZEN3 = find_target("znver3", load_targets())
 GCC = Toolchain(kind="gcc", variables={"CC": "gcc", "HOSTCC": "gcc"})
@@ -97,6 +103,13 @@ def test_what_make_is_told() -> None:
     assert ORDER.environment["KBUILD_BUILD_TIMESTAMP"] == "Tue Nov 14 22:13:20 UTC 2023"
     assert (ORDER.environment["SOURCE_DATE_EPOCH"], ORDER.environment["KBUILD_BUILD_USER"]) == ("1700000000", "ktrial")
     assert make_environment(SOURCE, distributed=True)["CCACHE_PREFIX"] == "distcc"
+
+
+def test_debug_information_names_no_folder_and_keeps_other_flags() -> None:
+    told = with_places_left_out({"CC": "gcc", "KCFLAGS": "-O3"}, {"DEBUG_INFO": "y"}, "/linux", "/out")
+    maps = "-fdebug-prefix-map=/linux=. -fdebug-prefix-map=/out=."
+    assert told == {"CC": "gcc", "KCFLAGS": f"-O3 {maps}", "KAFLAGS": maps}
+    assert with_places_left_out({"CC": "gcc"}, SYMBOLS, "/linux", "/out") == {"CC": "gcc"}
 
 
 def test_what_was_built_is_recorded_and_told() -> None:

@@ -36,9 +36,7 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: 
     from ktrial.report.terminal import columns
     from ktrial.services.demo import choose_demo
 
-    machine: Machine = app.user_session
-    if app.can_be_root:
-        machine = app.root_session("the settings of the demo, which are put back")
+    machine, is_root = _machine(app)
     demo = choose_demo(machine, app.catalog, run_s, cap=cap, seed=seed)
     sys.stderr.write(demo_plan(demo, width=columns()))
     found = run_demo(app, demo, machine, output, as_json=as_json)
@@ -47,11 +45,24 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: 
 
         sys.stdout.write(msgspec.json.encode({"event": "demo", "demo": found}).decode() + "\n")
     else:
-        sys.stdout.write(_told(demo, found, asked=not app.can_be_root))
+        sys.stdout.write(_told(demo, found, asked=not is_root))
     if found.interrupted:
         app.say(f"{interruption.words(app.interrupts.number)}; `ktrial demo` begins anew")
         return interruption.status(app.interrupts.number)
     return 0
+
+
+def _machine(app: App) -> tuple[Machine, bool]:
+    """The session of root where it may be had; the user's, and the demo without root, where that is refused."""
+    from ktrial.host.agent import RootNotGranted
+
+    if not app.can_be_root:
+        return app.user_session, False
+    try:
+        return app.root_session("the settings of the demo, which are put back"), True
+    except RootNotGranted as error:
+        app.say(f"{error.message}: this is the demo without root")
+        return app.user_session, False
 
 
 def _told(demo: Demo, result: DemoResult, *, asked: bool) -> str:
