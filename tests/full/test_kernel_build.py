@@ -50,8 +50,8 @@ class Lab:
     def build(self, name: str, *words: str) -> dict[str, Any]:
         return self.json(*self.build_words(name, *words))
 
-    def json(self, *words: str) -> dict[str, Any]:
-        ran = self.run(*words, "--json")
+    def json(self, verb: str, *words: str) -> dict[str, Any]:
+        ran = self.run(verb, "--json", *words)
         assert ran.status == 0, ran.err
         found: dict[str, Any] = json.loads(ran.out)
         return found

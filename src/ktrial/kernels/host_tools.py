@@ -20,6 +20,8 @@ _MISSING = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
 _LIMIT_S = 30.0
 _BUSYBOX = "busybox"
 _AGENT = "ktrial-agent"
+#: Folders that a guest mounts file systems of its own on.
+_HIDDEN = ("/tmp/", "/var/", "/run/", "/dev/", "/proc/", "/sys/")
 
 
 class Brought(NamedTuple):
@@ -38,8 +40,9 @@ def bring(names: Sequence[str], architecture: str | None = None) -> Brought:
         program = shutil.which(name)
         if program is None:
             raise BadInput(f"no program {name!r} in PATH", hint="install it here, or give its path")
-        where = found.tools[name] = str(Path(program).absolute())
-        _add(where, found)
+        path = str(Path(program).absolute())
+        found.tools[name] = _place(path)
+        _add(path, found, found.tools[name])
     _add_applets(found)
     return found
 
@@ -58,10 +61,15 @@ def bring_for(
     return found, Program(argv=(found.tools.get(name, name), *program[1:]))
 
 
-def _add(path: str, found: Brought) -> None:
-    """The program, its interpreter and its libraries."""
+def _place(path: str) -> str:
+    """Where a program lies in the guest: as here, but for folders that the guest has something else in."""
+    return f"/usr/bin/{Path(path).name}" if path.startswith(_HIDDEN) else path
+
+
+def _add(path: str, found: Brought, place: str) -> None:
+    """The program at its place, its interpreter and its libraries."""
     data = Path(path).read_bytes()
-    found.files[path] = data
+    found.files[place] = data
     if data.startswith(b"#!"):
         _add_interpreters(path, data, found)
         return
@@ -92,7 +100,7 @@ def _add_interpreters(path: str, script: bytes, found: Brought) -> None:
         if where is None:
             raise BadInput(f"it is a script for {word!r}, which is not here", file=path)
         if where not in found.files:
-            _add(where, found)
+            _add(where, found, where)
 
 
 def _add_libraries(path: str, loader: str, found: Brought) -> None:

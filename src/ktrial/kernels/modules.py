@@ -63,6 +63,11 @@ class _Loading:
         order = enumerate(self._found.items())
         return {f"{_GUEST_FOLDER}/{index:03}-{name}.ko": content for index, (name, content) in order}
 
+    def _on_every_cpu(self, name: str) -> str:
+        """Of what only names an algorithm of the kernel's, the module that needs no special instructions."""
+        generic = f"{name.removeprefix('crypto_')}_generic"
+        return generic if name.startswith("crypto_") and generic in self._files else name
+
     def _add(self, name: str, *, needed: bool, on_the_way: tuple[str, ...]) -> None:
         if name in self._found or name in self._built_in or name in on_the_way:
             return
@@ -73,7 +78,7 @@ class _Loading:
         path = self._files[name]
         module = read_module(path.read_bytes(), str(path))
         for other in module.before:
-            self._add(other, needed=False, on_the_way=(*on_the_way, name))
+            self._add(self._on_every_cpu(other), needed=False, on_the_way=(*on_the_way, name))
         for other in module.depends:
             self._add(other, needed=True, on_the_way=(*on_the_way, name))
         self._found[name] = module.object

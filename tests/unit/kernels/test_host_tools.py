@@ -38,6 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(host_tools, "_said", lambda argv: said(argv, tmp_path))
+    monkeypatch.setattr(host_tools, "_HIDDEN", ("/run/",))
     return tmp_path
 
 
@@ -50,6 +51,16 @@ def test_a_program_comes_with_its_libraries(folder: Path) -> None:
     found = bring(["linked"])
     assert sorted(Path(path).name for path in found.files) == ["ld.so", "libx.so.1", "linked"]
     assert found.tools == {"linked": str(folder / "linked")}
+
+
+def test_a_program_where_the_guest_has_something_else_gets_another_place(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_tools, "_HIDDEN", (f"{folder}/",))
+    found, program = bring_for([str(folder / "static"), "-x"], [])
+    assert list(found.files) == ["/usr/bin/static"]
+    assert program is not None
+    assert program.argv == ("/usr/bin/static", "-x")
 
 
 def test_a_script_comes_with_what_it_is_for(folder: Path) -> None:

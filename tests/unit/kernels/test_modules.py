@@ -27,6 +27,8 @@ def image(tmp_path: Path) -> str:
         "kernel/drivers/zram.ko.xz": lzma.compress(module(depends="zsmalloc", softdep="pre: lz4-x gone post: later")),
         "kernel/mm/zsmalloc.ko": module(depends=""),
         "kernel/lib/lz4-x.ko": module(depends="zsmalloc", softdep="pre: zram"),
+        "kernel/fs/jbd2.ko": module(depends="", softdep="pre: crypto-crc32c"),
+        "kernel/crypto/crc32c_generic.ko": module(depends=""),
         "kernel/bad.ko": b"no module",
         "kernel/lone.ko": module(depends="absent"),
     }
@@ -45,6 +47,7 @@ def test_what_a_module_needs_is_loaded_before_it(image: str) -> None:
     found = take_modules(["zram", "ext4"], image)
     assert names(found) == ["000-zsmalloc.ko", "001-lz4_x.ko", "002-zram.ko"]
     assert all(content.startswith(b"\x7fELF") for content in found.values())
+    assert names(take_modules(["jbd2"], image)) == ["000-crc32c_generic.ko", "001-jbd2.ko"]
     assert take_modules([], image) == {}
 
 
