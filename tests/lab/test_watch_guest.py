@@ -55,7 +55,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recorded(program: Path, before: str, frames: str, beside: str) -> Recording:
     """What the agent in the guest has recorded, with the frames that the program told."""
     fetch(KERNELS[0])
-    text = SCRIPT.format(program=program, seconds=SECONDS, limit=SECONDS + 10)
+    text = SCRIPT.format(program=program.name, seconds=SECONDS, limit=SECONDS + 10)
     script = text.replace("@BEFORE@", before).replace("@FRAMES@", frames).replace("@BESIDE@", beside)
     words = ["--memory", "1GiB", "--module", "loop", "--module", "ext4", "--mode", "emulated", "--limit", "800s"]
     tools = [word for tool in ("busybox", "mkfs.ext4", str(program)) for word in ("--tool", tool)]

@@ -15,6 +15,9 @@ from ktrial.domain.kernel_made import Package, PackageKind
 FOLDER = "packages"
 _MAKEFILE, _RULES = "scripts/Makefile.package", "scripts/package/debian/rules"
 _HELPER = "dh_listpackages"
+#: What dpkg writes of packages that it has made.
+_TOLD = (".buildinfo", ".changes")
+_DEB_LEFT = ("../*.deb", *(f"../*{suffix}" for suffix in _TOLD))
 
 
 class Packing(NamedTuple):
@@ -28,7 +31,7 @@ class Packing(NamedTuple):
 
 
 PACKINGS: Mapping[PackageKind, Packing] = {
-    "deb": Packing("bindeb-pkg", ("dpkg-buildpackage", "rsync", "cpio"), ("../*.deb",), {"DPKG_FLAGS": "-d"}),
+    "deb": Packing("bindeb-pkg", ("dpkg-buildpackage", "rsync", "cpio"), _DEB_LEFT, {"DPKG_FLAGS": "-d"}),
     "rpm": Packing("binrpm-pkg", ("rpmbuild",), ("rpmbuild/RPMS/*/*.rpm",), {}),
     "pacman": Packing("pacman-pkg", ("makepkg",), ("*.pkg.tar*", "pacman/*.pkg.tar*"), {}),
     "tar": Packing("targz-pkg", ("tar", "gzip"), ("*.tar.gz",), {}),
@@ -66,7 +69,8 @@ class Left:
         into = self._out / FOLDER
         into.mkdir(exist_ok=True)
         moved = [Path(shutil.move(path, into / path.name)) for path in sorted(new)]
-        return tuple(Package(str(path), hashlib.sha256(path.read_bytes()).hexdigest()) for path in moved)
+        packages = [path for path in moved if path.suffix not in _TOLD]
+        return tuple(Package(str(path), hashlib.sha256(path.read_bytes()).hexdigest()) for path in packages)
 
     def _found(self) -> list[Path]:
         return [path.resolve() for pattern in PACKINGS[self._kind].left for path in _glob(self._out, pattern)]

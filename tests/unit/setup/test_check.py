@@ -23,7 +23,7 @@ def test_an_unknown_option_is_bad_usage(tmp_path: Path) -> None:
     asked = subprocess.run(
         [copied(tmp_path, "exit 1") / "check", "--fast"], capture_output=True, text=True, check=False
     )
-    assert (asked.returncode, asked.stderr) == (2, "usage: ./check [--full] [--fix]\n")
+    assert (asked.returncode, asked.stderr) == (2, "usage: ./check [--full] [--lab] [--fix]\n")
 
 
 @pytest.mark.parametrize("shell", ["dash", "busybox sh"])
