@@ -97,8 +97,8 @@ def test_the_same_sources_give_the_same_bytes_in_another_folder(lab: Lab, by_gcc
 def test_a_variant_costs_what_differs(lab: Lab, by_gcc: dict[str, Any]) -> None:
     shown = lab.run(*lab.build_words("variant", "--set", "PRINTK_TIME=y"))
     assert shown.status == 0, shown.err
-    assert f"before took    {duration(by_gcc['cost']['wall_s'])}" in shown.out
-    newest, *_ = lab.json("list")["built"]
+    newest, before, *_ = lab.json("list")["built"]
+    assert f"before took    {duration(before['cost']['wall_s'])}" in shown.out
     assert newest["folder"] == str(lab.folder / "variant")
     cost = newest["cost"]
     assert cost["hits"] > cost["misses"]
