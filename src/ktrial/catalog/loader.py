@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from ktrial.catalog.model import BUILT_IN, Catalog, Source, catalog_files
+from ktrial.domain import toml_text
 from ktrial.domain.condition import check_condition
 from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 from ktrial.domain.facts import FactKind
@@ -18,13 +19,13 @@ from ktrial.domain.knob import Knob, check_knob
 from ktrial.domain.knob_search import find_knob
 from ktrial.domain.meaning import MEANINGS
 from ktrial.domain.profile import Profile, flatten
+from ktrial.domain.toml_text import locate
 from ktrial.domain.value import kernel_text
 from ktrial.domain.wanted import COMPUTED_DEFAULTS, check_recipe
 
 T = TypeVar("T")
-_SYNTAX = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_PATH_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+|\.\.\.)\]")
+_HINT = "docs/catalog.md lists the keys and their values"
 
 
 class _KnobFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,25 +80,7 @@ def read_toml(path: Path, shape: type[T]) -> T:
 
 def parse_toml(text: str, file: str, shape: type[T]) -> T:
     """TOML text as `shape`; raises BadInput with file, line and column."""
-    import tomllib
-
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        match = _SYNTAX.match(str(error))
-        if match is None:
-            raise BadInput(f"TOML: {error}", file=file, line=text.count("\n") + 1) from None
-        raise BadInput(
-            f"TOML: {match['what']}", file=file, line=int(match["line"]), column=int(match["column"])
-        ) from None
-    try:
-        return msgspec.convert(tree, shape)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `")
-        line, column = locate(text, where.rstrip("`"), message)
-        raise BadInput(
-            message, file=file, line=line, column=column, hint="docs/catalog.md lists the keys and their values"
-        ) from None
+    return toml_text.parse(text, file, shape, _HINT)
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -188,29 +171,3 @@ def _read_profile(path: Path, profiles: dict[str, Profile]) -> Profile:
         raise BadInput(f"a profile called {profile.name} exists already", file=str(path), hint="give it another name")
     profiles[profile.name] = profile
     return profile
-
-
-def locate(text: str, where: str, message: str) -> tuple[int | None, int | None]:
-    """Line and column of a msgspec path such as `$.knob[3].risk` in the text."""
-    lines = text.splitlines()
-    start, key = 0, ""
-    tables: list[str] = []
-    for match in _PATH_STEP.finditer(where):
-        if match[1] is not None:
-            key = match[1]
-            tables.append(key)
-        elif match[2] != "...":
-            header = f"[[{'.'.join(tables)}]]"
-            count = -1
-            for number in range(start, len(lines)):
-                count += lines[number].strip().startswith(header)
-                if count == int(match[2]):
-                    start = number
-                    break
-            key = ""
-    named = re.search(r"unknown field `([^`]+)`", message)
-    for wanted in (named[1] if named else "", key):
-        for number in range(start, len(lines)):
-            if wanted and re.match(rf"\s*\"?{re.escape(wanted)}\"?\s*[=.]", lines[number]):
-                return number + 1, len(lines[number]) - len(lines[number].lstrip()) + 1
-    return (start + 1, 1) if lines else (None, None)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from ktrial.catalog.loader import locate, read_toml
+from ktrial.catalog.loader import read_toml
 from ktrial.catalog.model import BUILT_IN
 from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.errors import BadInput, KtrialError, UnknownName
 from ktrial.domain.gate import parse_gates
 from ktrial.domain.own_benchmark import OwnBenchmark
 from ktrial.domain.suite import Suite, SuiteEntry, check_entry, parse_cpus, parse_sample_period
+from ktrial.domain.toml_text import locate
 
 _STRESSORS = ("cpu", "matrix", "vm", "pipe", "context", "switch", "mutex", "futex")
 

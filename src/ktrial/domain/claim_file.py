@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 
 import msgspec
 
 from ktrial.domain.benchmark import Direction, Unit
 from ktrial.domain.errors import BadInput
+from ktrial.domain.toml_text import parse_bytes
 
 _HINT = "it holds [[claim]], [[change]] and [[tukey]] tables: docs/compare.md shows them"
 
@@ -74,14 +74,7 @@ class ClaimFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 def parse_claim_file(data: bytes, file: str) -> ClaimFile:
     """Read a file of claims; raises BadInput with the place."""
-    try:
-        found = msgspec.convert(tomllib.loads(data.decode()), ClaimFile)
-    except UnicodeDecodeError as error:
-        raise BadInput(f"is no text: {error}", file=file, hint=_HINT) from None
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"is no TOML: {error}", file=file, hint=_HINT) from None
-    except msgspec.ValidationError as error:
-        raise BadInput(str(error), file=file, hint=_HINT) from None
+    found = parse_bytes(data, file, ClaimFile, _HINT)
     if not (found.claim or found.change or found.tukey):
         raise BadInput("no claim is in it", file=file, hint=_HINT)
     for table in found.tukey:

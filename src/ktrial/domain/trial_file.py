@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ from ktrial.domain.guest import Mode
 from ktrial.domain.guest_trial import check_guest_trial
 from ktrial.domain.manual_arm import check_manual
 from ktrial.domain.safety import SafetyLimits, parse_limits
+from ktrial.domain.toml_text import parse_bytes
 from ktrial.domain.trial_log import Questions, Screen
 from ktrial.domain.units import parse_quantity
 
@@ -186,14 +186,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 def parse_trial_file(data: bytes, file: str) -> TrialFile:
     """Read a protocol; raises BadInput with the place."""
-    try:
-        found = msgspec.convert(tomllib.loads(data.decode()), TrialFile)
-    except UnicodeDecodeError as error:
-        raise BadInput(f"is no text: {error}", file=file, hint=_HINT) from None
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"is no TOML: {error}", file=file, hint=_HINT) from None
-    except msgspec.ValidationError as error:
-        raise BadInput(str(error), file=file, hint=_HINT) from None
+    found = parse_bytes(data, file, TrialFile, _HINT)
     try:
         check_trial_file(found)
     except BadInput as error:

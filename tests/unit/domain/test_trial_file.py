@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import Any
 
@@ -113,7 +114,7 @@ def test_any_edit_is_another_trial_and_another_order_of_keys_is_not() -> None:
         ('temperature = "95C"', 'temperature = "hot"', BadInput, "temperature = 'hot' is no limit"),
         ('"40%"', '"140%"', BadInput, "memory_pressure = '140%' is no limit"),
         ("[arms.control]", "[arms.control]\nexpect = { a = 1 }", BadInput, "expect is for manual arms"),
-        ("[gates]", "[gates", BadInput, "is no TOML"),
+        ("[gates]", "[gates", BadInput, "TOML: "),
     ],
 )
 def test_what_cannot_be_meant_is_told_with_the_file(
@@ -123,7 +124,7 @@ def test_what_cannot_be_meant_is_told_with_the_file(
     assert text != TEXT
     with pytest.raises(BadInput) as caught:
         parsed(text)
-    assert caught.value.message.startswith("trial.toml: ")
+    assert re.match(r"trial\.toml:(\d+:)* ", caught.value.message)
     assert said in caught.value.message
     assert caught.value.hint
     if kind is not BadInput:
@@ -142,7 +143,7 @@ def test_one_arm_is_no_trial_and_two_alike_are_a_placebo() -> None:
 
 
 def test_bytes_that_are_no_text_are_told() -> None:
-    with pytest.raises(BadInput, match=r"trial\.toml: is no text"):
+    with pytest.raises(BadInput, match=r"trial\.toml: is not UTF-8 text"):
         parse_trial_file(b"\xff\xfe", "trial.toml")
 
 
@@ -208,7 +209,7 @@ def test_a_damaged_protocol_is_read_or_refused(data: st.DataObject) -> None:
         told = error.message
     else:
         told = "trial.toml: read"
-    assert told.startswith("trial.toml: ")
+    assert re.match(r"trial\.toml:(\d+:)* ", told)
 
 
 @pytest.mark.parametrize("value, wanted", [("5%", 0.05), ("0.5%", 0.005), (0.03, 0.03), (0, 0.0)])
