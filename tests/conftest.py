@@ -12,8 +12,8 @@ import pytest
 from hypothesis import settings
 
 # The same inputs in every ./check, so that a failure is a change's own; `./check --full` draws new ones, and more.
-settings.register_profile("same", derandomize=True, database=None, deadline=None, max_examples=50)
-settings.register_profile("new", database=None, deadline=None, max_examples=150)
+settings.register_profile("same", derandomize=True, database=None, deadline=None, max_examples=35)
+settings.register_profile("new", database=None, deadline=None, max_examples=100)
 settings.load_profile(os.environ.get("KTRIAL_FUZZ", "same"))
 # Started in the background of a script or by nohup, ./check inherits an ignored SIGINT or SIGHUP, and so would all that
 # the tests interrupt.
