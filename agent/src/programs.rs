@@ -82,8 +82,12 @@ fn is_swap_area(path: &str) -> bool {
     let Ok(real) = std::fs::canonicalize(path) else {
         return is_plain_path(path);
     };
+    // In a folder with the sticky bit, such as /tmp, nobody can take away what is root's.
     let roots_alone = |part: &Path| {
-        std::fs::metadata(part).is_ok_and(|metadata| metadata.uid() == 0 && metadata.mode() & 0o022 == 0)
+        std::fs::metadata(part).is_ok_and(|metadata| {
+            let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
+            metadata.uid() == 0 && (sticky || metadata.mode() & 0o022 == 0)
+        })
     };
     let is_device = std::fs::metadata(&real).is_ok_and(|metadata| metadata.file_type().is_block_device());
     is_plain_path(path) && (is_device || real.ancestors().all(roots_alone))
@@ -269,10 +273,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("swap");
         std::fs::write(&file, "").unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-        // /tmp is everybody's.
-        assert!(!is_swap_area(file.to_str().unwrap()));
-        assert!(!is_swap_area("/tmp"));
+        let path = file.to_str().unwrap();
+        let is_root = std::fs::metadata(&file).unwrap().uid() == 0;
+        let mode =
+            |of: &Path, mode| std::fs::set_permissions(of, std::fs::Permissions::from_mode(mode)).unwrap();
+        for (file_mode, folder_mode, safe) in [
+            (0o600, 0o700, true),
+            (0o622, 0o700, false),
+            (0o600, 0o777, false),
+            (0o600, 0o1777, true),
+        ] {
+            mode(&file, file_mode);
+            mode(folder.path(), folder_mode);
+            assert_eq!(
+                is_swap_area(path),
+                safe && is_root,
+                "{file_mode:o} in {folder_mode:o}"
+            );
+        }
         assert!(is_swap_area("/no-such-folder/swap"), "swapon says so itself");
     }
 
