@@ -35,7 +35,7 @@ def pytest_collection_finish() -> None:
 def machine_alone() -> Iterator[None]:
     """The machine itself: one test at a time, whatever the number of workers and checkouts.
 
-    The lock is on a folder that a Debian of its own (tests/debian) has from this machine; its /proc is another one.
+    The lock is on a folder that a Debian of its own (tests/alone) has from this machine; its /proc is another one.
     """
     descriptor = os.open("/sys/kernel", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
