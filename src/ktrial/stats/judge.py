@@ -276,7 +276,9 @@ def _judge_family(stand: _Stand, role: Role, members: Sequence[Member]) -> list[
 def _broken(member: Member, answer: Answered) -> tuple[Finding, ...]:
     if answer.guard != "broken":
         return ()
-    sentence = f"{member.arm} is worse in {member.outcome} by more than the {member.rule.margin:.3g} that is allowed"
+    margin = member.rule.margin
+    allowed = f"{margin * 100:.3g} %" if member.rule.scale == "log" else f"{margin:.3g}"
+    sentence = f"{member.arm} is worse in {member.outcome} by more than the {allowed} that is allowed"
     return (Finding(kind="guard-broken", level="suspect", sentence=sentence),)
 
 
