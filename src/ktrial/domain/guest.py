@@ -26,6 +26,9 @@ EXACT_CLOCK = (
     "length of code paths, not compiler flags, caches or what depends on the processor."
 )
 
+#: What is said where the first two boots of an exact guest were not the same and a third one was as one of them.
+ODD_BOOT = "of three runs one was not as the two others"
+
 #: And that of an emulated one.
 EMULATED_CLOCK = (
     "Time in this guest is that of an emulator, which other work on this machine disturbs and in which every "
@@ -149,7 +152,7 @@ class GuestFailed(KtrialError):
 
 
 class GuestDiffers(KtrialError):
-    """Two runs of an exact guest were not the same."""
+    """No two runs of an exact guest were the same."""
 
     exit_status = STATUS_FAILED
 

@@ -42,6 +42,10 @@ class Told(Protocol):
     def twin_sha256(self) -> str | None:
         """The hash of all that two exact runs gave."""
 
+    @property
+    def odd(self) -> str | None:
+        """How a third exact run differed from them."""
+
 
 def guest_json(booted: Told, kernel: str, program: Program | None, tools: Sequence[str]) -> dict[str, Any]:
     """`ktrial.guest/1`."""
@@ -65,8 +69,12 @@ def guest_json(booted: Told, kernel: str, program: Program | None, tools: Sequen
         "failure": run.failure,
         "console": console_tail(run),
         "wall_s": round(run.wall_s, 3),
-        "exact": None if twin is None else {"runs": 2, "sha256": twin, "clock": EXACT_CLOCK},
+        "exact": None if twin is None else _exact(twin, booted.odd),
     }
+
+
+def _exact(sha256: str, odd: str | None) -> dict[str, Any]:
+    return {"runs": 2 if odd is None else 3, "odd": odd, "sha256": sha256, "clock": EXACT_CLOCK}
 
 
 def guest_text(run: GuestRun, kernel: str, *, width: int) -> str:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ktrial.domain.benchmark import Invocation
+from ktrial.domain.benchmark import Invocation, RawOutput
 from ktrial.domain.errors import BadRun, KtrialError
-from ktrial.domain.guest import GuestPlace, GuestRun
+from ktrial.domain.guest import ODD_BOOT, GuestDiffers, GuestPlace, GuestRun
 from ktrial.domain.guest_trial import perturbation
 from ktrial.domain.judgement import Judgement, NextStep
 from ktrial.domain.run import Execution, RunRecord, TrialPlace, Watch
@@ -24,8 +24,8 @@ from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.suite import Task
 from ktrial.domain.trial_log import BlockDrawn, Ended, Event, Looked, RunEnded, block_order
 from ktrial.services.guest_trial import GuestReady, Lab
-from ktrial.services.guest_visit import Asked, Came, asked_of, came_of, job_of
-from ktrial.services.guests import difference, settle_s
+from ktrial.services.guest_visit import Asked, asked_of, came_of, job_of
+from ktrial.services.guests import agreement, settle_s
 from ktrial.services.one_run import RunMaker, Wanted
 from ktrial.services.ports import Clock, RunStore
 from ktrial.services.schedule import Place
@@ -51,10 +51,11 @@ class Visit(NamedTuple):
 
 
 class Booted(NamedTuple):
-    """A visit's boot, and why a second one was not the same."""
+    """A visit's boot, how one of three was odd, and why no two were the same."""
 
     run: GuestRun
-    differs: str | None
+    odd: str | None = None
+    differs: str | None = None
 
 
 class _Told:
@@ -179,16 +180,23 @@ class GuestCourse:
                 self._check()
 
     def _boot(self, visit: Visit) -> Booted:
-        """One boot; of an exact guest's first visit of an arm a second one, which must be the same."""
+        """One boot; of an exact guest's first visit of an arm as many as it takes until two are the same, or three."""
         place, asked = self._place(visit), self._asked(visit.arm)
         ready = self._guests.ready
         job, files = job_of(
             ready.plans[visit.arm], asked, ready.suite.load, place.shape.cpus, settle_s(place.shape.mode)
         )
-        run = self._lab.boot(place, job, files)
+
+        def boot() -> GuestRun:
+            return self._lab.boot(place, job, files)
+
+        run = boot()
         if not self._is_exact or visit.arm in self._proven:
-            return Booted(run, None)
-        return Booted(run, difference(run, self._lab.boot(place, job, files)))
+            return Booted(run)
+        try:
+            return Booted(*agreement(run, boot(), boot))
+        except GuestDiffers as error:
+            return Booted(run, differs=error.message)
 
     def _place(self, visit: Visit) -> GuestPlace:
         place = self._guests.places[visit.arm]
@@ -209,7 +217,7 @@ class GuestCourse:
     def _take(self, visit: Visit, booted: Booted) -> None:
         """The records of a visit, then its events, all at once."""
         if booted.differs is not None:
-            told = f"two runs of the same exact guest differ in {visit.arm}: {booted.differs}"
+            told = f"{visit.arm}: {booted.differs}"
             self._append(Ended(reason=f"stopped: {told}"))
             raise KtrialError(told, hint="nothing of this trial can be used; does `ktrial kernel boot` differ too?")
         self._proven.add(visit.arm)
@@ -228,7 +236,8 @@ class GuestCourse:
         each = len(asked) // self._protocol.runs_per_visit
         # What a killed head had recorded of an exact visit is what this boot gives, too.
         first = len(asked) - each * self._runs_left(visit.block, visit.arm)
-        records = [self._record(visit, where, asked[at], came, at) for at in range(first, len(asked))]
+        notes = () if booted.odd is None else (f"{ODD_BOOT}: {booted.odd}",)
+        records = [self._record(visit, where, asked[at], came.outputs[at], notes) for at in range(first, len(asked))]
         runs = [records[at : at + each] for at in range(0, len(records), each)]
         events = [_event(visit, run) for run in runs]
         if not any(isinstance(event, RunEnded) for event in self._standing.log):
@@ -237,7 +246,9 @@ class GuestCourse:
         self._logs.append(self._standing.trial, events)
         self._standing.log += events
 
-    def _record(self, visit: Visit, where: TrialPlace, asked: Asked, came: Came, at: int) -> RunRecord:
+    def _record(
+        self, visit: Visit, where: TrialPlace, asked: Asked, raw: RawOutput, notes: tuple[str, ...]
+    ) -> RunRecord:
         standing, task = self._standing, asked.task
         number, standing.next_run = standing.next_run, standing.next_run + 1
         session = standing.session.session
@@ -249,13 +260,13 @@ class GuestCourse:
                 directory="/",
                 started_monotonic_ns=self._clock.monotonic_ns(),
                 started_unix_ms=self._clock.unix_ms(),
-                raw=came.outputs[at],
+                raw=raw,
             )
         ]
         place = Place(task.label, visit.block, visit.place)
         wanted = Wanted(number, place, task, asked.invocation, self._versions[task.label], None)
         record, parts = self._maker.make(wanted, standing.session)
-        record = msgspec.structs.replace(record, trial=where)
+        record = msgspec.structs.replace(record, trial=where, notes=(*record.notes, *notes))
         name = self._runs.save(record, parts)
         standing.records.append(record)
         self._listen(VisitEnded(block=visit.block, record=record, name=name, failure=record.failure, void=None))

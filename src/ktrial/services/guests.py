@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -27,11 +28,12 @@ class Boots(Protocol):
 
 
 class Booted(msgspec.Struct, frozen=True, kw_only=True):
-    """A boot that is told about; `twin_sha256` is what two exact boots agree in."""
+    """A boot that is told about; `twin_sha256` is what two exact boots agree in, `odd` how a third one differed."""
 
     run: GuestRun
     no_kvm: str | None = None
     twin_sha256: str | None = None
+    odd: str | None = None
 
 
 def settle_s(mode: Mode | None) -> int:
@@ -67,7 +69,10 @@ def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house:
 
 
 def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: House) -> Booted:
-    """Two boots at once, which must be the same to the last byte. Raises GuestDiffers."""
+    """Two boots at once, which must be the same to the last byte; where they differ a third one decides.
+
+    Raises GuestDiffers where no two are the same.
+    """
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(boot, shape, limit_s) for _ in range(2)]
         try:
@@ -75,15 +80,35 @@ def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: House) -> Boote
         except BaseException:
             house.stop()
             raise
-    if first.limit_passed or second.limit_passed:  # when it passed, not what the guest did, made them differ
-        return Booted(run=first if first.limit_passed else second)
+    agreed = agreement(first, second, lambda: boot(shape, limit_s))
+    sha256 = None if agreed.run.limit_passed else digest(agreed.run)
+    return Booted(run=agreed.run, twin_sha256=sha256, odd=agreed.odd)
+
+
+class Agreement(NamedTuple):
+    """What two boots agree in, and how the one that was odd differed from them."""
+
+    run: GuestRun
+    odd: str | None = None
+
+
+def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) -> Agreement:
+    """What two boots of the same guest agree in, a third one where two differ. Raises GuestDiffers.
+
+    Of boots that a limit ended, that one: when it passed, not what the guest did, made them differ.
+    """
     found = difference(first, second)
-    if found is not None:
+    if found is None or first.limit_passed:
+        return Agreement(first)
+    if second.limit_passed or (third := again()).limit_passed:
+        return Agreement(second if second.limit_passed else third)
+    agreed = next((run for run in (first, second) if difference(run, third) is None), None)
+    if agreed is None:
         raise GuestDiffers(
-            f"two runs of the same exact guest differ: {found}",
-            hint="its results cannot be used; without --append and with fewer tools, does it still?",
+            f"three runs of the same exact guest differ: {found}",
+            hint="its results cannot be used; without --append and with fewer tools, do they still?",
         )
-    return Booted(run=first, twin_sha256=digest(first))
+    return Agreement(agreed, found)
 
 
 def digest(run: GuestRun) -> str:

@@ -47,7 +47,7 @@ Values = Callable[[int, str, int], float]
 
 
 class FakeLab:
-    """Guests that give what `values` say. `twins` differ in their second boot."""
+    """Guests that give what `values` say; `twin` changes what a visit's later boots give."""
 
     workers = 2
 
@@ -56,7 +56,7 @@ class FakeLab:
         self._values = values
         self.boots: list[tuple[int, str]] = []
         self.jobs: list[tuple[GuestPlace, Job, Mapping[str, bytes]]] = []
-        self.twin: Callable[[GuestRun], GuestRun] = lambda run: run
+        self.twin: Callable[[GuestRun, int], GuestRun] = lambda run, _number: run
         self.fails: dict[str, str] = {}
         self.stopped = False
 
@@ -102,9 +102,9 @@ class FakeLab:
             wall_s=1.0,
             failure=self.fails.get(arm),
         )
-        again = visit in self.boots
+        earlier = self.boots.count(visit)
         self.boots.append(visit)
-        return self.twin(run) if again else run
+        return self.twin(run, earlier) if earlier else run
 
 
 BEGUN = Begun(
@@ -193,13 +193,25 @@ def test_the_first_boots_of_every_arm_are_made_twice_and_no_others() -> None:
     }
 
 
-def test_two_boots_that_differ_end_the_trial_with_the_first_difference() -> None:
+def test_boots_that_all_differ_end_the_trial_with_the_first_difference() -> None:
     trial = Trial(seeded(alike), cap=7)
-    trial.lab.twin = lambda run: msgspec.structs.replace(run, stderr=b"once\n")
-    with pytest.raises(KtrialError, match=r"differ in (control|case): line 1 of stderr is missing and 'once'"):
+    trial.lab.twin = lambda run, number: msgspec.structs.replace(run, stderr=f"{number}\n".encode())
+    with pytest.raises(KtrialError, match=r"(control|case): three runs .* differ: line 1 of stderr is missing and '1'"):
         trial.run()
     assert isinstance(trial.log[-1], TrialOver)
     assert not any(isinstance(event, RunEnded) for event in trial.log)
+
+
+@pytest.mark.parametrize("odd", [1, 2])
+def test_one_odd_boot_of_three_is_told_and_not_used(odd: int) -> None:
+    trial = Trial(seeded(alike), cap=7)
+    trial.lab.twin = lambda run, number: run if number != odd else msgspec.structs.replace(run, stdout=b"")
+    trial.run()
+    # The first two differ where the second is the odd one; else the third is not asked for.
+    noted = {record.notes for record in trial.store.records if record.trial is not None and record.trial.block == 1}
+    told = "of three runs one was not as the two others: line 1 of stdout is "
+    assert {any(note.startswith(told) for note in notes) for notes in noted} == {odd == 1}
+    assert all(record.failure is None for record in trial.store.records)
 
 
 def test_a_visit_is_a_boot_with_its_settings_its_word_and_every_seed() -> None:

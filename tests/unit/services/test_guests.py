@@ -70,7 +70,7 @@ def test_an_interrupt_of_one_exact_run_ends_the_other() -> None:
 
 def test_two_exact_runs_that_are_the_same() -> None:
     found = boot_twice(SHAPE, 60, Boots(RUN, run(wall_s=9.0)), House())
-    assert found.twin_sha256 == digest(RUN)
+    assert (found.twin_sha256, found.odd) == (digest(RUN), None)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,13 @@ def test_two_exact_runs_that_are_the_same() -> None:
 def test_the_first_difference_is_an_error(other: GuestRun, where: str) -> None:
     assert digest(other) != digest(RUN)
     assert str(difference(RUN, other)).startswith(where)
-    with pytest.raises(GuestDiffers, match="two runs of the same exact guest differ") as caught:
-        boot_twice(SHAPE, 60, Boots(RUN, other), House())
+    with pytest.raises(GuestDiffers, match="three runs of the same exact guest differ") as caught:
+        boot_twice(SHAPE, 60, Boots(RUN, other, run(stderr=b"a third\n")), House())
     assert caught.value.exit_status == 125
+    for third, agreed in ((RUN, RUN), (other, other)):
+        found = boot_twice(SHAPE, 60, Boots(RUN, other, third), House())
+        assert (found.run, found.twin_sha256) == (agreed, digest(agreed))
+        assert str(found.odd).startswith(where)
 
 
 def test_a_limit_that_passed_is_no_difference() -> None:

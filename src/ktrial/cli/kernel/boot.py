@@ -114,13 +114,15 @@ def _shape(memory: str, cpus: int | None, append: tuple[str, ...], mode: Mode | 
 def _write(app: App, booted: Booted, image: str, *, alone: bool) -> None:
     """The program's streams as they are, and beside them what there is to say about the guest."""
     from ktrial.cli.streams import pass_on
-    from ktrial.domain.guest import EXACT_CLOCK
+    from ktrial.domain.guest import EXACT_CLOCK, ODD_BOOT
     from ktrial.report.guest import guest_text
     from ktrial.report.terminal import columns
 
     run = booted.run
     if booted.no_kvm is not None:
         app.say(f"{booted.no_kvm}; the guest is emulated")
+    if booted.odd is not None:
+        app.say(f"{ODD_BOOT}: {booted.odd}")
     if booted.twin_sha256 is not None:
         app.say(f"two runs are the same to the last byte, SHA-256 {booted.twin_sha256}")
         app.say(EXACT_CLOCK)
