@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -14,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.demos import ARMS, demo, verdicts
 from tests.support.user import CHECKOUT, User, ordinary_user
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("demo")]
 #: Short runs. As many blocks as in any demo: the tests beside these are what makes noise here.
 SHORT = ("--run-s", "0.1")
+#: A help is +100 % or more, a hurt about -40 %.
+NOISY_PERCENT = 40
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 #: As containers have it.
 _READ_ONLY = """set -e
@@ -28,31 +32,23 @@ exec "$@"
 """
 
 
-def demo(tmp_path: Path, *before: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """As root, with folders of its own."""
-    own = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_DATA_HOME": str(tmp_path / "data"), "COLUMNS": "80"}
-    # Measurements of other tests would be void while a transaction of the machine's own is made and undone.
-    state = ("--machine-state", str(tmp_path / "machine"))
-    command = [*before, ".venv/bin/python", "-m", "ktrial", *state, "demo", *SHORT, *options]
-    return subprocess.run(
-        command, cwd=CHECKOUT, env={**os.environ, **own}, capture_output=True, text=True, timeout=240, check=False
-    )
-
-
-def verdicts(output: str) -> dict[str, str]:
-    """Arm -> the last word of its row in the table."""
-    return {
-        row[1]: row[2]
-        for row in re.finditer(r"^(placebo|copium|help|hurt) .* (\w+)$", output, re.MULTILINE)
-        if row[2] in {"better", "worse", "equivalent", "inconclusive"}
-    }
+def placebo_width_percent(output: str) -> float:
+    """How wide the interval of what changes nothing is."""
+    found = re.search(r"^placebo .* ([+-][\d.]+) % to ([+-][\d.]+) % ", output, re.MULTILINE)
+    return float(found[2]) - float(found[1]) if found is not None else math.inf
 
 
 def check_found(output: str) -> None:
-    """A help that helps and a hurt that hurts. (Of the others a claim is possible, at most once in a hundred demos.)"""
+    """A help that helps and a hurt that hurts. (Of the others a claim is possible, at most once in a hundred demos.)
+
+    The tests beside this one can take so much of the machine that what changes nothing varies by half; then it may be
+    left open, and never the wrong way round. tests/alone asks the machine that has nothing else to do.
+    """
     found = verdicts(output)
-    assert list(found) == ["placebo", "copium", "help", "hurt"], output
-    assert (found["help"], found["hurt"]) == ("better", "worse"), output
+    assert list(found) == ARMS, output
+    undecided = {"inconclusive"} if placebo_width_percent(output) > NOISY_PERCENT else set()
+    assert found["help"] in {"better", *undecided}, output
+    assert found["hurt"] in {"worse", *undecided}, output
     assert re.search(r"single before/after pairs", output), output
 
 
@@ -60,7 +56,7 @@ def test_settings_of_the_kernel_as_root(tmp_path: Path) -> None:
     """Whatever is found, it is found again, and the trial holds."""
     files = [HUGE, *map(Path, ("/proc/sys/vm/swappiness", "/proc/sys/vm/min_free_kbytes"))]
     before = [path.read_text() for path in files]
-    ran = demo(tmp_path)
+    ran = demo(tmp_path, *SHORT)
     assert ran.returncode == 0, ran.stderr
     check_found(ran.stdout)
     assert "thp:enabled=always" in ran.stdout
@@ -83,7 +79,9 @@ def test_settings_of_the_kernel_as_root(tmp_path: Path) -> None:
 
 def test_a_container_that_writes_no_setting(tmp_path: Path) -> None:
     before = HUGE.read_text()
-    ran = demo(tmp_path, "unshare", "--mount", "--propagation", "private", "sh", "-c", _READ_ONLY, "sh")
+    ran = demo(
+        tmp_path, *SHORT, before=("unshare", "--mount", "--propagation", "private", "sh", "-c", _READ_ONLY, "sh")
+    )
     assert ran.returncode == 0, ran.stderr
     check_found(ran.stdout)
     said = " ".join(ran.stdout.split())
@@ -96,7 +94,7 @@ def test_a_container_that_writes_no_setting(tmp_path: Path) -> None:
 def test_events_for_programs(tmp_path: Path) -> None:
     """One object per line: visits, blocks, and at the end the verdicts; nothing else is on stdout."""
     page = tmp_path / "page.html"
-    ran = demo(tmp_path, options=("--cap", "20", "--json", "-o", str(page), "--seed", "5"))
+    ran = demo(tmp_path, *SHORT, "--cap", "20", "--json", "-o", str(page), "--seed", "5")
     assert ran.returncode == 0, ran.stderr
     *events, last = [json.loads(line) for line in ran.stdout.splitlines()]
     kinds = [event["event"] for event in events]
@@ -107,7 +105,7 @@ def test_events_for_programs(tmp_path: Path) -> None:
     found = {one["arm"]: one["verdict"] for one in told["found"]["arms"]}
     judged = [one for one in events[-1]["judgement"]["judged"] if one["role"] == "primary"]
     assert found == {one["arm"]: one["verdict"] for one in judged}
-    assert list(found) == ["placebo", "copium", "help", "hurt"]
+    assert list(found) == ARMS
     assert told["before"] == told["after"]
     assert str(HUGE) in told["before"]
     assert told["report"] == str(page)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ def carried(
     """A bundle, not yet written, of a comparison and what it was made from; the comparison as it comes out of it."""
     from functools import partial
 
+    import msgspec
+
     from ktrial.cli.comparing import answered_again
     from ktrial.cli.input_file import read_file
     from ktrial.services.bring_in import LIMIT_BYTES
@@ -53,7 +56,7 @@ def carried(
         made = pack(list(sessions.values()), app.store, writer, scrubbing, app.trials)
     again = partial(answered_again, app)
     found = carry(published, lambda path: read_file(Path(path), LIMIT_BYTES), again, writer, made.sessions, scrubbing)
-    return writer, made, found
+    return writer, msgspec.structs.replace(made, replaced=found.replaced), found.comparison
 
 
 def carried_trial(
@@ -100,10 +103,9 @@ def tell(app: App, output: Path, made: Made, *, kept: bool) -> None:
     sessions = "1 session" if len(made.sessions) == 1 else f"{len(made.sessions)} sessions"
     trials = f", with the trial{'s'[: len(made.trials) != 1]} {', '.join(made.trials)}" if made.trials else ""
     app.say(f"{output}: {sessions}{trials}")
-    counts: dict[str, int] = {}
+    counts = Counter(made.replaced)
     for one in made.sessions:
-        for kind, times in (one.replaced or {}).items():
-            counts[kind] = counts.get(kind, 0) + times
+        counts.update(one.replaced or {})
     told = ", ".join(f"{kind} {times}" for kind, times in sorted(counts.items()))
     if kept:
         app.say("names of hosts and users, serial numbers and MAC addresses are in it")

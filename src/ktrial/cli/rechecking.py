@@ -78,7 +78,7 @@ def _made_again(folder: Path, comparison: Comparison, known: set[str]) -> Iterat
     from ktrial.domain.recheck import Difference
     from ktrial.report.publish import LIST, published
 
-    for name, data in published(comparison).items():
+    for name, data in published(comparison, has_data=True).items():
         if name not in (LIST, _COMPARISON) and name not in known and _content(folder, name) != data:
             yield Difference(kind="file", where=name, told="it is not what comes out of the data")
 

@@ -26,10 +26,10 @@ _MOST_CHARTED = 24
 _LONGEST_NAME = 80
 
 
-def published(comparison: Comparison, data: Mapping[str, bytes] = {}) -> dict[str, bytes]:
+def published(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_data: bool = False) -> dict[str, bytes]:
     """File name -> content: the report, its charts, the comparison, a file for each run, how to get it again.
 
-    `data` are files with what it was made from.
+    `data` are files with what it was made from; `has_data` says that there are such beside these.
     """
     files: dict[str, bytes] = {}
     pictures: dict[str, list[tuple[str, str]]] = {"": []}
@@ -48,7 +48,7 @@ def published(comparison: Comparison, data: Mapping[str, bytes] = {}) -> dict[st
     if comparison.exclusions:
         files["exclusions.json"] = _json(comparison.exclusions)
     if comparison.reproduce:
-        files["reproduce.sh"] = _script(comparison).encode()
+        files["reproduce.sh"] = _script(comparison, has_data=has_data or bool(data)).encode()
     files |= data
     sums = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items()))
     files[LIST] = "".join(sums).encode()
@@ -109,9 +109,15 @@ def _about(arm: str, point: Point) -> dict[str, Any]:
     }
 
 
-def _script(comparison: Comparison) -> str:
-    """The commands, each word quoted; what is no command of ktrial stays a comment."""
+def _script(comparison: Comparison, *, has_data: bool) -> str:
+    """The commands, each word quoted; what is no command of ktrial stays a comment.
+
+    Where the data lie beside it, it computes every number from them, on any machine; the first commands named files
+    and sessions of the machine that made them.
+    """
     lines = ["#!/bin/sh", f"# {clean(comparison.title)}", "set -eu"]
+    if has_data:
+        lines += ['cd "$(dirname "$0")"', "# Every number again, from data/:", "ktrial recheck .", "# How they came:"]
     for command in comparison.reproduce:
         shown = clean(command)
         try:
@@ -119,5 +125,6 @@ def _script(comparison: Comparison) -> str:
         except ValueError:
             words = []
         ours = bool(words) and words[0] in {"ktrial", "./ktrial"}
-        lines.append(shlex.join(words) if ours else f"# not a command of ktrial: {shown}")
+        line = shlex.join(words) if ours else f"# not a command of ktrial: {shown}"
+        lines.append(f"# {line}" if has_data and ours else line)
     return "\n".join(lines) + "\n"

@@ -58,13 +58,15 @@ class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
 class Made(msgspec.Struct, frozen=True, kw_only=True):
     """What went into a bundle. `left` are names that could not be told from other words, except by their place.
 
-    `spoiled` are runs whose raw output no longer gives their numbers without the names in it.
+    `spoiled` are runs whose raw output no longer gives their numbers without the names in it. `replaced` counts what
+    was replaced outside of the sessions, in compared files and in what was asked of them.
     """
 
     sessions: tuple[Packed, ...]
     trials: tuple[str, ...] = ()
     left: tuple[str, ...]
     spoiled: tuple[str, ...]
+    replaced: Mapping[str, int] = {}
 
 
 class Brought(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +22,13 @@ from ktrial.services.results import ReadResults
 
 #: Computes a comparison again, from results and from files by their names.
 Again = Callable[[Comparison, ReadResults, Callable[[str], bytes]], Comparison]
+
+
+class Carried(NamedTuple):
+    """The comparison that was carried, and how many names of which kind were replaced in it and in its files."""
+
+    comparison: Comparison
+    replaced: Mapping[str, int]
 
 
 def question_of(published: Comparison) -> AskedComparison:
@@ -45,7 +53,7 @@ def carry(
     writer: Writer,
     packed: Sequence[Packed],
     scrubbing: Scrubbing | None,
-) -> Comparison:
+) -> Carried:
     """Put the compared files beside the packed sessions; the comparison as it comes out of what is in the bundle now.
 
     Raises Refused when other figures or verdicts come out than were published.
@@ -72,7 +80,7 @@ def carry(
             hint="compare again, and pack that one"
             + ("" if scrubber is None else "; --keep-identity packs all as it is, with all names"),
         )
-    return found
+    return Carried(found, {} if scrubber is None else {str(kind): times for kind, times in scrubber.replaced.items()})
 
 
 def _checked(file: AskedFile, read: Callable[[str], bytes]) -> bytes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -321,6 +322,7 @@ def test_names_in_the_question_are_replaced_too(machine: FakeRoot, monkeypatch: 
     found = made(machine, "stock=before.json", "t=melisande.json", "--exclude", "melisande.json#2:melisande looked")
     ran = machine.run("publish", str(found), "--data", "-o", "out")
     assert ran.status == 0, ran.err
+    assert re.search(r"replaced, times: user [1-9]", ran.err), ran.err
     assert [path for path in Path("out").rglob("*") if path.is_file() and b"melisande" in path.read_bytes()] == []
     assert "looked" in Path("out/exclusions.json").read_text()
     assert check(machine, Path("out")) == (0, [])

@@ -112,7 +112,9 @@ def test_a_published_trial_comes_out_again(machine: FakeRoot, folder: Path) -> N
     assert (folder / "trial.toml").read_text().startswith('name = "messages"\nsuite = "perf-messaging"\n')
     assert (folder / FOLDER / "noise.json").is_file()
     assert "course.svg" in {path.name for path in (folder / "charts").iterdir()}
-    assert "ktrial trial run trial.toml" in (folder / "reproduce.sh").read_text()
+    script = (folder / "reproduce.sh").read_text()
+    assert "\nktrial recheck .\n" in script
+    assert "# ktrial trial run trial.toml" in script
 
 
 def lean(value: Any) -> Any:

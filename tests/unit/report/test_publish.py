@@ -89,6 +89,14 @@ def test_commands_stay_what_they_are(tmp_path: Path) -> None:
     assert not (tmp_path / "owned").exists()
 
 
+def test_with_the_data_beside_it_every_number_is_computed_again_anywhere() -> None:
+    made = msgspec.structs.replace(two_arms(4), reproduce=("ktrial compare a.csv b.csv", "touch owned"))
+    script = published(made, {"data/raw/x": b"x"})["reproduce.sh"].decode()
+    lines = [line for line in script.splitlines() if not line.startswith("#")]
+    assert lines == ["set -eu", 'cd "$(dirname "$0")"', "ktrial recheck ."]
+    assert "# ktrial compare a.csv b.csv\n" in script
+
+
 def test_hostile_text_stays_text() -> None:
     made = hostile()
     files = published(msgspec.structs.replace(made, outcomes=made.outcomes[:1], without=None))
