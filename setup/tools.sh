@@ -7,10 +7,12 @@ system_root=${system_root:-}
 oldest_python=3.11
 oldest_rust=1.85
 
-# PATH and the places that a login shell adds to it and that sudo or a desktop start leaves out.
+# PATH and the places that a login shell adds to it and that sudo or a desktop start leaves out: rustup's before it, as
+# rustup itself has it, so that every start finds the same compiler.
 search_path() {
+    [ ! -d "${HOME:-/nonexistent}/.cargo/bin" ] || printf '%s:' "$HOME/.cargo/bin"
     printf '%s' "$PATH"
-    for more in "${HOME:-/nonexistent}/.cargo/bin" "${HOME:-/nonexistent}/.local/bin" /home/linuxbrew/.linuxbrew/bin; do
+    for more in "${HOME:-/nonexistent}/.local/bin" /home/linuxbrew/.linuxbrew/bin; do
         [ ! -d "$more" ] || printf ':%s' "$more"
     done
     printf '\n'

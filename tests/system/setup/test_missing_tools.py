@@ -105,14 +105,17 @@ def test_an_old_compiler_counts_as_missing(tmp_path: Path, version: str, words: 
     assert [word for word in missing.stdout.split() if word == "rust"] == words.split()
 
 
-def test_cargo_of_rustup_is_found_without_path(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_compiler_of_rustup_is_the_same_from_every_start(tmp_path: Path, beside: bool) -> None:
+    """Found without PATH, and before the distribution's own, as in a login shell."""
     checkout = FakeCheckout.make(tmp_path)
     rustup = tmp_path / ".cargo/bin"
     rustup.mkdir(parents=True)
     for name in ("cargo", "rustc"):
-        shutil.move(checkout.tools / name, rustup / name)
+        shutil.copy2(checkout.tools / name, rustup / name)
     script = f". {CHECKOUT}/setup/common.sh; . {CHECKOUT}/setup/tools.sh; find_rust"
-    found = checkout.start("/bin/sh", "-euc", script, PATH=str(_links_without_rust(tmp_path)))
+    links = str(_links_without_rust(tmp_path))
+    found = checkout.start("/bin/sh", "-euc", script, PATH=f"{checkout.tools}:{links}" if beside else links)
     assert found.stdout.split() == [str(rustup / "cargo"), str(rustup / "rustc")]
 
 
