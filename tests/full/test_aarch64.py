@@ -102,8 +102,8 @@ def test_a_kernel_for_arm64_is_booted_as_it_is(agent: Path, kernel: Kernel) -> N
 
 def test_an_exact_guest_of_arm64_is_the_same_each_time_and_another_one_is_not(agent: Path) -> None:
     told = boot(ARM_KERNELS[-1], "exact")
-    assert (told["exit_status"], told["exact"]["runs"]) == (0, 2), told
-    assert boot(ARM_KERNELS[-1], "exact")["exact"] == told["exact"]
+    assert (told["exit_status"], told["exact"]["runs"]) == (0, 2 if told["exact"]["odd"] is None else 3), told
+    assert boot(ARM_KERNELS[-1], "exact")["exact"]["sha256"] == told["exact"]["sha256"]
     other = boot(ARM_KERNELS[-1], "exact", "--append", "ktrial.placebo=1")
     assert other["exact"]["sha256"] != told["exact"]["sha256"]
 

@@ -54,9 +54,9 @@ def test_a_guest_is_faithful_and_has_nothing_of_the_host(kernel: Kernel) -> None
 def test_an_exact_guest_is_the_same_each_time_and_another_one_is_not(kernel: Kernel) -> None:
     told = boot(kernel, "exact", EXACT)
     assert told["exit_status"] == 0, told
-    assert told["exact"]["runs"] == 2
+    assert told["exact"]["runs"] == (2 if told["exact"]["odd"] is None else 3)
     if kernel is KERNELS[-1]:
-        assert boot(kernel, "exact", EXACT)["exact"] == told["exact"]
+        assert boot(kernel, "exact", EXACT)["exact"]["sha256"] == told["exact"]["sha256"]
         other = boot(kernel, "exact", EXACT, "--append", "ktrial.placebo=1")
         assert other["exact"]["sha256"] != told["exact"]["sha256"]
 

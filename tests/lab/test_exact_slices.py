@@ -25,7 +25,7 @@ REQUEST = json.dumps({"id": 1, "do": "load", "load": "wakeup", "parameters": PAR
 def wakeups(slice_ns: int, *arguments: str) -> Any:
     """The load's results."""
     told = boot(KERNELS[-1], "exact", SCRIPT.format(slice_ns=slice_ns, request=REQUEST), *arguments)
-    assert told["exact"]["runs"] == 2
+    assert told["exact"]["sha256"], told
     return json.loads(told["stdout"])["ok"]["results"]
 
 

@@ -102,13 +102,19 @@ def test_streams_and_status_are_the_program_s(boot: Any) -> None:
     assert told["guest"]["release"] == "6.12.7-test"
 
 
-def test_an_exact_guest_that_is_not_is_an_error(boot: Any) -> None:
+def test_an_exact_guest_that_is_not_is_an_error(boot: Any, tmp_path: Path) -> None:
     end = [frame("x", '{"status": 0}'), frame("z", "{}")]
     done = boot("; ".join([BEGIN, "echo same > $console; echo $$ >> $console", *end]), "--mode", "exact")
     assert done.returncode == 125
-    assert "two runs of the same exact guest differ: line 2 of console is '" in done.stderr
+    assert "three runs of the same exact guest differ: line 2 of console is '" in done.stderr
     done = boot("; ".join([BEGIN, "echo same > $console", *end]), "--mode", "exact")
     assert done.returncode == 0
+    assert "two runs are the same to the last byte, SHA-256 " in done.stderr
+    assert "of three runs" not in done.stderr
+    once = f"if mkdir {tmp_path}/once; then echo odd >> $console; fi 2>&-"
+    done = boot("; ".join([BEGIN, "echo same > $console", once, *end]), "--mode", "exact")
+    assert done.returncode == 0
+    assert "of three runs one was not as the two others: line 2 of console is " in done.stderr
     assert "two runs are the same to the last byte, SHA-256 " in done.stderr
     assert "Time in this guest counts instructions" in done.stderr
 
