@@ -16,7 +16,9 @@ import pytest
 from ktrial.cli.main import main
 from tests.support.terminal import KTRIAL
 
-#: Its noise is that of the number of its run: what a blame finds is not left to chance.
+#: Its noise is that of the number of its run, and the orders are drawn from SEED: what a blame finds is not left to
+#: chance. Over all seeds a pair among 16 is named exactly in 92 % (`python -m perf.culprits`).
+SEED = "7"
 PROGRAM = """
 import os, random
 with open({count!r}, "ab") as file:
@@ -46,7 +48,7 @@ def words(home: Path, guilty: str, settings: int) -> list[str]:
     program = home / "program.py"
     program.write_text(PROGRAM.format(guilty=guilty, count=str(home / "runs")))
     variables = [word for place in range(settings) for word in ("--env", f"S{place}=1")]
-    given = [*variables, "--known", "worse", "--primary", "took", "--metric", METRIC, "--settle", "0s"]
+    given = [*variables, "--known", "worse", "--primary", "took", "--metric", METRIC, "--settle", "0s", "--seed", SEED]
     return ["blame", *given, "--", sys.executable, "-S", str(program)]
 
 
