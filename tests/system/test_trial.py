@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ktrial.cli.main import main
+from ktrial.domain.trial_file import parse_trial_file
 from ktrial.domain.trial_log import BlockVoided, Ended, RunEnded
 from tests.support.kept import raw, records, state
 from tests.support.terminal import KTRIAL
@@ -400,6 +401,27 @@ def test_what_cannot_be_tried_is_said_before_anything_changes(
     ran = run(home, "try", *words)
     assert (ran.status, said in ran.err) == (status, True), ran.err
     assert "next:" in ran.err
+    assert SWAPPINESS.read_text() == "60\n"
+
+
+@pytest.mark.parametrize(
+    "words, status, said",
+    [
+        (("vm.swappiness=10", "--primary", "speed", *READS), 2, "it has cat.value"),
+        (("vm.swappiness=10", "--guard", "speed=5%", *READS), 2, "it has cat.value"),
+        (("kernel.sched_latency_ns=1000000", *READS), 2, "sched"),
+        (("net.ipv4.tcp_syncookies=0", *READS), 4, "--yes-dangerous"),
+        (("vm.swappiness=10", *READS[:2], "--", "no-such-program"), 2, "no-such-program"),
+        (("vm.swappiness=10", *READS), 0, ""),
+    ],
+)
+def test_a_dry_run_prints_the_protocol_and_says_what_it_would_be_refused_for(
+    home: Path, words: tuple[str, ...], status: int, said: str
+) -> None:
+    ran = run(home, "try", words[0], "--dry-run", *words[1:])
+    assert (ran.status, said in ran.err) == (status, True), ran.err
+    assert parse_trial_file(ran.out.encode(), "printed").command == words[words.index("--") + 1 :]
+    assert not (state(home) / "results.db").exists()
     assert SWAPPINESS.read_text() == "60\n"
 
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ktrial.domain.errors import BadInput, Refused
 
 if TYPE_CHECKING:
@@ -139,4 +137,4 @@ def show_protocol(file: TrialFile) -> None:
     """The protocol as a file, on stdout."""
     from ktrial.domain.trial_file import trial_text
 
-    sys.stdout.write(trial_text(msgspec.structs.replace(file)))
+    sys.stdout.write(trial_text(file))

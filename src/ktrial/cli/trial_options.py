@@ -32,7 +32,7 @@ _DESIGNED = (
     click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders again."),
     click.option("--no-profile", is_flag=True, help="Make no noise profile: the first seven blocks plan the cap."),
     anyway_option,
-    click.option("--dry-run", is_flag=True, help="Print the protocol and measure nothing."),
+    click.option("--dry-run", is_flag=True, help="Print the protocol, check it here, measure nothing."),
     dangerous_option,
     json_option,
 )

@@ -36,6 +36,20 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     return trial_ready.prepare(app, file, suite, benchmarks, extras_of(file), allow_dangerous=allow_dangerous)
 
 
+def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
+    """Print a protocol and measure nothing. Raises what it would be refused for on this machine."""
+    from ktrial.cli.measuring import choose
+    from ktrial.domain.trial_file import trial_text
+    from ktrial.services.trial_ready import look_over
+
+    sys.stdout.write(trial_text(file))
+    if not app.may_run_trials:
+        return
+    sys.stdout.flush()
+    suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, None)
+    look_over(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
+
+
 def run_file(
     app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool, as_json: bool, anyway: bool = False
 ) -> int:

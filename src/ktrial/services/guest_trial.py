@@ -31,10 +31,11 @@ from ktrial.services.trial_prepare import (
     arm_settings,
     found_values,
     in_force,
-    needed_entries,
+    needed_suite,
+    parameter_words,
     with_placebos,
 )
-from ktrial.services.trial_ready import Prepared, parameter_words
+from ktrial.services.trial_ready import Prepared
 from ktrial.services.trial_world import TrialWorld
 
 #: The target in a compiler's name: x86_64-linux-gnu-gcc-12 is gcc-12.
@@ -93,9 +94,7 @@ def prepare_in_guests(
     guest = file.guest
     assert guest is not None, "only trials in guests come here"
     file = msgspec.structs.replace(file, design=msgspec.structs.replace(file.design, replicate="boot"))
-    suite = with_parameters(suite, benchmarks, parameter_words(file.parameters))
-    named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
-    suite = needed_entries(file, suite, named)
+    suite = needed_suite(file, suite, benchmarks)
     refuse_what_guests_cannot(guest, suite, benchmarks)
     if guest.mode == "kvm" and (why := lab.why_no_kvm()) is not None:
         raise KtrialError(f"no KVM here: {why}", hint='mode = "emulated" works without')

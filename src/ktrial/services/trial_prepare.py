@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
 from ktrial.catalog.model import Catalog
 from ktrial.domain.address import is_assignment
+from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.knob import Knob
 from ktrial.domain.plan import Plan, Refusal, ServiceStep, Why
@@ -18,6 +19,7 @@ from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite
 from ktrial.domain.trial_file import ArmFile, TrialFile
 from ktrial.services.ports import Machine
+from ktrial.services.suites import with_parameters
 from ktrial.services.tune import make_plan
 
 #: Seconds to wait after commands and services that bring an arm into force, unless a setting wants more.
@@ -145,8 +147,20 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
     return max(waits, default=0.0)
 
 
-def needed_entries(trial: TrialFile, suite: Suite, named: Sequence[str]) -> Suite:
-    """The suite with only the benchmarks whose outcomes the protocol names; all where it names none."""
+def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> Suite:
+    """With the protocol's parameters, and only the benchmarks whose outcomes it names; all where it names none."""
+    suite = with_parameters(suite, benchmarks, parameter_words(trial.parameters))
+    named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
     wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
-    entries = wanted or suite.benchmark
-    return msgspec.structs.replace(suite, benchmark=entries)
+    return msgspec.structs.replace(suite, benchmark=wanted or suite.benchmark)
+
+
+def parameter_words(parameters: Mapping[str, object]) -> list[str]:
+    """Parameters as words of a command line."""
+    return [f"{name}={_word(value)}" for name, value in parameters.items()]
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -40,11 +40,13 @@ from ktrial.services.trial_prepare import (
     arm_plans,
     arm_settings,
     in_force,
-    needed_entries,
+    needed_suite,
+    parameter_words,
     settle_s,
     with_placebos,
 )
-from ktrial.services.trial_world import TrialWorld
+from ktrial.services.trial_protocol import outcomes_around, protocol_of
+from ktrial.services.trial_world import TrialExecutor, TrialWorld
 
 
 class Prepared(NamedTuple):
@@ -80,9 +82,7 @@ def prepare(
 
     `extras` are commands and checks by arm.
     """
-    suite = with_parameters(suite, benchmarks, parameter_words(file.parameters))
-    named = [name for name in (file.primary, *file.secondary, *file.guards) if name is not None]
-    suite = needed_entries(file, suite, named)
+    suite = needed_suite(file, suite, benchmarks)
     session = world.best_session("planning the arms")
     recover(world, PatientMachine(session, world.clock, world.say))
     services = service_states(file, world.executor)
@@ -122,15 +122,16 @@ def prepare(
     )
 
 
-def parameter_words(parameters: Mapping[str, object]) -> list[str]:
-    """Parameters as words of a command line."""
-    return [f"{name}={_word(value)}" for name, value in parameters.items()]
-
-
-def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+def look_over(
+    world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], *, allow_dangerous: bool
+) -> None:
+    """Raise what a trial of this protocol would be refused for here, as far as looking shows it. Nothing is run."""
+    suite = needed_suite(file, suite, benchmarks)
+    tasks = tasks_of(suite, benchmarks, world.executor.facts(), file.cpus)
+    around = outcomes_around(suite, Around(world.looking_session, world.clock).counters)
+    protocol_of(file, tasks, {}, 0, None, 1, around)
+    arm_plans(file, world.best_session("planning the arms"), world.catalog, allow_dangerous=allow_dangerous)
+    _refuse_absent(tasks, world.executor)
 
 
 class Rig(NamedTuple):
@@ -144,10 +145,7 @@ class Rig(NamedTuple):
 def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
     """Everything that is needed for a run; says what cannot run here, and asks for root where a benchmark needs it."""
     executor = world.executor
-    wanted = [(task.benchmark, task.parameters) for task in ready.tasks]
-    for task, found in zip(ready.tasks, examine_with(wanted, executor), strict=True):
-        if not found.ready:
-            raise BadInput(f"{task.label} cannot run here: {found.why}", hint=found.next)
+    _refuse_absent(ready.tasks, executor)
     needy = [f"{one.label} ({one.benchmark.root_reason})" for one in ready.tasks if one.benchmark.root_reason]
     if needy:
         executor.obtain_root(", ".join(needy))
@@ -166,6 +164,14 @@ def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
     rehearse(root, ready.plans, world.catalog.knobs)
     maker = RunMaker(executor, world.clock, background, around)
     return Rig(Benchmarked(tasks=ready.tasks, versions=versions, own=ready.own_tasks), maker, around)
+
+
+def _refuse_absent(tasks: Sequence[Task], executor: TrialExecutor) -> None:
+    """Raise for a benchmark whose program is not there, or does not work."""
+    wanted = [(task.benchmark, task.parameters) for task in tasks]
+    for task, found in zip(tasks, examine_with(wanted, executor), strict=True):
+        if not found.ready:
+            raise BadInput(f"{task.label} cannot run here: {found.why}", hint=found.next)
 
 
 def order_of(ready: Prepared, label: str | None = None) -> Order:

@@ -25,7 +25,7 @@ from ktrial.services.trial_prepare import (
     arm_plans,
     arm_settings,
     found_values,
-    needed_entries,
+    needed_suite,
     settle_s,
     with_placebos,
 )
@@ -117,10 +117,15 @@ def test_every_visit_waits_as_long_as_the_slowest_setting_wants() -> None:
 
 def test_only_benchmarks_whose_outcomes_are_named_run() -> None:
     suite = Suite(name="s", summary="s", benchmark=(SuiteEntry(use="a"), SuiteEntry(use="b")))
-    assert [one.use for one in needed_entries(file(), suite, ["b.time"]).benchmark] == ["b"]
-    assert [one.use for one in needed_entries(file(), suite, []).benchmark] == ["a", "b"]
-    assert [one.use for one in needed_entries(file(), suite, ["a.power.package-0"]).benchmark] == ["a"]
-    assert [one.use for one in needed_entries(file(), suite, ["power.package-0"]).benchmark] == ["a", "b"]
+
+    def run(**named: Any) -> list[str]:
+        asked = msgspec.structs.replace(file(), **named)
+        return [one.use for one in needed_suite(asked, suite, {}).benchmark]
+
+    assert run(primary="b.time") == run(secondary=("b.time",)) == run(guards={"b.time": "5%"}) == ["b"]
+    assert run() == ["a", "b"]
+    assert run(primary="a.power.package-0") == ["a"]
+    assert run(primary="power.package-0") == ["a", "b"]
 
 
 # The protocol.

@@ -30,8 +30,8 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
 
     All tiers run in the same blocks, in random order. Those that need a boot or a build are listed as not run.
     """
-    from ktrial.cli.trying import run_file
-    from ktrial.domain.trial_file import check_trial_file, trial_text
+    from ktrial.cli.trying import run_file, show_protocol
+    from ktrial.domain.trial_file import check_trial_file
     from ktrial.report.ladder import tiers_text
     from ktrial.report.terminal import columns
     from ktrial.services.ladder import ladder_of, ladder_trial, left_out, possible, tier_plans
@@ -55,8 +55,8 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     check_trial_file(file)
     tiers = tiers_text(ladder.not_run, left_out(ladder, plans), width=columns())
     if options["dry_run"]:
-        sys.stdout.write(trial_text(file))
         sys.stderr.write(tiers)
+        show_protocol(app, file, allow_dangerous=dangerous)
         return 0
     profile = not options["no_profile"]
     status = run_file(

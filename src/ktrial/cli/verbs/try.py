@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -31,8 +30,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     ktrial try vm.swappiness=10,60,100 --suite memory-pressure
     ktrial try thp:enabled=always --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
     """
-    from ktrial.cli.trying import run_file
-    from ktrial.domain.trial_file import check_trial_file, trial_text
+    from ktrial.cli.trying import run_file, show_protocol
+    from ktrial.domain.trial_file import check_trial_file
     from ktrial.services.trial_words import arms_of, default_suite, pair
 
     app: App = ctx.obj
@@ -46,10 +45,10 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     guards = dict(pair(one, "--guard") for one in options["guards"])
     file = protocol_file(name, suite, own, options, guards=guards, arms=arms)
     check_trial_file(file)
-    if options["dry_run"]:
-        sys.stdout.write(trial_text(file))
-        return 0
     dangerous, profile = options["yes_dangerous"], not options["no_profile"]
+    if options["dry_run"]:
+        show_protocol(app, file, allow_dangerous=dangerous)
+        return 0
     return run_file(
         app, file, allow_dangerous=dangerous, profile=profile, as_json=options["as_json"], anyway=options["anyway"]
     )
