@@ -13,6 +13,7 @@ error.
 from __future__ import annotations
 
 import math
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -140,7 +141,7 @@ def ship(trials: int, settings: int, culprits: int, *, together: bool) -> Shippe
         exact += groups == ({guilty} if together else {frozenset({name}) for name in guilty})
         false += bool(named - guilty)
         runs += found.runs
-        confirmed += sum(part.runs for part in parts if ".alone-" not in part.file.name)
+        confirmed += sum(part.runs for part in parts if not re.search(r"\.(alone|needed)-", part.file.name))
     return Shipped(exact / trials, false / trials, confirmed / trials, runs / trials)
 
 

@@ -23,7 +23,7 @@ ROUNDS = 3
 #: What does not matter: this share of the whole effect, and of the least that was named.
 _NEGLIGIBLE, _REST = 0.5, 0.85
 ALL, WITHOUT = "all", "without"
-ONLY = "only-"
+ONLY, LESS = "only-", "less-"
 _OPPOSITE = {"better": "worse", "worse": "better"}
 
 Names = tuple[str, ...]
@@ -94,7 +94,7 @@ class _Course:
         self._effect = self._effect if whole is None else abs(whole.estimate)
         group = (*held, *named)
         alone = yield self._trial(f"alone-{number}", self._alone_arms(named, held), size=self._least)
-        needs = self._sorted_out(alone, named, held)
+        needs = yield from self._sorted_out(number, alone, named, held)
         if needs and without and number < ROUNDS:
             return None, needs
         self._lonely(needs)
@@ -137,7 +137,9 @@ class _Course:
         arms = {f"{ONLY}{place}": (one,) for place, one in enumerate(named, start=1)}
         return arms | ({"together": (*held, *named)} if len(held) + len(named) > 1 else {})
 
-    def _sorted_out(self, part: BlamePart, named: Names, held: Names) -> Names:
+    def _sorted_out(
+        self, number: int, part: BlamePart, named: Names, held: Names
+    ) -> Generator[TrialFile, BlamePart, Names]:
         """Who acts alone, and who together; those that want a partner which is not among them."""
         self._note(part)
         group = (*held, *named)
@@ -148,6 +150,7 @@ class _Course:
         if len(group) > 1:
             together = _of(part, "together", CONTROL)
             if not acting and together.verdict == self._known:
+                group, together = yield from self._those_needed(number, group, together)
                 self._culprits.append(_culprit(group, "together", together))
             else:
                 self._suspects += [one for one in idle if one not in held]
@@ -157,6 +160,21 @@ class _Course:
             return idle
         self._culprits += [_culprit(idle, "by removal", found[idle[0]])] if idle else []
         return ()
+
+    def _those_needed(
+        self, number: int, group: Names, together: Judged
+    ) -> Generator[TrialFile, BlamePart, tuple[Names, Judged]]:
+        """Of a group that acts together only, those without whom it does not: a screening may name one too many."""
+        while len(group) > 2:
+            arms = {f"{LESS}{place}": tuple(one for one in group if one != out) for place, out in enumerate(group, 1)}
+            part = yield self._trial(f"needed-{number}-{len(group)}", arms)
+            self._note(part)
+            spare = [name for name in arms if _of(part, name, CONTROL).verdict == self._known]
+            if not spare:
+                break
+            self._suspects += [one for one in group if one not in arms[spare[-1]]]
+            group, together = arms[spare[-1]], _of(part, spare[-1], CONTROL)
+        return group, together
 
     def _each_on_its_own(self) -> Course:
         named = yield from self._suspected(1, ())

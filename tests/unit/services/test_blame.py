@@ -59,6 +59,18 @@ def test_the_culprits_among_16_are_named_exactly(
     assert all(one.verdict == "worse" for one in found.culprits)
 
 
+def test_who_was_named_by_chance_beside_a_pair_is_not_blamed_with_it() -> None:
+    asked = question(16, seed=18_000, known="worse")
+    effects = {"time": lambda on: -0.18 * ({"s5", "s11"} <= on), "other": nothing}
+    found, parts = blamed(asked, effects, 18, 0.01)
+    assert [part.file.name for part in parts][-1] == "test.needed-1-3"
+    assert told(found) == {(frozenset({"s5", "s11"}), "together")}
+    (innocent,) = found.suspects
+    assert innocent in {one.setting for one in found.screenings[0][0].named}
+    assert follow(asked, parts) == found
+    assert follow(asked, parts[:-1]) == parts[-1].file
+
+
 def test_what_the_set_does_is_shown_first_where_it_is_not_known() -> None:
     found, parts = blamed(question(8), {"time": lambda on: 0.2 * ("s3" in on), "other": nothing}, 3)
     assert parts[0].file.name == "test.shown"
