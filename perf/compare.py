@@ -49,7 +49,7 @@ def questions(outcomes: int) -> tuple[Question, ...]:
 
 
 def wilcoxon_each(asked: tuple[Question, ...]) -> list[float]:
-    found = []
+    found: list[float] = []
     for question in asked:
         logs = {arm: np.log([run.value for run in runs]) for arm, runs in question.arms.items()}
         found.extend(float(stats.wilcoxon(logs["stock"] - logs[arm]).pvalue) for arm in ARMS[1:])

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
-Action = Callable[[], None]
+Action = Callable[[], object]
 
 
 def measure(actions: Mapping[str, Action], rounds: int, seed: int = 7) -> dict[str, list[float]]:

@@ -12,13 +12,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession
 from ktrial.store.database import Database
 from ktrial.store.runs import Store
-from perf.side_by_side import measure, report
+from perf.side_by_side import Action, measure, report
 
 SESSIONS = 100
 RUNS = 1000
@@ -76,17 +77,23 @@ def main() -> int:
         count = SESSIONS * RUNS * len(OUTCOMES)
         print(f"{count} measurements brought in within {took_s:.1f} s: {count / took_s:.0f} a second")
         own = {(one.benchmark, one.outcome, one.label): (one.n, one.mean) for one in store.grouped()}
-        theirs = {row[:3]: (row[3], row[4]) for row in duckdb.sql(_GROUPING.format(file=file)).fetchall()}
+        theirs = {row[:3]: (row[3], row[4]) for row in _peer(file)}
         assert own.keys() == theirs.keys()
         assert all(abs(own[key][1] / theirs[key][1] - 1) < 1e-9 and own[key][0] == theirs[key][0] for key in own)
-        actions = {
-            PEER: lambda: duckdb.sql(_GROUPING.format(file=file)).fetchall(),
+        actions: dict[str, Action] = {
+            PEER: lambda: _peer(file),
             "the store groups": store.grouped,
             "the store lists its sessions": store.sessions,
         }
         met = report(measure(actions, ROUNDS), PEER, {"the store groups": 3.0})
         store.close()
         return 0 if met else 1
+
+
+def _peer(file: Path) -> list[tuple[Any, ...]]:
+    found = duckdb.sql(_GROUPING.format(file=file))
+    assert found is not None
+    return found.fetchall()
 
 
 def _fill(store: Store, file: Path) -> float:
