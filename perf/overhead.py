@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ktrial itself takes of a trial's time, per run of a benchmark: apply, verify, look, run, store and judge.
+"""What ktrial itself takes of a trial's time, and whether its sampler disturbs what is measured beside it.
 
-The benchmark does nothing, so that all of a run's time is the tool's; the goal is 3 % of one of five seconds.
-Run as root in a checkout that is set up:  .venv/bin/python -m perf.overhead
+- Per run of a benchmark: apply, verify, look, run, store and judge. The benchmark does nothing, so that all of a run's
+  time is the tool's; the goal is 3 % of one of five seconds.
+- A trial of the built-in wake-up load, whose arm is `ktrial watch` recording beside it at its default rates.
+
+Run as root in a checkout that is set up:  .venv/bin/python -m perf.overhead [BLOCKS]
 """
 
 from __future__ import annotations
 
+import contextlib
 import cProfile
 import io
+import json
 import os
 import pstats
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -42,11 +50,40 @@ PARTS = {
 }
 
 
+#: The trial: whether the load's threads wake up later beside the sampler. {own} are the words that begin this file.
+TRIAL = """
+name = "sampler"
+suite = "agent-wakeup-futex"
+parameters = {{ duration_s = 2 }}
+primary = "agent-wakeup-futex.wakeup-p50"
+secondary = ["agent-wakeup-futex.wakeup-p99", "agent-wakeup-futex.lateness-p99"]
+margin = "5%"
+[design]
+cap = {blocks}
+settle = "1s"
+until_all_decided = true
+[arms.control]
+[arms.placebo]
+placebo = true
+[arms.sampler]
+commands = [{{ run = {begin}, undo = {end}, check = {check} }}]
+"""
+_STOP_S = 10.0
+
+
 def main() -> int:
-    """Measure and print; 1 when the goal was missed."""
+    """Measure and print; 1 when a goal was missed."""
     if os.geteuid() != 0:
         print("perf.overhead sets a knob: run it as root", file=sys.stderr)
         return 1
+    if len(sys.argv) == 3:
+        return {"begin": begin, "end": end, "check": check}[sys.argv[1]](Path(sys.argv[2]))
+    within = own_time()
+    return 0 if disturbance(int(sys.argv[1]) if len(sys.argv) > 1 else BLOCKS) and within else 1
+
+
+def own_time() -> bool:
+    """Print what a run costs beside the benchmark: whether it is within the goal."""
     with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
         profile = cProfile.Profile()
@@ -57,7 +94,7 @@ def main() -> int:
         profile.disable()
         if status != 0 or "in force already" in said.getvalue():
             print(said.getvalue(), file=sys.stderr)
-            return 1
+            return False
         records = _records()
     starts = sorted(one.started_monotonic_ns for one in records if not one.is_warm_up)
     apart_s = [(after - before) / 1e9 for before, after in pairwise(starts)]
@@ -69,7 +106,52 @@ def main() -> int:
         print(f"  {1e3 * took_s:6.1f} ms  {part}")
     share = cost_s / BENCHMARK_S
     print(f"{1e3 * cost_s:.0f} ms a run: {share:.1%} of {BENCHMARK_S:g} s (goal: less than {GOAL_SHARE:.0%})")
-    return 0 if share < GOAL_SHARE else 1
+    return share < GOAL_SHARE
+
+
+def disturbance(blocks: int) -> bool:
+    """Print the trial of the sampler: whether nothing was found worse beside it."""
+    with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as folder:
+        os.environ["XDG_STATE_HOME"] = folder
+        own = [sys.executable, "-m", "perf.overhead"]
+        words = {verb: json.dumps([*own, verb, folder]) for verb in ("begin", "end", "check")}
+        protocol = Path(folder) / "sampler.toml"
+        protocol.write_text(TRIAL.format(blocks=blocks, **words), encoding="utf-8")
+        said = io.StringIO()
+        status = ktrial(["--machine-state", f"{folder}/journal", "trial", "run", str(protocol)], said, sys.stderr)
+        print(said.getvalue())
+        return status == 0
+
+
+def begin(folder: Path) -> int:
+    """Let `ktrial watch` record until it is told to stop."""
+    words = ["-m", "ktrial", "watch", "--plain", "-o", str(folder / f"recording-{time.monotonic_ns()}")]
+    with (folder / "watch.log").open("wb") as log:
+        watching = subprocess.Popen(
+            [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    (folder / "watch.pid").write_text(str(watching.pid), encoding="utf-8")
+    return 0
+
+
+def end(folder: Path) -> int:
+    """Stop it: 1 where it does not end."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        os.kill(int((folder / "watch.pid").read_text(encoding="utf-8")), signal.SIGINT)
+    until = time.monotonic() + _STOP_S
+    while check(folder) == 0 and time.monotonic() < until:
+        time.sleep(0.05)
+    return 1 - check(folder)
+
+
+def check(folder: Path) -> int:
+    """0 while it records."""
+    try:
+        pid = (folder / "watch.pid").read_text(encoding="utf-8")
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return 1
+    return 0 if b"watch" in words else 1
 
 
 def _records() -> tuple[RunRecord, ...]:

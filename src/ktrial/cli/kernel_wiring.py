@@ -49,7 +49,7 @@ class Kernels:
 
     @cached_property
     def _arm_compilers(self) -> Compilers:
-        from ktrial.catalog.cpu_targets import load_cpu_targets
+        from ktrial.catalog.targets import load_cpu_targets
         from ktrial.host.folders import cache_folder
         from ktrial.kernels.compilers import ARM64, Compilers
 

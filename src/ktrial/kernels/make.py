@@ -73,15 +73,32 @@ class Make:
 
     def run(self, *words: str, stdin: bytes | None = None, **more: str) -> bytes:
         """What it prints. Raises KtrialError with its last lines where it fails."""
-        return run(self.argv(*words), self.environment(more), stdin, f"make {' '.join(words)} in {self._folder}")
+        return run(self.argv(*words), self.environment(more), stdin, self._what(*words))
+
+    def tried(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        """The same where a failure is an answer."""
+        return _ended(self.argv(*words), self.environment(), b"", self._what(*words))
+
+    def _what(self, *words: str) -> str:
+        return f"make {' '.join(words)} in {self._folder}"
 
 
 def run(argv: Sequence[str], environment: Mapping[str, str], stdin: bytes | None, what: str) -> bytes:
     """Run a short command of a tree's."""
+    done = _ended(argv, environment, stdin or b"", what)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        raise KtrialError(f"{what} failed:\n" + "\n".join(f"  {line}" for line in said[-_SHOWN_LINES:]))
+    return done.stdout
+
+
+def _ended(
+    argv: Sequence[str], environment: Mapping[str, str], stdin: bytes, what: str
+) -> subprocess.CompletedProcess[bytes]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             argv,
-            input=stdin if stdin is not None else b"",
+            input=stdin,
             capture_output=True,
             check=False,
             timeout=_LIMIT_S,
@@ -91,7 +108,3 @@ def run(argv: Sequence[str], environment: Mapping[str, str], stdin: bytes | None
         raise KtrialError(f"{argv[0]} cannot be started: {error.strerror}", hint=f"install {argv[0]}") from None
     except subprocess.TimeoutExpired:
         raise KtrialError(f"{what} did not end within {_LIMIT_S:g} s") from None
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        raise KtrialError(f"{what} failed:\n" + "\n".join(f"  {line}" for line in said[-_SHOWN_LINES:]))
-    return done.stdout

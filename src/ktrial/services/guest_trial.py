@@ -25,14 +25,14 @@ from ktrial.services.guest_visit import needs_disk
 from ktrial.services.kernel_log import look
 from ktrial.services.ports import Machine
 from ktrial.services.rehearsal import rehearse
-from ktrial.services.suites import tasks_of, with_parameters
+from ktrial.services.suites import tasks_of
 from ktrial.services.trial_prepare import (
     arm_plans,
     arm_settings,
+    arm_tasks,
     found_values,
     in_force,
     needed_suite,
-    parameter_words,
     with_placebos,
 )
 from ktrial.services.trial_ready import Prepared
@@ -108,18 +108,13 @@ def prepare_in_guests(
         lab.prepare(place)
     plans, facts = _scouted(world, file, places, scout, allow_dangerous=allow_dangerous)
     tasks = tasks_of(suite, benchmarks, facts, None)
-    own_tasks = {
-        name: tasks_of(with_parameters(suite, benchmarks, parameter_words(given)), benchmarks, facts, None)
-        for name in file.arms
-        if (given := in_force(file, name).parameters)
-    }
     arms = _with_kernels(file, places, kernels, arm_settings(file, plans))
     file, idle = with_placebos(file, arms)
     ready = Prepared(
         file=file,
         suite=suite,
         tasks=tasks,
-        own_tasks=own_tasks,
+        own_tasks=arm_tasks(file, suite, benchmarks, facts, None),
         facts=facts,
         plans=plans,
         arms=arms,

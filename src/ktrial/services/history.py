@@ -47,13 +47,20 @@ def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> 
         moments=moments,
         changes=tuple(changes),
         needed=NEEDED,
-        notes=(*_notes(moments), *_of_trials(len(every) - len(arms)), *doubts),
+        notes=(*_notes(moments), *_of_trials(len(every) - len(arms)), *_of_imports(moments, sessions), *doubts),
     )
 
 
 def _of_trials(left_out: int) -> Iterator[str]:
     if left_out:
         yield f"sessions of trials are left out ({left_out}): their arms are different configurations"
+
+
+def _of_imports(moments: Sequence[Moment], sessions: Mapping[str, StoredSession]) -> Iterator[str]:
+    used = [name for moment in moments for name in moment.sessions]
+    imported = sum(sessions[name].origin.startswith("import:") for name in used)
+    if imported:
+        yield f"{imported} of {len(used)} sessions were brought in from files: their time is that of the import"
 
 
 def _chosen(results: ReadResults, label: str | None) -> list[StoredSession]:

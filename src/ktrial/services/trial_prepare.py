@@ -13,13 +13,14 @@ from ktrial.catalog.model import Catalog
 from ktrial.domain.address import is_assignment
 from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.errors import BadInput, Refused
+from ktrial.domain.facts import FactBook
 from ktrial.domain.knob import Knob
 from ktrial.domain.plan import Plan, Refusal, ServiceStep, Why
 from ktrial.domain.stored_trial import ArmSettings
-from ktrial.domain.suite import Suite
+from ktrial.domain.suite import Suite, Task
 from ktrial.domain.trial_file import ArmFile, TrialFile
 from ktrial.services.ports import Machine
-from ktrial.services.suites import with_parameters
+from ktrial.services.suites import tasks_of, with_parameters
 from ktrial.services.tune import make_plan
 
 #: Seconds to wait after commands and services that bring an arm into force, unless a setting wants more.
@@ -153,6 +154,17 @@ def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchm
     named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
     wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
     return msgspec.structs.replace(suite, benchmark=wanted or suite.benchmark)
+
+
+def arm_tasks(
+    trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook, cpus: str | None
+) -> dict[str, tuple[Task, ...]]:
+    """What the arms run that have parameters of their own."""
+    return {
+        name: tasks_of(with_parameters(suite, benchmarks, parameter_words(given)), benchmarks, facts, cpus)
+        for name in trial.arms
+        if (given := in_force(trial, name).parameters)
+    }
 
 
 def parameter_words(parameters: Mapping[str, object]) -> list[str]:

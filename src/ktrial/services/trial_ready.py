@@ -32,16 +32,15 @@ from ktrial.services.patient import PatientMachine
 from ktrial.services.ports import Machine
 from ktrial.services.rehearsal import rehearse
 from ktrial.services.schedule import Order
-from ktrial.services.suites import tasks_of, with_parameters
+from ktrial.services.suites import tasks_of
 from ktrial.services.surroundings import surroundings
 from ktrial.services.trial_course import Benchmarked
 from ktrial.services.trial_guards import recover
 from ktrial.services.trial_prepare import (
     arm_plans,
     arm_settings,
-    in_force,
+    arm_tasks,
     needed_suite,
-    parameter_words,
     settle_s,
     with_placebos,
 )
@@ -98,11 +97,6 @@ def prepare(
         SchedulerSeat(world.looking_session, world.executor, world.clock).refuse_another()
     facts = world.executor.facts()
     tasks = tasks_of(suite, benchmarks, facts, file.cpus)
-    own_tasks = {
-        name: tasks_of(with_parameters(suite, benchmarks, parameter_words(given)), benchmarks, facts, file.cpus)
-        for name in file.arms
-        if (given := in_force(file, name).parameters)
-    }
     arms = arm_settings(file, plans)
     file, idle = with_placebos(file, arms)
     seed = secrets.randbelow(2**32) if file.design.seed is None else file.design.seed
@@ -110,7 +104,7 @@ def prepare(
         file=file,
         suite=suite,
         tasks=tasks,
-        own_tasks=own_tasks,
+        own_tasks=arm_tasks(file, suite, benchmarks, facts, file.cpus),
         facts=facts,
         plans=plans,
         arms=arms,

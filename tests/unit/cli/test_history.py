@@ -146,3 +146,13 @@ def test_sessions_that_go_on_from_each_other_are_a_doubt(machine: FakeRoot) -> N
     fill(tuple(10 + one / 100 for one in GOING_ON))
     notes = json.loads(shown(machine, "p99", "--label", "nightly", "--json"))["notes"]
     assert any("autocorrelation 0.61" in note for note in notes)
+
+
+def test_the_time_of_what_was_imported_is_said_to_be_that_of_the_import(machine: FakeRoot) -> None:
+    fill()
+    store = Store(Database.open("a.db"))
+    store.begin(a_session("brought", label="nightly", origin="import:hyperfine", started_unix_ms=1_800_000_000_000))
+    store.save(a_run(1, 0.01, session="brought"), {})
+    store.close()
+    notes = json.loads(shown(machine, "wakeup.p99", "--label", "nightly", "--json"))["notes"]
+    assert "1 of 11 sessions were brought in from files: their time is that of the import" in notes

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ktrial.catalog.cpu_targets import load_cpu_targets
-from ktrial.catalog.targets import load_targets
+from ktrial.catalog.targets import load_cpu_targets, load_targets
 from ktrial.cli.main import main
 from ktrial.domain.cpu_target import find_cpu_target
 from ktrial.domain.errors import Refused

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.catalog.cpu_targets import load_cpu_targets
+from ktrial.catalog.targets import load_cpu_targets
 from ktrial.domain.cpu_target import CpuTarget, cpu_flags, features, find_cpu_target
 from ktrial.domain.errors import BadInput, UnknownName
 

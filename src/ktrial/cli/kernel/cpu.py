@@ -30,7 +30,7 @@ def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
     asked = app.kernels.compilers_for(arch)
     compilers, rustc = asked.find(names), asked.rustc()
     if arch == "arm64":
-        from ktrial.catalog.cpu_targets import load_cpu_targets
+        from ktrial.catalog.targets import load_cpu_targets
         from ktrial.report.kernel_cpu_targets import arm_cpu_json, arm_cpu_text
 
         if as_json:

@@ -59,7 +59,7 @@ def _of_march(app: App, word: str, tune: str | None, cc: str | None) -> Told:
 
 
 def _of_cpu(app: App, word: str, tune: str | None, cc: str | None) -> Told:
-    from ktrial.catalog.cpu_targets import load_cpu_targets
+    from ktrial.catalog.targets import load_cpu_targets
     from ktrial.domain.cpu_target import cpu_flags, find_cpu_target
     from ktrial.services.kernel_verify import check_cpu_accepted
 
