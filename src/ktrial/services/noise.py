@@ -7,6 +7,8 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
@@ -39,12 +41,16 @@ def usable(profiles: Sequence[NoiseProfile], key: ProfileKey, now_unix_ms: int) 
 
 
 def pilot_protocol(trial: Protocol) -> Protocol:
-    """The trial's own benchmark, twice the control in each block."""
+    """The trial's own benchmark, twice the control in each block. Nothing is asked of it, of one outcome or of many."""
+    outcomes = {
+        name: rule if name == trial.primary else msgspec.structs.replace(rule, role="exploratory")
+        for name, rule in trial.outcomes.items()
+    }
     return Protocol(
         name=f"noise of {trial.name}",
         arms=(TrialArm(name=_FIRST), TrialArm(name=_SECOND, placebo=True)),
         control=_FIRST,
-        outcomes=trial.outcomes,
+        outcomes=outcomes,
         cap=_CAP,
         alpha=_ALPHA,
         seed=trial.seed,

@@ -3,16 +3,31 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.noise_profile import ProfileKey
-from ktrial.domain.trial_log import BlockVoided
+from ktrial.domain.trial_log import BlockVoided, OutcomeRule
 from ktrial.services.noise import BLOCKS, pilot_protocol, profile_of
-from ktrial.stats.judge import judge
+from ktrial.stats.judge import judge, refuse_unanswerable
 from tests.support.trials import TIME, log_of, protocol
 
 KEY = ProfileKey(machine="m", suite="s", tool_versions={}, kernel_release="6.18", governor=None)
+
+
+def test_a_pilot_of_a_trial_with_many_questions_is_made_like_any_other() -> None:
+    asked = protocol()
+    asked = msgspec.structs.replace(
+        asked,
+        outcomes={
+            **asked.outcomes,
+            **{f"second-{number}": OutcomeRule(direction="lower", role="secondary") for number in range(3)},
+            **{f"guard-{number}": OutcomeRule(direction="lower", role="guard") for number in range(3)},
+        },
+    )
+    refuse_unanswerable(pilot_protocol(asked))
+    assert set(pilot_protocol(asked).outcomes) == set(asked.outcomes)
 
 
 @pytest.mark.parametrize("second", [0.0, 5.0])
