@@ -60,6 +60,7 @@ secondary = ["agent-wakeup-futex.wakeup-p99", "agent-wakeup-futex.lateness-p99"]
 margin = "5%"
 [design]
 cap = {blocks}
+anyway = true
 settle = "1s"
 until_all_decided = true
 [arms.control]
@@ -120,7 +121,9 @@ def disturbance(blocks: int) -> bool:
         said = io.StringIO()
         status = ktrial(["--machine-state", f"{folder}/journal", "trial", "run", str(protocol)], said, sys.stderr)
         print(said.getvalue())
-        return status == 0
+        listed = io.StringIO()
+        ktrial(["trial", "list", "--json"], listed, sys.stderr)
+        return status == 0 and '"worse"' not in listed.getvalue()
 
 
 def begin(folder: Path) -> int:
