@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ktrial.domain.comparison import Role
 from ktrial.domain.doubts import group_findings
+from ktrial.domain.errors import BadInput
 from ktrial.domain.finding import Finding
 from ktrial.domain.gate import GateLimits
 from ktrial.domain.judgement import Judged, Judgement, NextStep
@@ -85,6 +86,13 @@ def refuse_unanswerable(protocol: Protocol) -> None:
     if protocol.screen is not None:
         refuse_screening(protocol)
         return
+    try:
+        _find_looks(protocol)
+    except BadInput as error:
+        raise BadInput(f"{error.message} ({_counted(protocol)})", hint=error.hint) from None
+
+
+def _find_looks(protocol: Protocol) -> None:
     if protocol.cap is None:
         cap_from_first_blocks([[0.0]], protocol.detect, protocol.budget, _largest_row(protocol))
         return
@@ -93,6 +101,14 @@ def refuse_unanswerable(protocol: Protocol) -> None:
     for role in ("secondary", "guard"):
         if size := family_size(protocol, role):
             looks(protocol.cap, row_of(protocol.alpha, size))
+
+
+def _counted(protocol: Protocol) -> str:
+    """Where the comparisons come from."""
+    roles: tuple[Role, ...] = ("primary", "secondary", "guard")
+    role = max(roles, key=lambda one: family_size(protocol, one))
+    outcomes = len(protocol.of_role(role))
+    return f"{role}: outcomes {outcomes} x comparisons {protocol.comparisons}, alpha = {protocol.alpha:g}"
 
 
 def _stand(trial: Trial) -> _Stand:
