@@ -25,6 +25,7 @@ DISK = "/mnt"
 STATE = f"{DISK}/state"
 KTRIAL = (sys.executable, "-I", "-m", "ktrial")
 _DISK_BYTES = 256 << 20
+_CHECKOUT = shlex.quote(str(Path(__file__).resolve().parents[2]))
 
 # Nothing of it is left when the job begins: it is process 1 in the file system that this one sees too.
 _INIT = f"""#!/bin/busybox sh
@@ -37,8 +38,12 @@ mount -t devtmpfs none /dev
 echo 1 > /proc/sys/kernel/printk
 mkdir /new
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 root /new || poweroff -f
+mkdir /checkout
+mount --bind /new{_CHECKOUT} /checkout
 mount -t tmpfs none /new/run
 mount -t tmpfs none /new/tmp
+[ -d /new{_CHECKOUT} ] || {{ mkdir -p /new{_CHECKOUT} && mount --bind /checkout /new{_CHECKOUT}; }}
+umount /checkout
 mount -t ext4 /dev/vda /new{DISK} || poweroff -f
 mkdir -p /new/run/job
 cp /job/* /new/run/job
