@@ -26,6 +26,7 @@ from tests.support.planted_stutters import (
     memory_group,
     named,
     shuffled,
+    slow_to_write,
     watched,
 )
 
@@ -68,6 +69,14 @@ def memory_limit(folder: Path, undo: ExitStack) -> Recording:
     return watched(folder, "memory", "28", group=group)
 
 
+def dirty_pages(folder: Path, undo: ExitStack) -> Recording:
+    """A neighbour that now and then writes more than may wait for a slow device."""
+    place, device = undo.enter_context(file_system(folder / "m", 200))
+    undo.enter_context(slow_to_write(device, 16 << 20, 4 << 20))
+    undo.enter_context(beside("write", _LONG, str(place / "much"), "8"))
+    return watched(folder, "file", str(place / "log"))
+
+
 class Planted(NamedTuple):
     """What must be named, and what counts as late where not the usual."""
 
@@ -79,6 +88,7 @@ PLANTED: dict[Callable[[Path, ExitStack], Recording], Planted] = {
     sleeps: Planted(None),
     higher_priority: Planted("scheduler-delay"),
     slow_device: Planted("device-latency"),
+    dirty_pages: Planted("dirty-throttling"),
     memory_limit: Planted("memcg-limit", 0.026),
 }
 

@@ -21,7 +21,7 @@ from tests.support.planted_stutters import diagnosed, named, shuffled
 
 pytestmark = [pytest.mark.xdist_group("guest"), pytest.mark.timeout(900)]
 PROGRAM = Path(__file__).parents[1] / "support" / "stutter_program.c"
-SECONDS = 60
+SECONDS = 120
 #: What the guest runs: a file system in memory, the frames, who holds them up, and the agent.
 SCRIPT = """
 truncate -s 160M /tmp/image && mkfs.ext4 -q /tmp/image && mkdir /tmp/m && mount -o loop /tmp/image /tmp/m || exit 3
@@ -34,12 +34,18 @@ sleep 5
     ktrial-agent serve --role root > /tmp/told
 cat /tmp/frames; echo; cat /tmp/told
 """
+#: Little may wait to be written, and the device takes 8 MiB a second.
+SLOW_TO_WRITE = """
+echo 4194304 > /proc/sys/vm/dirty_bytes; echo 2097152 > /proc/sys/vm/dirty_background_bytes
+mkdir /tmp/b && mount -t cgroup -o blkio none /tmp/b || exit 4
+echo 7:0 8388608 > /tmp/b/blkio.throttle.write_bps_device || exit 4
+"""
 PLANTED = {
-    "direct-reclaim": ("", "memory 8", "fill /tmp/m/holes 256 1100"),
+    "direct-reclaim": ("", "memory 8", "fill /tmp/m/holes 500 1100"),
     "dirty-throttling": (
-        "echo 8388608 > /proc/sys/vm/dirty_bytes; echo 4194304 > /proc/sys/vm/dirty_background_bytes",
+        SLOW_TO_WRITE,
         "file /tmp/m/log",
-        "write /tmp/m/much 96",
+        "write /tmp/m/much 8",
     ),
 }
 

@@ -67,6 +67,23 @@ def loop(image: Path) -> Iterator[str]:
 
 
 @contextmanager
+def slow_to_write(device: str, bytes_a_second: int, may_wait: int) -> Iterator[None]:
+    """A device takes writes no faster, and only so much may wait in memory for it: no other device is touched."""
+    number = Path(f"/sys/class/block/{Path(device).name}/dev").read_text().strip()
+    speed = Path(_CGROUPS) / "blkio/blkio.throttle.write_bps_device"
+    waiting = Path("/sys/class/bdi") / number
+    speed.write_text(f"{number} {bytes_a_second}")
+    try:
+        (waiting / "max_bytes").write_text(str(may_wait))
+        (waiting / "strict_limit").write_text("1")
+        yield
+    finally:
+        (waiting / "strict_limit").write_text("0")
+        (waiting / "max_ratio").write_text("100")
+        speed.write_text(f"{number} 0")
+
+
+@contextmanager
 def memory_group(mebibytes: int) -> Iterator[Path]:
     """A control group that may have so much memory, of either version."""
     first = Path(_CGROUPS) / "memory"

@@ -17,6 +17,7 @@
 #define PERIOD_NS 50000000LL
 #define PAGE 4096
 #define BLOCK (1 << 20)
+#define LOG (32 << 20)
 static char block[BLOCK] __attribute__((aligned(PAGE)));
 
 static long long now(void) {
@@ -34,6 +35,8 @@ static int frames(char **word) {
     struct sched_param ahead = {.sched_priority = 10};
     size_t wanted = strcmp(word[0], "memory") ? 0 : (size_t)atol(word[1]) << 20;
     int file = wanted ? -1 : open(word[1], O_WRONLY | O_CREAT, 0644);
+    /* Not one place again and again: only pages that were clean count as dirtied, and only who dirties is held up. */
+    off_t place = 0;
     /* The kernel lets a writer at real-time priority have more dirty pages than others. */
     if (wanted) sched_setscheduler(0, SCHED_FIFO, &ahead);
     for (long long last = now(), due = last;;) {
@@ -45,7 +48,7 @@ static int frames(char **word) {
             madvise(fresh, wanted, MADV_NOHUGEPAGE);
             for (size_t at = 0; at < wanted; at += PAGE) fresh[at] = 1;
             munmap(fresh, wanted);
-        } else if (pwrite(file, block, 16 * PAGE, 0) < 0) {
+        } else if (pwrite(file, block, 16 * PAGE, (place += 16 * PAGE) % LOG) < 0) {
             return 1;
         }
         long long end = now();

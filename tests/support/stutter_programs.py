@@ -7,6 +7,7 @@ Needs the standard library alone, so that it can run where ktrial is not.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import mmap
 import os
 import random
@@ -21,6 +22,7 @@ STALL_S = 0.08
 _FREEZE, _THAW = 0xC0045877, 0xC0045878
 _MADV_NOHUGEPAGE = 15
 _PAGE = 4096
+_LOG = 32 << 20
 
 
 def at_random_times(seconds: float, seed: int = 7) -> Iterator[None]:
@@ -75,8 +77,10 @@ def _writes_a_file(name: str) -> Callable[[], None]:
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -20)
     file = os.open(name, os.O_WRONLY | os.O_CREAT, 0o644)
-    block = bytes(64 * _PAGE)
-    return lambda: _all(os.pwrite(file, block, 0))
+    block = bytes(16 * _PAGE)
+    places = itertools.cycle(range(0, _LOG, len(block)))
+    # Not one place again and again: only pages that were clean count as dirtied, and only who dirties is held up.
+    return lambda: _all(os.pwrite(file, block, next(places)))
 
 
 def _wants_memory(mebibytes: str) -> Callable[[], None]:

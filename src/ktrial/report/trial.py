@@ -13,7 +13,7 @@ from ktrial.domain.trial_forecast import TrialForecast
 from ktrial.domain.trial_log import OutcomeRule, Protocol
 from ktrial.report.bench import duration
 from ktrial.report.blame import screening_line
-from ktrial.report.terminal import clean, labelled, paragraph, table
+from ktrial.report.terminal import clean, labelled, paragraph
 from ktrial.report.trial_view import effect_figures
 
 #: What makes a block not count: nothing that was measured.
@@ -135,19 +135,20 @@ def _arm(one: Judged, rule: OutcomeRule, control: str) -> str:
 
 
 def trials_text(found: Sequence[TrialSummary], *, width: int) -> str:
-    """All trials, a line each."""
+    """All trials, with their verdicts."""
     if not found:
         return "No trial was made here yet. `ktrial try vm.swappiness=10` makes one.\n"
-    rows = [
-        (
-            one.trial,
-            time.strftime("%Y-%m-%d", time.gmtime(one.started_unix_ms / 1000)),
-            one.primary,
-            str(one.blocks),
-            ", ".join(f"{arm}: {verdict or 'open'}" for arm, verdict in one.verdicts.items())
-            + (f"suspected: {', '.join(one.suspected)}" if one.suspected else "")
-            + ("" if one.ended is not None else " (not over)"),
-        )
-        for one in found
-    ]
-    return table(("trial", "date", "primary", "blocks", "verdicts"), rows, width=width, whole=1) + "\n"
+    return "\n".join(line for one in found for line in _listed(one, width)) + "\n"
+
+
+def _listed(one: TrialSummary, width: int) -> Iterator[str]:
+    date = time.strftime("%Y-%m-%d", time.gmtime(one.started_unix_ms / 1000))
+    yield f"{date}  {clean(one.trial)}"
+    arms: dict[str, list[str]] = {}
+    for arm, verdict in one.verdicts.items():
+        arms.setdefault(verdict or "open", []).append(arm)
+    told = [f"{verdict}: {', '.join(names)}" for verdict, names in arms.items()]
+    told += [f"suspected: {', '.join(one.suspected)}"] if one.suspected else []
+    over = "" if one.ended is not None else ", not over"
+    blocks = f"{one.blocks} block{'s'[: one.blocks != 1]}{over}"
+    yield paragraph(f"{one.primary}, {blocks}; {'; '.join(told)}", width=width, indent=" " * 12)

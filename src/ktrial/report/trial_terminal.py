@@ -21,6 +21,8 @@ _PICTURE = 23
 #: What stands beside a picture needs so many columns.
 _BESIDE = 64
 _LABEL = 10
+#: So many settings of an arm are named.
+_SHOWN = 6
 
 
 def trial_text(found: Comparison, *, width: int) -> str:
@@ -154,8 +156,12 @@ def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
 
 def arm_words(arm: ToldArm) -> str:
     """What an arm was not: settings that were in force already, and what was refused."""
-    parts = []
-    if arm.same:
-        parts.append(f"in force already: {', '.join(arm.same)}")
-    parts += [f"left out: {name}: {reason}" for name, reason in arm.refused.items()]
-    return "; ".join(parts)
+    refused = [f"{name}: {reason}" for name, reason in arm.refused.items()]
+    parts = {"in force already": _first_of(arm.same, ", "), "left out": _first_of(refused, "; ")}
+    return "; ".join(f"{what}: {told}" for what, told in parts.items() if told)
+
+
+def _first_of(told: Sequence[str], gap: str) -> str:
+    """The first of many: the page has them all."""
+    more = len(told) - _SHOWN
+    return gap.join(told) if more <= 1 else f"{gap.join(told[:_SHOWN])}{gap}and {more} more (the page lists them)"

@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import chain
+from itertools import chain, product
 
 from ktrial.catalog.model import Catalog
 from ktrial.domain.address import is_assignment, parse_assignment
-from ktrial.domain.errors import BadInput, Contradiction, UnknownName
+from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.knob_search import find_knob
 from ktrial.domain.profile import Profile, flatten
 from ktrial.domain.trial_file import CONTROL, ArmFile
@@ -37,27 +37,32 @@ _WORKLOADS: Mapping[str, str] = {
 def arms_of(
     words: Sequence[str], catalog: Catalog, environment: Mapping[str, str], *, placebo: bool
 ) -> dict[str, ArmFile]:
-    """The control and what is tried: all words together are one arm, a list of values is an arm for each."""
+    """The control and what is tried: all words together, or an arm for each combination of the values in lists."""
     profiles = tuple(_profile(word, catalog) for word in words if not is_assignment(word))
     values = dict(_values(word, catalog) for word in words if is_assignment(word))
     grids = [knob for knob, some in values.items() if len(some) > 1]
-    if len(grids) > 1:
-        raise Contradiction(
-            f"{grids[0]} and {grids[1]} both have several values",
-            hint="one of them at a time, or write the arms into a file: `ktrial trial run FILE`",
-        )
     arms = {CONTROL: ArmFile()} | ({"placebo": ArmFile(placebo=True)} if placebo else {})
-    for chosen in values[grids[0]] if grids else ("",):
-        own = {knob: chosen if knob in grids else some[0] for knob, some in values.items()}
+    for chosen in product(*values.values()):
+        own = dict(zip(values, chosen, strict=True))
         arm = ArmFile(set=own, profile=profiles, environment=environment)
+        name = _name({knob: own[knob] for knob in grids}, (), {}) if grids else _name(own, profiles, environment)
         if not arm.changes_nothing:
-            arms[_name({grids[0]: chosen}, (), {}) if grids else _name(own, profiles, environment)] = arm
+            arms[name] = arm
     if len(arms) < 2:
         raise BadInput(
             "nothing to try",
             hint="name a setting (`ktrial try vm.swappiness=10`), a profile, --env NAME=VALUE or --placebo",
         )
     return arms
+
+
+def name_of(arms: Mapping[str, ArmFile]) -> str:
+    """What a trial of these arms is called: by what is tried, of many values by their knobs."""
+    tried = {name: arm.set for name, arm in arms.items() if name != CONTROL and not arm.placebo}
+    if len(tried) > 2:
+        knobs = dict.fromkeys(knob for settings in tried.values() for knob in settings)
+        tried = {_short(knob): {} for knob in knobs if len({settings.get(knob) for settings in tried.values()}) > 1}
+    return "-".join(tried or ["placebo"])[:60].rstrip("-._+")
 
 
 def pair(text: str, option: str) -> tuple[str, str]:
@@ -86,9 +91,13 @@ def _values(word: str, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
 
 def _name(settings: Mapping[str, str], profiles: Sequence[str], environment: Mapping[str, str]) -> str:
     parts = [*profiles]
-    parts += [f"{re.split(r'[.:]', knob)[-1]}-{value}" for knob, value in chain(settings.items(), environment.items())]
+    parts += [f"{_short(knob)}-{value}" for knob, value in chain(settings.items(), environment.items())]
     text = re.sub(r"[^A-Za-z0-9._+-]+", "-", "+".join(parts)).strip("-.+_")
     return text[:60] or "tried"
+
+
+def _short(knob: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", re.split(r"[.:]", knob)[-1])
 
 
 def default_suite(words: Sequence[str], catalog: Catalog) -> str:

@@ -81,9 +81,19 @@ def test_trials_are_listed_with_what_is_open() -> None:
     )
     over = msgspec.structs.replace(one, verdicts={"case": "worse"}, ended="decided")
     said = trials_text([one, over], width=100)
-    assert "1970-01-01" in said
-    assert "case: open (not over)" in said
-    assert "case: worse\n" in said
+    assert "1970-01-01  a-1\n" in said
+    assert ", 3 blocks, not over; open: case\n" in said
+    assert ", 3 blocks; worse: case\n" in said
+
+
+def test_a_trial_of_many_arms_is_listed_within_80_columns() -> None:
+    verdicts = {f"vfs_cache_pressure-{value}+dirty_ratio-5": "better" for value in range(9)}
+    many = TrialSummary(
+        trial="a" * 60, name="a", started_unix_ms=0, primary=TIME, blocks=1, verdicts=verdicts, ended="decided"
+    )
+    said = trials_text([many], width=80)
+    assert max(map(len, said.splitlines())) <= 80
+    assert said.count("better") == 1
 
 
 def test_a_trial_as_a_comparison() -> None:

@@ -98,6 +98,16 @@ def test_one_knob_of_several_devices_is_one_knob() -> None:
     assert charts(with_sets(sets))["response"].table.headers[0] == "queue:nr_requests"
 
 
+def test_of_a_grid_of_two_knobs_there_is_a_curve_for_each_value_of_the_other() -> None:
+    sets = {"sw10": {"vm.a": "1", "vm.b": "2"}, "sw60": {"vm.a": "5", "vm.b": "2"}, "sw180": {"vm.a": "9", "vm.b": "2"}}
+    assert charts(with_sets(sets))["response"].table.headers[0] == "vm.a", "the other is the same in all"
+    sets["sw180"] = {"vm.a": "9", "vm.b": "3"}
+    found = charts(with_sets(sets))
+    assert found["response"].table.headers[0] == "vm.a, vm.b = 2"
+    assert [row[:2] for row in found["response"].table.rows] == [("1", "sw10"), ("5", "sw60")]
+    assert "response-2" not in found, "one value is no curve"
+
+
 @pytest.mark.parametrize(
     "sets",
     [

@@ -31,7 +31,7 @@ from ktrial.services.trial_prepare import (
 )
 from ktrial.services.trial_protocol import outcome_around, outcomes_around, protocol_of
 from ktrial.services.trial_summary import extendable, summary_of
-from ktrial.services.trial_words import _WORKLOADS, arms_of, default_suite
+from ktrial.services.trial_words import _WORKLOADS, arms_of, default_suite, name_of
 from tests.support.bench import FakeBenchmark, outcome
 from tests.support.knobs import catalog, knob, profile
 from tests.support.machine import FakeMachine
@@ -346,13 +346,32 @@ def test_words_together_are_one_arm_and_a_list_is_an_arm_for_each_value() -> Non
     assert all(arm.set["vm.dirty_ratio"] == "30" for name, arm in grid.items() if name != "control")
 
 
+def test_a_trial_is_named_after_what_is_tried() -> None:
+    def named(*words: str, placebo: bool = False) -> str:
+        return name_of(arms_of(words, catalog(), {}, placebo=placebo))
+
+    assert named("vm.swappiness=10", placebo=True) == "swappiness-10"
+    assert named("vm.swappiness=10,60") == "swappiness-10-swappiness-60"
+    assert named("vm.swappiness=10,11,12") == "swappiness"
+    assert named("vm.swappiness=10,60", "vm.dirty_ratio=5,30") == "swappiness-dirty_ratio"
+    assert named(placebo=True) == "placebo"
+
+
+def test_several_values_of_several_knobs_are_an_arm_for_each_combination() -> None:
+    grid = arms_of(["vm.swappiness=10,60", "vm.dirty_ratio=5,30"], catalog(), {}, placebo=False)
+    assert {name: dict(arm.set) for name, arm in grid.items() if name != "control"} == {
+        f"swappiness-{one}+dirty_ratio-{two}": {"vm.swappiness": one, "vm.dirty_ratio": two}
+        for one in ("10", "60")
+        for two in ("5", "30")
+    }
+
+
 @pytest.mark.parametrize(
     "words, kind, said",
     [
         ([], BadInput, "nothing to try"),
         (["vm.swappiness"], BadInput, "vm.swappiness is a knob: which value?"),
         (["no-such"], UnknownName, "no profile is called 'no-such'"),
-        (["vm.swappiness=1,2", "vm.dirty_ratio=1,2"], Contradiction, "both have several values"),
     ],
 )
 def test_words_that_say_nothing_to_try(words: list[str], kind: type[KtrialError], said: str) -> None:

@@ -15,6 +15,8 @@ from ktrial.cli.wiring import App
 
 @click.command(cls=TakesCommand, short_help="Put a setting or a profile on trial.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE…]")
+@click.option("--set", "settings", multiple=True, metavar="KNOB=VALUE[,…]", help="The same as KNOB=VALUE.")
+@click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="The same as PROFILE.")
 @measured_options
 @click.option("--guard", "guards", multiple=True, metavar="OUTCOME=SHARE", help="Must not get worse by more.")
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="An arm with this environment.")
@@ -27,21 +29,23 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
 
     \b
     ktrial try vm.swappiness=10 --suite memory-pressure
-    ktrial try vm.swappiness=10,60,100 --suite memory-pressure
+    ktrial try --profile ktweak --suite quick --primary agent-lock.event-rate
+    ktrial try --set vm.swappiness=10,60,100 --suite memory-pressure
     ktrial try thp:enabled=always --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
     """
     from ktrial.cli.trying import run_file, show_protocol
     from ktrial.domain.trial_file import check_trial_file
-    from ktrial.services.trial_words import arms_of, default_suite, pair
+    from ktrial.services.trial_words import arms_of, default_suite, name_of, pair
 
     app: App = ctx.obj
     own = own_words(ctx)
+    words = (*options["profiles"], *words, *options["settings"])
     environment = dict(pair(one, "--env") for one in options["environment"])
     arms = arms_of(words, app.catalog, environment, placebo=options["placebo"])
     suite: str | None = options["suite"]
     if suite is None and own is None:
         suite = default_suite(words, app.catalog)
-    name: str = options["name"] or "-".join(arm for arm in arms if arm != "control")[:60]
+    name: str = options["name"] or name_of(arms)
     guards = dict(pair(one, "--guard") for one in options["guards"])
     file = protocol_file(name, suite, own, options, guards=guards, arms=arms)
     check_trial_file(file)

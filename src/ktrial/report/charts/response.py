@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ktrial.domain.comparison import Comparison, OutcomeComparison
@@ -47,27 +47,41 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
 
 
 def _grids(trial: ToldTrial, primary: OutcomeComparison) -> dict[str, list[Step]]:
-    """Knob -> its values with their effects, of arms that change nothing else."""
+    """Knob (and what else these arms set, where others differ in that) -> its values with their effects."""
     rows = {one.arm: Row(primary, one, one.effect) for one in primary.contrasts if one.effect is not None}
-    found: dict[str, list[Step]] = {}
+    alike: dict[frozenset[str], list[tuple[Mapping[str, str], Row]]] = {}
     for arm in trial.arms:
-        only = _only_setting(arm)
-        if only is not None and arm.arm in rows and rows[arm.arm].effect.scale == "log":
-            found.setdefault(only[0], []).append(Step(only[1], rows[arm.arm]))
-    return {
-        knob: _ordered(steps)
-        for knob, steps in found.items()
-        if len({step.value for step in steps}) == len(steps) >= _FEWEST
-    }
+        settings = _settings(arm)
+        if settings and arm.arm in rows and rows[arm.arm].effect.scale == "log":
+            alike.setdefault(frozenset(settings), []).append((settings, rows[arm.arm]))
+    found: dict[str, list[Step]] = {}
+    for arms in alike.values():
+        for name, steps in _curves(arms):
+            if len({step.value for step in steps}) == len(steps) >= _FEWEST:
+                found[name] = _ordered(steps)
+    return found
 
 
-def _only_setting(arm: ToldArm) -> tuple[str, str] | None:
-    """The knob that an arm sets, and to what; one knob of several devices counts once."""
-    if arm.manual is not None:
-        return None
-    knobs = {name.partition("@")[0] for name in arm.sets}
-    values = set(arm.sets.values())
-    return (knobs.pop(), values.pop()) if len(knobs) == len(values) == 1 else None
+def _curves(arms: Sequence[tuple[Mapping[str, str], Row]]) -> Iterator[tuple[str, list[Step]]]:
+    """Of arms that set the same knobs: the one of most values along a curve, one for each combination of the others."""
+    counts = {knob: len({settings[knob] for settings, _ in arms}) for knob in arms[0][0]}
+    along = max(counts, key=lambda knob: counts[knob])
+    others = [knob for knob, count in counts.items() if knob != along and count > 1]
+    curves: dict[tuple[str, ...], list[Step]] = {}
+    for settings, row in arms:
+        curves.setdefault(tuple(settings[knob] for knob in others), []).append(Step(settings[along], row))
+    for values, steps in curves.items():
+        beside = ", ".join(f"{knob} = {value}" for knob, value in zip(others, values, strict=True))
+        yield (f"{along}, {beside}" if beside else along), steps
+
+
+def _settings(arm: ToldArm) -> Mapping[str, str]:
+    """What an arm sets; one knob of several devices counts once. Nothing where a person did it, or devices differ."""
+    found: dict[str, str] = {}
+    for name, value in {} if arm.manual is not None else arm.sets.items():
+        if found.setdefault(name.partition("@")[0], value) != value:
+            return {}
+    return found
 
 
 def _numbers(steps: Sequence[Step]) -> list[float] | None:
