@@ -108,6 +108,14 @@ def test_of_a_grid_of_two_knobs_there_is_a_curve_for_each_value_of_the_other() -
     assert "response-2" not in found, "one value is no curve"
 
 
+def test_curves_beside_a_value_as_found_and_beside_another_are_two() -> None:
+    sets = {"sw10": {"vm.a": "1"}, "sw60": {"vm.a": "5"}, "sw180": {"vm.a": "1", "vm.b": "2"}}
+    sets["placebo"] = {"vm.a": "5", "vm.b": "2"}
+    found = charts(with_sets(sets))
+    heads = [found[name].table.headers[0] for name in ("response", "response-2")]
+    assert heads == ["vm.a", "vm.a, vm.b = 2"]
+
+
 @pytest.mark.parametrize(
     "sets",
     [

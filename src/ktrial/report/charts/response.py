@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ktrial.domain.comparison import Comparison, OutcomeComparison
@@ -54,19 +54,21 @@ def _grids(trial: ToldTrial, primary: OutcomeComparison) -> dict[str, list[Step]
         settings = _settings(arm)
         if settings and arm.arm in rows and rows[arm.arm].effect.scale == "log":
             alike.setdefault(frozenset(settings), []).append((settings, rows[arm.arm]))
+    every = [settings for arms in alike.values() for settings, _ in arms]
+    differ = {knob for settings in every for knob in settings if len({one.get(knob) for one in every}) > 1}
     found: dict[str, list[Step]] = {}
     for arms in alike.values():
-        for name, steps in _curves(arms):
+        for name, steps in _curves(arms, differ):
             if len({step.value for step in steps}) == len(steps) >= _FEWEST:
                 found[name] = _ordered(steps)
     return found
 
 
-def _curves(arms: Sequence[tuple[Mapping[str, str], Row]]) -> Iterator[tuple[str, list[Step]]]:
+def _curves(arms: Sequence[tuple[Mapping[str, str], Row]], differ: Collection[str]) -> Iterator[tuple[str, list[Step]]]:
     """Of arms that set the same knobs: the one of most values along a curve, one for each combination of the others."""
     counts = {knob: len({settings[knob] for settings, _ in arms}) for knob in arms[0][0]}
     along = max(counts, key=lambda knob: counts[knob])
-    others = [knob for knob, count in counts.items() if knob != along and count > 1]
+    others = [knob for knob in counts if knob != along and knob in differ]
     curves: dict[tuple[str, ...], list[Step]] = {}
     for settings, row in arms:
         curves.setdefault(tuple(settings[knob] for knob in others), []).append(Step(settings[along], row))
