@@ -34,19 +34,20 @@ sleep 5
     ktrial-agent serve --role root > /tmp/told
 cat /tmp/frames; echo; cat /tmp/told
 """
-#: Little may wait to be written, and the device takes 8 MiB a second.
+#: kswapd begins late, and has little time.
+LOW_WATERMARKS = """
+echo 1024 > /proc/sys/vm/min_free_kbytes; echo 1 > /proc/sys/vm/watermark_scale_factor
+"""
+#: Little may wait to be written, and the device takes 8 MiB a second; in pieces, each of which is ended quickly.
 SLOW_TO_WRITE = """
+echo 64 > /sys/block/loop0/queue/max_sectors_kb
 echo 4194304 > /proc/sys/vm/dirty_bytes; echo 2097152 > /proc/sys/vm/dirty_background_bytes
 mkdir /tmp/b && mount -t cgroup -o blkio none /tmp/b || exit 4
 echo 7:0 8388608 > /tmp/b/blkio.throttle.write_bps_device || exit 4
 """
 PLANTED = {
-    "direct-reclaim": ("", "memory 8", "fill /tmp/m/holes 500 1100"),
-    "dirty-throttling": (
-        SLOW_TO_WRITE,
-        "file /tmp/m/log",
-        "write /tmp/m/much 8",
-    ),
+    "direct-reclaim": (LOW_WATERMARKS, "memory 8", "fill /tmp/m/holes 500 1100"),
+    "dirty-throttling": (SLOW_TO_WRITE, "file /tmp/m/log", "write /tmp/m/much 8"),
 }
 
 

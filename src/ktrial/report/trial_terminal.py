@@ -12,7 +12,7 @@ from ktrial.domain.told_trial import ToldArm, ToldTrial
 from ktrial.report.order import asked_only, by_level, by_weight, explored
 from ktrial.report.terminal import labelled, paragraph, table
 from ktrial.report.trial_view import interval_picture, reach_of
-from ktrial.report.trial_words import counted, ended_words
+from ktrial.report.trial_words import blocks_words, counted, ended_words
 from ktrial.report.words import notices
 
 _LEVELS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
@@ -44,9 +44,8 @@ def trial_text(found: Comparison, *, width: int) -> str:
 
 
 def _head(found: Comparison, trial: ToldTrial, primary: OutcomeComparison | None, width: int) -> str:
-    most = "" if trial.cap is None else f" of at most {trial.cap}"
     ended = ended_words(found, trial) or "it is not over"
-    lines = [paragraph(f"{found.title}: {trial.blocks}{most} blocks; {ended}", width=width)]
+    lines = [paragraph(f"{found.title}: {blocks_words(trial)}; {ended}", width=width)]
     if primary is not None:
         way = "" if primary.direction is None else f", {primary.direction} is better"
         margin = f"differences below {100 * primary.margin:g} % do not matter"

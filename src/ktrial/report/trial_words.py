@@ -50,13 +50,17 @@ def ended_words(comparison: Comparison, trial: ToldTrial) -> str | None:
     return trial.ended
 
 
+def blocks_words(trial: ToldTrial) -> str:
+    """How many of how many; an extended trial has more than its cap."""
+    if trial.cap is not None and trial.blocks > trial.cap:
+        return f"{trial.blocks} blocks, {trial.blocks - trial.cap} of them after its cap of {trial.cap}"
+    return f"{trial.blocks}{'' if trial.cap is None else f' of at most {trial.cap}'} blocks"
+
+
 def course_sentences(comparison: Comparison, trial: ToldTrial) -> list[str]:
     """How far it went and why it ended."""
     why = ended_words(comparison, trial)
-    most = "" if trial.cap is None else f" of at most {trial.cap}"
     void = sum(one.void is not None for one in trial.drawn)
-    told = f"{trial.blocks}{most} blocks" + (
-        f", {counted(void, 'more is', 'more are')} void and counted nowhere" if void else ""
-    )
+    told = blocks_words(trial) + (f", {counted(void, 'more is', 'more are')} void and counted nowhere" if void else "")
     ended = "It is not over." if why is None else f"It ended: {why}."
     return [f"{told}. {ended} Before each visit {trial.settle_s:g} s to settle."]

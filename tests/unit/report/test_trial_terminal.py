@@ -78,3 +78,20 @@ def test_a_trial_that_was_refused_is_not_called_decided() -> None:
     said = trial_text(replace(told, outcomes=(replace(primary, contrasts=refused),)), width=80)
     assert said.startswith("swappiness: 10 of at most 20 blocks; nothing of it can be compared\n")
     assert "decided" not in said.splitlines()[0]
+
+
+def test_an_extended_trial_has_more_blocks_than_its_cap() -> None:
+    told = a_trial().told()
+    assert told.trial is not None
+    more = replace(told, trial=replace(told.trial, cap=7))
+    assert trial_text(more, width=80).startswith("swappiness: 10 blocks, 3 of them after its cap of 7;")
+
+
+def test_of_an_arm_with_many_settings_the_first_are_named() -> None:
+    told = a_trial().told()
+    assert told.trial is not None
+    first, *others = told.trial.arms
+    many = replace(first, same=tuple(f"vm.knob{number}" for number in range(20)))
+    said = trial_text(replace(told, trial=replace(told.trial, arms=(many, *others))), width=80)
+    assert "vm.knob5, and 14 more (the page lists them)" in " ".join(said.split())
+    assert "vm.knob6" not in said
