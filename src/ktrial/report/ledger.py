@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ktrial.domain.effect_words import percent_text, range_text, value_log_ratio
 from ktrial.domain.ledger import LedgerEntry, Now, changed_since, standing
-from ktrial.report.terminal import clean, labelled, table
+from ktrial.report.terminal import clean, labelled, paragraph, table
 
 _HEADERS = ("date", "tried", "in", "verdict", "change", "interval", "now", "trial")
 _SHOWN = 6
+#: From this width on the table can be read.
+_WIDE = 120
+_DATE, _VERDICT = 12, 18
 
 
 def ledger_text(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> str:
@@ -19,7 +22,19 @@ def ledger_text(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> str:
     if not entries:
         return "Nothing was tried here yet. `ktrial try vm.swappiness=10` tries something.\n"
     rows = [_row(entry, now) for entry in entries]
-    return table(_HEADERS, rows, width=width, whole=1) + f"\n\n{_legend()}\n"
+    if width >= _WIDE:
+        return table(_HEADERS, rows, width=width, whole=1) + f"\n\n{_legend()}\n"
+    lines = [line for row in rows for line in _stacked(row, width)]
+    return "\n".join([*lines, "", paragraph(_legend(), width=width)]) + "\n"
+
+
+def _stacked(row: Sequence[str], width: int) -> Iterator[str]:
+    """A row where the table would be too narrow to be read."""
+    date, tried, outcome, verdict, change, interval, standing_now, trial = row
+    yield labelled(date, f"{verdict}: {tried}", width=width, label_columns=_DATE)
+    yield labelled(
+        "", f"{outcome} {_told(change, interval)}; {standing_now}; {trial}", width=width, label_columns=_DATE
+    )
 
 
 def ledger_markdown(entries: Sequence[LedgerEntry], now: Now) -> str:
@@ -35,15 +50,16 @@ def measured_lines(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> l
         return []
     lines = ["", "measured here"]
     for entry in entries[:_SHOWN]:
-        change, interval = _change(entry)
-        told = f"{entry.what} in {entry.outcome} ({entry.workload.partition(' ')[0]}): {change} ({interval})"
+        told = f"{entry.what} in {entry.outcome} ({entry.workload.partition(' ')[0]}): {_told(*_change(entry))}"
         where = f"kernel {entry.kernel or '?'}, {entry.scope}, to {entry.control}"
         label = f"  {entry.verdict or 'open'}"
         text = f"{told} [{_date(entry)}, {entry.trial}; {where}]"
-        lines.append(labelled(label, text, width=width, label_columns=16))
-        lines += [labelled("", doubt, width=width, label_columns=16) for doubt in _doubts(entry, now)]
+        lines.append(labelled(label, text, width=width, label_columns=_VERDICT))
+        lines += [labelled("", doubt, width=width, label_columns=_VERDICT) for doubt in _doubts(entry, now)]
     if len(entries) > _SHOWN:
-        lines.append(labelled("", f"and {len(entries) - _SHOWN} more: `ktrial ledger`", width=width, label_columns=16))
+        lines.append(
+            labelled("", f"and {len(entries) - _SHOWN} more: `ktrial ledger`", width=width, label_columns=_VERDICT)
+        )
     return lines
 
 
@@ -77,6 +93,10 @@ def _change(entry: LedgerEntry) -> tuple[str, str]:
     if effect.low is None or effect.high is None:
         return estimate, "-"
     return estimate, range_text(*(value_log_ratio(end, entry.direction) for end in (effect.low, effect.high)))
+
+
+def _told(change: str, interval: str) -> str:
+    return "without an estimate" if change == "-" else f"{change} ({interval})" if interval != "-" else change
 
 
 def _date(entry: LedgerEntry) -> str:

@@ -38,3 +38,11 @@ def test_many_are_cut_and_none_is_nothing() -> None:
     assert measured_lines([], NOW, width=80) == []
     assert "and 4 more: `ktrial ledger`" in "\n".join(measured_lines([entry()] * 10, NOW, width=80))
     assert "Nothing was tried here yet" in ledger_text([], NOW, width=80)
+
+
+def test_a_narrow_terminal_has_lines_that_can_be_read() -> None:
+    text = ledger_text([entry(effect=EFFECT, direction="lower"), entry(verdict=None, blocks=0)], NOW, width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "-9.5 % (-14 % to -4.9 %); " in text
+    assert "queued: vm.swappiness=10\n" in text
+    assert "without an estimate" in text
