@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,11 +11,11 @@ from typing import Any
 import msgspec
 
 from ktrial.catalog.model import Catalog
-from ktrial.domain.address import is_assignment
+from ktrial.domain.address import is_assignment, parse_address
 from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.facts import FactBook
-from ktrial.domain.knob import Knob
+from ktrial.domain.knob import Knob, clear_each_other
 from ktrial.domain.plan import Plan, Refusal, ServiceStep, Why
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite, Task
@@ -49,6 +50,7 @@ def arm_plans(
             continue
         plan, _ = make_plan(machine, catalog, words, allow_dangerous=allow_dangerous, later_wins=True)
         _refuse(name, plan, {f"setting {word}" for word in words if is_assignment(word)}, allow_dangerous)
+        _refuse_pairs(name, in_force(trial, name), catalog.knobs)
         plans[name] = msgspec.structs.replace(plan, title=f"trial {trial.name}, arm {name}")
     return plans
 
@@ -65,6 +67,21 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
     if plan.refusals and plan.empty and not plan.same:
         first = plan.refusals[0]
         raise BadInput(f"arm {arm}: nothing of it can be set here: {_told(first)}", hint=first.hint)
+
+
+def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:
+    """Of layers the later one wins; what one arm names by itself must all be in force."""
+    named = [
+        (f"{address}={value}", knobs[parse_address(address).knob])
+        for address, value in arm.set.items()
+        if str(value) != "0"
+    ]
+    for (word, knob), (other, partner) in itertools.combinations(named, 2):
+        if clear_each_other(knob, partner):
+            raise BadInput(
+                f"arm {name}: {word} and {other} exclude each other: the kernel clears one when the other is written",
+                hint="set only one of the two",
+            )
 
 
 def _told(refusal: Refusal) -> str:

@@ -69,6 +69,11 @@ def test_an_arm_is_what_it_changes_here() -> None:
         (ArmFile(set={"vm.swappines": 1}), UnknownName, "vm.swappines"),
         (ArmFile(set={"vm.swappiness": 999}), BadInput, "vm.swappiness=999: out of range"),
         (ArmFile(set={"sched:latency_ns": 1000000}), BadInput, "arm x: sched:latency_ns = 1000000"),
+        (
+            ArmFile(set={"vm.dirty_ratio": 5, "vm.dirty_bytes": 9999999}),
+            BadInput,
+            "arm x: vm.dirty_ratio=5 and vm.dirty_bytes",
+        ),
         (ArmFile(set={"net.ipv4.tcp_syncookies": 0}), Refused, "arm x: dangerous: net.ipv4.tcp_syncookies"),
     ],
 )
