@@ -103,7 +103,7 @@ def labelled(label: str, text: str, *, width: int, label_columns: int = 12) -> s
     return textwrap.fill(
         clean(text),
         width=min(width, 100),
-        initial_indent=f"{label:<{label_columns}}",
+        initial_indent=(f"{label} " if label else "").ljust(label_columns),
         subsequent_indent=" " * label_columns,
         break_long_words=False,
         break_on_hyphens=False,

@@ -39,6 +39,7 @@ def test_foreign_text_cannot_steer_the_terminal() -> None:
 
 def test_labelled_wraps_below_the_text() -> None:
     assert labelled("what", "one two three", width=24, label_columns=12) == "what        one two\n            three"
+    assert labelled("a-long-label", "one", width=24, label_columns=12) == "a-long-label one"
 
 
 @pytest.mark.parametrize("said, width", [("100", 100), ("40", 60), ("0", 80), ("-5", 80), ("wide", 80), ("", 80)])
