@@ -464,6 +464,15 @@ def test_a_gate_that_never_passes_ends_with_the_limit_and_what_was_seen(home: Pa
     assert not any(isinstance(event, RunEnded) and event.block is not None for event in log_of(home))
 
 
+def test_a_setting_by_which_the_command_hangs_costs_its_limit_and_no_more(home: Path) -> None:
+    script = f"[ $(cat {SWAPPINESS}) = 10 ] && exec sleep 600; echo"
+    ran = run(home, "try", "vm.swappiness=10", *QUICK, "--limit", "0.2s", "--", "sh", "-c", script)
+    assert ran.status == 0, ran.err
+    assert verdict_in(home) == "worse"
+    assert "its runs fail" in ran.out
+    assert SWAPPINESS.read_text() == "60\n"
+
+
 def test_machine_roots_are_no_place_for_trials(home: Path) -> None:
     folder = home / "root"
     folder.mkdir()

@@ -18,6 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _MEASURED = (
     click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured (or a command after --)."),
     click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number CMD prints."),
+    click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]"),
     click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it."),
     click.option("--primary", metavar="OUTCOME", help="The outcome that decides."),
 )
@@ -82,6 +83,7 @@ def template_file(
         name=name,
         command=own or (),
         metrics=options["metrics"],
+        limit=options.get("limit"),
         detect=options["detect"],
         margin=options["margin"],
         design=DesignFile(settle=options["settle"], time=options["time_"], **design),

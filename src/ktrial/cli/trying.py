@@ -32,7 +32,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     undo_left_commands(app)
-    suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, None)
+    suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, file.limit_s)
     return trial_ready.prepare(app, file, suite, benchmarks, extras_of(file), allow_dangerous=allow_dangerous)
 
 
@@ -46,7 +46,7 @@ def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     if not app.may_run_trials:
         return
     sys.stdout.flush()
-    suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, None)
+    suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, file.limit_s)
     look_over(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
 
 

@@ -122,7 +122,8 @@ class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A trial.
 
-    The benchmark is a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. `primary`,
+    The benchmark is a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`, of which a run that
+    takes longer than `limit` is killed and has failed. `primary`,
     `secondary` and the keys of `guards` are `benchmark.outcome`, or the outcome alone where that is clear. Margins are
     relative. `baseline` says what the control is: the machine as it is found, or a generated profile. `part` names the
     question that this trial is a part of, and `screen` makes it one that looks for the setting that did it; both are
@@ -134,6 +135,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     suite: str | None = None
     command: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
+    limit: str | None = None
     parameters: Mapping[str, Any] = {}
     cpus: str | None = None
     primary: str | None = None
@@ -174,6 +176,11 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return None if self.design.settle is None else seconds(self.design.settle, "settle")
 
     @property
+    def limit_s(self) -> float | None:
+        """Seconds that a run of the command may take; None for what is usual."""
+        return None if self.limit is None else seconds(self.limit, "limit")
+
+    @property
     def time_s(self) -> float | None:
         """Seconds that the trial may take in all."""
         return None if self.design.time is None else seconds(self.design.time, "time")
@@ -204,6 +211,12 @@ def check_trial_file(trial: TrialFile) -> None:
         raise BadInput(what, hint='either  suite = "pagefault"  or  command = ["make", "-j4"]')
     if trial.metrics and not trial.command:
         raise BadInput("metrics read the output of a command, and a suite is measured", hint="leave metrics out")
+    if trial.limit is not None and not trial.command:
+        raise BadInput(
+            "limit is of a command's runs, and a suite is measured", hint="benchmarks have limits of their own"
+        )
+    if trial.limit_s is not None and trial.limit_s <= 0:
+        raise BadInput(f"limit = {trial.limit}: no run could end", hint='for example  limit = "5min"')
     _check_numbers(trial)
     _check_arms(trial)
     parse_gates(trial.gates)
