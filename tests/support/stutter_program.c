@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A program with frames, and what holds it up, for guests that have no Python:
- *   frames memory MIB | frames file NAME   one line a frame: its end on CLOCK_MONOTONIC and its length, in nanoseconds
- *   fill NAME MIB ONCE                     reads holes of a file in bursts, ONCE MiB before the first
- *   write NAME MIB                         writes in bursts
+ *   frames NAME      writes a file; one line a frame: its end on CLOCK_MONOTONIC and its length, in nanoseconds
+ *   write NAME MIB   writes in bursts
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,25 +29,13 @@ static void until(long long at) {
 }
 
 static int frames(char **word) {
-    struct sched_param ahead = {.sched_priority = 10};
-    size_t wanted = strcmp(word[0], "memory") ? 0 : (size_t)atol(word[1]) << 20;
-    int file = wanted ? -1 : open(word[1], O_WRONLY | O_CREAT, 0644);
+    int file = open(word[0], O_WRONLY | O_CREAT, 0644);
     /* Not one place again and again: only pages that were clean count as dirtied, and only who dirties is held up. */
     off_t place = 0;
-    /* The kernel lets a writer at real-time priority have more dirty pages than others. */
-    if (wanted) sched_setscheduler(0, SCHED_FIFO, &ahead);
     for (long long last = now(), due = last;;) {
         due = due + PERIOD_NS > last ? due + PERIOD_NS : last;
         until(due);
-        if (wanted) {
-            char *fresh = mmap(0, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (fresh == MAP_FAILED) return 1;
-            madvise(fresh, wanted, MADV_NOHUGEPAGE);
-            for (size_t at = 0; at < wanted; at += PAGE) fresh[at] = 1;
-            munmap(fresh, wanted);
-        } else if (pwrite(file, block, 16 * PAGE, (place += 16 * PAGE) % LOG) < 0) {
-            return 1;
-        }
+        if (pwrite(file, block, 16 * PAGE, (place += 16 * PAGE) % LOG) < 0) return 1;
         long long end = now();
         printf("%lld %lld\n", end, end - last);
         fflush(stdout);
@@ -64,18 +49,6 @@ static void wait_a_while(void) {
     nanosleep(&some, 0);
 }
 
-static int fill(char **word) {
-    int file = open(word[0], O_RDWR | O_CREAT, 0644);
-    if (file < 0 || ftruncate(file, 1LL << 36)) return 1;
-    for (long at = 0; at < atol(word[2]); at++)
-        if (read(file, block, BLOCK) != BLOCK) return 1;
-    for (;;) {
-        wait_a_while();
-        for (long at = 0; at < atol(word[1]); at++)
-            if (read(file, block, BLOCK) != BLOCK) return 1;
-    }
-}
-
 static int write_much(char **word) {
     int file = open(word[0], O_WRONLY | O_CREAT, 0644);
     for (;;) {
@@ -86,8 +59,7 @@ static int write_much(char **word) {
 }
 
 int main(int words, char **word) {
-    if (words == 4 && !strcmp(word[1], "frames")) return frames(word + 2);
-    if (words == 5 && !strcmp(word[1], "fill")) return fill(word + 2);
+    if (words == 3 && !strcmp(word[1], "frames")) return frames(word + 2);
     if (words == 4 && !strcmp(word[1], "write")) return write_much(word + 2);
     return 2;
 }

@@ -142,21 +142,6 @@ def write(seconds: str, name: str, mebibytes: str) -> None:
             os.pwrite(file, block, at << 20)
 
 
-def fill(seconds: str, name: str, mebibytes: str, once: str = "0") -> None:
-    """Fill the page cache with holes of a file, in bursts; `once` so many MiB before the first."""
-    with Path(name).open("wb") as made:
-        made.truncate(1 << 40)
-    file = os.open(name, os.O_RDONLY)
-    buffer = bytearray(1 << 20)
-    for _ in range(int(once)):
-        os.readv(file, [buffer])
-    sys.stdout.write("filled\n")
-    sys.stdout.flush()
-    for _ in at_random_times(float(seconds)):
-        for _ in range(int(mebibytes)):
-            os.readv(file, [buffer])
-
-
 def touch(seconds: str, name: str, mebibytes: str) -> None:
     """Use all pages of a mapped file again and again for a while."""
     size = int(mebibytes) << 20
@@ -175,7 +160,6 @@ ROLES: dict[str, Callable[..., None]] = {
     "spin": spin,
     "freeze": freeze,
     "write": write,
-    "fill": fill,
     "touch": touch,
 }
 
