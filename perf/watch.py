@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-SECONDS = 60
+SECONDS = 180
 GOAL_SHARE = 0.01
 #: ktrial takes so many samples while the others take one.
 HZ = 10

@@ -118,7 +118,16 @@ compile_python() {
     .venv/bin/python -I -m compileall -q src/ktrial >&2 9>&-
 }
 
+# Set up by another user, with a Python in a folder that this one may not enter.
+refuse_python_of_another() {
+    if [ -w .setup ] || [ ! -L .venv/bin/python ] || [ -x .venv/bin/python ]; then return 0; fi
+    say "$root was set up with a Python that you cannot reach: $(readlink -m .venv/bin/python)"
+    echo '  next: set it up in a copy of your own' >&2
+    exit 1
+}
+
 cd "$root"
+refuse_python_of_another
 if [ "${KTRIAL_PREPARE_AS_OWNER:-}" != yes ]; then
     require_tools
     if is_foreign "$root"; then

@@ -4,7 +4,7 @@
 use crate::context::{Context, Role};
 use crate::error::{Error, Kind, Result};
 use crate::lease;
-use crate::load::Told;
+use crate::load::{self, Told};
 use crate::network;
 use crate::oom;
 use crate::plan::{Lease, Plan};
@@ -142,6 +142,12 @@ enum Command {
         #[command(flatten)]
         by_hand: ByHand,
     },
+    /// Draw frames at a fixed rate, and tell each in a line: `frame END MILLISECONDS`.
+    FrameLoop {
+        /// Parameters of the load `pressure`, JSON; 0 readers and 0 bursts: nothing but the frames.
+        #[arg(default_value = "{}")]
+        parameters: String,
+    },
     /// Make a network of its own (started by the agent itself).
     #[command(hide = true)]
     Network {
@@ -275,6 +281,10 @@ fn run(command: Command) -> Result<ExitCode> {
             } else {
                 print!("{}", selfcost::show(&measured));
             }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::FrameLoop { parameters } => {
+            load::frame_loop(&parameters)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Network { job } => {

@@ -127,6 +127,22 @@ def test_the_same_events_at_other_times_name_nothing(
     assert sum(map(bool, found)) <= _MOST_NAMED, found
 
 
+def test_who_grows_before_stutters_is_told_and_who_always_grows_is_not(tmp_path: Path) -> None:
+    seconds = "70"
+    with ExitStack() as undo:
+        place, _ = undo.enter_context(file_system(tmp_path / "m", 200))
+        hog = undo.enter_context(beside("hog", seconds, "0", str(place / "much"), "80"))
+        grows = undo.enter_context(beside("grow", seconds, "2"))
+        recording = watched(tmp_path, "cpu", "0", seconds=70)
+    found = diagnosed(recording)
+    assert named(found) == ["scheduler-delay"], told(found)
+    grew = {(one.name.rpartition(" ")[2], one.what): one.before_bytes for one in found.aggressors}
+    assert grew[f"({hog.pid})", "memory"] > 50 << 20, found.aggressors
+    assert grew[f"({hog.pid})", "I/O"] > 50 << 20, found.aggressors
+    assert max(found.aggressors, key=lambda one: one.before_bytes).name.endswith(f"({hog.pid})")
+    assert not [who for who, _ in grew if who == f"({grows.pid})"], found.aggressors
+
+
 def told(found: Diagnosis) -> str:
     """What a failure should show."""
     causes = [

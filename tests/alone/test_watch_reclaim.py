@@ -30,9 +30,12 @@ def test_direct_reclaim_is_seen_as_often_as_the_kernel_counts_it(tmp_path: Path)
         "os.wait(); os.unlink(name)\n"
     )
     recording = watch(tmp_path / "r", "--for", "120s", "--", sys.executable, "-c", hog, HOLES=str(tmp_path))
-    (check,) = [check for check in recording.checks if check.what == "direct-reclaim"]
+    checks = {one.what: one for one in recording.checks}
+    check, pages = checks["direct-reclaim"], checks["direct-reclaim-pages"]
     assert check.agree, check
+    assert pages.agree, pages
     stalls = [event for event in recording.events if event.kind == "direct-reclaim"]
     assert len(stalls) == pytest.approx(check.seen, abs=3)
+    assert sum(stall.amount or 0.0 for stall in stalls) == pytest.approx(pages.seen, abs=3 * 4096)
     assert any(event.kind == "kswapd" for event in recording.events) or not check.counted
     assert sum(event.duration_s or 0.0 for event in stalls) > 0 or not check.counted

@@ -52,6 +52,14 @@ def test_the_picture_of_the_readme_is_that_of_its_data(tmp_path: Path, monkeypat
     assert Path("found.svg").read_bytes() == (ROOT / "docs" / "huge-pages.svg").read_bytes()
 
 
+def test_the_picture_of_the_watermarks_is_that_of_their_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    data = ROOT / "examples" / "results" / "watermarks.json"
+    words = ("--chart", "runs", "--outcome", "watch.allocation-stalls")
+    FakeRoot(tmp_path / "root").run("report", str(data), "-o", str(tmp_path / "w.svg"), *words)
+    assert (tmp_path / "w.svg").read_bytes() == (ROOT / "docs" / "watermarks.svg").read_bytes()
+
+
 def test_the_demo_of_the_readme_is_that_of_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes two minutes and root: what is shown was recorded, with the trial that the picture is drawn from."""
     monkeypatch.setenv("HOME", str(tmp_path))

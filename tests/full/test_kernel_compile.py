@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 import ktrial.benchmarks
 from ktrial.cli.main import main
 from tests.guest.sources import whole_tree
+from tests.support.memory import mounted_tmpfs
 
 #: What `make tinyconfig` made of these sources.
 TINY = Path(ktrial.benchmarks.__file__).parent / "kernel_compile/cases/6.12-tinyconfig/files/build/.config"
@@ -29,11 +28,6 @@ def tiny_64() -> str:
 
 @pytest.mark.parametrize("benchmark, config", [("kernel-compile", "tinyconfig"), ("kernel-compile-llvm", None)])
 def test_a_real_kernel(benchmark: str, config: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert os.geteuid() == 0, "this test mounts a tmpfs: run ./check --full as root"
-    memory = tmp_path / "memory"
-    memory.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0700,size=1g", "none", memory], check=True)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(memory))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     result, tree = tmp_path / "result.json", whole_tree()
     own = tmp_path / "own.config"
@@ -50,11 +44,10 @@ def test_a_real_kernel(benchmark: str, config: str | None, tmp_path: Path, monke
         "-p",
         "target=bzImage",
     ]
-    try:
+    with mounted_tmpfs(tmp_path / "memory", "1g") as memory:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(memory))
         err = io.StringIO()
         assert main(["bench", benchmark, *words], io.StringIO(), err) == 0, err.getvalue()
-    finally:
-        subprocess.run(["umount", memory], check=True)
     warm_up, record = json.loads(result.read_text())["runs"]
     assert (warm_up["round"], record["round"]) == (0, 1)
     assert "; Linux 6.12" in record["tool_version"]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps 4 MiB, touches every page once, unmaps, again and again for 0.1 s: prints the pages that it touched per second.
 //
-// anonymous: memory of no file, without huge pages; file: a file in the page cache, whose path is the second word.
+// anonymous: memory of no file, without huge pages; huge: with them; file: a file in the page cache, whose path is the second word.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@ static uint64_t now_ns(void) {
 
 int main(int count, char **words) {
     static char bytes[BYTES];
-    int file = -1;
+    int file = -1, huge = count > 1 && strcmp(words[1], "huge") == 0;
     long page = sysconf(_SC_PAGESIZE);
     uint64_t pages = 0;
     if (count == 3) {
@@ -36,7 +36,7 @@ int main(int count, char **words) {
         int flags = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
         volatile char *memory = mmap(NULL, BYTES, PROT_READ | (file < 0 ? PROT_WRITE : 0), flags, file, 0);
         if (memory == MAP_FAILED) return 1;
-        if (file < 0) madvise((void *)memory, BYTES, MADV_NOHUGEPAGE);
+        if (file < 0) madvise((void *)memory, BYTES, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
         for (long at = 0; at < BYTES; at += page, pages++) {
             if (file < 0) memory[at] = 1;
             else (void)memory[at];

@@ -88,6 +88,7 @@ REFERENCES = {
     "fileio-read": _fileio("read", "sequential", "read"),
     "fileio-read-random": _fileio("read", "random", "randread"),
     "fileio-write": _fileio("write", "sequential", "write"),
+    "fileio-write-random": _fileio("write", "random", "randwrite"),
     "messaging": Reference(
         load="messaging",
         parameters={"channel": "pipe", "groups": 2, "senders": 5, "receivers": 5, "messages": 1000},

@@ -19,6 +19,8 @@ from pathlib import Path
 
 PERIOD_S = 0.02
 STALL_S = 0.08
+#: A hog takes so long, and begins anew after so long.
+HOG_S, HOG_EVERY_S = 4.0, 30.0
 _FREEZE, _THAW = 0xC0045877, 0xC0045878
 _MADV_NOHUGEPAGE = 15
 _PAGE = 4096
@@ -155,12 +157,50 @@ def touch(seconds: str, name: str, mebibytes: str) -> None:
                 mapped[at]
 
 
+def hog(seconds: str, cpu: str, name: str, mebibytes: str) -> None:
+    """Take memory and write a file for some seconds, then the CPU, and give all back: long apart."""
+    file = os.open(name, os.O_WRONLY | os.O_CREAT, 0o644)
+    end_s = time.monotonic() + float(seconds)
+    while time.monotonic() + HOG_EVERY_S < end_s:
+        time.sleep(HOG_EVERY_S - HOG_S)
+        held = []
+        for at in range(int(mebibytes)):
+            held.append(os.urandom(1 << 20))
+            os.pwrite(file, held[-1], at << 20)
+            time.sleep(HOG_S / int(mebibytes))
+        os.fdatasync(file)
+        for _ in range(3):
+            _take(cpu, STALL_S)
+            time.sleep(0.2)
+
+
+def _take(cpu: str, seconds: float) -> None:
+    if not (child := os.fork()):
+        os.sched_setaffinity(0, {int(cpu)})
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            pass
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def grow(seconds: str, mebibytes_a_second: str) -> None:
+    """Take a little more memory all the time."""
+    held = []
+    for _ in range(int(seconds)):
+        held.append(os.urandom(int(mebibytes_a_second) << 20))
+        time.sleep(1)
+
+
 ROLES: dict[str, Callable[..., None]] = {
     "frames": frames,
     "spin": spin,
     "freeze": freeze,
     "write": write,
     "touch": touch,
+    "hog": hog,
+    "grow": grow,
 }
 
 if __name__ == "__main__":

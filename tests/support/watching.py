@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ktrial.domain.recording import Recording
 from ktrial.formats.ktrial_recording import read_recording
+from ktrial.host.find_agent import find_agent
 
 
 def knows_threads() -> bool:
@@ -18,14 +19,25 @@ def knows_threads() -> bool:
 
 
 def instances() -> list[str]:
-    """Of ours in tracefs, seen through a mount that ends with the command."""
+    """Of agents of this checkout in tracefs, and of agents that have ended; others may watch at the same time.
+
+    It is seen through a mount that ends with the command.
+    """
     listed = subprocess.run(
         ["unshare", "-m", "sh", "-c", "mount -t tracefs t /sys/kernel/tracing; ls /sys/kernel/tracing/instances"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return [name for name in listed.stdout.split() if name.startswith("ktrial-")]
+    return [name for name in listed.stdout.split() if name.startswith("ktrial-") and _is_ours(name)]
+
+
+def _is_ours(instance: str) -> bool:
+    try:
+        program = str(Path(f"/proc/{instance.split('-')[1]}/exe").readlink())
+    except FileNotFoundError:
+        return True
+    return program == str(find_agent())
 
 
 def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:

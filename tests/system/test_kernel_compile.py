@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import io
-import os
 import platform
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 
 from ktrial.cli.main import main
 from tests.support.kept import records
+from tests.support.memory import mounted_tmpfs
 from tests.support.source_tree import make_source_tree
 from tests.support.tree import Ran
 
@@ -23,15 +23,11 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the tree
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A tmpfs of 1 MiB as the session's own, and folders of this test's own for the head."""
-    assert os.geteuid() == 0, "this test mounts a tmpfs: run ./check as root"
-    folder = tmp_path / "memory"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0700,size=1m", "none", folder], check=True)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    with mounted_tmpfs(tmp_path / "memory", "1m") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+        yield folder
 
 
 @pytest.fixture

@@ -126,12 +126,14 @@ def test_wake_ups_take_as_long_as_those_of_a_program_in_c(
     check_agreement(agents, [compiled("wakeup", tmp_path), order, kind], factor)
 
 
-@pytest.mark.parametrize("backing", ["anonymous", "file"])
+@pytest.mark.parametrize("backing", ["anonymous", "huge", "file"])
 def test_page_faults_are_as_fast_as_those_of_a_program_in_c(
     backing: str, session: AgentSession, tmp_path: Path
 ) -> None:
+    kind = {"backing": "anonymous", "huge_pages": "always"} if backing == "huge" else {"backing": backing}
+
     def agents() -> float:
-        parameters = {"backing": backing, "bytes": 4 << 20, "duration_s": 0.1, "directory": "/var/tmp"}
+        parameters = {**kind, "bytes": 4 << 20, "duration_s": 0.1, "directory": "/var/tmp"}
         answer = session.request("load", load="pagefault", parameters=parameters, limit_s=60.0, cpus=[0])
         return float(answer["results"]["pages"] / answer["results"]["elapsed_ns"] * 1e9)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from ktrial.domain.errors import KtrialError
 from ktrial.host.executor import AgentExecutor
 from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import DetachedTransport
+from tests.support.memory import mounted_tmpfs
 
 # One worker: these tests count what is left of them.
 pytestmark = pytest.mark.xdist_group("steps")
@@ -121,19 +121,12 @@ def test_a_server_that_dies_fails_the_run(executor: AgentExecutor) -> None:
 def test_a_run_in_memory_lies_on_a_tmpfs_of_the_user(
     executor: AgentExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """/dev/shm is a tmpfs everywhere; a private folder there stands for the session's own."""
-    assert os.geteuid() == 0, "this test mounts a tmpfs: run ./check as root"
-    mounted = tmp_path / "mounted"
-    mounted.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0700,size=1m", "none", mounted], check=True)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(mounted))
-    try:
+    with mounted_tmpfs(tmp_path / "mounted", "1m") as mounted:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(mounted))
         done = executor.run(Invocation(argv=("stat", "-f", "-c", "%T", "."), limit_s=10, in_memory=True))
         assert done.raw.stdout == b"tmpfs\n"
         assert done.directory.startswith(str(mounted))
         assert list((mounted / "ktrial-work").iterdir()) == []
-    finally:
-        subprocess.run(["umount", mounted], check=True)
 
 
 def test_without_a_tmpfs_a_run_in_memory_is_refused(

@@ -16,6 +16,7 @@ import pytest
 
 from ktrial.domain.recording import Recording
 from ktrial.formats.ktrial_recording import read_recording
+from ktrial.formats.recording_frames import read_frames
 from ktrial.host.agent import AgentSession
 from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import ProcessTransport
@@ -36,6 +37,18 @@ CROWDED = (
     "for _ in range(2): threading.Thread(target=spin).start()\n"
     "if not os.fork(): spin(); os._exit(0)\n"
     "spin()\n"
+)
+#: Two processes on one CPU that wake each other up for two seconds: more events in a second than a buffer holds.
+PING_PONG = (
+    "import os, time\n"
+    "os.sched_setaffinity(0, {0})\n"
+    "there, back = os.pipe(), os.pipe()\n"
+    "if not os.fork():\n"
+    "    os.close(there[1])\n"
+    "    while os.read(there[0], 1): os.write(back[1], b'x')\n"
+    "    os._exit(0)\n"
+    "end = time.monotonic() + 2\n"
+    "while time.monotonic() < end: os.write(there[1], b'x'); os.read(back[0], 1)\n"
 )
 #: One buffer for the machine, and one for the threads of the program where they can be told apart.
 BUFFERS = 2 if knows_threads() else 1
@@ -89,6 +102,28 @@ def test_a_thread_that_waits_for_its_cpu_is_seen_with_how_long(tmp_path: Path) -
     assert instances() == []
 
 
+@pytest.mark.skipif(not knows_threads(), reason="switches are traced for known threads only")
+def test_buffers_that_fill_between_two_samples_are_read_before_they_are_full(tmp_path: Path) -> None:
+    once_a_second = ("--rate", "trace=1")
+    recording = watch(tmp_path / "r", *once_a_second, "--for", "60s", "--", sys.executable, "-c", PING_PONG)
+    trace = next(source for source in recording.sources if source.name == "trace")
+    assert trace.seen is not None
+    assert trace.seen > 60_000, "too few events to fill a buffer of 1 MiB twice"
+    assert trace.lost == 0
+
+
+def test_frames_of_ktrials_own_loop_end_with_the_watch(tmp_path: Path) -> None:
+    recording = watch(tmp_path / "r", "--for", "3s", "--frame-loop", "calm")
+    frames = read_frames((tmp_path / "r" / "frames.csv").read_bytes(), "frames.csv").frames
+    assert frames is not None
+    assert 120 <= len(frames.ends_s) <= 60 * recording.length_s + 1
+    time.sleep(0.1)
+    assert subprocess.run(["pgrep", "-f", f"{find_agent()} frame-loop"], capture_output=True, check=False).stdout == b""
+    done = run(tmp_path / "s", "--frame-loop", "calm", "--pid", "1")
+    assert done.returncode == 2
+    assert "--frame-loop is the program" in done.stderr
+
+
 def test_requests_of_a_slow_device_are_told_with_their_length(tmp_path: Path) -> None:
     write = f"dd if=/dev/zero of={tmp_path}/file bs=64k count=400 oflag=direct"
     flush = f"dd if=/dev/zero of={tmp_path}/flushed bs=64k count=4 conv=fsync"
@@ -136,6 +171,16 @@ def test_a_dead_head_ends_the_tracing() -> None:
     assert instances() == []
 
 
+def test_a_watch_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    done = run(folder, "--pid", "4000000")
+    assert (done.returncode, "no process 4000000" in done.stderr) == (2, True)
+    assert not folder.exists()
+    folder.mkdir()
+    assert run(folder, "--rate", "cpu=101").returncode == 2
+    assert list(folder.iterdir()) == []
+
+
 def test_a_pattern_that_fits_nothing_is_an_error_and_the_recording_stays(tmp_path: Path) -> None:
     log = tmp_path / "game.log"
     log.write_text("")
@@ -161,6 +206,7 @@ def test_what_makes_no_sense_is_refused_before_anything_begins(fields: dict[str,
     from ktrial.domain.errors import AgentError
 
     with agent() as (_, session):
-        with pytest.raises(AgentError, match=why):
+        with pytest.raises(AgentError, match=why) as caught:
             session.request("watch", **fields)
+        assert caught.value.exit_status == 2
         assert instances() == []

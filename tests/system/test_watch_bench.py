@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.host.find_agent import find_agent
+from tests.support.memory import mounted_tmpfs
 from tests.support.watching import instances, knows_threads, watch
 
 pytestmark = [
@@ -38,19 +38,6 @@ def ktrial(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def left_behind() -> list[str]:
-    """Instances of agents of this checkout, and of agents that have ended; others may watch at the same time."""
-    found = []
-    for name in instances():
-        try:
-            program = str(Path(f"/proc/{name.split('-')[1]}/exe").readlink())
-        except FileNotFoundError:
-            program = str(find_agent())
-        if program == str(find_agent()):
-            found.append(name)
-    return found
-
-
 def outcomes(done: subprocess.CompletedProcess[str], file: Path) -> list[dict[str, Any]]:
     assert done.returncode == 0, done.stderr
     return [
@@ -68,7 +55,7 @@ def test_a_program_is_recorded_from_its_begin_to_its_end(tmp_path: Path) -> None
         assert found["write-latency"] > 0
         assert ("frame-reclaim" in found) == knows_threads()
         assert {"stutter-rate", "late-share", "allocation-stalls", "slow-io"} <= set(found)
-    assert left_behind() == []
+    assert instances() == []
 
 
 def test_a_session_of_the_machine_and_what_is_skipped(tmp_path: Path) -> None:
@@ -82,11 +69,55 @@ def test_a_session_of_the_machine_and_what_is_skipped(tmp_path: Path) -> None:
     assert {"files/recording.ktr", "files/phases.json"} <= set(run["raw"])
 
 
+def test_frames_of_the_loop_are_those_of_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "r.json"
+    words = ("-p", "frame_loop=calm", "-p", "duration_s=4", "-p", "limit_ms=5", "-n", "1", "-o", str(file))
+    with mounted_tmpfs(tmp_path / "memory", "1m") as memory:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(memory))
+        (found,) = outcomes(ktrial(tmp_path, "bench", "watch", *words), file)
+    (run,) = json.loads(file.read_text())["runs"]
+    assert run["details"]["frames"]["kind"] == "frame"
+    assert 200 <= run["details"]["frames"]["count"] < 240
+    assert found["stutter-rate"] > 45, "each of 60 frames a second takes more than 5 ms"
+    assert ("frame-reclaim" in found) == knows_threads()
+
+
+def test_frames_that_a_program_tells_are_those_of_the_session(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    draws = "import time\nfor _ in range(40): time.sleep(0.02); print('frame', time.monotonic(), 20)"
+    program = f'program={sys.executable} -c "{draws}"'
+    pattern = r"pattern=frame (?P<at>\S+) (?P<ms>\d+)"
+    words = ("-p", program, "-p", pattern, "-n", "1", "-o", str(file))
+    outcomes(ktrial(tmp_path, "bench", "watch", *words), file)
+    (run,) = json.loads(file.read_text())["runs"]
+    assert run["details"]["frames"] == {"kind": "frame", "count": 40}
+    done = ktrial(tmp_path, "bench", "watch", "-p", program, "-p", r"pattern=Bild (?P<at>\S+) (?P<ms>\d+)", "-n", "1")
+    assert done.returncode != 0
+    assert "fits none of 40 lines" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (("-p", "frame_loop=wild"), "calm or pressure"),
+        (("-p", "frame_loop=[1]"), "calm or pressure"),
+        (("-p", "frame_loop=calm", "-p", "program=true"), "leave the parameter program out"),
+        (("-p", r"pattern=(?P<at>\S+) (?P<ms>\d+)"), "give the parameter program"),
+        (("-p", "program=true", "-p", r"pattern=(?P<ms>\d+)"), "no group `at`"),
+        (("-p", "frame_loop=calm", "-p", "duration_s=4000"), "3600"),
+    ],
+)
+def test_frames_that_cannot_be_told_are_refused(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    done = ktrial(tmp_path, "bench", "watch", *words, "-n", "1")
+    assert done.returncode == 2
+    assert says in " ".join(done.stderr.split())
+
+
 def test_a_program_that_fails_fails_the_run(tmp_path: Path) -> None:
     done = ktrial(tmp_path, "bench", "watch", "-p", "program=false", "-n", "1")
     assert done.returncode != 0
     assert "status 1" in done.stdout + done.stderr
-    assert left_behind() == []
+    assert instances() == []
 
 
 def test_recordings_become_runs_that_are_compared(tmp_path: Path) -> None:

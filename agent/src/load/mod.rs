@@ -26,7 +26,7 @@ use crate::error::{Error, Kind, Result};
 use clock::now_ns;
 use histogram::Histogram;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{pipe_with, PipeFlags};
 use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
@@ -34,7 +34,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Map, Value};
 use std::fmt::Display;
-use std::io::{self, stdin};
+use std::io::{self, stdin, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -189,6 +189,16 @@ impl Run<'_> {
     }
 }
 
+/// The frame loop of the load `pressure` as a program, with the load's parameters as JSON; its lines go to standard output.
+///
+/// # Errors
+/// The parameters make no sense, or the system refused something.
+pub fn frame_loop(parameters: &str) -> Result<()> {
+    let parameters: pressure::Parameters = serde_json::from_str(parameters)
+        .map_err(|error| Error::new(Kind::BadRequest, format!("parameters: {error}")))?;
+    pressure::frame_loop(&parameters, &mut stdout().lock())
+}
+
 /// Runs a load to its end or its limit.
 ///
 /// # Errors
@@ -255,25 +265,37 @@ impl Told {
     /// # Errors
     /// The system does not let this session wait.
     pub fn wait_until(self, deadline_ns: u64) -> io::Result<bool> {
+        Ok(self.wait_until_or(deadline_ns, &[])? == Woken::Told)
+    }
+
+    /// The same, or for one of these to have something to read.
+    ///
+    /// # Errors
+    /// The system does not let this session wait.
+    pub fn wait_until_or(self, deadline_ns: u64, others: &[BorrowedFd]) -> io::Result<Woken> {
         let events = self.events(true);
         if events.is_some_and(|events| events.already) {
-            return Ok(true);
+            return Ok(Woken::Told);
         }
         let input = stdin();
-        let mut sources: Vec<PollFd> = events
+        let mut sources: Vec<PollFd> = others
             .iter()
-            .map(|events| PollFd::from_borrowed_fd(input.as_fd(), events.watched))
+            .map(|other| PollFd::from_borrowed_fd(*other, PollFlags::IN))
             .collect();
+        sources.extend(events.map(|events| PollFd::from_borrowed_fd(input.as_fd(), events.watched)));
         loop {
             let now_ns = now_ns();
             if now_ns >= deadline_ns {
-                return Ok(false);
+                return Ok(Woken::Due);
             }
             match poll(&mut sources, Some(&span(deadline_ns - now_ns))) {
-                Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => return Ok(true),
-                Err(error) => return Err(error.into()),
-            }
+                Ok(0) | Err(Errno::INTR) => continue,
+                other => other?,
+            };
+            let told = sources[others.len()..]
+                .iter()
+                .any(|input| !input.revents().is_empty());
+            return Ok(if told { Woken::Told } else { Woken::Ready });
         }
     }
 
@@ -288,6 +310,17 @@ impl Told {
             already: until_told && waiting,
         })
     }
+}
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// The moment came.
+    Due,
+    /// The next request, or the end of the input.
+    Told,
+    /// Another source has something to read.
+    Ready,
 }
 
 /// What on standard input ends a load.

@@ -14,8 +14,10 @@ use crate::sys::{self, Mapping};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Map, Value};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// What one frame reads of the file.
 const FRAME_READ_BYTES: usize = 64 << 10;
@@ -85,8 +87,8 @@ struct Found {
 
 impl Load for Parameters {
     fn check(&self) -> Result<()> {
-        within("readers", self.readers, 1, 64)?;
-        within("bursts_per_s", self.bursts_per_s, 1, 1000)?;
+        within("readers", self.readers, 0, 64)?;
+        within("bursts_per_s", self.bursts_per_s, 0, 1000)?;
         within("frames_per_s", self.frames_per_s, 1, 1000)?;
         within("reserve_bytes", self.reserve_bytes, 64 << 20, 1 << 50)?;
         within("file_bytes", self.file_bytes.unwrap_or(1 << 20), 1 << 20, 1 << 42)?;
@@ -104,34 +106,12 @@ impl Load for Parameters {
     fn run(&self, run: &Run) -> Result<Measured> {
         let duration_ns = seconds("duration_s", self.duration_s)?;
         let sizes = self.sizes()?;
-        let file = files::nameless(&self.directory)?;
-        file.set_len(sizes.file)
-            .map_err(|error| Error::io("cannot make a file in", &self.directory, &error))?;
-        let file = &file;
-        let mut jobs: Vec<Job<Found>> = vec![
-            Box::new(move |start_ns| {
-                draw(
-                    run,
-                    file,
-                    sizes,
-                    moments(self.frames_per_s, start_ns, duration_ns, None),
-                    self.seed,
-                )
-            }),
-            Box::new(move |start_ns| {
-                burst(
-                    run,
-                    sizes,
-                    moments(self.bursts_per_s, start_ns, duration_ns, self.seed),
-                )
-            }),
-        ];
-        for reader in 0..u64::from(self.readers) {
-            let from = sizes.file / u64::from(self.readers) * reader;
-            jobs.push(Box::new(move |start_ns| {
-                stream(run, file, from, start_ns + duration_ns)
-            }));
-        }
+        let file = &self.file(sizes)?;
+        let mut jobs: Vec<Job<Found>> = vec![Box::new(move |start_ns| {
+            let schedule = moments(self.frames_per_s, start_ns, duration_ns, None);
+            draw(run, file, sizes, schedule, self.seed, |_| Ok(()))
+        })];
+        jobs.extend(self.company(run, file, sizes, duration_ns));
         let stalls_before = memory::allocation_stalls();
         let done = crew::run(jobs)?;
         let stalls = stalls_before.and_then(|before| memory::allocation_stalls()?.checked_sub(before));
@@ -144,6 +124,38 @@ impl Load for Parameters {
 }
 
 impl Parameters {
+    /// Where frames and readers read: holes, which cost no disk.
+    fn file(&self, sizes: Sizes) -> Result<File> {
+        let file = files::nameless(&self.directory)?;
+        file.set_len(sizes.file)
+            .map_err(|error| Error::io("cannot make a file in", &self.directory, &error))?;
+        Ok(file)
+    }
+
+    /// What goes on beside the frame loop.
+    fn company<'a>(
+        &'a self,
+        run: &'a Run,
+        file: &'a File,
+        sizes: Sizes,
+        duration_ns: u64,
+    ) -> Vec<Job<'a, Found>> {
+        let mut jobs: Vec<Job<Found>> = Vec::new();
+        if self.bursts_per_s > 0 {
+            jobs.push(Box::new(move |start_ns| {
+                let schedule = moments(self.bursts_per_s, start_ns, duration_ns, self.seed);
+                burst(run, sizes, schedule)
+            }));
+        }
+        for reader in 0..u64::from(self.readers) {
+            let from = sizes.file / u64::from(self.readers) * reader;
+            jobs.push(Box::new(move |start_ns| {
+                stream(run, file, from, start_ns + duration_ns)
+            }));
+        }
+        jobs
+    }
+
     /// What this machine, or the control group, has room for. Bursts never reach into the reserve.
     fn sizes(&self) -> Result<Sizes> {
         let available = memory::available_bytes()?;
@@ -176,7 +188,14 @@ fn moments(rate_per_s: u32, start_ns: u64, duration_ns: u64, seed: Option<u64>) 
 }
 
 /// The frame loop: every frame has its moment, also when those before it were late.
-fn draw(run: &Run, file: &File, sizes: Sizes, schedule: Schedule, seed: Option<u64>) -> io::Result<Found> {
+fn draw(
+    run: &Run,
+    file: &File,
+    sizes: Sizes,
+    schedule: Schedule,
+    seed: Option<u64>,
+    mut tell: impl FnMut(u64) -> io::Result<()>,
+) -> io::Result<Found> {
     let salt = seed.map_or(0, |seed| mixed(seed, 0));
     let mut found = Found::default();
     let mut times = Histogram::new();
@@ -195,6 +214,7 @@ fn draw(run: &Run, file: &File, sizes: Sizes, schedule: Schedule, seed: Option<u
         }
         drop(own);
         let ended_ns = now_ns();
+        tell(ended_ns)?;
         times.record(ended_ns.saturating_sub(schedule.at_ns(frame)));
         let late_ns = ended_ns.saturating_sub(schedule.at_ns(frame + 1));
         if late_ns > 0 {
@@ -206,6 +226,56 @@ fn draw(run: &Run, file: &File, sizes: Sizes, schedule: Schedule, seed: Option<u
     }
     found.frames = Some(times);
     Ok(found)
+}
+
+/// The frame loop as a program of its own: draws in the calling thread, and tells each frame after the first one in a
+/// line, `frame END MILLISECONDS`: when it ended, in seconds of monotonic time, and how long after the one before.
+/// It ends when its time is over, or when nobody reads its lines.
+///
+/// # Errors
+/// The parameters make no sense, or the system refused something.
+pub fn frame_loop(parameters: &Parameters, lines: &mut impl Write) -> Result<()> {
+    parameters.check()?;
+    let duration_ns = seconds("duration_s", parameters.duration_s)?;
+    let sizes = parameters.sizes()?;
+    let file = parameters.file(sizes)?;
+    let stop = AtomicBool::new(false);
+    let run = Run {
+        cpus: Vec::new(),
+        stop: &stop,
+    };
+    let mut before_ns = None;
+    let tell = |ended_ns: u64| {
+        let Some(before_ns) = before_ns.replace(ended_ns) else {
+            return Ok(());
+        };
+        let (whole, rest) = (ended_ns / SECOND_NS, ended_ns % SECOND_NS);
+        let took_us = (ended_ns - before_ns) / 1000;
+        writeln!(
+            lines,
+            "frame {whole}.{rest:09} {}.{:03}",
+            took_us / 1000,
+            took_us % 1000
+        )?;
+        lines.flush()
+    };
+    thread::scope(|scope| {
+        let jobs = parameters.company(&run, &file, sizes, duration_ns);
+        let company = thread::Builder::new()
+            .spawn_scoped(scope, || crew::run(jobs))
+            .map_err(|error| Error::io("cannot start", "a thread", &error))?;
+        let schedule = moments(parameters.frames_per_s, now_ns(), duration_ns, None);
+        let drawn = draw(&run, &file, sizes, schedule, parameters.seed, tell);
+        stop.store(true, Ordering::Relaxed);
+        let broke = |_| Err(Error::new(Kind::Io, "a thread of the frame loop broke"));
+        company.join().unwrap_or_else(broke)?;
+        match drawn {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Error::io("cannot go on with", "the frames", &error))
+            }
+            _ => Ok(()),
+        }
+    })
 }
 
 /// Takes memory at each moment, writes to it and gives it back; how long each took. A moment at which it would reach into the

@@ -243,6 +243,44 @@ fn every_frame_is_counted_and_late_ones_are_told() {
 }
 
 #[test]
+fn the_frame_loop_tells_each_frame_with_its_end_and_the_time_since_the_one_before() {
+    let parameters = json!({"file_bytes": 32 << 20, "burst_bytes": 16 << 20, "bursts_per_s": 10, "frames_per_s": 100,
+        "reserve_bytes": 64 << 20, "duration_s": 0.3});
+    let mut told = Vec::new();
+    let moment = || std::time::Duration::from_nanos(now_ns()).as_secs_f64();
+    let began_s = moment();
+    super::pressure::frame_loop(&serde_json::from_value(parameters).unwrap(), &mut told).unwrap();
+    let told = String::from_utf8(told).unwrap();
+    let frames: Vec<(f64, f64)> = told
+        .lines()
+        .map(|line| line.strip_prefix("frame ").unwrap().split_once(' ').unwrap())
+        .map(|(end, took)| (end.parse().unwrap(), took.parse().unwrap()))
+        .collect();
+    assert_eq!(frames.len(), 29, "the first one has none before it");
+    assert!(frames[0].0 > began_s && frames[28].0 < moment());
+    for pair in frames.windows(2) {
+        assert!((pair[1].0 - pair[0].0 - pair[1].1 / 1e3).abs() < 2e-6, "{pair:?}");
+    }
+}
+
+#[test]
+fn a_frame_loop_ends_when_nobody_reads_it() {
+    struct Gone;
+    impl std::io::Write for Gone {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let alone = json!({"readers": 0, "bursts_per_s": 0, "duration_s": 600, "file_bytes": 32 << 20});
+    let began_ns = now_ns();
+    super::pressure::frame_loop(&serde_json::from_value(alone).unwrap(), &mut Gone).unwrap();
+    assert!(now_ns() - began_ns < 60_000_000_000);
+}
+
+#[test]
 fn frames_that_cannot_be_kept_up_with_are_late_and_counted_all_the_same() {
     let parameters = json!({"file_bytes": 1 << 28, "burst_bytes": 1 << 20, "frames_per_s": 1000, "readers": 4,
         "duration_s": 0.2, "reserve_bytes": 64 << 20});

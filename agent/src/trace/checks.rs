@@ -17,6 +17,8 @@ const MINOR_BITS: u32 = 20;
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     allocstall: Option<u64>,
+    /// Pages that direct reclaim took from the lists.
+    stolen_pages: Option<u64>,
     /// Finished requests by device.
     disks: BTreeMap<u32, u64>,
 }
@@ -24,17 +26,23 @@ pub struct Counters {
 impl Counters {
     pub fn read(root: &Root) -> Self {
         let vmstat = root.read_text("/proc/vmstat").unwrap_or_default();
-        let stalls: Vec<u64> = vmstat
-            .lines()
-            .filter(|line| line.starts_with("allocstall"))
-            .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
-            .collect();
         let disks = root.read_text("/proc/diskstats").unwrap_or_default();
         Self {
-            allocstall: (!stalls.is_empty()).then(|| stalls.iter().sum()),
+            allocstall: sum_of(&vmstat, "allocstall"),
+            stolen_pages: sum_of(&vmstat, "pgsteal_direct"),
             disks: disks.lines().filter_map(finished).collect(),
         }
     }
+}
+
+/// The sum of the lines of `/proc/vmstat` that begin so, one for each zone on some kernels; None when there is none.
+fn sum_of(vmstat: &str, begin: &str) -> Option<u64> {
+    let found: Vec<u64> = vmstat
+        .lines()
+        .filter(|line| line.starts_with(begin))
+        .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
+        .collect();
+    (!found.is_empty()).then(|| found.iter().sum())
 }
 
 /// The device of a line of `/proc/diskstats`, and how many requests it has finished.
@@ -46,31 +54,63 @@ fn finished(line: &str) -> Option<(u32, u64)> {
     Some((device, FINISHED.into_iter().filter_map(number).sum()))
 }
 
-/// What was traced from one mark to the other, beside what the kernel counted from about then on.
-pub fn compare(root: &Root, counted: [&Counters; 2], traced: [&AtMark; 2], told: &[Kind]) -> Vec<Value> {
+/// Where they stood directly before and directly after a mark was written: on a busy machine much can lie between.
+#[derive(Debug, Clone, Default)]
+pub struct AroundMark {
+    pub before: Counters,
+    pub after: Counters,
+}
+
+/// What was traced from one mark to the other, beside the least and the most that the kernel may have counted between
+/// the two.
+pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], told: &[Kind]) -> Vec<Value> {
+    let [first_mark, last_mark] = counted;
     let grown = |first: Option<&u64>, last: Option<&u64>| {
         let value = |count: Option<&u64>| count.copied().unwrap_or_default();
         value(last).saturating_sub(value(first))
     };
     let mut checks = Vec::new();
     let kind = Kind::DirectReclaim;
-    if let (true, Some(first), Some(last)) =
-        (told.contains(&kind), counted[0].allocstall, counted[1].allocstall)
-    {
-        let seen = grown(traced[0].begun.get(&kind), traced[1].begun.get(&kind));
-        let what = json!({"what": kind.name(), "counter": "vmstat.allocstall", "seen": seen, "counted": last.saturating_sub(first)});
-        checks.push(what);
-    }
+    let told_direct = told.contains(&kind);
+    let mut direct = |what: &str, counter: &str, seen: u64, count: &dyn Fn(&Counters) -> Option<u64>| {
+        if let (true, Some(_), Some(last)) = (told_direct, count(&first_mark.before), count(&last_mark.after))
+        {
+            checks.push(json!({
+                "what": what, "counter": counter, "seen": seen,
+                "counted": grown(count(&first_mark.before).as_ref(), Some(&last)),
+                "counted_least": grown(count(&first_mark.after).as_ref(), count(&last_mark.before).as_ref()),
+            }));
+        }
+    };
+    let begun = grown(traced[0].begun.get(&kind), traced[1].begun.get(&kind));
+    direct(kind.name(), "vmstat.allocstall", begun, &|counters| {
+        counters.allocstall
+    });
+    let freed = traced[1]
+        .reclaimed_pages
+        .saturating_sub(traced[0].reclaimed_pages);
+    direct(
+        "direct-reclaim-pages",
+        "vmstat.pgsteal_direct",
+        freed,
+        &|counters| counters.stolen_pages,
+    );
     if told.contains(&Kind::BlockIo) {
-        for (device, last) in &counted[1].disks {
-            let kernel = grown(counted[0].disks.get(device), Some(last));
+        for (device, last) in &last_mark.after.disks {
+            let kernel = grown(first_mark.before.disks.get(device), Some(last));
+            let least = grown(
+                first_mark.after.disks.get(device),
+                last_mark.before.disks.get(device),
+            );
             let seen = grown(traced[0].finished.get(device), traced[1].finished.get(device));
             let name = device_name(root, *device);
             // Partitions are counted again by the kernel; their requests are those of the disk.
             let is_part = seen == 0 && root.path(&format!("/sys/class/block/{name}/partition")).exists();
             if !is_part && (kernel > 0 || seen > 0) {
                 let what = format!("block-io@{name}");
-                checks.push(json!({"what": what, "counter": "diskstats", "seen": seen, "counted": kernel}));
+                checks.push(json!({
+                    "what": what, "counter": "diskstats", "seen": seen, "counted": kernel, "counted_least": least,
+                }));
             }
         }
     }

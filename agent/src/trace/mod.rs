@@ -17,10 +17,11 @@ pub(crate) use pairs::Event;
 
 use crate::load::clock::now_ns;
 use crate::root::Root;
-use checks::Counters;
+use checks::{AroundMark, Counters};
 use events::{Buffer, Kind, Told, Tracepoint, What, TRACEPOINTS};
 use pairs::{Limits, Pairs};
 use reader::{kinds_without, Compiled, Met, Raw, Reader};
+use rustix::fd::BorrowedFd;
 use serde_json::{json, Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use tracefs::{Instance, Tracefs};
@@ -29,6 +30,8 @@ use tracefs::{Instance, Tracefs};
 const BUFFER_KIB: std::ops::RangeInclusive<u64> = 64..=1024;
 /// The share of memory that all buffers take at most: one part of so many.
 const MEMORY_SHARE: u64 = 100;
+/// How full a buffer is when it is read before its time.
+const FULL_PERCENT: &str = "25";
 /// How often the own mark is looked for at the end, and how long apart.
 const LOOKS: u32 = 50;
 const LOOK_MS: u64 = 2;
@@ -52,6 +55,7 @@ struct AtMark {
     begun: BTreeMap<Kind, u64>,
     /// Finished requests by device.
     finished: BTreeMap<u32, u64>,
+    reclaimed_pages: u64,
 }
 
 impl AtMark {
@@ -67,6 +71,7 @@ impl AtMark {
                 .iter()
                 .map(|(device, latency)| (*device, latency.requests + latency.waits))
                 .collect(),
+            reclaimed_pages: pairs.reclaimed_pages,
         }
     }
 }
@@ -92,13 +97,14 @@ pub struct Tracer {
     /// Tracepoints that this kernel does not have, and why.
     missing: Vec<(&'static Tracepoint, String)>,
     kinds: Vec<Kind>,
-    before: Counters,
-    /// Where the counters stood when the first mark was made.
+    /// The kernel's own counters around the last mark.
+    around_mark: AroundMark,
     marks: Vec<u64>,
     at_mark: AtMark,
     clock_error_ns: u64,
     buffer_kib: u64,
     losses: u64,
+    waits_until_full: bool,
     /// Why no threads can be told apart.
     why_no_threads: Option<String>,
 }
@@ -125,20 +131,20 @@ impl Tracer {
             pending: Vec::new(),
             missing: Vec::new(),
             kinds,
-            before: Counters::default(),
+            around_mark: AroundMark::default(),
             marks: Vec::new(),
             at_mark: AtMark::default(),
             clock_error_ns: 0,
             buffer_kib,
             losses: 0,
+            waits_until_full: false,
             why_no_threads,
         };
         tracer.add(root, boot_id, Buffer::Machine, &[])?;
         if process.is_some() {
             tracer.add(root, boot_id, Buffer::Threads, &watched)?;
         }
-        tracer.before = Counters::read(root);
-        tracer.mark()?;
+        tracer.mark(root)?;
         Ok(tracer)
     }
 
@@ -152,6 +158,7 @@ impl Tracer {
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
         instance.write("buffer_size_kb", &self.buffer_kib.to_string())?;
+        let _ = instance.write("buffer_percent", FULL_PERCENT);
         // Names are read from /proc: recording them would be done at every switch of the whole machine.
         let _ = instance.write("options/record-cmd", "0");
         if which == Buffer::Threads {
@@ -200,10 +207,14 @@ impl Tracer {
     }
 
     /// Writes a mark and looks for it: proof that what the kernel writes is read, and what the clocks differ by.
-    fn mark(&mut self) -> Result<(), String> {
+    fn mark(&mut self, root: &Root) -> Result<(), String> {
+        self.around_mark.before = Counters::read(root);
         let before_ns = now_ns();
         self.buffers[0].write("trace_marker", "ktrial")?;
         let after_ns = now_ns();
+        self.around_mark.after = Counters::read(root);
+        // There is something in it now, and far too little to wait for.
+        self.waits_until_full = self.readers.iter().all(Reader::waits_until_full);
         let seen = self.marks.len();
         for _ in 0..LOOKS {
             self.drain();
@@ -249,6 +260,13 @@ impl Tracer {
             self.losses += 1;
             self.pairs.forget();
         }
+    }
+
+    /// Buffers that are ready when they are to be read before their time; none where the kernel cannot tell.
+    #[must_use]
+    pub fn filling(&self) -> Vec<BorrowedFd<'_>> {
+        let readers = self.readers.iter().filter(|_| self.waits_until_full);
+        readers.flat_map(Reader::files).collect()
     }
 
     /// The kinds that are listened for and that this kernel can tell.
@@ -319,13 +337,18 @@ impl Tracer {
     #[must_use]
     pub fn finish(mut self, root: &Root) -> Value {
         let first = std::mem::take(&mut self.at_mark);
-        let blind = self.mark().err();
-        let after = Counters::read(root);
+        let first_around = std::mem::take(&mut self.around_mark);
+        let blind = self.mark(root).err();
         for buffer in &self.buffers {
             let _ = buffer.write("tracing_on", "0");
         }
         let told: Vec<Kind> = self.told_kinds().collect();
-        let checks = checks::compare(root, [&self.before, &after], [&first, &self.at_mark], &told);
+        let checks = checks::compare(
+            root,
+            [&first_around, &self.around_mark],
+            [&first, &self.at_mark],
+            &told,
+        );
         self.drain();
         let handed_out: u64 = self
             .buffers

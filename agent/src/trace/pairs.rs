@@ -71,6 +71,8 @@ pub struct Pairs {
     pub watched: HashSet<i32>,
     pub counts: BTreeMap<Kind, Count>,
     pub latency: BTreeMap<u32, Latency>,
+    /// What direct reclaim freed.
+    pub reclaimed_pages: u64,
     /// Events to be told.
     pub events: Vec<Event>,
     /// Begins whose ends were lost, or ends whose begins were.
@@ -201,6 +203,9 @@ impl Pairs {
                 event.detail = Some(text_of(&open.text));
             }
             Kind::DirectReclaim | Kind::CgroupReclaim => {
+                if kind == Kind::DirectReclaim {
+                    self.reclaimed_pages += raw.numbers[0].max(0).unsigned_abs();
+                }
                 event.detail = Some(format!("order {}", open.numbers[0]));
             }
             Kind::Compaction => {

@@ -5,6 +5,8 @@ use super::events::{Kind, Tracepoint, What, NUMBERS};
 use super::format::{Field, Format};
 use super::page::{Layout, Lost};
 use super::tracefs::{Instance, Tracefs};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fd::{AsFd, BorrowedFd};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -154,6 +156,20 @@ impl Reader {
             page: vec![0; layout.page_bytes],
             met: Met::default(),
         })
+    }
+
+    /// The buffers, to wait for.
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.cpus.iter().map(|(_, file)| file.as_fd())
+    }
+
+    /// Whether a buffer can be waited for until it is half full: older kernels are ready as soon as it holds anything.
+    pub fn waits_until_full(&self) -> bool {
+        let mut files: Vec<PollFd> = self
+            .files()
+            .map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN))
+            .collect();
+        matches!(poll(&mut files, Some(&Timespec::default())), Ok(0))
     }
 
     /// Appends all that the buffers hold. When the first page came that follows a loss, if one did.

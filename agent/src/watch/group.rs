@@ -48,7 +48,7 @@ pub struct Group {
     taken: u64,
     missed: u64,
     late_ns: u64,
-    cpu_ns: u64,
+    pub cpu_ns: u64,
 }
 
 impl Group {

@@ -16,8 +16,8 @@ mod usage;
 use crate::bytes::Bytes;
 use crate::context::Context;
 use crate::error::{Error, Kind, Result};
-use crate::load::clock::now_ns;
-use crate::load::Ended;
+use crate::load::clock::{now_ns, thread_cpu_ns};
+use crate::load::{Ended, Woken};
 use crate::root::Root;
 use crate::trace::{Event, Options, Tracer};
 use blocks::Holds;
@@ -234,9 +234,13 @@ impl<'a> Watch<'a> {
         let mut tell_at_ns = self.started_ns + SECOND_NS;
         loop {
             let due = self.due_ns();
-            let told = context
-                .told
-                .wait_until(due.min(spill_at_ns).min(tell_at_ns).min(end_ns))?;
+            let due = due.min(spill_at_ns).min(tell_at_ns).min(end_ns);
+            let filling = self.tracer.as_ref().map(Tracer::filling).unwrap_or_default();
+            let woken = context.told.wait_until_or(due, &filling)?;
+            if woken == Woken::Ready {
+                self.read_events_early();
+            }
+            let told = woken == Woken::Told;
             let now = now_ns();
             let looked = now >= tell_at_ns;
             let gone = looked && self.is_gone(root);
@@ -266,6 +270,22 @@ impl<'a> Watch<'a> {
                     (false, false) => Ended::Limit,
                 });
             }
+        }
+    }
+
+    /// Empties buffers that would be full before their time.
+    fn read_events_early(&mut self) {
+        let began_cpu_ns = thread_cpu_ns();
+        if let Some(tracer) = &mut self.tracer {
+            tracer.drain();
+        }
+        let spent_ns = thread_cpu_ns().saturating_sub(began_cpu_ns);
+        let group = self
+            .groups
+            .iter_mut()
+            .find(|group| matches!(group.reads, Reads::Trace));
+        if let Some(group) = group {
+            group.cpu_ns += spent_ns;
         }
     }
 

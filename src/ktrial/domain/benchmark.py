@@ -15,7 +15,7 @@ from ktrial.domain.facts import FactBook
 
 Unit = Literal["s", "1/s", "B/s", "B", "count", "score", "ratio", "J", "W"]
 Direction = Literal["lower", "higher"]
-OutcomeKind = Literal["time", "rate", "latency-quantile", "count", "score", "energy", "power"]
+OutcomeKind = Literal["time", "rate", "latency-quantile", "count", "size", "score", "energy", "power"]
 Parameters = Mapping[str, Any]
 
 #: The folders in which a benchmark's bare program name is looked up, in this order; never PATH.

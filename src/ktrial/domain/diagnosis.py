@@ -33,7 +33,7 @@ class PhaseFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worst(msgspec.Struct, frozen=True, kw_only=True):
-    """The longest stutter that a cause overlaps, and what was seen of the cause then."""
+    """The stutter in which a cause was at work for longest, and what was seen of the cause then."""
 
     begin_s: float
     duration_s: float
@@ -112,12 +112,14 @@ class DeviceFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
-    """A series over the whole recording: mean and peak, growth a second of a counter."""
+    """A series over the whole recording: mean with its interval, and peak; growth a second of a counter."""
 
     name: str
     unit: str
     mean: float
     peak: float
+    low: float | None = None
+    high: float | None = None
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):

@@ -198,5 +198,7 @@ def _amount(value: float, unit: Unit, *, signed: bool = False) -> str:
         return sign + show_seconds(size)
     if unit == "B":
         return sign + show_bytes(size)
-    suffix = {"count": "", "score": "", "ratio": ""}.get(unit, f" {unit}")
+    if unit == "ratio":
+        return f"{sign}{100 * size:.3g} %-points"
+    suffix = {"count": "", "score": ""}.get(unit, f" {unit}")
     return f"{sign}{size:.3g}{suffix}"

@@ -10,6 +10,7 @@ KtrialError                    1  the environment, or ktrial itself, failed
 ├── Refused                    4  ktrial will not: a gate, a dangerous setting without consent
 ├── PrivilegeMissing           5  needs root, and may not or cannot ask for it
 ├── AgentError                 1  the agent answered with an error (its `kind` says which)
+│   ├── BadRequest             2  a number out of its range, a name that is none
 │   ├── Busy                   1  another transaction or trial holds the machine
 │   ├── NoSuchTransaction      2  a number that no transaction has, or one that is over
 │   └── StalePlan              1  the machine changed since the plan was made
@@ -102,6 +103,12 @@ class AgentError(KtrialError):
 
 class Busy(AgentError):
     """Another transaction, trial or measurement holds the lock."""
+
+
+class BadRequest(AgentError):
+    """What was asked of the agent makes no sense: a number out of its range, a name that is none."""
+
+    exit_status = 2
 
 
 class NoSuchTransaction(AgentError):

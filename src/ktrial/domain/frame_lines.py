@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ktrial.domain.errors import BadInput
-from ktrial.domain.recording import Frames
+from ktrial.domain.recording import Frames, Recording, Source
 
 #: Names of the group that holds the time, and what it is multiplied by.
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -31,17 +31,18 @@ class Line(msgspec.Struct, frozen=True):
 class FramePattern:
     """A regular expression with one of the groups `s`, `ms`, `us`, `ns` or `fps`."""
 
-    def __init__(self, text: str) -> None:
-        """Raises BadInput for one that cannot tell a time."""
+    def __init__(self, text: str, option: str = "--pattern") -> None:
+        """`option` is where it was given. Raises BadInput for one that cannot tell a time."""
+        self.option = option
         try:
             self._expression = re.compile(text)
         except re.error as error:
-            raise BadInput(f"--pattern {text!r} is no regular expression: {error}") from None
+            raise BadInput(f"{option} {text!r} is no regular expression: {error}") from None
         known = (*_UNITS, _RATE)
         named = [name for name in self._expression.groupindex if name in known]
         if len(named) != 1:
             raise BadInput(
-                f"--pattern {text!r} has {len(named)} groups that name a unit; it needs one",
+                f"{option} {text!r} has {len(named)} groups that name a unit; it needs one",
                 hint=r"such as  frame (?P<ms>[\d.]+) ms  ; units are " + ", ".join(known),
             )
         self._unit = named[0]
@@ -61,8 +62,11 @@ class FramePattern:
         duration_s = value * _UNITS[self._unit]
         return duration_s if 0 <= duration_s <= _LONGEST_S else None
 
-    def end_ns(self, line: Line, file: str) -> int:
-        """When the frame of a line ended: as it says, else when it was read. Raises BadInput for another clock."""
+    def end_ns(self, line: Line, file: str, within_ns: int) -> int:
+        """When the frame of a line ended: as it says, not so long before it was read, else when it was read.
+
+        Raises BadInput for another clock.
+        """
         if _END not in self._expression.groupindex:
             return line.at_ns
         match = self._expression.search(line.text)
@@ -70,7 +74,7 @@ class FramePattern:
             told_ns = round(float(match[_END]) * 1e9) if match is not None else -1
         except (TypeError, ValueError, OverflowError):
             told_ns = -1
-        if not max(0.0, line.at_ns - _LONGEST_S * 1e9) <= told_ns <= line.at_ns:
+        if not max(0, line.at_ns - within_ns) <= told_ns <= line.at_ns:
             raise BadInput(
                 f"{file}: {line.text[:60]!r} was read {line.at_ns / 1e9:.3f} s after the boot (CLOCK_MONOTONIC); "
                 f"the group `{_END}` tells no moment shortly before",
@@ -84,17 +88,26 @@ class FramePattern:
         return _END in self._expression.groupindex
 
 
-def frames_of(lines: Sequence[Line], pattern: FramePattern, zero_ns: int, clock_error_s: float, file: str) -> Frames:
+def frames_of(
+    lines: Sequence[Line],
+    pattern: FramePattern,
+    zero_ns: int,
+    clock_error_s: float,
+    file: str,
+    *,
+    within_ns: int = round(_LONGEST_S * 1e9),
+) -> Frames:
     """The frames that the lines tell: each ended when it says, or when its line was read. Raises BadInput for none."""
     told = [
-        (pattern.end_ns(line, file), duration_s)
+        (pattern.end_ns(line, file, within_ns), duration_s)
         for line in lines
         if (duration_s := pattern.duration_s(line.text)) is not None
     ]
     if not told:
         example = f"; the first is {lines[0].text[:60]!r}" if lines else ""
         raise BadInput(
-            f"{file}: --pattern {pattern.text!r} fits none of {len(lines)} lines that were written meanwhile{example}",
+            f"{file}: {pattern.option} {pattern.text!r} fits none of {len(lines)} lines "
+            f"that were written meanwhile{example}",
             hint="the recording itself is kept; read it with the log and another pattern",
         )
     told.sort()
@@ -105,3 +118,9 @@ def frames_of(lines: Sequence[Line], pattern: FramePattern, zero_ns: int, clock_
         durations_s=array("d", (duration_s for _, duration_s in told)),
         clock_error_s=0.0 if pattern.tells_end else clock_error_s,
     )
+
+
+def with_frames(recording: Recording, frames: Frames) -> Recording:
+    """The recording with these frames, which a log told, and no others."""
+    source = Source(name=frames.source, state="active", seen=len(frames.ends_s))
+    return msgspec.structs.replace(recording, frames=frames, sources=(*recording.sources, source))

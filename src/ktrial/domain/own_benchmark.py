@@ -38,7 +38,7 @@ _SUFFIXES: tuple[tuple[str, Unit, float, OutcomeKind], ...] = (
     ("_us", "s", 1e-6, "time"),
     ("_ms", "s", 1e-3, "time"),
     ("_s", "s", 1, "time"),
-    ("_bytes", "B", 1, "count"),
+    ("_bytes", "B", 1, "size"),
     ("_percent", "ratio", 0.01, "score"),
     ("_count", "count", 1, "count"),
 )
@@ -272,5 +272,5 @@ _USED = (
     _outcome("wall", "s", "time", "lower"),
     _outcome("user", "s", "time", "lower"),
     _outcome("system", "s", "time", "lower"),
-    _outcome("peak_memory", "B", "count", "lower"),
+    _outcome("peak_memory", "B", "size", "lower"),
 )

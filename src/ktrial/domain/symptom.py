@@ -34,13 +34,14 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Happening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Events that show a cause at work; shorter ones than `least_s` are passed over.
 
-    Events of one thread with no longer pause than `together_s` between them are one: their times are added up.
+    Events of one thread with no longer pause than `together_s` between them are one: their times are added up. Where
+    there is some event for more than the share `victims_above` of the recording, those of the frame thread alone count.
     """
 
     events: tuple[str, ...]
     least_s: float = 0.0
     together_s: float | None = None
-    victims_only: bool = False
+    victims_above: float | None = None
 
 
 class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -257,7 +257,7 @@ def _check_counter(protocol: Protocol) -> None:
     if protocol.cap is None or protocol.cap < FEWEST_COUNTER_BLOCKS:
         raise BadInput(
             f"{protocol.primary}: a counter as primary has a fixed number of blocks, {FEWEST_COUNTER_BLOCKS} or more",
-            hint=f"cap = {FEWEST_COUNTER_BLOCKS}",
+            hint=f"cap = {FEWEST_COUNTER_BLOCKS}, or a budget of as many",
         )
     if protocol.extend:
         raise Contradiction("a counter as primary cannot be extended: it is looked at once")

@@ -20,7 +20,7 @@ from ktrial.domain.recording import Event, Recording, Series
 #: Begin and end in seconds.
 Span = tuple[float, float]
 #: Devices that pass on to others: what goes through them is counted there.
-_PASSING_ON = ("loop", "dm-", "md", "zram", "ram", "nbd", "sr")
+PASSING_ON = ("loop", "dm-", "md", "zram", "ram", "nbd", "sr")
 _USUAL = f"{STUTTER_FACTOR:g} times the median of the {NEIGHBOURS} on each side of it and {STUTTER_S * 1e3:g} ms"
 _SESSION = "Depends on what was done in the session: compare the same route, level or load."
 _WAKE_UPS = (
@@ -56,7 +56,7 @@ WHOLE: tuple[Outcome, ...] = (
     _figure(
         "stutter-rate",
         "1/s",
-        "rate",
+        "count",
         "Stutters in a given time",
         f"Frames that took more than {_USUAL}, or more than limit_ms where that is given, over the time.",
         _WAKE_UPS,
@@ -64,7 +64,7 @@ WHOLE: tuple[Outcome, ...] = (
     _figure(
         "late-share",
         "ratio",
-        "score",
+        "count",
         "The share of the time lost in stutters",
         "What stutters took beyond that median, or beyond limit_ms, over the time.",
         _WAKE_UPS,
@@ -72,14 +72,14 @@ WHOLE: tuple[Outcome, ...] = (
     _figure(
         "allocation-stalls",
         "1/s",
-        "rate",
+        "count",
         "Waits of programs for memory",
         "Growth of allocstall of all zones in /proc/vmstat over the time, of all programs.",
     ),
     _figure(
         "frame-reclaim",
         "ratio",
-        "score",
+        "count",
         "The time in which the frame thread freed memory",
         "Time between begin and end of direct reclaim of the frame thread (the program's first), over the time.",
         "Needs root. ",
@@ -87,7 +87,7 @@ WHOLE: tuple[Outcome, ...] = (
     _figure(
         "slow-io",
         "1/s",
-        "rate",
+        "count",
         "Slow requests to block devices",
         "Requests that took 5 ms or longer from issue to completion, over the time, of all programs and devices.",
         "Needs root. ",
@@ -238,7 +238,7 @@ class _Look:
         devices = [
             name.split(".")[1]
             for name in series
-            if name.startswith("disks.") and name.endswith(".writes") and not name.split(".")[1].startswith(_PASSING_ON)
+            if name.startswith("disks.") and name.endswith(".writes") and not name.split(".")[1].startswith(PASSING_ON)
         ]
         if not devices:
             why = "no block device is in it"
@@ -247,15 +247,15 @@ class _Look:
         for what in ("writes", "write_time", "written"):
             grown = [self._grown(series[name]) for one in devices if (name := f"disks.{one}.{what}") in series]
             sums[what] = fsum(one for one in grown if one is not None)
-        latency: Measurement | str = (
-            "nothing was written"
-            if sums["writes"] <= 0
-            else Measurement(
-                outcome="write-latency",
-                value=sums["write_time"] / sums["writes"],
-                original=f"{sums['write_time']:.6g} s of {sums['writes']:.0f} writes",
-            )
-        )
+        latency: Measurement | str
+        if sums["writes"] <= 0:
+            latency = "nothing was written"
+        elif sums["write_time"] <= 0:
+            latency = f"{sums['writes']:.0f} writes took less than the milliseconds in which the kernel counts"
+        else:
+            original = f"{sums['write_time']:.6g} s of {sums['writes']:.0f} writes"
+            mean_s = sums["write_time"] / sums["writes"]
+            latency = Measurement(outcome="write-latency", value=mean_s, original=original)
         written = Measurement(outcome="written", value=sums["written"], original=f"{sums['written']:.0f} B")
         return {"write-latency": latency, "written": written}
 

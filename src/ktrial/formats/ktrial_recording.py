@@ -53,6 +53,14 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
         raise unreadable(name, None, str(error), "a recording that fits together") from None
 
 
+def started_ns(data: bytes, name: str) -> int:
+    """Its zero on the monotonic clock. Raises UnreadableOutput where its head cannot be read."""
+    head = read_blocks(data, name).head
+    if head is None:
+        raise unreadable(name, None, "nothing", "the head of a recording: nothing of it was written")
+    return head.started_ns
+
+
 def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bool]) -> Recording:
     start_ns = head.started_ns
     series: dict[str, Series] = {}

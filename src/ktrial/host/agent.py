@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ktrial import __version__
-from ktrial.domain.errors import AgentError, Busy, NoSuchTransaction, PrivilegeMissing, StalePlan
+from ktrial.domain.errors import AgentError, BadRequest, Busy, NoSuchTransaction, PrivilegeMissing, StalePlan
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.reading import Reading
 from ktrial.domain.wire import Base64, read_bytes
@@ -21,7 +21,7 @@ PROTOCOL_VERSION = 1
 _HELLO_LIMIT_S = 10.0
 #: Seconds within which an agent tells that what it was asked for has begun, and ends what it was told to end.
 _TOLD_LIMIT_S = 60.0
-_SPECIAL: dict[str, type[AgentError]] = {"busy": Busy, "conflict": StalePlan}
+_SPECIAL: dict[str, type[AgentError]] = {"bad-request": BadRequest, "busy": Busy, "conflict": StalePlan}
 
 
 class AgentSession:

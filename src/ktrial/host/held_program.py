@@ -25,14 +25,14 @@ _WAIT = (
 class HeldProgram:
     """Started in the user's terminal and folder, with the user's environment."""
 
-    def __init__(self, argv: Sequence[str]) -> None:
-        """Raises BadInput where there is no such program."""
+    def __init__(self, argv: Sequence[str], stdout: int | None = None) -> None:
+        """What it prints goes to that file. Raises BadInput where there is no such program."""
         if shutil.which(argv[0]) is None:
             raise BadInput(f"there is no program {argv[0]!r}", hint="give its path, or look at PATH")
         held, self._go = os.pipe()
         words = [sys.executable, "-I", "-S", "-c", _WAIT, str(held), *argv]
         try:
-            self._process = subprocess.Popen(words, pass_fds=[held])
+            self._process = subprocess.Popen(words, pass_fds=[held], stdout=stdout)
         finally:
             os.close(held)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +34,17 @@ class Watching:
 
     def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Handed | Ended]:
         """Begin, call `begun`, and tell what is seen; a Ctrl-C ends it in order. Raises AgentError, BadInput."""
-        file = self._file
-        descriptor = _new_file(file)
-        try:
-            self._session.send("watch", **fields)
-            self._session.receive_begun("watch")
-            if self._beside is not None:
-                self._beside.start()
-            begun()
-            yield from self._lines(descriptor, file)
-        finally:
-            if self._beside is not None:
-                self._beside.stop()
-            os.close(descriptor)
+        with _new_file(self._file) as descriptor:
+            try:
+                self._session.send("watch", **fields)
+                self._session.receive_begun("watch")
+                if self._beside is not None:
+                    self._beside.start()
+                begun()
+                yield from self._lines(descriptor, self._file)
+            finally:
+                if self._beside is not None:
+                    self._beside.stop()
 
     def _lines(self, descriptor: int, file: Path) -> Iterator[Seen | Handed | Ended]:
         interrupted = False
@@ -83,14 +82,26 @@ def nvidia(hertz: float | None) -> NvidiaSource | None:
     return NvidiaSource(USUAL_HZ if hertz is None else hertz)
 
 
-def _new_file(file: Path) -> int:
+@contextmanager
+def _new_file(file: Path) -> Iterator[int]:
+    """The file, and its folder; gone again when nothing was written."""
+    folder_is_new = not file.parent.exists()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     except FileExistsError:
         raise BadInput(f"{file} exists", hint="give another folder with -o") from None
     except OSError as error:
         raise BadInput(f"{file} cannot be written: {error.strerror}") from None
+    try:
+        yield descriptor
+    finally:
+        if not os.fstat(descriptor).st_size:
+            file.unlink(missing_ok=True)
+            with suppress(OSError):
+                if folder_is_new:
+                    file.parent.rmdir()
+        os.close(descriptor)
 
 
 def _write(descriptor: int, data: bytes, file: Path) -> None:

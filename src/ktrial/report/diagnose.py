@@ -13,6 +13,8 @@ from ktrial.report.terminal import clean, labelled, paragraph, table
 from ktrial.report.words import p_text
 
 _EPISODES = 5
+#: What stands above those who grew before stutters.
+AGGRESSORS = ("grew before stutters", "", "in the 10 s before", "in any 10 s")
 
 
 def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
@@ -43,8 +45,8 @@ def verdict_sentences(found: Diagnosis) -> list[str]:
     """What was late, and what is named for it."""
     if found.definition is None or found.late_share is None or found.per_hour is None:
         return []
-    share = _range(found.late_share, 100, "%")
-    per_hour = _range(found.per_hour, 1, "")
+    share = range_text(found.late_share, 100, "%")
+    per_hour = range_text(found.per_hour, 1, "")
     lines = [f"{found.stutters} stutters ({found.definition}): {share} of the time was late, {per_hour} an hour"]
     for cause in found.named:
         lines.append(
@@ -58,7 +60,8 @@ def verdict_sentences(found: Diagnosis) -> list[str]:
     return lines
 
 
-def _range(one: Range, factor: float, unit: str) -> str:
+def range_text(one: Range, factor: float, unit: str) -> str:
+    """An estimate with its interval, where there is one."""
     sign = f" {unit}" if unit else ""
     if one.low is None or one.high is None:
         return f"{one.estimate * factor:.3g}{sign}"
@@ -66,17 +69,26 @@ def _range(one: Range, factor: float, unit: str) -> str:
 
 
 def _phase_lines(found: Diagnosis, width: int) -> list[str]:
+    headers, rows = phase_rows(found)
+    return [table(headers, rows, width=width), *(paragraph(line, width=width) for line in told_by(found)), ""]
+
+
+def told_by(found: Diagnosis) -> list[str]:
+    """By what the phases were told apart."""
+    return [f"Told by {', '.join(found.told_by)}."] if found.told_by else []
+
+
+def phase_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
+    """Headers, and a row for each phase."""
     rows = [
         [
             phase.name,
             f"{phase.begin_s:.0f} to {phase.end_s:.0f} s",
-            *((str(phase.stutters), _range(phase.late_share, 100, "%")) if found.frame_kind else ()),
+            *((str(phase.stutters), range_text(phase.late_share, 100, "%")) if found.frame_kind else ()),
         ]
         for phase in found.phases
     ]
-    headers = ["phase", "time", *(("stutters", "late") if found.frame_kind else ())]
-    told = [paragraph(f"Told by {', '.join(found.told_by)}.", width=width)] if found.told_by else []
-    return [table(headers, rows, width=width), *told, ""]
+    return ["phase", "time", *(("stutters", "late") if found.frame_kind else ())], rows
 
 
 def _cause_lines(found: Diagnosis, width: int) -> list[str]:
@@ -100,23 +112,28 @@ def _cause_lines(found: Diagnosis, width: int) -> list[str]:
         headers = ["cause", "stutters", "by chance", "p", "at work", "named"]
         shown = [0, 1, 2, 3, 4, 5] if found.frame_kind else [0, 4]
         lines += [table([headers[at] for at in shown], [[row[at] for at in shown] for row in rows], width=width)]
-    for cause in found.named:
-        if cause.worst is not None:
-            lines.append(
-                paragraph(
-                    f"Worst of {cause.name}: {show_seconds(cause.worst.duration_s)} at {cause.worst.begin_s:.1f} s "
-                    f"({cause.worst.seen}).",
-                    width=width,
-                )
-            )
-        if cause.threads:
-            threads = ", ".join(f"{clean(name)} {count}" for name, count in cause.threads.items())
-            lines.append(paragraph(f"Threads hit: {threads}.", width=width))
-    for standing, label in (("idle", "never at work"), ("unseen", "could not be seen")):
-        names = [cause.name for cause in found.causes if cause.standing == standing]
-        if names:
-            lines.append(labelled(label, ", ".join(names), width=width, label_columns=19))
+    lines += [paragraph(clean(line), width=width) for cause in found.named for line in cause_sentences(cause)]
+    lines += [labelled(label, names, width=width, label_columns=19) for label, names in not_at_work(found)]
     return [*lines, ""]
+
+
+def cause_sentences(cause: Cause) -> list[str]:
+    """The worst stutter of it, and whom it hit."""
+    lines = []
+    if cause.worst is not None:
+        took, at_s = show_seconds(cause.worst.duration_s), cause.worst.begin_s
+        lines.append(f"Worst of {cause.name}: {took} at {at_s:.1f} s ({cause.worst.seen}).")
+    if cause.threads:
+        threads = ", ".join(f"{name} {count}" for name, count in cause.threads.items())
+        lines.append(f"Threads hit: {threads}.")
+    return lines
+
+
+def not_at_work(found: Diagnosis) -> list[tuple[str, str]]:
+    """What was looked for and never there, and what nothing in the recording shows."""
+    labels = (("idle", "never at work"), ("unseen", "could not be seen"))
+    named = [(label, [cause.name for cause in found.causes if cause.standing == one]) for one, label in labels]
+    return [(label, ", ".join(names)) for label, names in named if names]
 
 
 def standing_words(cause: Cause, found: Diagnosis) -> str:
@@ -130,6 +147,12 @@ def standing_words(cause: Cause, found: Diagnosis) -> str:
 
 
 def _episode_lines(found: Diagnosis, width: int) -> list[str]:
+    lines = episode_sentences(found)
+    return [*(paragraph(line, width=width) for line in lines), ""] if lines else []
+
+
+def episode_sentences(found: Diagnosis) -> list[str]:
+    """When stutters came close together, and how evenly."""
     if not found.episodes:
         return []
     longest = sorted(found.episodes, key=lambda one: -one.count)[:_EPISODES]
@@ -138,17 +161,19 @@ def _episode_lines(found: Diagnosis, width: int) -> list[str]:
     if found.recurrence_s is not None and found.recurrence_p is not None:
         even = "more evenly than by chance" if found.recurrence_p < 0.05 else "no more evenly than by chance"
         lines.append(f"They begin every {show_seconds(found.recurrence_s)}, {even} (p {p_text(found.recurrence_p)}).")
-    return [*(paragraph(line, width=width) for line in lines), ""]
+    return lines
 
 
 def _aggressor_lines(found: Diagnosis, width: int) -> list[str]:
     if not found.aggressors:
         return []
-    rows = [
-        [clean(one.name), one.what, show_bytes(one.before_bytes), show_bytes(one.usual_bytes)]
-        for one in found.aggressors
-    ]
-    return [table(["grew before stutters", "", "in the 10 s before", "in any 10 s"], rows, width=width), ""]
+    rows = [[clean(cell) for cell in row] for row in aggressor_rows(found)]
+    return [table(list(AGGRESSORS), rows, width=width), ""]
+
+
+def aggressor_rows(found: Diagnosis) -> list[list[str]]:
+    """Who grew before stutters, under AGGRESSORS."""
+    return [[one.name, one.what, show_bytes(one.before_bytes), show_bytes(one.usual_bytes)] for one in found.aggressors]
 
 
 def _device_lines(found: Diagnosis, width: int) -> list[str]:

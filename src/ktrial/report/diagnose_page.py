@@ -8,11 +8,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ktrial.domain.diagnosis import Diagnosis
+from ktrial.domain.diagnosis import Diagnosis, Range, SeriesFigure, Worst
 from ktrial.report.charts.drawing import PAGE, Style, label
 from ktrial.report.charts.svg import inline_svg
-from ktrial.report.charts.timeline import timeline_chart
-from ktrial.report.diagnose import standing_words, verdict_sentences
+from ktrial.report.charts.timeline import part_of, timeline_chart
+from ktrial.report.diagnose import (
+    AGGRESSORS,
+    aggressor_rows,
+    cause_sentences,
+    episode_sentences,
+    not_at_work,
+    phase_rows,
+    range_text,
+    standing_words,
+    told_by,
+    verdict_sentences,
+)
 from ktrial.report.diagnose_devices import HEADERS, device_rows, device_sentences
 from ktrial.report.html import hashed
 from ktrial.report.markup import Markup, Part, tag
@@ -22,6 +33,8 @@ from ktrial.report.timeline_script import TIMELINE_SCRIPT, TIMELINE_STYLE
 from ktrial.report.words import p_text
 
 _WIDE = 900
+#: So much before and after the worst example is drawn with it.
+_AROUND_S = 2.0
 
 
 def diagnosis_page(found: Sequence[tuple[Diagnosis, Sequence[str]]]) -> str:
@@ -52,6 +65,29 @@ def _section(number: int, found: Diagnosis, left_out: Sequence[str]) -> Markup:
     parts += [tag("p", sentence) for sentence in verdict_sentences(found)]
     if found.late or found.lanes:
         parts.append(_time_line(number, name, found))
+    headers, phases = phase_rows(found)
+    parts.append(table("Phases", headers, phases, numeric=(2,)))
+    parts += [tag("p", sentence) for sentence in told_by(found)]
+    parts += _causes(number, found)
+    parts += [tag("p", sentence) for sentence in episode_sentences(found)]
+    grew = aggressor_rows(found)
+    parts.append(table("Who grew", AGGRESSORS, grew, numeric=(2, 3)) if grew else None)
+    parts.append(table("Block devices", HEADERS, device_rows(found.devices)) if found.devices else None)
+    parts += [tag("p", sentence) for sentence in device_sentences(found.devices)]
+    parts += [tag("p", f"Finding: {finding}") for finding in found.findings]
+    parts += [tag("p", f"Note: {note}") for note in found.notes]
+    tried = [
+        [one.knob, f"{one.now or '?'} to {one.value}", one.why, one.price, shlex.join(one.try_line)]
+        for one in found.proposals
+    ]
+    asked = ("setting", "change", "why", "price", "trial")
+    parts.append(table("What could be tried", asked, tried, long=(2, 3, 4)) if tried else None)
+    parts += [tag("p", f"Not proposed: {reason}") for reason in left_out]
+    return tag("section", parts, aria_labelledby=name)
+
+
+def _causes(number: int, found: Diagnosis) -> list[Part]:
+    """All that were tested; of the named ones the worst example with its picture, and whom they hit."""
     rows = [
         [
             cause.name,
@@ -65,18 +101,20 @@ def _section(number: int, found: Diagnosis, left_out: Sequence[str]) -> Markup:
         if cause.standing not in {"idle", "unseen"}
     ]
     headers = ("cause", "stutters", "by chance", "p", "at work", "named")
-    parts.append(table("Causes", headers, rows, numeric=(1, 2, 3, 4)) if rows else None)
-    parts.append(table("Block devices", HEADERS, device_rows(found.devices)) if found.devices else None)
-    parts += [tag("p", sentence) for sentence in device_sentences(found.devices)]
-    parts += [tag("p", f"Finding: {finding}") for finding in found.findings]
-    tried = [
-        [one.knob, f"{one.now or '?'} to {one.value}", one.why, one.price, shlex.join(one.try_line)]
-        for one in found.proposals
-    ]
-    asked = ("setting", "change", "why", "price", "trial")
-    parts.append(table("What could be tried", asked, tried, long=(2, 3, 4)) if tried else None)
-    parts += [tag("p", f"Not proposed: {reason}") for reason in left_out]
-    return tag("section", parts, aria_labelledby=name)
+    parts: list[Part] = [table("Causes", headers, rows, numeric=(1, 2, 3, 4)) if rows else None]
+    for place, cause in enumerate(found.named):
+        parts += [tag("p", sentence) for sentence in cause_sentences(cause)]
+        if cause.worst is not None:
+            parts.append(_example(f"t{number}-{place}", found, cause.name, cause.worst))
+    return [*parts, *(tag("p", f"{label.capitalize()}: {names}.") for label, names in not_at_work(found))]
+
+
+def _example(prefix: str, found: Diagnosis, name: str, worst: Worst) -> Markup:
+    """The seconds around one stutter."""
+    around_s = max(_AROUND_S, 3 * worst.duration_s)
+    part = part_of(found, worst.begin_s - around_s, worst.begin_s + worst.duration_s + around_s, f"worst of {name}")
+    chart = timeline_chart(part, Style(palette=PAGE, width=_WIDE, titled=False))
+    return tag("figure", Markup(inline_svg(chart, prefix)), tag("figcaption", f"The worst example of {name}."))
 
 
 def _time_line(number: int, name: str, found: Diagnosis) -> Markup:
@@ -109,8 +147,20 @@ def _time_line(number: int, name: str, found: Diagnosis) -> Markup:
 def _side_by_side(found: Sequence[Diagnosis]) -> Markup:
     """Means of what the signs look at; no claim from one session to another."""
     names = list(dict.fromkeys(figure.name for one in found for figure in one.figures))
-    by_name = [{figure.name: f"{figure.mean:.4g}" for figure in one.figures} for one in found]
+    by_name = [{figure.name: _with_interval(figure) for figure in one.figures} for one in found]
+    late = [
+        ["stutters an hour", *("-" if one.per_hour is None else range_text(one.per_hour, 1, "") for one in found)],
+        ["late time", *("-" if one.late_share is None else range_text(one.late_share, 100, "%") for one in found)],
+    ]
     rows = [[name, *(figures.get(name, "-") for figures in by_name)] for name in names]
-    caution = "One session each: what differs may be the session. A trial tells whether a setting did it."
+    caution = (
+        "With intervals from blocks of time within each. One session each: what differs may be the session. A trial "
+        "tells whether a setting did it."
+    )
     headers = ("mean of", *(one.name for one in found))
-    return tag("section", tag("h2", "Side by side"), tag("p", caution), table("Figures", headers, rows))
+    figures = table("Figures", headers, [*late, *rows])
+    return tag("section", tag("h2", "Side by side"), tag("p", caution), figures)
+
+
+def _with_interval(figure: SeriesFigure) -> str:
+    return range_text(Range(estimate=figure.mean, low=figure.low, high=figure.high), 1, figure.unit)

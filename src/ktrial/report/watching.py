@@ -72,7 +72,7 @@ def summary(ended: Ended, file: str, findings: Sequence[Finding], head_cpu_s: fl
             lines.append(f"{kind:<18}{count.count:>10}{together:>14}{longest:>14}")
         agree = [check for check in ended.trace.checks if check.agree]
         if agree:
-            same = ", ".join(f"{check.what} {check.seen} of {check.counted}" for check in agree)
+            same = ", ".join(f"{check.what} {check.seen} of {check.told}" for check in agree)
             lines += ["", paragraph(f"as the kernel counted: {same}", width=width)]
     for finding in findings:
         mark = "**!** " if finding.level != "note" else "note: "

@@ -28,9 +28,10 @@ from ktrial.services.diagnose_causes import AtWork, at_work, rate_of
 from ktrial.services.diagnose_devices import devices
 from ktrial.services.run_recording import is_telling
 from ktrial.stats.arrays import Array
-from ktrial.stats.coincidence import Coincidence, coincidences, merged
+from ktrial.stats.coincidence import Activity, Coincidence, coincidences, merged
 from ktrial.stats.phases import Phases, find_phases
-from ktrial.stats.stutters import Interval, Stutters, chosen, episodes, late_frames, recurrence, within
+from ktrial.stats.stutters import Stutters, chosen, episodes, late_frames, recurrence, within
+from ktrial.stats.time_blocks import Interval, mean_over
 
 #: Stutters with no longer pause between them are one episode.
 EPISODE_GAP_S = 30.0
@@ -93,8 +94,18 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
         pressures=_pressures(recording),
         late=_longest(stutters),
         findings=_findings(recording, phases, stutters),
-        notes=recording.notes,
+        notes=(*_of_clocks(recording, recording.frames), *recording.notes),
     )
+
+
+def _of_clocks(recording: Recording, frames: Frames) -> tuple[str, ...]:
+    """How far the clocks may be apart, and what the common one stands for."""
+    if frames.kind == "wake-up" or recording.unix_at_zero_s is None:
+        return ()
+    error_s = recording.clock_error_s + frames.clock_error_s
+    apart = f"to within {1e3 * error_s:.3g} ms" if error_s else "exactly"
+    zero = f"{recording.unix_at_zero_s:.3f} s after 1970"
+    return (f"the ends of {frames.kind}s are on the recording's clock {apart}; its zero is {zero}",)
 
 
 def _late(frames: Frames, begin_s: float, end_s: float, limit_s: float | None) -> Stutters:
@@ -173,12 +184,12 @@ def _share(one: AtWork, recording: Recording) -> float:
 
 
 def _worst(one: Coincidence, working: AtWork, stutters: Stutters) -> Worst | None:
-    if not one.overlapping:
+    """The stutter in which the cause was at work for longest; of several the longest one."""
+    activity = working.activity
+    if not one.overlapping or activity is None:
         return None
-    places = np.array(one.overlapping)
-    durations = (stutters.ends_s - stutters.begins_s)[places]
-    place = places[int(np.argmax(durations))]
-    begin_s, end_s = float(stutters.begins_s[place]), float(stutters.ends_s[place])
+    spans = [(float(stutters.begins_s[place]), float(stutters.ends_s[place])) for place in one.overlapping]
+    begin_s, end_s = max(spans, key=lambda span: (_within_s(activity, *span), span[1] - span[0]))
     near = [e for e in working.events if e.begin_s <= end_s and e.begin_s + (e.duration_s or 0.0) >= begin_s]
     if near:
         longest = max(near, key=lambda event: event.duration_s or 0.0)
@@ -187,6 +198,11 @@ def _worst(one: Coincidence, working: AtWork, stutters: Stutters) -> Worst | Non
     else:
         seen = ", ".join(working.shown_by[:2])
     return Worst(begin_s=begin_s, duration_s=end_s - begin_s, seen=seen)
+
+
+def _within_s(activity: Activity, begin_s: float, end_s: float) -> float:
+    """How long it was at work in that time."""
+    return float(np.clip(np.minimum(activity.ends_s, end_s) - np.maximum(activity.begins_s, begin_s), 0, None).sum())
 
 
 def _by_phase(phases: Phases, stutters: Stutters) -> tuple[PhaseFound, ...]:
@@ -249,11 +265,21 @@ def _figures(recording: Recording, working: Sequence[AtWork]) -> tuple[SeriesFig
     found = []
     for name in names:
         series = recording.series[name]
-        _, values = rate_of(series)
-        known = values[np.isfinite(values)]
-        if len(known):
-            unit = f"{series.unit}/s" if series.kind == "counter" else series.unit
-            found.append(SeriesFigure(name=name, unit=unit, mean=float(known.mean()), peak=float(known.max())))
+        times_s, values = rate_of(series)
+        known = np.isfinite(values)
+        if not known.any():
+            continue
+        mean = mean_over(times_s[known], values[known], recording.begin_s, recording.end_s)
+        found.append(
+            SeriesFigure(
+                name=name,
+                unit=f"{series.unit}/s" if series.kind == "counter" else series.unit,
+                mean=mean.estimate,
+                low=mean.low,
+                high=mean.high,
+                peak=float(values[known].max()),
+            )
+        )
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ktrial.domain.recording import Event, Recording, Series, rates
-from ktrial.domain.symptom import Sign, Symptom
+from ktrial.domain.symptom import Happening, Sign, Symptom
 from ktrial.stats.arrays import Array, Truth
 from ktrial.stats.coincidence import Activity, merged
 
@@ -27,7 +27,7 @@ class AtWork(msgspec.Struct, frozen=True, kw_only=True):
 
 def at_work(symptom: Symptom, recording: Recording) -> AtWork:
     """Events win over series, which know only what fell between two samples."""
-    slack_s = recording.clock_error_s
+    slack_s = recording.clock_error_s + (recording.frames.clock_error_s if recording.frames is not None else 0.0)
     traced = _traced(symptom, recording)
     if traced:
         events = tuple(_events(symptom, recording))
@@ -75,11 +75,25 @@ def _traced(symptom: Symptom, recording: Recording) -> tuple[str, ...]:
 
 def _events(symptom: Symptom, recording: Recording) -> Iterable[Event]:
     for one in symptom.happening:
-        events = (event for event in recording.events if event.kind in one.events)
-        wanted = (event for event in events if event.victim is True or not one.victims_only)
-        for event in wanted if one.together_s is None else _runs(wanted, one.together_s):
-            if (event.duration_s or 0.0) >= one.least_s:
-                yield event
+        events: Iterable[Event] = (event for event in recording.events if event.kind in one.events)
+        together = events if one.together_s is None else _runs(events, one.together_s)
+        told = [event for event in together if (event.duration_s or 0.0) >= one.least_s]
+        yield from _of_victims(told) if _is_crowded(one, told, recording) else told
+
+
+def _is_crowded(one: Happening, events: Sequence[Event], recording: Recording) -> bool:
+    """Whether some thread was hit nearly always, so that only those of the frame thread can tell anything."""
+    if one.victims_above is None or not events:
+        return False
+    begins = np.array([event.begin_s for event in events])
+    activity = merged(begins, begins + np.array([event.duration_s or 0.0 for event in events]))
+    return float((activity.ends_s - activity.begins_s).sum()) > one.victims_above * recording.length_s
+
+
+def _of_victims(events: Sequence[Event]) -> Sequence[Event]:
+    """Those of the frame thread; all where it is not known which one that is."""
+    known = any(event.victim is not None for event in events)
+    return [event for event in events if event.victim] if known else events
 
 
 def _runs(events: Iterable[Event], gap_s: float) -> Iterable[Event]:

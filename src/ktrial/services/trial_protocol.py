@@ -124,9 +124,11 @@ def refuse_few_events(protocol: Protocol, events: int | None) -> None:
 
 
 def _with_cap(protocol: Protocol) -> Protocol:
-    """The cap planned from the noise profile where nobody gave one."""
+    """Where nobody gave one: planned from the noise profile, or, for a counter, all that the budget holds."""
     differences = protocol.profile.get(protocol.primary)
-    if protocol.cap is not None or differences is None or protocol.outcomes[protocol.primary].scale == "count":
+    if protocol.cap is None and protocol.outcomes[protocol.primary].scale == "count":
+        return msgspec.structs.replace(protocol, cap=protocol.budget)
+    if protocol.cap is not None or differences is None:
         return protocol
     from ktrial.stats.planning import forecast
     from ktrial.stats.primary import table_row
@@ -195,12 +197,11 @@ def _find(name: str, found: Sequence[Candidate]) -> str:
 
 def _rule(trial: TrialFile, one: Candidate, role: Role) -> OutcomeRule:
     outcome = one.outcome
-    counts = outcome.kind == "count" and outcome.unit == "count"
     return OutcomeRule(
         direction=outcome.direction,
         role=role,
         margin=_margin(trial, one, role),
-        scale="count" if counts else "log",
+        scale="count" if outcome.kind == "count" else "log",
         resolution=outcome.resolution,
         quantile=_quantile(outcome),
     )

@@ -75,10 +75,13 @@ def _needed(judged: Judged, needed: int, protocol: Protocol) -> str:
 
 
 def _counted(counter: Counter, blocks: int) -> str:
-    totals = f"{counter.arm_total:g} events against {counter.control_total:g} in {blocks} blocks"
     if counter.bound is not None:
-        return f"{totals}: fewer than {counter.bound:.2g} a block in either"
-    return f"{totals}; none in {counter.arm_zero_share:.0%} of them, against {counter.control_zero_share:.0%}"
+        return f"none in either in {blocks} blocks: fewer than {counter.bound:.2g} events a block"
+    totals = f"{counter.arm_total:.4g} against {counter.control_total:.4g}, summed over {blocks} blocks"
+    means = f"{counter.arm_total / blocks:.3g} against {counter.control_total / blocks:.3g} a block"
+    return (
+        f"{totals}, or {means}; none in {counter.arm_zero_share:.0%} of them, against {counter.control_zero_share:.0%}"
+    )
 
 
 def _percent(share: float) -> str:

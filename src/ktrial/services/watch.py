@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import msgspec
 
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.finding import Finding
-from ktrial.domain.frame_lines import FramePattern, Line, frames_of
-from ktrial.domain.recording import Recording, Source
+from ktrial.domain.frame_lines import FramePattern, Line, frames_of, with_frames
+from ktrial.domain.recording import Recording
+from ktrial.domain.units import show_bytes
+from ktrial.domain.watch_figures import PASSING_ON
 from ktrial.domain.watching import Ended, Handed, Seen, doubts
 from ktrial.formats.ktrial_recording import read_recording
 from ktrial.services.ports import Watching
@@ -122,7 +125,26 @@ def read_back(
         raise BadInput(f"{name} was not written whole: {'; '.join(recording.notes)}")
     if frames is not None:
         lines, pattern, file, error_s = frames
-        found = frames_of(lines, pattern, ended.started_ns, error_s, file)
-        source = Source(name=found.source, state="active", seen=len(found.ends_s))
-        recording = msgspec.structs.replace(recording, frames=found, sources=(*recording.sources, source))
+        recording = with_frames(recording, frames_of(lines, pattern, ended.started_ns, error_s, file))
     return recording, tuple(findings)
+
+
+def crowded_disk(recording: Recording, disk: str | None, own_bytes: int) -> tuple[Finding, ...]:
+    """That the recording lies on a disk which it watches, where there is another one."""
+    written = {name.split(".")[1]: one.values for name, one in recording.series.items() if _tells_disk(name)}
+    if disk not in written or len(written) < 2:
+        return ()
+    grown = sum(max(0.0, after - before) for before, after in pairwise(written[disk]) if after >= before)
+    return (
+        Finding(
+            kind="crowded-disk",
+            level="note",
+            sentence=f"the recording lies on {disk}, which it watches: {show_bytes(own_bytes)} of the "
+            f"{show_bytes(round(grown))} written there; -o with a folder on another disk keeps them apart",
+        ),
+    )
+
+
+def _tells_disk(name: str) -> bool:
+    parts = name.split(".")
+    return len(parts) == 3 and parts[0] == "disks" and parts[2] == "written" and not parts[1].startswith(PASSING_ON)

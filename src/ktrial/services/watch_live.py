@@ -10,6 +10,8 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from ktrial.domain.symptom import Symptom
 from ktrial.domain.watch_moment import LateFrames, LateOne, Track, WatchMoment
 from ktrial.domain.watching import Seen, TracedEvent
@@ -36,6 +38,7 @@ _MOMENTS = 7200
 #: Pressure that stands for a cause where no event does.
 _PRESSED = 0.3
 _UNTRACED = "events are not traced"
+_NOT_YET = "not told yet"
 
 
 class LiveWatch:
@@ -87,13 +90,26 @@ class LiveWatch:
                 del self._slow[second]
         if not self._frames_told:
             self.frames([one / 1e9 for one in grown.ends_ns], [one / 1e9 for one in grown.durations_ns])
+        self._explain()
 
     def frames(self, ends_s: Sequence[float], durations_s: Sequence[float]) -> None:
         """Frames, or wake-ups, on the monotonic clock."""
+        zero_s = (self._started_ns or 0) / 1e9
         for begin_s, end_s in self._late.feed(ends_s, durations_s):
-            cause, shown_by = self._likely(begin_s, end_s)
-            zero_s = (self._started_ns or 0) / 1e9
-            self._last.append(LateOne(at_s=begin_s - zero_s, took_s=end_s - begin_s, cause=cause, shown_by=shown_by))
+            self._last.append(LateOne(at_s=begin_s - zero_s, took_s=end_s - begin_s, cause=_NOT_YET))
+
+    def _explain(self) -> None:
+        """Say what was at work in stutters whose events have come since: these are handed on every few seconds."""
+        zero_s = (self._started_ns or 0) / 1e9
+        for place, one in enumerate(self._last):
+            if one.cause != _NOT_YET:
+                continue
+            begin_s, end_s = zero_s + one.at_s, zero_s + one.at_s + one.took_s
+            found = self._likely(begin_s, end_s)
+            if found is None and one.at_s + one.took_s < self._blocks_until_s:
+                found = self._pressed(begin_s, end_s)
+            if found is not None:
+                self._last[place] = msgspec.structs.replace(one, cause=found[0], shown_by=found[1])
 
     def moment(self, head_cpu_s: float) -> WatchMoment | None:
         """What is to be seen; None before the first look."""
@@ -160,7 +176,7 @@ class LiveWatch:
         seconds = range(max(0, now_s - len(self._seen) + 1), now_s)
         return tuple(float(self._slow[one]) if one < self._blocks_until_s else None for one in seconds)
 
-    def _likely(self, begin_s: float, end_s: float) -> tuple[str, str]:
+    def _likely(self, begin_s: float, end_s: float) -> tuple[str, str] | None:
         """The cause of the event that overlaps it longest, one that hit the frame thread first."""
         best: tuple[bool, float, str, TracedEvent] | None = None
         for event in self._events:
@@ -174,7 +190,7 @@ class LiveWatch:
                 if best is None or found[:2] > best[:2]:
                     best = found
         if best is None:
-            return self._pressed(begin_s, end_s)
+            return None
         event = best[3]
         length = f" {event.length_ns / 1e6:.1f} ms" if event.length_ns is not None else ""
         where = f" of {event.thread}" if event.thread else f" on {event.device}" if event.device else ""
@@ -212,7 +228,4 @@ class LiveWatch:
 
 
 def _shows(symptom: Symptom, event: TracedEvent, took_s: float) -> bool:
-    return any(
-        event.kind in one.events and took_s >= one.least_s and (event.victim is True or not one.victims_only)
-        for one in symptom.happening
-    )
+    return any(event.kind in one.events and took_s >= one.least_s for one in symptom.happening)

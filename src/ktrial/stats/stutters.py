@@ -8,21 +8,11 @@ import numpy as np
 
 from ktrial.domain.frames import STUTTER_FACTOR, STUTTER_S, usual
 from ktrial.stats.arrays import Array, Truth
+from ktrial.stats.time_blocks import Interval, cells_of, drawn_again, placed
 
-#: A moment's stutters come together: the blocks of time that are drawn again are so long, or a twentieth of all.
-BLOCK_S = 10.0
-_FEWEST_BLOCKS = 6
 _FEWEST_EPISODES = 5
 _DRAWS = 1999
 _SEED = 20261122
-
-
-class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimate and its 95 % interval; None where there is too little to tell one."""
-
-    estimate: float
-    low: float | None = None
-    high: float | None = None
 
 
 class Stutters(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,18 +79,13 @@ def _shares(ends_s: Array, excess_s: Array, begin_s: float, end_s: float) -> tup
     if length_s <= 0:
         return Interval(estimate=0.0), Interval(estimate=0.0)
     late, hourly = float(excess_s.sum()) / length_s, len(ends_s) * 3600 / length_s
-    blocks = int(length_s / max(BLOCK_S, length_s / 60))
-    if blocks < _FEWEST_BLOCKS:
+    cells = cells_of(length_s)
+    if cells is None:
         return Interval(estimate=late), Interval(estimate=hourly)
-    cells = blocks * 4
-    place = np.clip(((ends_s - begin_s) / length_s * cells).astype(np.int64), 0, cells - 1)
-    table = np.stack(
-        [np.bincount(place, weights=excess_s, minlength=cells), np.bincount(place, minlength=cells)], axis=1
-    )
-    generator = np.random.default_rng(_SEED)
-    begins = generator.integers(0, cells, size=(_DRAWS, blocks))
-    drawn = sum(table[(begins + step) % cells].sum(axis=1) for step in range(4))
-    low, high = np.quantile(np.asarray(drawn), [0.025, 0.975], axis=0)
+    place = placed(ends_s, begin_s, length_s, cells)
+    counts = np.bincount(place, minlength=cells)
+    drawn = drawn_again(np.stack([np.bincount(place, weights=excess_s, minlength=cells), counts], axis=1))
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     scale = np.array([1 / length_s, 3600 / length_s])
     return (
         Interval(estimate=late, low=float(low[0] * scale[0]), high=float(high[0] * scale[0])),

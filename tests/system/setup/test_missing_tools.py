@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a machine lacks is named, with the exact command of its own package manager."""
 
+import os
 import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -177,3 +180,20 @@ def test_what_an_agent_for_another_architecture_needs_is_named_with_its_commands
     linker = "a C compiler for linking, aarch64-linux-gnu-gcc: sudo pacman -S --needed aarch64-linux-gnu-gcc"
     assert f"  - {linker}\n" in started.stderr
     assert "there are no guests of riscv64" in bare.start("/bin/sh", script, bare.root, "riscv64").stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_python_of_another_user_that_cannot_be_reached_is_named() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        checkout = Path(place)
+        checkout.chmod(0o755)
+        shutil.copytree(CHECKOUT / "setup", checkout / "setup")
+        (checkout / ".setup").mkdir()
+        (checkout / ".venv" / "bin").mkdir(parents=True)
+        (checkout / ".venv" / "bin" / "python").symlink_to("/root/.pyenv/bin/python3.99")
+        words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        prepare = ["/bin/sh", str(checkout / "setup" / "prepare.sh"), place, "run"]
+        done = subprocess.run([*words, *prepare], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "a Python that you cannot reach: /root/.pyenv/bin/python3.99" in done.stderr
+    assert "Rust" not in done.stderr

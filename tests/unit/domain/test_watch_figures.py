@@ -82,6 +82,19 @@ def test_every_figure_of_the_whole() -> None:
     )
 
 
+def test_writes_that_took_no_time_that_is_counted_have_no_latency() -> None:
+    still = {
+        name: msgspec.structs.replace(one, values=array("d", [0.0] * len(one.values)))
+        if name.endswith(".write_time")
+        else one
+        for name, one in RECORDING.series.items()
+    }
+    found = watch_figures(msgspec.structs.replace(RECORDING, series=still))
+    assert [one.why for one in found.left_out if one.outcome == "write-latency"] == [
+        "1000 writes took less than the milliseconds in which the kernel counts"
+    ]
+
+
 def test_of_stretches_only_what_lies_in_them_counts() -> None:
     found = watch_figures(RECORDING, [(0.0, 25.0), (75.0, 100.0)], prefix="steady.")
     told = {one.outcome: one.value for one in found.measurements}

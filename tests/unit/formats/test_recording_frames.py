@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 from array import array
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,12 +59,27 @@ def test_two_logs_of_frames_are_refused() -> None:
         together("flight", [told, read_recording_file(written(frames(), ZERO_S).encode(), "more.csv")])
 
 
+def test_how_far_their_clock_may_be_off_is_kept() -> None:
+    log = msgspec.structs.replace(frames(), clock_error_s=0.0125)
+    told = read_recording_file(written(log, ZERO_S).encode(), "frames.csv")
+    assert told.frames is not None
+    assert told.frames.clock_error_s == 0.0125
+
+
+def test_a_file_that_knows_of_no_error_is_read() -> None:
+    told = read_recording_file(b"end_unix_ns,duration_ns\n1760000000500000000,20000000\n", "frames.csv")
+    assert told.frames is not None
+    assert (told.frames.clock_error_s, list(told.frames.durations_s)) == (0.0, [0.02])
+
+
 def test_a_row_that_was_cut_off_is_left() -> None:
     told = read_recording_file(written(frames(), ZERO_S).encode()[:-4], "frames.csv")
     assert (told.ended, told.frames and len(told.frames.ends_s)) == ("cut-off", 2)
 
 
-@pytest.mark.parametrize("rows", ["1,2,3\n", "1.5,2\n", "x,2\n", "-1,2\n", f"{10**19},1\n", "", "9,1\n2,1\n"])
+@pytest.mark.parametrize(
+    "rows", ["1,2\n", "1,2,3,4\n", "1.5,2,0\n", "x,2,0\n", "-1,2,0\n", f"{10**19},1,0\n", "", "9,1,0\n2,1,0\n"]
+)
 def test_what_is_no_frame_is_refused(rows: str) -> None:
     with pytest.raises(UnreadableOutput):
         read_recording_file(f"{HEADER}\n{rows}".encode(), "frames.csv")

@@ -10,10 +10,21 @@ from functools import cache
 
 import msgspec
 
-from ktrial.domain.diagnosis import Cause, Diagnosis, Lane, PhaseFound, PressureLine, Range, SeriesFigure, Worst
+from ktrial.domain.diagnosis import (
+    Aggressor,
+    Cause,
+    Diagnosis,
+    EpisodeFound,
+    Lane,
+    PhaseFound,
+    PressureLine,
+    Range,
+    SeriesFigure,
+    Worst,
+)
 from ktrial.report.charts.drawing import Style
 from ktrial.report.charts.svg import svg_text
-from ktrial.report.charts.timeline import timeline_chart
+from ktrial.report.charts.timeline import part_of, timeline_chart
 from ktrial.report.diagnose import diagnosis_text
 from ktrial.report.diagnose_page import diagnosis_page
 from ktrial.report.timeline_script import TIMELINE_SCRIPT
@@ -65,6 +76,11 @@ def found(name: str = HOSTILE) -> Diagnosis:
         lanes=(Lane(cause="direct-reclaim", spans=((2.9, 3.1),)),),
         pressures=(PressureLine(name="memory pressure", step_s=100.0, values=(0.0, 0.25, None, 1.0, 0.5, 0.0)),),
         findings=("psi is absent: no /proc/pressure",),
+        notes=("the clock of the log",),
+        episodes=(EpisodeFound(begin_s=180.0, end_s=183.0, count=4),),
+        recurrence_s=300.0,
+        recurrence_p=0.01,
+        aggressors=(Aggressor(name=HOSTILE, what="memory", before_bytes=4 * 2**30, usual_bytes=1e9),),
     )
 
 
@@ -74,12 +90,35 @@ def test_the_page_is_whole_and_holds_no_foreign_markup() -> None:
     assert page.count("<script>") == 1
     assert "alert(1)</script>" not in page
     assert "\x1b" not in page
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 4, "a time line of each, and the worst example of the named cause in each"
     assert "no: goes with direct reclaim" in page
     assert "Side by side" in page
     assert "12.5" in page
     assert "One session each" in page
     assert "page-cluster: 0 is in force already" in page
+
+
+def test_the_page_tells_what_the_text_tells() -> None:
+    page = diagnosis_page([(found("flight"), ())])
+    told = " ".join(re.sub(r"<[^>]*>", " ", html.unescape(page)).split())
+    parts = ("The worst example of direct reclaim", "warm-up", "Could not be seen: steal", "Finding: psi is absent")
+    for part in (*parts, "Note: the clock of the log", "4 GiB", "4 at 180 s", "They begin every"):
+        assert part in told, part
+
+
+def test_the_worst_example_is_drawn_with_the_seconds_around_it() -> None:
+    whole = found("flight")
+    lane = Lane(cause="direct-reclaim", spans=((2.0, 3.5), (6.0, 400.0), (500.0, 501.0)))
+    part = part_of(msgspec.structs.replace(whole, lanes=(lane,)), 250.0, 350.0, "part")
+    assert part.name == "part"
+    assert [phase.name for phase in part.phases] == ["steady state"]
+    begin_s = part.phases[0].begin_s
+    assert begin_s == 200.0, "it begins with a step of the pressures"
+    assert part.length_s == 150.0
+    assert part.late == ()
+    assert part.lanes == (Lane(cause="direct-reclaim", spans=((200.0, 350.0),)),)
+    assert part.pressures[0].values == (None, 1.0)
+    assert part_of(whole, -10.0, 5.0, "begin").late == ((3.0, 0.2),)
 
 
 def test_the_time_line_is_drawn_by_the_only_script_that_the_page_allows() -> None:

@@ -124,6 +124,18 @@ def test_doubts_of_the_recording_are_findings() -> None:
     assert found.stutters == 0
 
 
+def test_it_says_how_far_the_clocks_may_be_apart() -> None:
+    whole = planted(None)[0]
+    assert whole.frames is not None
+    frames = msgspec.structs.replace(whole.frames, clock_error_s=0.01)
+    told = msgspec.structs.replace(whole, frames=frames, clock_error_s=0.002, unix_at_zero_s=1_760_000_000.25)
+    assert diagnose(told, SYMPTOMS).notes[0] == (
+        "the ends of frames are on the recording's clock to within 12 ms; its zero is 1760000000.250 s after 1970"
+    )
+    exact = msgspec.structs.replace(told, frames=whole.frames, clock_error_s=0.0)
+    assert "on the recording's clock exactly;" in diagnose(exact, SYMPTOMS).notes[0]
+
+
 def test_who_grew_before_stutters() -> None:
     whole = recording(17, None, stutters=6)
     at = [one.begin_s for one in diagnose(whole, SYMPTOMS).episodes]

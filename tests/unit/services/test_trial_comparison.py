@@ -202,10 +202,13 @@ def test_counters_have_their_own_figures() -> None:
         bound=None,
     )
     said = reason(outcome=FAULTS, role="secondary", why="counter", verdict="worse", blocks=20, counter=counter)
-    assert said == "its counts decided it; 400 events against 80 in 20 blocks; none in 0% of them, against 10%"
+    assert said == (
+        "its counts decided it; 400 against 80, summed over 20 blocks, or 20 against 4 a block; none in 0% of them, "
+        "against 10%"
+    )
     silent = msgspec.structs.replace(counter, control_total=0, arm_total=0, ratio=None, bound=0.15)
     said = reason(outcome=FAULTS, role="secondary", why="cap", blocks=20, counter=silent)
-    assert said.endswith("0 events against 0 in 20 blocks: fewer than 0.15 a block in either")
+    assert said.endswith("none in either in 20 blocks: fewer than 0.15 events a block")
 
 
 def test_counts_that_were_never_looked_at_say_so() -> None:

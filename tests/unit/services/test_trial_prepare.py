@@ -11,6 +11,7 @@ import pytest
 from ktrial.benchmarks import all_benchmarks
 from ktrial.catalog.loader import load_catalog
 from ktrial.catalog.suites import load_suites
+from ktrial.domain import watch_figures
 from ktrial.domain.energy import EnergyCounter
 from ktrial.domain.errors import BadInput, Contradiction, KtrialError, Refused, UnknownName
 from ktrial.domain.facts import Fact, FactBook
@@ -179,6 +180,16 @@ def test_roles_and_margins_are_as_written() -> None:
     assert found.cap == 20, "the next one of the table"
 
 
+def test_what_may_well_be_zero_is_judged_as_a_counter() -> None:
+    """Stutters a second, a share of late time: a session without any is an ordinary one, and no logarithm has it."""
+    tasks = (Task(label="watch", benchmark=FakeBenchmark(name="watch", outcomes=watch_figures.WHOLE), parameters={}),)
+    found = judged_by(msgspec.structs.replace(TWO, primary="late-share"), tasks)
+    scales = {name.removeprefix("watch."): rule.scale for name, rule in found.outcomes.items()}
+    assert found.cap == found.budget == 20
+    assert {name for name, scale in scales.items() if scale == "log"} == {"write-latency"}
+    assert {"stutter-rate", "late-share", "allocation-stalls", "frame-reclaim", "slow-io", "written"} <= set(scales)
+
+
 COUNTER = EnergyCounter(domain="package-0", kind="rapl", path="/sys/class/powercap/intel-rapl:0/energy_uj")
 SUITE = Suite(name="s", summary="s", benchmark=(SuiteEntry(use="tool"),))
 
@@ -212,7 +223,11 @@ def test_what_does_not_lie_around_runs_guards_nothing(name: str) -> None:
         ({"primary": "speed"}, UnknownName, "no outcome of this benchmark is called 'speed'"),
         ({"primary": "time"}, BadInput, "'time' is an outcome of several benchmarks"),
         ({"secondary": ("tool.time",)}, Contradiction, "tool.time is primary and secondary"),
-        ({"primary": "stalls"}, BadInput, "a counter as primary has a fixed number of blocks"),
+        (
+            {"primary": "stalls", "design": DesignFile(budget="quick")},
+            BadInput,
+            "a counter as primary has a fixed number of blocks",
+        ),
         ({"design": DesignFile(cap=7), "guards": {"latency-p99": "5%"}, "secondary": ("b.time", "stalls")}, None, ""),
     ],
 )

@@ -87,6 +87,24 @@ def test_an_event_of_the_frame_thread_goes_before_a_longer_one_of_others() -> No
     assert moment.last[0].cause == "direct reclaim"
 
 
+def test_a_frame_that_is_told_before_the_events_waits_for_them() -> None:
+    live = LiveWatch(SYMPTOMS, program=True, frames_told=True)
+    live.handed(b"ktrial.recording/1\n" + block("H", HEAD))
+    late_ends_ns = START_NS + 101 * PERIOD_NS + 80_000_000
+    ends_s = [(START_NS + place * PERIOD_NS) / 1e9 for place in range(1, 101)] + [late_ends_ns / 1e9]
+    live.seen(seen(1))
+    ends_s += [ends_s[-1] + 0.016 * after for after in range(1, 101)]
+    live.frames(ends_s, [0.016] * 100 + [0.08] + [0.016] * 100)
+    live.seen(seen(2))
+    waiting = live.moment(0.0)
+    assert waiting is not None
+    assert [one.cause for one in waiting.last] == ["not told yet"]
+    live.handed(events(at(101, kind="direct-reclaim", length_ns=60_000_000)))
+    told = live.moment(0.0)
+    assert told is not None
+    assert [one.cause for one in told.last] == ["direct reclaim"]
+
+
 def test_without_an_event_pressure_stands_for_it_or_it_is_said_that_nothing_does() -> None:
     moment = watch(late={101: 80_000_000}).moment(0.0)
     assert moment is not None

@@ -58,7 +58,8 @@ def command(
     ktrial diagnose --interval 1s vmstat.log
     ktrial diagnose --runs stock.csv monday/ tuesday/      # then: ktrial compare stock.csv tuned.csv
 
-    Reads vmstat, sadf -j, MangoHud logs, and the tables and reclaim lines of the micro-stutter suite.
+    Reads vmstat, sadf -j, raw logs of atop, MangoHud logs, and the tables and reclaim lines of the
+    micro-stutter suite.
     """
     from ktrial.catalog.symptoms import load_symptoms
     from ktrial.cli.comparison_file import write_file

@@ -19,6 +19,7 @@ from ktrial.cli.wiring import App
 @click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="The same as PROFILE.")
 @measured_options
 @click.option("--guard", "guards", multiple=True, metavar="OUTCOME=SHARE", help="Must not get worse by more.")
+@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="A further outcome to be judged.")
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="An arm with this environment.")
 @click.option("--placebo", is_flag=True, help="Add an arm that changes nothing.")
 @click.option("--name", metavar="NAME", help="What the trial is called.")
@@ -47,7 +48,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
         suite = default_suite(words, app.catalog)
     name: str = options["name"] or name_of(arms)
     guards = dict(pair(one, "--guard") for one in options["guards"])
-    file = protocol_file(name, suite, own, options, guards=guards, arms=arms)
+    file = protocol_file(name, suite, own, options, guards=guards, secondary=options["secondary"], arms=arms)
     check_trial_file(file)
     dangerous, profile = options["yes_dangerous"], not options["no_profile"]
     if options["dry_run"]:

@@ -11,6 +11,7 @@ from ktrial.cli.measuring import TakesCommand, own_words
 from ktrial.cli.options import json_option, seconds
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, Refused
+from ktrial.domain.frame_loop import KINDS
 
 
 @click.command(cls=TakesCommand, short_help="Record what a machine or a program goes through: pressures, stalls.")
@@ -27,6 +28,12 @@ from ktrial.domain.errors import BadInput, Refused
     metavar="REGEX",
     help="How a line tells one: a group s, ms, us, ns or fps; `at`: when it ended.",
 )
+@click.option(
+    "--frame-loop",
+    "loop",
+    type=click.Choice(list(KINDS)),
+    help="Watch frames that ktrial draws itself, an hour at most: alone, or beside a load on memory.",
+)
 @click.option("--every", default="5s", show_default=True, metavar="TIME", help="A line of text for so long.")
 @click.option("--live/--plain", "live", default=None, help="Draw in place, or write lines; else as it fits.")
 @json_option
@@ -42,6 +49,7 @@ def command(
     no_trace: bool,
     frames_from: Path | None,
     pattern: str | None,
+    loop: str | None,
     every: str,
     live: bool | None,
     as_json: bool,
@@ -65,10 +73,7 @@ def command(
 
     app: App = ctx.obj
     words = own_words(ctx)
-    if words is not None and (pid is not None or not words):
-        raise BadInput("give either --pid or a program after --", hint="ktrial watch -- PROGRAM")
-    if (frames_from is None) != (pattern is None):
-        raise BadInput("--frames-from and --pattern go together")
+    _refuse_what_excludes_itself(pid, words, frames_from, pattern, loop)
     if not app.may_run_trials:
         raise Refused("machines can be watched, folders cannot", hint="leave --machine-root out")
     wanted = Wanted(
@@ -85,9 +90,21 @@ def command(
         file=new_folder(output) / RECORDING,
         frames_from=frames_from,
         pattern=pattern,
+        loop=loop,
         every_s=seconds(every, "--every"),
         live=live,
         as_json=as_json,
     )
     watch_session(app, asked)
     return 0
+
+
+def _refuse_what_excludes_itself(
+    pid: int | None, words: tuple[str, ...] | None, frames_from: Path | None, pattern: str | None, loop: str | None
+) -> None:
+    if words is not None and (pid is not None or not words):
+        raise BadInput("give either --pid or a program after --", hint="ktrial watch -- PROGRAM")
+    if loop is not None and (pid is not None or words is not None or frames_from is not None):
+        raise BadInput("--frame-loop is the program and tells frames", hint="leave out --pid, -- and --frames-from")
+    if (frames_from is None) != (pattern is None):
+        raise BadInput("--frames-from and --pattern go together")

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from ktrial.domain.diagnosis import Diagnosis, Lane
+import msgspec
+
+from ktrial.domain.diagnosis import Diagnosis, Lane, PressureLine
 from ktrial.report.charts.drawing import Chart, Spec, Style, Table, frame, label
 
 _STEP, _NAMES, _HEIGHT, _PRESSURE = 22, 190, 130, 70
@@ -41,6 +43,39 @@ def timeline_chart(found: Diagnosis, style: Style) -> Chart:
         ),
         table=Table(headers=("cause", "named", "stretches"), rows=rows, numeric=(2,)),
     )
+
+
+def part_of(found: Diagnosis, begin_s: float, end_s: float, name: str) -> Diagnosis:
+    """A stretch of it under another name, to be drawn by itself; it begins with a step of the pressures."""
+    start_s = min((phase.begin_s for phase in found.phases), default=0.0)
+    step_s = min((line.step_s for line in found.pressures), default=0.0)
+    begin_s = max(begin_s, start_s)
+    if step_s > 0:
+        begin_s = start_s + step_s * int((begin_s - start_s) / step_s)
+    inside = [one for one in found.phases if one.begin_s <= end_s and one.end_s >= begin_s] or list(found.phases[:1])
+    lanes = [
+        (
+            lane,
+            tuple(
+                (max(low, begin_s), min(high, end_s)) for low, high in lane.spans if low <= end_s and high >= begin_s
+            ),
+        )
+        for lane in found.lanes
+    ]
+    return msgspec.structs.replace(
+        found,
+        name=name,
+        length_s=end_s - begin_s,
+        late=tuple((at_s, took_s) for at_s, took_s in found.late if begin_s <= at_s <= end_s),
+        phases=tuple(msgspec.structs.replace(one, begin_s=max(one.begin_s, begin_s)) for one in inside),
+        pressures=tuple(_cut(one, begin_s - start_s, end_s - start_s) for one in found.pressures),
+        lanes=tuple(msgspec.structs.replace(lane, spans=spans) for lane, spans in lanes if spans),
+    )
+
+
+def _cut(line: PressureLine, from_s: float, to_s: float) -> PressureLine:
+    first, last = round(from_s / line.step_s), int(to_s / line.step_s) + 1
+    return msgspec.structs.replace(line, values=line.values[first:last])
 
 
 def _longest(found: Diagnosis) -> list[tuple[float, float]]:
