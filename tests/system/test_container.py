@@ -4,37 +4,21 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import signal
-import subprocess
-import tarfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.containers import give, ktrial, processes, sleepers, started, wait_until
 from tests.support.kept import raw, records, work
 from tests.support.user import User, ordinary_user
 
 # One worker, because there is one user: making one takes a second, starting a container two.
 pytestmark = pytest.mark.xdist_group("container")
-BUSYBOX = Path("/bin/busybox")
-APPLETS = ("sh", "sleep", "cat", "id", "ls", "touch", "echo")
-BENCHMARKS = {
-    "looks": """argv = ["sh", "-c", "id -u; echo /sys/class/net/* /*; pwd; touch here; touch /no || echo speed: 5"]
-[[metric]]
-name = "speed_count"
-direction = "higher"
-match = "speed: ([0-9]+)"
-""",
-    "stubborn": 'argv = ["sh", "-c", "trap : TERM INT; sleep 71 & sleep 72; sleep 71"]\nlimit_s = 2\n',
-    "endless": 'argv = ["sh", "-c", "trap : TERM INT; sleep 71 & sleep 72; sleep 71"]\nlimit_s = 300\n',
-    "absent": 'argv = ["git", "--version"]\n',
-}
 #: This machine's containers: storage without overlays, and the runtime that takes every layout of control groups.
 STORAGE = '[storage]\ndriver = "vfs"\n'
 ENGINE = '[engine]\nruntime = "runc"\n'
@@ -45,14 +29,7 @@ def user() -> Iterator[User]:
     """A user with an image, a ktrial that needs no set-up, and benchmarks of their own."""
     with ordinary_user("container") as user:
         files = {"containers/storage.conf": STORAGE, "containers/containers.conf": ENGINE}
-        for name, text in BENCHMARKS.items():
-            files[f"ktrial/benchmarks/{name}.toml"] = f'name = "{name}"\nwhat = "A test."\n{text}'
-        for name, text in files.items():
-            path = user.home / ".config" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        image(user.home / "image.tar")
-        subprocess.run(["chown", "--recursive", f"{user.name}:", user.home], check=True)
+        give(user, files)
         made = user.start("podman", "import", "image.tar", "tools", directory=user.home)
         assert made.returncode == 0, made.stderr
         first = user.start("./ktrial", "--version")
@@ -64,56 +41,6 @@ def user() -> Iterator[User]:
             for process in processes(user):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
-
-
-def image(path: Path) -> None:
-    """A root file system of busybox."""
-    with tarfile.open(path, "w") as tar:
-        for name in ("bin", "tmp", "etc", "proc", "sys", "dev", "run"):
-            folder = tarfile.TarInfo(name)
-            folder.type = tarfile.DIRTYPE
-            folder.mode = 0o755
-            tar.addfile(folder)
-        tar.add(BUSYBOX.resolve(), "bin/busybox")
-        for name in APPLETS:
-            link = tarfile.TarInfo(f"bin/{name}")
-            link.type = tarfile.SYMTYPE
-            link.linkname = "busybox"
-            tar.addfile(link)
-        tar.addfile(tarfile.TarInfo("etc/passwd"), io.BytesIO())
-
-
-def ktrial(user: User, *words: str) -> subprocess.CompletedProcess[str]:
-    return user.start("./ktrial", *words, environment={"COLUMNS": "100"})
-
-
-def started(user: User, *words: str, said: Path = Path(os.devnull)) -> subprocess.Popen[bytes]:
-    """The same in the background, once what it measures runs in the container; what it says goes to a file."""
-    with said.open("wb") as stderr:
-        process = subprocess.Popen(
-            [*user.become(), "./ktrial", *words], cwd=user.checkout, stderr=stderr, stdout=subprocess.DEVNULL
-        )
-    wait_until(lambda: sleepers(user) == 2 or process.poll() is not None)
-    assert process.poll() is None
-    return process
-
-
-def wait_until(holds: Any, limit_s: float = 60) -> None:
-    end = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
-def processes(user: User) -> list[int]:
-    found = subprocess.run(["pgrep", "-u", str(user.uid)], capture_output=True, text=True, check=False).stdout
-    return [int(line) for line in found.split()]
-
-
-def sleepers(user: User) -> int:
-    """Processes of the endless benchmark that still run."""
-    listed = subprocess.run(["pgrep", "-u", str(user.uid), "-fx", "sleep 7[12]"], capture_output=True, check=False)
-    return listed.stdout.count(b"\n")
 
 
 def containers(user: User) -> str:
