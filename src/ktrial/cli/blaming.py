@@ -16,6 +16,7 @@ from ktrial.domain.errors import Refused
 if TYPE_CHECKING:
     from ktrial.cli.wiring import App
     from ktrial.domain.blame import Blame, BlamePart, BlameQuestion, Known
+    from ktrial.domain.plan import Plan
     from ktrial.domain.trial_file import ArmFile, TrialFile
     from ktrial.services.trial_ready import Prepared
 
@@ -29,18 +30,23 @@ class Budgets(NamedTuple):
 
 
 def question_of(
-    app: App, arm: ArmFile, template: TrialFile, budgets: Budgets, *, seed: int | None, allow_dangerous: bool
+    app: App,
+    arm: ArmFile,
+    template: TrialFile,
+    budgets: Budgets,
+    boots: Sequence[str],
+    *,
+    seed: int | None,
+    allow_dangerous: bool,
 ) -> tuple[BlameQuestion, dict[str, str]]:
-    """What is asked on this machine, and what was named and cannot have done it."""
+    """What is asked on this machine or of its guests, and what was named and cannot have done it."""
     from ktrial.domain.blame import BlameQuestion
-    from ktrial.services.blame_question import factors_of, left_out_of, whole
-    from ktrial.services.trial_prepare import arm_plans
+    from ktrial.services.blame_question import factors_of, left_out_of
 
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
-    machine = app.best_session("planning the settings")
-    plan = arm_plans(whole(arm, template), machine, app.catalog, allow_dangerous=allow_dangerous)["all"]
-    factors = factors_of(plan, app.catalog.knobs, arm.environment)
+    plan = _planned(app, arm, template, allow_dangerous=allow_dangerous)
+    factors = factors_of(plan, app.catalog.knobs, arm.environment, boots)
     drawn = secrets.randbelow(2**32) if seed is None else seed
     name = f"{template.name}-{secrets.token_hex(3)}"
     known, cap, budget = budgets
@@ -48,6 +54,23 @@ def question_of(
         name=name, factors=factors, trial=template, seed=drawn, known=known, cap=cap, budget=budget
     )
     return question, left_out_of(plan)
+
+
+def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bool) -> Plan:
+    """What all of it comes to, on this machine or in a guest that has the words."""
+    from ktrial.domain.trial_file import check_trial_file
+    from ktrial.services.blame_question import whole
+    from ktrial.services.guest_trial import plans_in_guests
+    from ktrial.services.trial_prepare import arm_plans
+
+    file = whole(arm, template)
+    plan = partial(arm_plans, file, catalog=app.catalog, allow_dangerous=allow_dangerous)
+    if file.guest is None:
+        return plan(app.best_session("planning the settings"))["all"]
+    from ktrial.cli.guest_trialing import scout
+
+    check_trial_file(file)
+    return plans_in_guests(file, partial(scout, app), lambda root, names: plan(root, only=names))["all"]
 
 
 def run_blame(

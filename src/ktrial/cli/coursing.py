@@ -105,8 +105,10 @@ def carry_out(
     from ktrial.cli.ledgering import note
     from ktrial.cli.trial_progress import TrialProgress
 
-    app.lock_trials()
     done = list(parts)
+    first = follow(done)
+    if isinstance(first, TrialFile) and first.guest is None:
+        app.lock_trials()
     stored = app.trials.find(done.pop().trial) if done and not _is_over(done[-1]) else None
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
@@ -130,10 +132,14 @@ def _one(
     allow_dangerous: bool,
 ) -> BlamePart | None:
     """One trial, from where it stands."""
+    from ktrial.cli.guest_trialing import part_in_guests
     from ktrial.cli.trying import prepare
     from ktrial.services.trial_conduct import begin, carry_on, planned
     from ktrial.services.trial_ready import rig_of
 
+    if file.guest is not None:
+        ended = part_in_guests(app, file, stored, check, listen, allow_dangerous=allow_dangerous)
+        return None if ended is None else part_of(app, ended)
     ready = prepare(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
     check(ready)
     rig = rig_of(app, ready)

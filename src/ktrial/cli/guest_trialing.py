@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ktrial.domain.errors import BadInput, Refused
 
 if TYPE_CHECKING:
+    from ktrial.cli.trial_progress import TrialProgress
     from ktrial.cli.wiring import App
     from ktrial.domain.guest import GuestPlace
     from ktrial.domain.stored_trial import StoredTrial
     from ktrial.domain.trial_file import ArmFile, TrialFile
     from ktrial.host.agent import AgentSession
     from ktrial.services.guest_trial import GuestReady
+    from ktrial.services.trial_ready import Prepared
 
 
 @contextmanager
@@ -49,21 +51,49 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> GuestReady:
 def run_in_guests(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
     """A new trial, from its protocol to its verdict."""
     from ktrial.cli.trial_progress import TrialProgress
+
+    guests = prepare(app, file, allow_dangerous=allow_dangerous)
+    listen = TrialProgress(app.clock, as_json=as_json)
+    with app.interrupts, listen:
+        stored = _begun(app, guests, listen, rules=True)
+    return _to_its_end(app, stored, guests, listen, as_json=as_json)
+
+
+def _begun(app: App, guests: GuestReady, listen: TrialProgress, *, rules: bool) -> StoredTrial:
+    """A new trial of the store, after it was announced."""
     from ktrial.services.guest_trial import found_in_guests
     from ktrial.services.trial_conduct import begin
     from ktrial.services.trial_protocol import outcomes_around, protocol_of
 
-    guests = prepare(app, file, allow_dangerous=allow_dangerous)
     ready = guests.ready
     workloads = ready.file.guest.workloads if ready.file.guest is not None else 1
     around = outcomes_around(ready.suite)
     protocol = protocol_of(ready.file, ready.tasks, {}, ready.seed, None, workloads, around)
-    listen = TrialProgress(app.clock, as_json=as_json)
-    listen.announce(ready, protocol, rules=True)
-    found = found_in_guests(ready, guests.places, app.kernels.lab.identify)
-    with app.interrupts, listen:
-        stored = begin(app, ready, protocol, found)
-    return _to_its_end(app, stored, guests, listen, as_json=as_json)
+    listen.announce(ready, protocol, rules=rules)
+    return begin(app, ready, protocol, found_in_guests(ready, guests.places, app.kernels.lab.identify))
+
+
+def part_in_guests(
+    app: App,
+    file: TrialFile,
+    stored: StoredTrial | None,
+    check: Callable[[Prepared], None],
+    listen: TrialProgress,
+    *,
+    allow_dangerous: bool,
+) -> StoredTrial | None:
+    """One of several trials that answer a question, from where it stands; None where somebody interrupted."""
+    from ktrial.services.guest_course import carry_on_in_guests
+    from ktrial.services.guest_trial import same_arms
+
+    guests = prepare(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
+    check(guests.ready)
+    if stored is None:
+        stored = _begun(app, guests, listen, rules=False)
+    elif same_arms(stored.arms, guests.ready.arms):
+        raise Refused(f"a kernel or a value is not what it was when {stored.trial} began", hint="--fresh begins anew")
+    _, interrupted = carry_on_in_guests(app, stored, guests, app.kernels.lab, app.interrupts.check, listen)
+    return None if interrupted else stored
 
 
 def resume_in_guests(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:

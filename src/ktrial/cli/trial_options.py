@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ktrial.cli.options import anyway_option, dangerous_option, json_option
+from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.domain.trial_file import TrialFile
@@ -21,6 +22,12 @@ _MEASURED = (
     click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]"),
     click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it."),
     click.option("--primary", metavar="OUTCOME", help="The outcome that decides."),
+)
+_GUEST = (
+    click.option("--mode", type=click.Choice(("exact", "emulated", "kvm")), help="How guests are run.  [exact]"),
+    click.option("--memory", metavar="SIZE", help="Memory of each guest.  [512MiB]"),
+    click.option("--cpus", type=click.IntRange(1, 64), help="CPUs of each guest: 2, or 1 where time is exact."),
+    click.option("--workloads", type=click.IntRange(1, 100), help="Seeds in each boot.  [1]"),
 )
 _DESIGNED = (
     click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="The effect worth finding."),
@@ -42,6 +49,23 @@ _DESIGNED = (
 def measured_options(command: F) -> F:
     """What is measured, and what decides."""
     return _with(_MEASURED, command)
+
+
+def guest_options(command: F) -> F:
+    """What guests are like."""
+    return _with(_GUEST, command)
+
+
+def guest_shape(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of them that were given, as fields of `GuestFile`."""
+    asked = {name: options[name] for name in ("mode", "memory", "cpus", "workloads")}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def refuse_shape(options: Mapping[str, Any]) -> None:
+    """Raise BadInput where one was given, and nothing is tried in guests."""
+    if given := guest_shape(options):
+        raise BadInput(f"--{next(iter(given))} is for guests", hint="--guest tries it in guests")
 
 
 def designed_options(command: F) -> F:

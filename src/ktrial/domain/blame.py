@@ -21,11 +21,15 @@ Fate = Literal["recovered", "recovered in part", "not recovered", "retained", "l
 
 
 class Factor(msgspec.Struct, frozen=True, kw_only=True):
-    """What is switched on and off as one: settings that cannot be told apart, or a variable of the environment."""
+    """What is switched on and off as one: settings that cannot be told apart, a variable of the environment, or words.
+
+    Those are of the kernel's command line, in guests.
+    """
 
     name: str
     set: Mapping[str, Value] = {}
     environment: Mapping[str, str] = {}
+    boot: tuple[str, ...] = ()
 
 
 class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +53,7 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
         return ArmFile(
             set={knob: value for one in chosen for knob, value in one.set.items()},
             environment={name: value for one in chosen for name, value in one.environment.items()},
+            boot=tuple(word for one in chosen for word in one.boot),
             placebo=not chosen,
         )
 

@@ -33,8 +33,8 @@ def check_guest_trial(trial: TrialFile) -> None:
                     hint='[guest]  mode = "exact"  makes it one; for this machine:  manual = "boot …"',
                 )
         return
-    if trial.command or trial.screen is not None or trial.gates or trial.limits or trial.cpus is not None:
-        told = {"command": trial.command, "screen": trial.screen, "gates": trial.gates, "limits": trial.limits}
+    if trial.command or trial.gates or trial.limits or trial.cpus is not None:
+        told = {"command": trial.command, "gates": trial.gates, "limits": trial.limits}
         found = next((name for name, value in told.items() if value), "cpus")
         raise Contradiction(f"{found} is for trials on a machine, and [guest] is here", hint="leave one of both out")
     if trial.design.replicate == "build" or trial.design.runs_per_visit is not None or trial.design.settle is not None:

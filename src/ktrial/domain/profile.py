@@ -22,12 +22,25 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One step of a ladder: a profile, or something that must be built."""
+    """One step of a ladder: a profile, something that must be built, or words for the kernel's command line."""
 
     name: str
     why: str
     profile: str | None = None
     build: str | None = None
+    boot: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a tier that is none of the three, or several."""
+        if (self.profile is not None) + (self.build is not None) + bool(self.boot) != 1:
+            raise ValueError(f"tier {self.name}: it needs one of profile, build and boot")
+
+    @property
+    def lacking(self) -> str | None:
+        """What a running kernel cannot give it."""
+        if self.build is not None:
+            return f"needs a build: {self.build}"
+        return f"needs a boot with {' '.join(self.boot)}" if self.boot else None
 
 
 class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -28,7 +28,7 @@ def profile_text(name: str, profiles: Mapping[str, Profile], sources: Mapping[st
         parts.append(paragraph(f"source: {sources[profile.source].title}", width=width))
     parts += [paragraph(f"note: {note}", width=width) for note in profile.notes]
     if profile.tier:
-        rows = [(tier.name, tier.profile or "needs a kernel build", tier.build or tier.why) for tier in profile.tier]
+        rows = [(tier.name, tier.profile or "-", tier.lacking or tier.why) for tier in profile.tier]
         parts.append(table(("tier", "profile", "what"), rows, width=width))
     rows3 = [(setting.knob, show_value(setting.value), _why(setting)) for setting in flatten(name, profiles)]
     if rows3:

@@ -95,7 +95,7 @@ def _profiles_page(profiles: Mapping[str, Profile], sources: Mapping[str, Source
 
 
 def _tier_row(tier: Tier) -> str:
-    what = f"`{tier.profile}`" if tier.profile else f"needs a build: {tier.build}"
+    what = f"`{tier.profile}`" if tier.profile else tier.lacking or ""
     return f"| {tier.name} | {_cell(what)} | {_cell(tier.why)} |\n"
 
 

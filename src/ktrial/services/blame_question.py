@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ktrial.domain.blame import BlameQuestion, Factor
-from ktrial.domain.errors import BadInput, Refused
+from ktrial.domain.errors import BadInput, Contradiction, Refused
 from ktrial.domain.knob import Knob
 from ktrial.domain.plan import Change, Plan, ZramStep
 from ktrial.domain.stored_trial import ArmSettings
@@ -19,8 +19,10 @@ _FEWEST = 2
 _MOST = 127
 
 
-def factors_of(plan: Plan, knobs: Mapping[str, Knob], environment: Mapping[str, str]) -> tuple[Factor, ...]:
-    """Each knob that the plan changes, all its instances together, and each variable of the environment.
+def factors_of(
+    plan: Plan, knobs: Mapping[str, Knob], environment: Mapping[str, str], boots: Sequence[str] = ()
+) -> tuple[Factor, ...]:
+    """Each knob that the plan changes, all its instances together, each variable of the environment, each of `boots`.
 
     Knobs that the kernel changes with each other are one factor: switched one by one, neither keeps its value. So is a
     zram device, which is set up as a whole.
@@ -39,12 +41,24 @@ def factors_of(plan: Plan, knobs: Mapping[str, Knob], environment: Mapping[str, 
     ]
     made += [] if plan.zram is None else [_device(plan.zram)]
     made += [Factor(name=name, environment={name: value}) for name, value in environment.items()]
+    _refuse_twice([word for text in boots for word in text.split()])
+    made += [Factor(name=f"boot:{text}", boot=tuple(text.split())) for text in boots]
     if len(made) < _FEWEST:
         told = f"only {made[0].name} changes anything here" if made else "nothing of it changes anything here"
         raise BadInput(f"{told}: there is nobody else to blame", hint="`ktrial try` tells what it does")
     if len(made) > _MOST:
         raise BadInput(f"{len(made)} settings are more than {_MOST}", hint="name fewer, or a part of the profile")
     return tuple(made)
+
+
+def _refuse_twice(words: Sequence[str]) -> None:
+    """Raise where the last of two words would win, whichever of them is on."""
+    for at, word in enumerate(words):
+        name = word.partition("=")[0]
+        if name in (other.partition("=")[0] for other in words[:at]):
+            raise Contradiction(
+                f"--boot says {name} twice", hint="one value of each; `ktrial kernel trial` tries several"
+            )
 
 
 def _device(step: ZramStep) -> Factor:

@@ -191,12 +191,16 @@ class GuestCourse:
             return self._lab.boot(place, job, files)
 
         run = boot()
-        if not self._is_exact or visit.arm in self._proven:
+        if not self._is_exact or self._proof(visit.arm) in self._proven:
             return Booted(run)
         try:
             return Booted(*agreement(run, boot(), boot))
         except GuestDiffers as error:
             return Booted(run, differs=error.message)
+
+    def _proof(self, arm: str) -> str:
+        """What two same boots prove something for: the arm, or its kernel where each visit is of another arm."""
+        return arm if self._guests.ready.file.screen is None else self._guests.places[arm].kernel
 
     def _place(self, visit: Visit) -> GuestPlace:
         place = self._guests.places[visit.arm]
@@ -220,7 +224,7 @@ class GuestCourse:
             told = f"{visit.arm}: {booted.differs}"
             self._append(Ended(reason=f"stopped: {told}"))
             raise KtrialError(told, hint="nothing of this trial can be used; does `ktrial kernel boot` differ too?")
-        self._proven.add(visit.arm)
+        self._proven.add(self._proof(visit.arm))
         asked = self._asked(visit.arm)
         came = came_of(booted.run, len(asked))
         word = perturbation(self._protocol.seed, visit.block, visit.arm)

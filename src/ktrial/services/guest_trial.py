@@ -189,6 +189,20 @@ def _scouted(
     return {name: plans[name] for name in file.arms}, facts
 
 
+def plans_in_guests(
+    file: TrialFile, scout: Scout, plans_of: Callable[[Machine, Collection[str]], Mapping[str, Plan]]
+) -> dict[str, Plan]:
+    """What a guest of each arm's kernel and words answers for the arms that have them."""
+    limit_s = seconds((file.guest or GuestFile()).limit, "limit")
+    places = {name: place_of(file, in_force(file, name), disk=False, limit_s=limit_s) for name in file.arms}
+    found: dict[str, Plan] = {}
+    for place, names in _by_place(file, places):
+        with scout(place) as root:
+            _refuse_unknown_words(root, place)
+            found |= plans_of(root, names)
+    return {name: found[name] for name in file.arms}
+
+
 def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
     """Raise for a word of the command line that the kernel says it does not know; such an arm would be a placebo."""
     said = (_UNKNOWN.search(record.text) for record in look(root, 0).records) if place.shape.append else ()
@@ -201,11 +215,14 @@ def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
 
 
 def _by_place(file: TrialFile, places: Mapping[str, GuestPlace]) -> Iterator[tuple[GuestPlace, Collection[str]]]:
-    """Every place once, with the arms that it is of, as an emulated guest."""
+    """Every place once, with the arms that it is of, as an emulated guest.
+
+    A screening has an arm for every set of words that it draws; they are planned as if there were none.
+    """
     shape = shape_of(file.guest or GuestFile())
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name, place in places.items():
-        found.setdefault((place.kernel, place.shape.append), []).append(name)
+        found.setdefault((place.kernel, place.shape.append if file.screen is None else ()), []).append(name)
     for names in found.values():
         place = places[names[0]]
         mode = "kvm" if shape.mode == "kvm" else "emulated"

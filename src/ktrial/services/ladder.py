@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ladder as a trial: its tiers stacked, each an arm, those that this kernel cannot take left out with the reason."""
+"""A ladder as a trial: its tiers stacked, each an arm, those that this kernel cannot take left out with the reason.
+
+In guests a tier may also be a kernel of its own, and words for its command line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -21,7 +24,7 @@ _SHOWN_REASONS = 3
 
 
 class Ladder(NamedTuple):
-    """What a ladder comes to: `control` is the lowest tier, or the machine as it is found."""
+    """What a ladder comes to: `control` is the lowest tier, or the machine (or the guest) as it is found."""
 
     name: str
     control: str
@@ -31,8 +34,8 @@ class Ladder(NamedTuple):
     not_run: Mapping[str, str]
 
 
-def ladder_of(name: str, catalog: Catalog) -> Ladder:
-    """The tiers of a profile, each stacked on those before it."""
+def ladder_of(name: str, catalog: Catalog, kernels: Mapping[str, str] | None = None) -> Ladder:
+    """The tiers of a profile, each stacked on those before it; in guests `kernels` are those that tiers bring."""
     if name not in catalog.profiles:
         ladders = [profile.name for profile in catalog.profiles.values() if profile.tier]
         raise UnknownName("ladder", name, ladders, hint=_HINT)
@@ -43,20 +46,39 @@ def ladder_of(name: str, catalog: Catalog) -> Ladder:
     first = profile.tier[0]
     generated = catalog.profiles[first.profile].generated if first.profile is not None else None
     control = first.name if generated is not None else CONTROL
-    arms = {control: ArmFile()} | dict(_stacked(profile, skip_first=generated is not None))
+    _check_kernels(profile, control, kernels or {})
+    tiers = profile.tier[1:] if generated is not None else profile.tier
+    not_run = {tier.name: why for tier in tiers if (why := _why_not(tier, kernels)) is not None}
+    arms = {control: ArmFile()} | dict(_stacked([tier for tier in tiers if tier.name not in not_run], kernels or {}))
     if len(arms) == 1:
-        raise BadInput(f"{name} has no tier that a running kernel takes", hint="all of them must be built")
-    not_run = {tier.name: f"needs a build: {tier.build}" for tier in profile.tier if tier.profile is None}
+        hint = "--kernel TIER=KERNEL names the kernel of one, for a guest" if kernels else "all of them must be built"
+        raise BadInput(f"{name} has no tier that a running kernel takes", hint=hint)
     return Ladder(name, control, generated or "found", arms, not_run)
 
 
-def _stacked(profile: Profile, *, skip_first: bool) -> Iterator[tuple[str, ArmFile]]:
-    below: list[str] = []
-    tiers: tuple[Tier, ...] = profile.tier[1:] if skip_first else profile.tier
+def _check_kernels(profile: Profile, control: str, kernels: Mapping[str, str]) -> None:
+    known = [control, *(tier.name for tier in profile.tier if tier.name != control)]
+    for name in kernels:
+        if name not in known:
+            raise UnknownName("tier", name, known, hint=f"`ktrial profiles {profile.name}` shows its tiers")
+
+
+def _why_not(tier: Tier, kernels: Mapping[str, str] | None) -> str | None:
+    """What keeps a tier from being run; in guests only a kernel that nobody named."""
+    if kernels is None or (tier.build is not None and tier.name not in kernels):
+        return tier.lacking
+    return None
+
+
+def _stacked(tiers: Sequence[Tier], kernels: Mapping[str, str]) -> Iterator[tuple[str, ArmFile]]:
+    profiles: list[str] = []
+    words: list[str] = []
+    kernel: str | None = None
     for tier in tiers:
-        if tier.profile is not None:
-            below.append(tier.profile)
-            yield tier.name, ArmFile(profile=tuple(below))
+        profiles += [tier.profile] if tier.profile is not None else []
+        words += tier.boot
+        kernel = kernels.get(tier.name, kernel)
+        yield tier.name, ArmFile(profile=tuple(profiles), boot=tuple(words), kernel=kernel)
 
 
 def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dangerous: bool = False) -> dict[str, Plan]:
@@ -73,16 +95,17 @@ def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dang
 
 def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
     """The ladder without tiers that add nothing here to the one before."""
-    arms = {ladder.control: ladder.arms[ladder.control]}
+    below = ladder.arms[ladder.control]
+    arms = {ladder.control: below}
     not_run = dict(ladder.not_run)
     before = plans[ladder.control]
     for name, arm in ladder.arms.items():
         if name == ladder.control:
             continue
-        if _values(plans[name]) == _values(before):
+        if (arm.kernel, arm.boot, _values(plans[name])) == (below.kernel, below.boot, _values(before)):
             not_run[name] = _why(plans[name], before)
             continue
-        arms[name] = arm
+        arms[name] = below = arm
         before = plans[name]
     if len(arms) == 1:
         told = "; ".join(f"{name}: {why}" for name, why in not_run.items())

@@ -9,7 +9,7 @@ import pytest
 
 from ktrial.cli.coursing import belongs, is_open
 from ktrial.domain.blame import Blame, Factor
-from ktrial.domain.errors import BadInput, Refused
+from ktrial.domain.errors import BadInput, Contradiction, Refused
 from ktrial.domain.judgement import Judged
 from ktrial.domain.plan import Change, Plan, ZramStep
 from ktrial.domain.stored_trial import ArmSettings
@@ -175,6 +175,23 @@ def test_all_instances_of_a_knob_are_one_factor() -> None:
         change("queue:scheduler", "none", "sdb"),
     )
     assert [len(one.set) for one in factors_of(plan(*changes), KNOBS, {})] == [1, 2]
+
+
+def test_words_of_a_command_line_are_factors() -> None:
+    found = factors_of(plan(change("vm.dirty_ratio")), KNOBS, {}, ("nohz=off highres=off", "threadirqs"))
+    assert [(one.name, one.boot) for one in found[1:]] == [
+        ("boot:nohz=off highres=off", ("nohz=off", "highres=off")),
+        ("boot:threadirqs", ("threadirqs",)),
+    ]
+    asked = msgspec.structs.replace(question(2), factors=found)
+    arm = asked.arm(("boot:threadirqs", "vm.dirty_ratio"))
+    assert (arm.boot, arm.set, arm.placebo) == (("threadirqs",), {"vm.dirty_ratio": "1"}, False)
+    assert asked.arm(()).placebo
+
+
+def test_one_word_with_two_values_cannot_be_switched_freely() -> None:
+    with pytest.raises(Contradiction, match="--boot says preempt twice"):
+        factors_of(plan(), KNOBS, {}, ("preempt=full", "nohz=off preempt=none"))
 
 
 def test_what_cannot_be_told_apart_is_refused_before_the_start() -> None:

@@ -21,7 +21,7 @@ from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite, SuiteLoad, Task
 from ktrial.domain.trial_file import ArmFile, GuestFile, TrialFile
 from ktrial.domain.trial_log import Ended as TrialOver
-from ktrial.domain.trial_log import Event, Looked, RunEnded
+from ktrial.domain.trial_log import Event, Looked, RunEnded, Screen
 from ktrial.services.guest_course import GuestCourse
 from ktrial.services.guest_trial import GuestReady
 from ktrial.services.measure import session_of
@@ -191,6 +191,16 @@ def test_the_first_boots_of_every_arm_are_made_twice_and_no_others() -> None:
         (1, "control"): 2,
         (1, "case"): 2,
     }
+
+
+def test_of_a_screening_which_boots_each_arm_once_a_kernel_is_proven_once() -> None:
+    trial = Trial(seeded(alike), cap=7)
+    ready = trial.guests.ready
+    screened = msgspec.structs.replace(ready.file, screen=Screen(settings=("a", "b"), known="worse"))
+    trial.guests = trial.guests._replace(ready=ready._replace(file=screened))
+    trial.run()
+    twice = [visit for visit in trial.lab.boots if trial.lab.boots.count(visit) > 1]
+    assert len(set(twice)) == 1, "one kernel, one visit that is made twice"
 
 
 def test_boots_that_all_differ_end_the_trial_with_the_first_difference() -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,9 +14,18 @@ from ktrial.catalog.suites import load_suites
 from ktrial.domain.errors import BadInput, KtrialError, Refused
 from ktrial.domain.guest import GuestPlace, GuestRun, Job
 from ktrial.domain.kernel_identity import KernelFound, KernelIdentity
+from ktrial.domain.plan import Plan
 from ktrial.domain.suite import Suite, SuiteEntry
-from ktrial.domain.trial_file import ArmFile, GuestFile, TrialFile
-from ktrial.services.guest_trial import GuestReady, found_in_guests, prepare_in_guests, refuse_what_guests_cannot
+from ktrial.domain.trial_file import ArmFile, DesignFile, GuestFile, TrialFile
+from ktrial.domain.trial_log import Screen
+from ktrial.services.guest_trial import (
+    GuestReady,
+    found_in_guests,
+    plans_in_guests,
+    prepare_in_guests,
+    refuse_what_guests_cannot,
+)
+from ktrial.services.ports import Machine
 from tests.support.knobs import catalog
 from tests.support.machine import FakeMachine
 
@@ -126,6 +135,41 @@ def test_arms_are_their_kernels_words_and_settings_and_only_what_must_be_asked_i
         "vm.swappiness": "60",
         "kernel": "6.12.1, build 0123456789ab",
     }
+
+
+def test_each_kernel_is_asked_once_for_the_arms_that_have_it() -> None:
+    arms = {"T0": ArmFile(), "T1": ArmFile(kernel="6.1"), "T2": ArmFile(kernel="6.1", profile=("calm",))}
+    file = TrialFile(name="t", suite="wakeups-busy", control="T0", guest=GuestFile(kernel="6.12"), arms=arms)
+    scouted: list[GuestPlace] = []
+
+    @contextmanager
+    def scout(place: GuestPlace) -> Iterator[Scouted]:
+        scouted.append(place)
+        yield Scouted({})
+
+    def plans_of(_machine: Machine, names: Collection[str]) -> dict[str, Plan]:
+        return {name: Plan(title=f"{name} on {scouted[-1].kernel}", changes=(), same=(), refusals=()) for name in names}
+
+    plans = plans_in_guests(file, scout, plans_of)
+    assert {name: plan.title for name, plan in plans.items()} == {
+        "T0": "T0 on 6.12",
+        "T1": "T1 on 6.1",
+        "T2": "T2 on 6.1",
+    }
+    assert [(place.kernel, place.shape.mode) for place in scouted] == [("6.12", "emulated"), ("6.1", "emulated")]
+
+
+def test_sets_of_words_that_a_screening_draws_are_not_booted_one_by_one() -> None:
+    scouted: list[GuestPlace] = []
+    arms = {
+        "control": ArmFile(),
+        "a": ArmFile(boot=("nohz=off",), set={"vm.swappiness": 10}),
+        "b": ArmFile(boot=("preempt=full",)),
+    }
+    found = prepared(scouted, arms=arms, screen=Screen(settings=("a", "b"), known="worse"), design=DesignFile(cap=12))
+    assert [(place.kernel, place.shape.append) for place in scouted] == [("6.12", ())]
+    assert dict(found.ready.arms["a"].changes) == {"boot:nohz": "off", "vm.swappiness": "10"}
+    assert found.places["b"].shape.append == ("preempt=full",)
 
 
 def test_kernels_of_two_compilers_are_not_compared_by_counting_instructions() -> None:

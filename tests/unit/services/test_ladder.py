@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ktrial.catalog.loader import load_catalog
@@ -10,7 +11,7 @@ from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.plan import Plan
 from ktrial.domain.profile import Profile, Tier
-from ktrial.domain.trial_file import ArmFile, TrialFile, check_trial_file
+from ktrial.domain.trial_file import ArmFile, GuestFile, TrialFile, check_trial_file
 from ktrial.services.ladder import Ladder, ladder_of, ladder_trial, left_out, possible, tier_plans
 from ktrial.services.trial_prepare import arm_plans
 from ktrial.services.trial_protocol import protocol_of
@@ -26,8 +27,8 @@ FILES = {
 TEMPLATE = TrialFile(name="ladder", suite="tool", primary="time", arms={})
 
 
-def tier(name: str, what: str | None = None, build: str | None = None) -> Tier:
-    return Tier(name=name, why="because", profile=what, build=build)
+def tier(name: str, what: str | None = None, build: str | None = None, boot: tuple[str, ...] = ()) -> Tier:
+    return Tier(name=name, why="because", profile=what, build=build, boot=boot)
 
 
 def known(*tiers: Tier, **more: Any) -> Catalog:
@@ -110,6 +111,45 @@ def test_the_trial_asks_for_steps_and_for_the_whole_way() -> None:
 def test_what_is_no_ladder_is_said(tiers: tuple[Tier, ...], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         ladder_of("ladder", known(*tiers))
+
+
+def test_in_guests_tiers_bring_kernels_and_words_for_their_command_lines() -> None:
+    using = known(
+        tier("T0", "stock"),
+        tier("T1", "calm"),
+        tier("T2", build="x"),
+        tier("T3", boot=("preempt=full",)),
+        tier("T4", build="y"),
+        tier("T5", "eager"),
+    )
+    assert ladder_of("ladder", using).not_run == {
+        "T2": "needs a build: x",
+        "T3": "needs a boot with preempt=full",
+        "T4": "needs a build: y",
+    }
+    ladder = ladder_of("ladder", using, {"T0": "old", "T2": "new", "T5": "newest"})
+    assert ladder.arms == {
+        "T0": ArmFile(),
+        "T1": ArmFile(profile=("calm",)),
+        "T2": ArmFile(profile=("calm",), kernel="new"),
+        "T3": ArmFile(profile=("calm",), kernel="new", boot=("preempt=full",)),
+        "T5": ArmFile(profile=("calm", "eager"), kernel="newest", boot=("preempt=full",)),
+    }
+    assert ladder.not_run == {"T4": "needs a build: y"}
+    assert possible(ladder, planned(ladder, using)) == ladder, "a kernel or a word is a change where no setting is"
+    template = msgspec.structs.replace(TEMPLATE, guest=GuestFile(kernel="old"))
+    check_trial_file(ladder_trial(ladder, template))
+
+
+def test_a_kernel_for_no_tier_gets_a_did_you_mean() -> None:
+    with pytest.raises(UnknownName, match="T11"):
+        ladder_of("ladder", known(tier("T0", "stock"), tier("T1", build="x")), {"T11": "new"})
+
+
+@pytest.mark.parametrize("fields", [{}, {"profile": "calm", "build": "x"}, {"build": "x", "boot": ["quiet"]}])
+def test_a_tier_is_one_thing(fields: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError, match="one of profile, build and boot"):
+        msgspec.convert({"name": "T", "why": "w", **fields}, Tier)
 
 
 def test_a_ladder_that_changes_nothing_here_is_refused() -> None:

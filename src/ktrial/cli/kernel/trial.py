@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ktrial.cli.options import dangerous_option, json_option
+from ktrial.cli.trial_options import guest_options, guest_shape
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ktrial.domain.trial_file import TrialFile
 
 _LIMIT_BYTES = 1 << 20
-_MODES = ("exact", "emulated", "kvm")
 
 
 @click.command(short_help="Compare kernels, boot parameters and settings in guests.")
@@ -28,10 +28,7 @@ _MODES = ("exact", "emulated", "kvm")
 @click.option("--secondary", multiple=True, metavar="OUTCOME", help="Also judge this one.")
 @click.option("--boot", "boots", multiple=True, metavar="WORDS", help="An arm with these words on the command line.")
 @click.option("--placebo", is_flag=True, help="Also an arm that is the control again.")
-@click.option("--mode", type=click.Choice(_MODES), default="exact", show_default=True, help="How guests are run.")
-@click.option("--memory", default="512MiB", show_default=True, metavar="SIZE", help="Memory of each guest.")
-@click.option("--cpus", type=click.IntRange(1, 64), help="CPUs of each guest: 2, or 1 where time is exact.")
-@click.option("--workloads", type=click.IntRange(1, 100), default=1, show_default=True, help="Seeds in each boot.")
+@guest_options
 @click.option("--margin", metavar="SHARE", help="Smaller differences do not matter.  [2%]")
 @click.option("--cap", type=click.IntRange(7), metavar="BLOCKS", help="No more blocks than that.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders and words again.")
@@ -83,7 +80,6 @@ def _asked(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> Tria
     settings = [word for word in words if "=" in word]
     kernels = [word for word in words if "=" not in word] or ["running"]
     control, arms = arms_in_guests(app, kernels, settings, options["boots"], placebo=options["placebo"])
-    shape = {name: options[name] for name in ("mode", "memory", "cpus", "workloads")}
     file = TrialFile(
         name="guests",
         suite=options["suite"],
@@ -92,7 +88,7 @@ def _asked(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> Tria
         secondary=options["secondary"],
         margin=options["margin"],
         design=DesignFile(cap=options["cap"], seed=options["seed"]),
-        guest=GuestFile(kernel=control, **shape),
+        guest=GuestFile(kernel=control, **guest_shape(options)),
         arms=arms,
     )
     check_trial_file(file)

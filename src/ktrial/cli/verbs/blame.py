@@ -12,12 +12,12 @@ import click
 from ktrial.cli.measuring import TakesCommand, check_output, own_words
 from ktrial.cli.names import setting_words
 from ktrial.cli.options import dangerous_option, json_option
-from ktrial.cli.trial_options import measured_options
+from ktrial.cli.trial_options import guest_options, measured_options
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.domain.trial_file import ArmFile, TrialFile
+    from ktrial.domain.trial_file import ArmFile, GuestFile, TrialFile
 
 
 @click.command(cls=TakesCommand, short_help="Find which of several settings did it.")
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 @click.option("--time", "time_", metavar="TIME", help="End each trial where no further block fits into it.")
 @click.option("--settle", metavar="TIME", help="Wait after every switch.  [as the settings want]")
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable of the benchmark.")
+@click.option("--guest", is_flag=True, help="In guests: every visit is a boot.")
+@click.option("--boot", "boots", multiple=True, metavar="WORDS", help="In guests: words for the command line.")
+@click.option("--kernel", metavar="KERNEL", help="In guests: the kernel.  [running]")
+@guest_options
 @click.option("--seed", type=click.IntRange(0, 2**62), metavar="N", help="Draw the same orders again.")
 @click.option("--fresh", is_flag=True, help="Begin anew where an interrupted one could be gone on with.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A picture: .svg or .png.")
@@ -52,6 +56,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     ktrial blame --profile ktweak --suite messaging
     ktrial blame vm.swappiness=10 vm.dirty_ratio=5 thp:enabled=never --known worse --suite memory-pressure
     ktrial blame --env MALLOC_ARENA_MAX=1 --env OMP_NUM_THREADS=1 -- ./my-test
+    ktrial blame --boot nohz=off --boot highres=off --boot threadirqs --suite wakeups-busy
 
     Each block runs a random half of the settings and the other half, so every block measures every setting; who is
     suspected is tried by a trial of its own. The same command goes on with what was interrupted.
@@ -75,6 +80,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
         arm,
         template,
         Budgets(options["known"], options["cap"], options["budget"]),
+        options["boots"],
         seed=options["seed"],
         allow_dangerous=dangerous,
     )
@@ -100,16 +106,22 @@ def _asked(
     app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: dict[str, Any]
 ) -> tuple[ArmFile, TrialFile]:
     """All that was named as one arm, and what is measured."""
+    import msgspec
+
     from ktrial.cli.trial_options import template_file
-    from ktrial.domain.trial_file import CONTROL
+    from ktrial.domain.trial_file import CONTROL, ArmFile
     from ktrial.services.trial_words import arms_of, default_suite, pair
 
     environment = dict(pair(one, "--env") for one in options["environment"])
-    arms = arms_of(words, app.catalog, environment, placebo=False)
+    guest = _guest(options)
+    boots = options["boots"]
+    arms = arms_of(words, app.catalog, environment, placebo=False) if words or not boots else {"all": ArmFile()}
     if len(arms) > 2:
         raise BadInput("a setting has one value here", hint="`ktrial try` tries several values of one knob")
     arm = next(arm for name, arm in arms.items() if name != CONTROL)
-    named = [word for word in words if "=" not in word] or [f"{len(arm.set) + len(arm.environment)}-settings"]
+    arm = msgspec.structs.replace(arm, boot=tuple(word for text in boots for word in text.split()))
+    number = len(arm.set) + len(arm.environment) + len(boots)
+    named = [word for word in words if "=" not in word] or [f"{number}-settings"]
     return arm, template_file(
         f"blame-{'+'.join(named)}"[:40].rstrip("-._+"),
         own,
@@ -120,4 +132,17 @@ def _asked(
         primary=options["primary"],
         secondary=options["secondary"],
         arms={},
+        guest=guest,
     )
+
+
+def _guest(options: dict[str, Any]) -> GuestFile | None:
+    """Where it is asked for, the guests that everything is tried in."""
+    from ktrial.cli.trial_options import guest_shape, refuse_shape
+    from ktrial.domain.trial_file import GuestFile
+
+    kernel = {"kernel": options["kernel"]} if options["kernel"] else {}
+    if options["guest"] or options["boots"] or kernel:
+        return GuestFile(**kernel, **guest_shape(options))
+    refuse_shape(options)
+    return None

@@ -10,7 +10,7 @@ import click
 
 from ktrial.cli.measuring import TakesCommand, own_words, refuse_faulty
 from ktrial.cli.names import profile_names
-from ktrial.cli.trial_options import designed_options, measured_options, protocol_file
+from ktrial.cli.trial_options import designed_options, guest_options, measured_options, protocol_file
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, Refused
 
@@ -19,6 +19,9 @@ from ktrial.domain.errors import BadInput, Refused
 @click.argument("name", shell_complete=profile_names, metavar="LADDER|FILE")
 @measured_options
 @click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="A further outcome that is judged.")
+@click.option("--guest", is_flag=True, help="Try it in guests: every visit of a tier is a boot.")
+@click.option("--kernel", "kernels", multiple=True, metavar="TIER=KERNEL", help="In guests: what a tier has built.")
+@guest_options
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, name: str, **options: Any) -> int:
@@ -27,36 +30,46 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     \b
     ktrial ladder arashi --suite arashi --primary schbench.wakeup_p99
     ktrial ladder ./mine.toml -- ./my-test
+    ktrial ladder arashi --kernel T0=6.12.117+deb12-amd64 --kernel T1=./t1 --suite wakeups-busy
 
-    All tiers run in the same blocks, in random order. Those that need a boot or a build are listed as not run.
+    All tiers run in the same blocks, in random order. Those that need a boot or a build are listed as not run; in
+    guests they run too, with the kernels that are named for them.
     """
+    from ktrial.cli import guest_trialing
+    from ktrial.cli.laddering import in_guests, kernels_of_tiers, planned
     from ktrial.cli.trying import run_file, show_protocol
     from ktrial.domain.trial_file import check_trial_file
     from ktrial.report.ladder import tiers_text
     from ktrial.report.terminal import columns
-    from ktrial.services.ladder import ladder_of, ladder_trial, left_out, possible, tier_plans
+    from ktrial.services.ladder import ladder_of, ladder_trial, left_out, possible
 
     app: App = ctx.obj
     own = own_words(ctx)
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     catalog, (ladder_name,) = app.catalog_for((name,))
-    ladder = ladder_of(ladder_name, catalog)
+    kernels = kernels_of_tiers(options)
+    ladder = ladder_of(ladder_name, catalog, kernels)
     suite = options["suite"] or (ladder_name if own is None and ladder_name in app.suites else None)
     if suite is None and own is None:
         refuse_faulty(app, ladder_name)
         raise BadInput("what is to be measured?", hint=f"--suite NAME, or a command:  ktrial ladder {name} -- CMD")
     template = protocol_file(f"ladder-{ladder_name}"[:60], suite, own, options, secondary=options["secondary"], arms={})
+    if kernels is not None:
+        template = in_guests(template, ladder, kernels, options)
+        check_trial_file(ladder_trial(ladder, template))
     dangerous = options["yes_dangerous"]
-    machine = app.best_session("planning the tiers")
-    plans = tier_plans(ladder, machine, catalog, allow_dangerous=dangerous)
+    plans = planned(app, ladder, template, catalog, allow_dangerous=dangerous)
     ladder = possible(ladder, plans)
     file = ladder_trial(ladder, template)
     check_trial_file(file)
     tiers = tiers_text(ladder.not_run, left_out(ladder, plans), width=columns())
     if options["dry_run"]:
         sys.stderr.write(tiers)
-        show_protocol(app, file, allow_dangerous=dangerous)
+        if kernels is not None:
+            guest_trialing.show_protocol(file)
+        else:
+            show_protocol(app, file, allow_dangerous=dangerous)
         return 0
     profile = not options["no_profile"]
     status = run_file(
