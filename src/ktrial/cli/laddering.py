@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ktrial.domain.errors import BadInput
+
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
     from ktrial.cli.wiring import App
@@ -25,7 +27,10 @@ def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
     if not (options["guest"] or options["kernels"]):
         refuse_shape(options)
         return None
-    return dict(pair(word, "--kernel") for word in options["kernels"])
+    named = dict(pair(word, "--kernel") for word in options["kernels"])
+    if nameless := next((tier for tier, kernel in named.items() if not kernel), None):
+        raise BadInput(f"--kernel {nameless}= names no kernel", hint=f"for example  --kernel {nameless}=./build")
+    return named
 
 
 def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]) -> TrialFile:

@@ -27,6 +27,8 @@ class Ladder(NamedTuple):
     """What a ladder comes to: `control` is the lowest tier, or the machine (or the guest) as it is found."""
 
     name: str
+    #: All of its tiers, run or not.
+    tiers: tuple[str, ...]
     control: str
     baseline: Literal["found", "stock", "distro"]
     arms: Mapping[str, ArmFile]
@@ -53,7 +55,7 @@ def ladder_of(name: str, catalog: Catalog, kernels: Mapping[str, str] | None = N
     if len(arms) == 1:
         hint = "--kernel TIER=KERNEL names the kernel of one, for a guest" if kernels else "all of them must be built"
         raise BadInput(f"{name} has no tier that a running kernel takes", hint=hint)
-    return Ladder(name, control, generated or "found", arms, not_run)
+    return Ladder(name, tuple(tier.name for tier in profile.tier), control, generated or "found", arms, not_run)
 
 
 def _check_kernels(profile: Profile, control: str, kernels: Mapping[str, str]) -> None:
@@ -110,13 +112,13 @@ def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
     if len(arms) == 1:
         told = "; ".join(f"{name}: {why}" for name, why in not_run.items())
         raise BadInput(f"no tier of {ladder.name} changes anything on this machine as it runs", hint=told)
-    return ladder._replace(arms=arms, not_run=not_run)
+    return ladder._replace(arms=arms, not_run={name: not_run[name] for name in ladder.tiers if name in not_run})
 
 
 def left_out(ladder: Ladder, plans: Mapping[str, Plan]) -> dict[str, str]:
-    """Tier -> what of it is not set, of tiers that are run and add such a refusal."""
+    """Tier -> what of it is not set, of tiers that are run and add such a refusal to the control's."""
     told = {}
-    before: set[str] = set()
+    before = {one.address for one in plans[ladder.control].refusals}
     for name in ladder.arms:
         refused = {one.address: one for one in plans[name].refusals}
         new = [one for address, one in refused.items() if address not in before]

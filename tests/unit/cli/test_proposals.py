@@ -32,6 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("ladder", "./none.toml", "--", "true"), "cannot be read"),
         (("ladder", "arashi", "--mode", "exact"), "--mode is for guests"),
         (("ladder", "arashi", "--kernel", "T1"), "--kernel 'T1' cannot be read"),
+        (("ladder", "arashi", "--kernel", "T1="), "--kernel T1= names no kernel"),
         (("ladder", "arashi", "--kernel", "T1a=./k"), "did you mean T1"),
         (("ladder", "arashi", "--guest", "--", "true"), "command is for trials on a machine"),
         (("blame", "--memory", "1GiB", "vm.swappiness=1"), "--memory is for guests"),
