@@ -8,6 +8,8 @@ use super::{Machine, Sink};
 use crate::root::Root;
 
 const CPUS: &str = "/sys/devices/system/cpu";
+/// How sources of events that count for processors begin, besides plain `cpu`.
+const COUNTERS: [&str; 6] = ["cpu_core", "cpu_atom", "armv8", "armv9", "apple_", "riscv"];
 
 pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     let root = machine.root;
@@ -26,6 +28,7 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("cpu.efficiency_cores", || Ok(kinds(machine)?.efficiency));
     sink.add("cpu.microcode", || microcode(machine));
     sink.add("cpu.mitigations", || mitigations(root));
+    sink.add("cpu.counters", || has_counters(root));
 }
 
 /// The distinct values of a key in `/proc/cpuinfo`, in order of appearance.
@@ -316,6 +319,14 @@ fn microcode(machine: &Machine) -> Probe<String> {
         Some(revision) => Ok((*revision).to_owned()),
         None => text(machine.root, &format!("{CPUS}/cpu0/microcode/version")),
     }
+}
+
+/// Whether the processor's performance counters are here: guests often have none.
+fn has_counters(root: &Root) -> Probe<bool> {
+    let units = list(root, "/sys/bus/event_source/devices")?;
+    Ok(units
+        .iter()
+        .any(|unit| unit == "cpu" || COUNTERS.iter().any(|name| unit.starts_with(name))))
 }
 
 fn mitigations(root: &Root) -> Probe<BTreeMap<String, String>> {

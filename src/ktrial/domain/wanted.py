@@ -196,6 +196,11 @@ def _scaled_ns(base_ns: int) -> Callable[[FactBook], int | None]:
     return rule
 
 
+def _hard_watchdog(facts: FactBook) -> bool | None:
+    """It takes one of the processor's counters; other architectures have other ways."""
+    return facts.value("cpu.counters") if facts.value("cpu.architecture") == "x86_64" else None
+
+
 def _by_release(before: int, since: tuple[int, int], after: int) -> Callable[[FactBook], int | None]:
     """A default that another mainline release changed."""
 
@@ -220,5 +225,6 @@ _DEFAULTS: dict[str, Callable[[FactBook], Any]] = {
     "sched-latency": _scaled_ns(6_000_000),
     "sched-min-granularity": _scaled_ns(750_000),
     "sched-wakeup-granularity": _scaled_ns(1_000_000),
+    "hard-watchdog": _hard_watchdog,
 }
 COMPUTED_DEFAULTS = frozenset(_DEFAULTS)

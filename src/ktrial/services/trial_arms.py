@@ -17,6 +17,8 @@ from ktrial.services.tune import apply_plan
 
 #: Outcomes of a step after which its value is in force.
 _IN_FORCE = frozenset(("accepted", "clamped"))
+#: What becomes of the steps before and after the one that fails.
+_FOR_OTHERS = frozenset(("rolled-back", "not-tried"))
 _LEASE: Mapping[str, Any] = {"kind": "while-session"}
 
 
@@ -166,7 +168,8 @@ def refusal_of(answer: Mapping[str, Any]) -> str | None:
     """Why a plan that was applied is not in force; None where it is."""
     failed = [step for step in answer["steps"] if step["outcome"] not in _IN_FORCE]
     if failed:
-        return f"{failed[0]['path']}: {failed[0]['message']}"
+        one = next((step for step in failed if step["outcome"] not in _FOR_OTHERS), failed[0])
+        return f"{one['path']}: {one['message']}"
     return None if answer["state"] == "applied" else str(answer["state"])
 
 

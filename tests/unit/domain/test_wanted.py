@@ -41,6 +41,15 @@ def test_a_default_that_cannot_be_told_says_why() -> None:
 
 
 @pytest.mark.parametrize(
+    "architecture, counters, value",
+    [("x86_64", True, True), ("x86_64", False, False), ("x86_64", None, None), ("aarch64", True, None)],
+)
+def test_a_hard_watchdog_needs_counters(architecture: str, counters: bool | None, value: bool | None) -> None:
+    entry = knob("x.y", default={"compute": "hard-watchdog"})
+    assert default_value(entry, book(cpu__architecture=architecture, cpu__counters=counters))[0] is value
+
+
+@pytest.mark.parametrize(
     "release, value",
     [("6.1.0-40-amd64", 212_992), ("6.17.9", 212_992), ("6.18.44-x", 4_194_304), ("7.0", 4_194_304), ("odd", None)],
 )

@@ -23,7 +23,11 @@ class Refusing(TunableMachine):
         refused = [step for step in plan["steps"] if step["path"].endswith("page-cluster")]
         if not refused:
             return super()._apply(plan)
-        told = [{"path": step["path"], "outcome": "refused", "message": "Invalid argument"} for step in refused]
+        told = [
+            {"path": "/first", "outcome": "rolled-back", "message": "put back, because another step failed"},
+            *({"path": step["path"], "outcome": "refused", "message": "Invalid argument"} for step in refused),
+            {"path": "/last", "outcome": "not-tried", "message": "not tried, because another step failed"},
+        ]
         return {"transaction": 1, "state": "rolled-back", "steps": told}
 
 
