@@ -55,7 +55,7 @@ def test_tiers_are_kernels_and_words_and_those_that_add_nothing_are_told(
     file = tmp_path / "mine.toml"
     file.write_text(LADDER)
     kernels = ("--kernel", f"T0={OLD.tree}", "--kernel", f"T1={NEW.tree}")
-    measured = ("--suite", "wakeups-busy", "--primary", "lateness-p99", "--budget", "7", "--seed", "1", "--json")
+    measured = ("--suite", "wakeups-busy", "--primary", "lateness-p99", "--budget", "quick", "--seed", "1", "--json")
     argv = [sys.executable, "-m", "ktrial", "ladder", str(file), *kernels, *measured]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert done.returncode == 0, done.stderr

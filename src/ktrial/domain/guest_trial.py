@@ -33,15 +33,7 @@ def check_guest_trial(trial: TrialFile) -> None:
                     hint='[guest]  mode = "exact"  makes it one; for this machine:  manual = "boot …"',
                 )
         return
-    if trial.command or trial.gates or trial.limits or trial.cpus is not None:
-        told = {"command": trial.command, "gates": trial.gates, "limits": trial.limits}
-        found = next((name for name, value in told.items() if value), "cpus")
-        raise Contradiction(f"{found} is for trials on a machine, and [guest] is here", hint="leave one of both out")
-    if trial.design.replicate == "build" or trial.design.runs_per_visit is not None or trial.design.settle is not None:
-        raise Contradiction(
-            "in guests every visit is a boot, with a run for each of `workloads`",
-            hint="[guest]  workloads = 3  in place of replicate, runs_per_visit and settle",
-        )
+    _refuse_of_machines(trial)
     for name, arm in trial.arms.items():
         for field in _ELSEWHERE:
             if getattr(arm, field):
@@ -53,6 +45,21 @@ def check_guest_trial(trial: TrialFile) -> None:
     if not 1 <= guest.workloads <= MOST_WORKLOADS:
         raise BadInput(f"workloads = {guest.workloads}", hint=f"from 1 to {MOST_WORKLOADS}")
     shape_of(guest)
+
+
+def _refuse_of_machines(trial: TrialFile) -> None:
+    """Raise for what holds for trials on a machine alone."""
+    if trial.command or trial.gates or trial.limits or trial.cpus is not None:
+        told = {"command": trial.command, "gates": trial.gates, "limits": trial.limits}
+        found = next((name for name, value in told.items() if value), "cpus")
+        raise Contradiction(f"{found} is for trials on a machine, and [guest] is here", hint="leave one of both out")
+    if trial.design.time is not None:
+        raise Contradiction("time is for trials on a machine", hint="in guests  cap  says how many blocks there are")
+    if trial.design.replicate == "build" or trial.design.runs_per_visit is not None or trial.design.settle is not None:
+        raise Contradiction(
+            "in guests every visit is a boot, with a run for each of `workloads`",
+            hint="[guest]  workloads = 3  in place of replicate, runs_per_visit and settle",
+        )
 
 
 def _check_words(where: str, words: tuple[str, ...]) -> None:

@@ -71,6 +71,7 @@ def test_every_visit_has_a_word_of_its_own_of_the_same_length() -> None:
         ({"guest": GuestFile(boot=("ktrial.visit=1",))}, "'ktrial.visit=1' is no word"),
         ({"design": DesignFile(replicate="build")}, "every visit is a boot"),
         ({"design": DesignFile(runs_per_visit=2)}, "every visit is a boot"),
+        ({"design": DesignFile(time="1h")}, "time is for trials on a machine"),
         ({"gates": {"steal": "2%"}}, "gates is for trials on a machine"),
         ({"cpus": "0"}, "cpus is for trials on a machine"),
         ({"arms": {**ARMS, "env": ArmFile(environment={"A": "1"})}}, "arm env: environment is for trials on a machine"),
