@@ -33,8 +33,12 @@ def instances() -> list[str]:
 
 
 def _is_ours(instance: str) -> bool:
+    pid, _, space = instance.split("-")[1:4]
+    if f"pid:[{space}]" != str(Path("/proc/self/ns/pid").readlink()):
+        # Agents of another container cannot be seen from here.
+        return False
     try:
-        program = str(Path(f"/proc/{instance.split('-')[1]}/exe").readlink())
+        program = str(Path(f"/proc/{pid}/exe").readlink())
     except FileNotFoundError:
         return True
     return program == str(find_agent())
