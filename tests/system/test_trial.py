@@ -352,7 +352,10 @@ def test_an_extension_must_have_been_declared(home: Path) -> None:
     assert run(home, "try", "vm.swappiness=10", "--budget", "quick", *QUICK, *noisy).status == 0
     refused = run(home, "trial", "extend", "--blocks", "30")
     assert refused.status in {2, 4}
-    text = FILE.replace('["cat", "/proc/sys/vm/swappiness"]', f'["sh", "-c", "{NOISE}"]')
+    # The number of the run decides, and the seed the order: by chance one of twenty such trials finds something.
+    counter = home / "runs"
+    script = f"echo >>{counter}; n=$(wc -l <{counter}); echo $(( (n * 7919 + n * n * 1047) % 251 + 100 ))"
+    text = FILE.replace('["cat", "/proc/sys/vm/swappiness"]', f'["sh", "-c", "{script}"]')
     text = text.replace("[design]", "[design]\nextend = true\ncap = 9")
     assert run(home, "trial", "run", "--no-profile", protocol(home, text)).status == 0
     assert verdict_in(home) == "inconclusive"
