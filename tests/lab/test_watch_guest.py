@@ -6,20 +6,17 @@ Memory that runs short is planted on this machine (tests/alone): an emulated gue
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-import sys
 from array import array
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from ktrial.domain.guest import Shape
 from ktrial.domain.recording import Frames, Recording, Source
-from ktrial.domain.wire import read_bytes
-from ktrial.formats.ktrial_recording import read_recording
-from tests.guest.kernels import KERNELS, fetch
+from tests.support.guest_recordings import recorded_in_guest
 from tests.support.planted_stutters import diagnosed, named, shuffled
 
 pytestmark = [pytest.mark.xdist_group("guest"), pytest.mark.timeout(900)]
@@ -53,22 +50,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def recorded(program: Path) -> Recording:
     """What the agent in the guest has recorded, with the frames that the program told."""
-    fetch(KERNELS[0])
     script = SCRIPT.format(program=program.name, seconds=SECONDS, limit=SECONDS + 10)
-    words = ["--memory", "1GiB", "--module", "loop", "--module", "ext4", "--mode", "emulated", "--limit", "800s"]
     # One CPU: an emulator that runs two in turn leaves one of them in an interrupt for milliseconds.
-    words += ["--cpus", "1"]
-    tools = [word for tool in ("busybox", "mkfs.ext4", str(program)) for word in ("--tool", tool)]
-    command = ["kernel", "boot", str(KERNELS[0].tree), *words, *tools, "--json", "--", "/bin/busybox", "sh", "-c"]
-    done = subprocess.run(
-        [sys.executable, "-m", "ktrial", *command, script], capture_output=True, text=True, check=False
-    )
-    assert done.stdout, done.stderr
-    told = json.loads(done.stdout)
-    assert told["exit_status"] == 0, told
-    lines, _, answers = told["stdout"].partition("\n\n")
-    chunks = [json.loads(line).get("chunk") for line in answers.splitlines()]
-    recording = read_recording(b"".join(read_bytes(chunk) for chunk in chunks if chunk), "guest")
+    shape = Shape(mode="emulated", memory_bytes=1 << 30, cpus=1)
+    tools, modules = ("mkfs.ext4", str(program)), ("loop", "ext4")
+    recording, lines, answers = recorded_in_guest(script, shape, 800, tools, modules)
     started = re.search(r"\"started_ns\":\s*(\d+)", answers)
     assert started is not None, answers[-500:]
     return _with_frames(recording, lines, int(started[1]))

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings by the agent in a guest: what it answered comes out with the program's output, and is read here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ktrial.cli.kernel_wiring import Kernels
+from ktrial.domain.guest import Job, Shape
+from ktrial.domain.recording import Recording
+from ktrial.domain.wire import read_bytes
+from ktrial.formats.ktrial_recording import read_recording
+from ktrial.kernels.guest import Limits
+from ktrial.kernels.host_tools import bring_for
+from ktrial.kernels.modules import take_modules
+from ktrial.services.guests import settle_s
+from tests.guest.kernels import KERNELS, fetch
+
+
+def recorded_in_guest(
+    script: str, shape: Shape, limit_s: float, tools: Sequence[str] = (), modules: Sequence[str] = ()
+) -> tuple[Recording, str, str]:
+    """What a script of busybox has recorded; what it printed before an empty line; the agent's answers after it.
+
+    One boot, also where it is exact: over hours two of them drift apart by the idle moments in which an emulator's
+    threads race (docs/decisions/0033), and what is asked here is what was kept.
+    """
+    fetch(KERNELS[0])
+    kernels = Kernels(print)
+    found = kernels.images.find(str(KERNELS[0].tree))
+    guests = kernels.guests_for(found)
+    brought, started = bring_for(("/bin/busybox", "sh", "-c", script), ("busybox", *tools), guests.architecture)
+    loaded = take_modules(tuple(modules), found.image_path)
+    brought.files.update(loaded)
+    assert started is not None
+    job = Job(programs=(started,), modules=tuple(loaded), settle_s=settle_s(shape.mode))
+    run = guests.boot(found, job, brought, shape, Limits(limit_s))
+    assert (run.failure, run.exit_status) == (None, 0), run.stderr
+    printed, _, answers = run.stdout.decode().partition("\n\n")
+    chunks = [json.loads(line).get("chunk") for line in answers.splitlines()]
+    recording = read_recording(b"".join(read_bytes(chunk) for chunk in chunks if chunk), "guest")
+    return recording, printed, answers
