@@ -78,6 +78,16 @@ def test_a_sleeper_waits_longer_beside_busy_threads_since_eevdf() -> None:
     assert {one["known"]["kernel"] for one in found["arms"]} == {release(OLD.tree), release(NEW.tree)}
 
 
+def test_longer_slices_delay_a_thread_that_works_and_a_placebo_does_not() -> None:
+    suite = ("--suite", "wakeups-working", *WAKEUPS[2:], "--placebo", "--cap", "7", "--seed", "1", "--memory", "256MiB")
+    found = trial(str(NEW.tree), "sched:base_slice_ns=500000,3000000", *suite)[-1]["comparison"]
+    short, long = (arm_like(found, part) for part in ("ns-500000", "ns-3000000"))
+    assert contrast(found, "lateness-p99", long)["verdict"] == "worse"
+    assert contrast(found, "lateness-p99", "placebo")["verdict"] == "equivalent"
+    assert contrast(found, "lateness-p99", short)["verdict"] != "worse"
+    assert contrast(found, "lateness-p50", short)["verdict"] == "better"
+
+
 def test_a_placebo_is_equivalent_across_exact_boots(tmp_path: Path) -> None:
     file = tmp_path / "trial.toml"
     file.write_text(PROTOCOL.format(kernel=NEW.tree))

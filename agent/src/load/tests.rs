@@ -66,6 +66,24 @@ fn a_rate_that_cannot_be_kept_shows_as_lateness_not_as_missing_counts() {
 }
 
 #[test]
+fn work_that_a_period_has_no_room_for_shows_as_lateness() {
+    for kind in ["pipe", "timer"] {
+        let parameters = json!({"kind": kind, "rate_per_s": 200, "duration_s": 0.2, "work_s": 0.01});
+        let reply = reply("wakeup", &parameters);
+        assert_eq!(
+            (number(&reply, "count"), number(&reply, "planned")),
+            (40, 40),
+            "{kind}"
+        );
+        assert!(number(&reply, "p50_ns") >= 50_000_000, "{kind}: {reply}");
+    }
+    for work_s in [0.0, 1.5, -1.0] {
+        let request = json!({"load": "wakeup", "parameters": {"work_s": work_s}, "limit_s": 5.0});
+        assert!(refusal(&request).contains("work_s"), "{work_s}");
+    }
+}
+
+#[test]
 fn lateness_counts_from_the_intended_moment() {
     let reply = reply(
         "wakeup",

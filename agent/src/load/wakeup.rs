@@ -8,7 +8,7 @@
 
 mod bell;
 
-use super::clock::{mixed, now_ns, sleep_until, Schedule};
+use super::clock::{mixed, now_ns, sleep_until, thread_cpu_ns, Schedule};
 use super::crew::{self, Job};
 use super::histogram::Histogram;
 use super::{seconds, within, Load, Measured, Run};
@@ -25,6 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Time between the start of the threads and the first moment.
 const LEAD_NS: u64 = 5_000_000;
 const MOST_RINGS: u64 = 4_000_000;
+/// A thread at work looks at nothing else.
+const MOST_WORK_S: f64 = 1.0;
 
 /// How the sleeper is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -50,6 +52,9 @@ pub struct Parameters {
     /// With it the moments keep no rhythm: each lies anywhere in its period.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
+    /// CPU time that a woken thread spends for each moment: with it a scheduler has something to share out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    work_s: Option<f64>,
 }
 
 impl Default for Parameters {
@@ -60,6 +65,7 @@ impl Default for Parameters {
             rate_per_s: 1000,
             duration_s: 2.0,
             seed: None,
+            work_s: None,
         }
     }
 }
@@ -78,6 +84,7 @@ impl Load for Parameters {
     fn check(&self) -> Result<()> {
         within("pairs", self.pairs, 1, 256)?;
         within("rate_per_s", self.rate_per_s, 1, 100_000)?;
+        self.work_ns()?;
         let rings = self.rings()? * u64::from(self.pairs);
         if (1..=MOST_RINGS).contains(&rings) {
             return Ok(());
@@ -87,17 +94,21 @@ impl Load for Parameters {
     }
 
     fn run(&self, run: &Run) -> Result<Measured> {
-        let rings = self.rings()?;
+        let (rings, work_ns) = (self.rings()?, self.work_ns()?);
         let logs: Vec<Log> = (0..self.pairs).map(|_| Log::new(rings)).collect();
         let mut jobs: Vec<Job<Found>> = Vec::new();
         for (pair, log) in (0..self.pairs).zip(&logs) {
             let schedule = move |start_ns| self.schedule(pair, start_ns, rings);
             let no_bell = |error: io::Error| Error::io("cannot make", "what wakes a sleeper", &error);
             match bell(self.kind).map_err(no_bell)? {
-                None => jobs.push(Box::new(move |start_ns| sleep_by_timer(run, schedule(start_ns)))),
+                None => jobs.push(Box::new(move |start_ns| {
+                    sleep_by_timer(run, schedule(start_ns), work_ns)
+                })),
                 Some((rope, ears)) => {
                     jobs.push(Box::new(move |start_ns| ring(run, schedule(start_ns), log, rope)));
-                    jobs.push(Box::new(move |start_ns| listen(schedule(start_ns), log, ears)));
+                    jobs.push(Box::new(move |start_ns| {
+                        listen(schedule(start_ns), log, ears, work_ns)
+                    }));
                 }
             }
         }
@@ -116,6 +127,13 @@ impl Parameters {
         let nanoseconds = u128::from(seconds("duration_s", self.duration_s)?);
         let rings = nanoseconds * u128::from(self.rate_per_s) / 1_000_000_000;
         Ok(u64::try_from(rings).unwrap_or(u64::MAX / 256))
+    }
+
+    /// Work after each wake-up.
+    fn work_ns(&self) -> Result<u64> {
+        let Some(work_s) = self.work_s else { return Ok(0) };
+        within("work_s", work_s, f64::MIN_POSITIVE, MOST_WORK_S)?;
+        seconds("work_s", work_s)
     }
 
     /// The moments of a pair; those of different pairs are spread over the period.
@@ -183,19 +201,23 @@ fn ring(run: &Run, schedule: Schedule, log: &Log, rope: Box<dyn Rope>) -> io::Re
     Ok(Found::default())
 }
 
-/// Counts every ring that was made, however many have come at once.
-fn listen(schedule: Schedule, log: &Log, mut ears: Box<dyn Ears>) -> io::Result<Found> {
+/// Counts every ring that was made, however many have come at once, and works for each.
+fn listen(schedule: Schedule, log: &Log, mut ears: Box<dyn Ears>, work_ns: u64) -> io::Result<Found> {
     let (mut lateness, mut since_ring) = (Histogram::new(), Histogram::new());
     let mut heard = 0;
     while heard < schedule.count {
         let new = ears.wait()?;
-        let now_ns = now_ns();
+        let mut at_ns = now_ns();
         let made = log.made.load(Ordering::Acquire).min(schedule.count);
         let until = (heard + new).min(made);
         for index in heard..until {
-            lateness.record(now_ns.saturating_sub(schedule.at_ns(index)));
+            lateness.record(at_ns.saturating_sub(schedule.at_ns(index)));
             let rung_ns = log.rung_ns[usize::try_from(index).unwrap_or_default()].load(Ordering::Acquire);
-            since_ring.record(now_ns.saturating_sub(rung_ns));
+            since_ring.record(at_ns.saturating_sub(rung_ns));
+            if work_ns > 0 {
+                work(work_ns);
+                at_ns = now_ns();
+            }
         }
         if until < heard + new || new == 0 {
             break;
@@ -210,7 +232,7 @@ fn listen(schedule: Schedule, log: &Log, mut ears: Box<dyn Ears>) -> io::Result<
 }
 
 /// Sleeps until each moment by the thread's own timer.
-fn sleep_by_timer(run: &Run, schedule: Schedule) -> io::Result<Found> {
+fn sleep_by_timer(run: &Run, schedule: Schedule, work_ns: u64) -> io::Result<Found> {
     let mut lateness = Histogram::new();
     for index in 0..schedule.count {
         let moment_ns = schedule.at_ns(index);
@@ -219,12 +241,23 @@ fn sleep_by_timer(run: &Run, schedule: Schedule) -> io::Result<Found> {
         if run.stopped() {
             break;
         }
+        if work_ns > 0 {
+            work(work_ns);
+        }
     }
     Ok(Found {
         lateness: Some(lateness),
         ring: None,
         timer_slack_ns: Some(current_timer_slack()?),
     })
+}
+
+/// Spends so much CPU time of the calling thread.
+fn work(ns: u64) {
+    let until_ns = thread_cpu_ns() + ns;
+    while thread_cpu_ns() < until_ns {
+        std::hint::spin_loop();
+    }
 }
 
 fn measured(found: &[Found], planned: u64, elapsed_ns: u64) -> Measured {

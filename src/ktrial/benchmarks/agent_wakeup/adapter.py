@@ -9,10 +9,11 @@ from ktrial.formats.agent_load import LoadReply
 
 _BLIND = (
     "Counted from the moment at which the wake-up was due, so that it holds the lateness of the waking thread's own "
-    "timer too. Threads that do nothing but wake and sleep, at a fixed rhythm."
+    "timer too. Threads that do nothing but wake and sleep, at a fixed rhythm (unless work_s and seed say otherwise)."
 )
 _BLIND_TIMER = (
-    "A timer's expiry only, at a fixed rhythm; holds the slack that the kernel gives to timers of ordinary threads."
+    "A timer's expiry only, at a fixed rhythm and without work (unless seed and work_s say otherwise); holds the slack "
+    "that the kernel gives to timers of ordinary threads."
 )
 _BLIND_RING = (
     "From the call that wakes to the woken thread's running; does not hold the lateness of that call. The waker comes "
@@ -72,7 +73,7 @@ def _benchmark(kind: str, by: str) -> LoadBenchmark:
         outcomes=_outcomes(kind),
         reader=reader,
         fixed={"kind": kind},
-        parameters={"pairs": 1, "rate_per_s": 1000, "duration_s": 10.0, "seed": None},
+        parameters={"pairs": 1, "rate_per_s": 1000, "duration_s": 10.0, "seed": None, "work_s": None},
     )
 
 

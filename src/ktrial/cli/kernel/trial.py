@@ -44,7 +44,7 @@ def command(
     \b
     ktrial kernel trial trial.toml
     ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --suite wakeups-busy
-    ktrial kernel trial running sched:base_slice_ns=500000,3000000 --suite wakeups-busy --placebo
+    ktrial kernel trial running sched:base_slice_ns=500000,3000000 --suite wakeups-working --placebo
 
     The first KERNEL is the control's. A protocol with a table [guest] says all that the options do. In exact guests
     the clock counts instructions, and the first boots of every arm are made twice and must be the same to the last
