@@ -68,7 +68,7 @@ def test_tiers_are_kernels_and_words_and_those_that_add_nothing_are_told(
     ]
     (primary,) = [one for one in found["outcomes"] if one["role"] == "primary"]
     assert {one["arm"]: one["verdict"] for one in primary["contrasts"]}["T1"] == "worse"
-    assert [(one["arm"], one["against"]) for one in primary["steps"]] == [("T1", "T0"), ("T2", "T1")]
+    assert [(one["arm"], one["control"]) for one in primary["steps"]] == [("T1", "T0"), ("T2", "T1")]
     told = " ".join(done.stderr.split())
     assert "T3 not run: changes nothing here" in told
     assert "T4 not run: needs a build: With patches" in told

@@ -22,17 +22,18 @@ from tests.support.planted_stutters import diagnosed, named, shuffled
 pytestmark = [pytest.mark.xdist_group("guest"), pytest.mark.timeout(900)]
 PROGRAM = Path(__file__).parents[1] / "support" / "stutter_program.c"
 SECONDS = 120
-#: What the guest runs: a file system in memory, for which little may wait to be written, and which takes 8 MiB a second
-#: in pieces that are ended quickly; the frames, who holds them up, and the agent.
+#: What the guest runs: a file system in memory, for which little may wait to be written, and which takes 2 MiB a
+#: second; the frames, who holds them up, and the agent. A throttle lets the requests of a tenth of a second through at
+#: once, and the device works them off one by one: at 8 MiB a second the last of twenty took over 5 ms, a slow device.
 SCRIPT = """
 truncate -s 160M /tmp/image && mkfs.ext4 -q /tmp/image && mkdir /tmp/m && mount -o loop /tmp/image /tmp/m || exit 3
 echo 64 > /sys/block/loop0/queue/max_sectors_kb
-echo 4194304 > /proc/sys/vm/dirty_bytes; echo 2097152 > /proc/sys/vm/dirty_background_bytes
+echo 1048576 > /proc/sys/vm/dirty_bytes; echo 524288 > /proc/sys/vm/dirty_background_bytes
 mkdir /tmp/b && mount -t cgroup -o blkio none /tmp/b || exit 4
-echo 7:0 8388608 > /tmp/b/blkio.throttle.write_bps_device || exit 4
+echo 7:0 2097152 > /tmp/b/blkio.throttle.write_bps_device || exit 4
 {program} frames /tmp/m/log > /tmp/frames &
 frames=$!
-{program} write /tmp/m/much 8 &
+{program} write /tmp/m/much 2 &
 sleep 5
 (echo '{{"id":1,"do":"watch","limit_s":{seconds},"process":'$frames'}}'; sleep {limit}) |
     ktrial-agent serve --role root > /tmp/told

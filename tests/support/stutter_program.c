@@ -35,7 +35,7 @@ static int frames(char **word) {
     for (long long last = now(), due = last;;) {
         due = due + PERIOD_NS > last ? due + PERIOD_NS : last;
         until(due);
-        if (pwrite(file, block, 16 * PAGE, (place += 16 * PAGE) % LOG) < 0) return 1;
+        if (pwrite(file, block, 4 * PAGE, (place += 4 * PAGE) % LOG) < 0) return 1;
         long long end = now();
         printf("%lld %lld\n", end, end - last);
         fflush(stdout);

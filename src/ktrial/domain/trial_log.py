@@ -99,12 +99,19 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     @property
     def contrasts(self) -> tuple[tuple[str, str], ...]:
         """(arm, against) of every question; placebos are last."""
-        real = [arm.name for arm in self.arms if not arm.placebo and arm.name != self.control]
         placebos = [(arm.name, self.control) for arm in self.arms if arm.placebo and arm.name != self.control]
-        pairs = [(arm, self.control) for arm in real]
-        if self.questions == "ladder":
-            pairs += list(zip(real[1:], real, strict=False))
-        return (*pairs, *placebos)
+        pairs = [(arm, self.control) for arm in self._tried]
+        return (*pairs, *(step for step in self.steps if step not in pairs), *placebos)
+
+    @property
+    def steps(self) -> tuple[tuple[str, str], ...]:
+        """Of a ladder, each tier with the one before it; that of the first one is the control."""
+        tiers = self._tried if self.questions == "ladder" else ()
+        return tuple(zip(tiers, (self.control, *tiers), strict=False))
+
+    @property
+    def _tried(self) -> tuple[str, ...]:
+        return tuple(arm.name for arm in self.arms if not arm.placebo and arm.name != self.control)
 
     @property
     def comparisons(self) -> int:

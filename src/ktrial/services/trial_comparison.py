@@ -190,7 +190,7 @@ def _outcome(ran: _Ran, name: str, about: Outcome) -> OutcomeComparison:
     return msgspec.structs.replace(
         found,
         contrasts=tuple(one for one in contrasts if one.control == protocol.control),
-        steps=tuple(one for one in contrasts if one.control != protocol.control),
+        steps=tuple(one for one in contrasts if (one.arm, one.control) in protocol.steps),
     )
 
 

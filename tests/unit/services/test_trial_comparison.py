@@ -118,7 +118,7 @@ def test_a_ladder_has_its_steps() -> None:
         kept.stored, log, judge(log), Told(outcomes=outcomes_of(kept.records, {}), records=kept.records)
     )
     steps = named(found, RATE).steps
-    assert [(one.arm, one.control) for one in steps] == [("sw60", "sw10")]
+    assert [(one.arm, one.control) for one in steps] == [("sw10", "control"), ("sw60", "sw10")]
 
 
 def judged(**fields: Any) -> Judged:
