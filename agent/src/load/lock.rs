@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lock`: threads that contend for a few locks and yield the CPU while they hold one.
 //!
-//! An event is `yields` rounds of: take a lock, yield, release it. Each thread takes the locks in turn, from another
-//! one on than its neighbour.
+//! An event is `yields` rounds of: take a lock, yield, release it. The next event, whichever thread begins it, has the
+//! next lock. Threads that each took another lock every round fell in step, and how they did differed from run to run.
 
 use super::clock::now_ns;
 use super::crew::{self, Job};
@@ -11,6 +11,7 @@ use super::{seconds, within, Load, Measured, Run};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -45,10 +46,10 @@ impl Load for Parameters {
     fn run(&self, run: &Run) -> Result<Measured> {
         let duration_ns = seconds("duration_s", self.duration_s)?;
         let locks: Vec<Mutex<()>> = (0..self.locks).map(|_| Mutex::new(())).collect();
-        let locks = &locks;
-        let jobs: Vec<Job<Histogram>> = (0..self.threads as usize)
-            .map(|number| -> Job<Histogram> {
-                Box::new(move |start_ns| Ok(self.contend(run, locks, number, start_ns + duration_ns)))
+        let (locks, begun) = (&locks, &AtomicUsize::new(0));
+        let jobs: Vec<Job<Histogram>> = (0..self.threads)
+            .map(|_| -> Job<Histogram> {
+                Box::new(move |start_ns| Ok(self.contend(run, locks, begun, start_ns + duration_ns)))
             })
             .collect();
         let done = crew::run(jobs)?;
@@ -68,21 +69,18 @@ impl Load for Parameters {
 
 impl Parameters {
     /// Events of one thread until the time is up; the one that is under way then is counted, if it was finished.
-    fn contend(&self, run: &Run, locks: &[Mutex<()>], number: usize, end_ns: u64) -> Histogram {
+    fn contend(&self, run: &Run, locks: &[Mutex<()>], begun: &AtomicUsize, end_ns: u64) -> Histogram {
         let mut histogram = Histogram::new();
-        let mut next = number;
         let mut began_ns = now_ns();
         while began_ns < end_ns {
+            let lock = &locks[begun.fetch_add(1, Ordering::Relaxed) % locks.len()];
             for _ in 0..self.yields {
                 if run.stopped() {
                     return histogram;
                 }
-                let held = locks[next % locks.len()]
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
+                let held = lock.lock().unwrap_or_else(PoisonError::into_inner);
                 thread::yield_now();
                 drop(held);
-                next += 1;
             }
             let ended_ns = now_ns();
             histogram.record(ended_ns - began_ns);
