@@ -27,6 +27,13 @@ from ktrial.domain.json_path import is_path, parse_path, select
 from ktrial.domain.strict_json import NotStrictJson, decode
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+#: A number that goes on: digits, a decimal or thousands mark of any language with digits after it, an exponent.
+_GOES_ON = re.compile(r"(?:[.,'\u2019\u00a0\u202f]?[0-9]+)+|[eE][-+]?[0-9]+")
+#: The same before it: more of its digits whatever the expression says, and a mark or a sign that it does not mention.
+_BEGAN = re.compile(r"[-+]?[0-9.]*[0-9]\.?$")
+_BEGAN_OUTSIDE = re.compile(r"(?:[-+]?[0-9.,'\u2019\u00a0\u202f]*[0-9][.,'\u2019\u00a0\u202f]?|(?<!\w)-)$")
+#: So many characters beside a number are looked at.
+_BESIDE = 40
 #: Suffix of a metric's name -> base unit, factor to it, kind. Longer suffixes first.
 _SUFFIXES: tuple[tuple[str, Unit, float, OutcomeKind], ...] = (
     ("_mb_per_s", "B/s", 1e6, "rate"),
@@ -128,13 +135,19 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise BadRun(f"{self.name}: {error.message}") from None
 
     def _matched(self, text: str) -> str:
-        found = re.findall(self.match, text, re.MULTILINE)
+        found = list(re.finditer(self.match, text, re.MULTILINE))
         if len(found) != 1:
             how = "nowhere" if not found else f"{len(found)} times"
             raise BadRun(f"the expression of {self.name} fits {how} in the output; it must fit once")
-        number = str(found[0])
+        number = found[0][1] or ""
         if not _NUMBER.fullmatch(number.strip()):
             raise BadRun(f"{self.name}: {number!r} is no number (a decimal point, no other signs)")
+        whole = _whole(found[0])
+        if whole != number:
+            raise BadRun(
+                f"{self.name}: {number!r} is a part of {whole!r}; the expression must take the whole number, with a "
+                "decimal point, or say what stands beside it"
+            )
         return number
 
 
@@ -241,6 +254,15 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             if value is not None
         ]
         return ParsedRun(measurements=tuple(found))
+
+
+def _whole(found: re.Match[str]) -> str:
+    """The number with what belongs to it and was not taken: of `1,5` perhaps only the 1 was."""
+    begin, end = found.span(1)
+    before, after = found.string[max(0, begin - _BESIDE) : begin], found.string[end : end + _BESIDE]
+    began = (_BEGAN_OUTSIDE if begin == found.start() else _BEGAN).search(before)
+    goes_on = _GOES_ON.match(after) if end == found.end() else None
+    return f"{began[0] if began else ''}{found[1]}{goes_on[0] if goes_on else ''}"
 
 
 def parse_metric(text: str) -> Metric:

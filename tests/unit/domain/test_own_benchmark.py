@@ -60,6 +60,44 @@ def test_a_number_that_is_not_there_once_fails_the_run(printed: bytes, why: str)
 
 
 @pytest.mark.parametrize(
+    "expression, printed, whole",
+    [
+        ("p99: ([0-9.]+)", "p99: 1,5 ms", "1,5"),
+        ("p99: ([0-9.]+)", "p99: 1.234,5 ms", "1.234,5"),
+        ("p99: ([0-9]+)", "p99: 12.5 ms", "12.5"),
+        ("p99: ([0-9.]+)", "p99: 1e3", "1e3"),
+        ("p99: ([0-9.]+)", "p99: 1\u202f234,5", "1\\u202f234,5"),
+        ("p99: ([0-9.]+)", "p99: 1'234.5", "1'234.5"),
+        ("([0-9.]+) ms", "1,234 ms", "1,234"),
+        ("([0-9.]+) ms", "p99: -3 ms", "-3"),
+        ("p99.*([0-9.]+)", "p99: 12.5", "12.5"),
+        ("p99.*([0-9.]+)", "p99: 125", "125"),
+    ],
+)
+def test_a_part_of_a_number_fails_the_run(expression: str, printed: str, whole: str) -> None:
+    with pytest.raises(BadRun) as caught:
+        own(f"p99_ms:lower={expression}").parse(answer(printed.encode()), {})
+    assert "is a part of " in caught.value.message
+    assert whole in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "expression, printed, value",
+    [
+        ("p99,([0-9.]+),", "p99,1.5,2.5", 1.5),
+        ("p99,[0-9.]+,([0-9.]+)$", "p99,1.5,2.5", 2.5),
+        ("wake-([0-9.]+)", "wake-3.5", 3.5),
+        ("took ([0-9.]+)", "took 3.5ms, then 4", 3.5),
+        ("took ([0-9.]+)", "took 3, then 4", 3),
+        ("range ([0-9]+)", "range 1-3", 1),
+    ],
+)
+def test_what_stands_beside_a_number_is_none_of_it(expression: str, printed: str, value: float) -> None:
+    found = own(f"p99_ms:lower={expression}").parse(answer(printed.encode()), {})
+    assert found.measurements[0].value == pytest.approx(value / 1000)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "p99",
