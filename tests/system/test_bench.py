@@ -166,10 +166,16 @@ def test_what_is_missing_makes_it_partial(home: Path) -> None:
     own(home, "benchmarks", "hello", HELLO)
     own(home, "benchmarks", "absent", 'name = "absent"\nwhat = "x"\nargv = ["no-such-program"]\n')
     own(home, "suites", "short", SUITE.replace("hackbench-pipe-thread", "absent").replace("groups = 1, loops = 20", ""))
-    ran = run("bench", "short", "-n", "1")
-    assert ran.status == 1
-    assert "partial 1/2\n  absent: no-such-program is not installed" in ran.err
-    assert "hello" in ran.out
+    for label in ("stock", "tuned"):
+        ran = run("bench", "short", "-n", "1", "--label", label, "-o", f"{label}.json")
+        assert ran.status == 1
+        assert "partial 1/2\n  absent: no-such-program is not installed" in ran.err
+        assert "hello" in ran.out
+    for words in (("stock", "tuned"), ("stock.json", "tuned.json")):
+        compared = run("compare", *words)
+        assert compared.status == 0, compared.err
+        assert re.search(r"^absent +stock, tuned +- +- +not comparable +0\+0", compared.out, re.MULTILINE), compared.out
+        assert "absent: not measured in stock and tuned (no-such-program is not installed)" in compared.out
 
 
 def test_a_command_that_never_ends_is_killed_with_its_children(home: Path) -> None:

@@ -72,12 +72,16 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of one arm. `states` are documents of its machine's tunable state, the newest first."""
+    """The runs of one arm. `states` are documents of its machine's tunable state, the newest first.
+
+    `missing` are benchmarks that were wanted and could not run, and why.
+    """
 
     name: str
     sources: tuple[str, ...]
     runs: tuple[ComparedRun, ...]
     states: tuple[bytes, ...] = ()
+    missing: Mapping[str, str] = {}
 
     @property
     def good(self) -> tuple[ComparedRun, ...]:
@@ -104,7 +108,25 @@ def source_of(arm: Arm) -> ArmSource:
         boots=None if None in boots or not boots else len(boots),
         machines=None if None in machines or not machines else len(machines),
         known={key: " and ".join(values) for key in names if (values := arm.values_of(key)) and len(values) <= 3},
+        missing={**arm.missing, **_without_value(arm)},
     )
+
+
+def _without_value(arm: Arm) -> dict[str, str]:
+    """Benchmarks of which no run is good, and why."""
+    good = {run.benchmark for run in arm.good}
+    lost: dict[str, list[ComparedRun]] = {}
+    for run in arm.runs:
+        if run.benchmark not in good:
+            lost.setdefault(run.benchmark, []).append(run)
+    return {benchmark: _lost(runs) for benchmark, runs in lost.items()}
+
+
+def _lost(runs: Sequence[ComparedRun]) -> str:
+    failed = [run.failure for run in runs if run.failure is not None]
+    if not failed:
+        return f"void: runs {len(runs)}/{len(runs)}"
+    return f"failed: runs {len(failed)}/{len(runs)}, the last: {failed[-1]}"
 
 
 def places(arms: Sequence[Arm]) -> dict[str, int]:

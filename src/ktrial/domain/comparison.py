@@ -199,7 +199,10 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the runs of an arm come from, and what is known of it by name: kernel, machine, tool, start conditions."""
+    """Where the runs of an arm come from, and what is known of it by name: kernel, machine, tool, start conditions.
+
+    `missing` are benchmarks that were wanted and have no value in it, and why.
+    """
 
     arm: str
     sources: tuple[str, ...]
@@ -209,6 +212,7 @@ class ArmSource(msgspec.Struct, frozen=True, kw_only=True):
     boots: int | None
     machines: int | None
     known: Mapping[str, str] = {}
+    missing: Mapping[str, str] = {}
 
 
 class StateChange(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,11 +37,15 @@ class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignResults(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one file. `notes` say what the format cannot tell (order, single runs, units) or what was left out."""
+    """All of one file. `notes` say what the format cannot tell (order, single runs, units) or what was left out.
+
+    `missing` are benchmarks that were wanted and could not run, of each group, and why.
+    """
 
     format: str
     runs: tuple[ForeignRun, ...]
     notes: tuple[str, ...] = ()
+    missing: Mapping[str, Mapping[str, str]] = {}
 
 
 class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):

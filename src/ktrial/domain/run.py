@@ -190,6 +190,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     `notes` say what is not measured or not known here, and why. `held_off` is what was kept away while measuring
     (`sleep`, and `idle`, which locks the screen), `disturbances` are timers that were due within the expected time.
     `gates` are the limits by which runs were judged, `sample_period_s` the time between two samples of a run.
+    `missing` are benchmarks of the suite that were left out, and why.
     """
 
     session: str
@@ -207,6 +208,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     disturbances: tuple[Disturbance, ...] = ()
     gates: Mapping[str, GateLimits] = {}
     sample_period_s: float | None = None
+    missing: Mapping[str, str] = {}
 
 
 class TrialPlace(msgspec.Struct, frozen=True, kw_only=True):

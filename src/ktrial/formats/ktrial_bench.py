@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,8 +37,18 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
 
 
+class _Hole(msgspec.Struct, frozen=True, kw_only=True):
+    """A benchmark that is missing, wholly or in some runs."""
+
+    benchmark: str
+    why: str
+
+
 class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A session's runs in order, without warm-ups, of which `warm_ups` is the number."""
+    """A session's runs in order, without warm-ups, of which `warm_ups` is the number.
+
+    `missing` are the benchmarks without any run, and why.
+    """
 
     session: str
     suite: str
@@ -46,6 +56,7 @@ class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
     attributes: Mapping[str, str]
     runs: tuple[_Record, ...]
     warm_ups: int
+    missing: Mapping[str, str]
 
 
 def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
@@ -71,7 +82,18 @@ def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
         attributes=_attributes(session),
         runs=counted,
         warm_ups=len(records) - len(counted),
+        missing=_missing(document, counted, source),
     )
+
+
+def _missing(document: Mapping[str, Any], runs: Sequence[_Record], source: str) -> dict[str, str]:
+    """The holes that no run tells of."""
+    there = {one.benchmark for one in runs}
+    try:
+        holes = msgspec.convert(document.get("holes", []), list[_Hole])
+    except msgspec.ValidationError as error:
+        raise unreadable(source, None, "holes", f"a list of benchmarks and reasons: {error}") from None
+    return {hole.benchmark: hole.why for hole in holes if hole.benchmark not in there}
 
 
 def _record(value: object, at: str, source: str) -> _Record:

@@ -19,6 +19,7 @@ def sniff(head: bytes, name: str) -> bool:
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     """The runs that count, failed ones too; the label of the session is the group."""
     file = read_ktrial_bench(data, name)
+    group = options.label or file.label or file.session
     runs = []
     for number, one in enumerate(file.runs, 1):
         told = {"run": str(one.run), "round": str(one.round), "tool": one.tool, "tool_version": one.tool_version}
@@ -27,7 +28,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
             attributes["command"] = " ".join(one.argv)
         runs.append(
             ForeignRun(
-                group=options.label or file.label or file.session,
+                group=group,
                 benchmark=one.benchmark,
                 number=number,
                 measurements=tuple(
@@ -47,4 +48,6 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     notes = ["artefacts and conditions of the runs stay in the file; a bundle brings them along"]
     if file.warm_ups:
         notes.append(f"warm-ups left out: {file.warm_ups}")
-    return ForeignResults(format=NAME, runs=tuple(runs), notes=tuple(notes))
+    notes += [f"{benchmark} is missing: {why}" for benchmark, why in file.missing.items()]
+    missing = {group: file.missing} if file.missing else {}
+    return ForeignResults(format=NAME, runs=tuple(runs), notes=tuple(notes), missing=missing)

@@ -10,6 +10,7 @@ from ktrial.domain.comparison import ArmSource, Comparison, Contrast, OutcomeCom
 from ktrial.domain.effect_words import effect_text
 from ktrial.domain.finding import Finding
 from ktrial.report.bench import number, percent, scale_for
+from ktrial.report.holes import HoleRow, hole_rows
 from ktrial.report.ladder import full_picture
 from ktrial.report.machines import HEADERS, machine_rows
 from ktrial.report.run_conditions import by_arm
@@ -30,7 +31,7 @@ def comparison_text(found: Comparison, *, width: int) -> str:
     parts = [
         paragraph(found.answer, width=width),
         _arms(found.arms, found.control, width),
-        _verdicts(found.outcomes, notes, width),
+        _verdicts(found, notes, width),
         full_picture(found, width=width),
         _machines(found, width),
         _tiers(found, notes, width),
@@ -88,24 +89,29 @@ def _sources(names: Sequence[str]) -> str:
     return _some([name.rsplit("/", 1)[-1] for name in names])
 
 
-def _verdicts(outcomes: Sequence[OutcomeComparison], notes: _Notes, width: int) -> str:
+def _verdicts(found: Comparison, notes: _Notes, width: int) -> str:
+    outcomes, holes = found.outcomes, hole_rows(found)
     rows = []
     for outcome in outcomes:
         for place, contrast in enumerate(outcome.contrasts):
             findings = (*contrast.findings, *(outcome.findings if place == 0 else ()))
             rows.append((_name(outcome) if place == 0 else "", *_row(contrast, outcome), notes.marks(findings)))
-    if not rows:
+    if not rows and not holes:
         return "No outcome is in the control and in another arm."
+    judged = len(rows)
+    rows += [_hole(hole) for hole in holes]
     headers = ("outcome", "arm", "change", "interval", "verdict", "n", "doubts")
     lines = [table(headers, rows, width=width)]
     reasons: dict[str, list[str]] = {}
     for outcome in outcomes:
         for contrast in outcome.contrasts:
             reasons.setdefault(contrast.why, []).append(f"{outcome.name} {contrast.arm}")
+    every = "all others" if holes else "all"
     lines += [
-        paragraph(f"{'all' if len(names) == len(rows) > 1 else _some(names)}: {why}", width=width, indent="  ")
+        paragraph(f"{every if len(names) == judged > 1 else _some(names)}: {why}", width=width, indent="  ")
         for why, names in reasons.items()
     ]
+    lines += _hole_reasons(holes, width)
     lines += [
         paragraph(f"{one.name} says the same as these, not shown: {', '.join(one.same_as)}", width=width, indent="  ")
         for one in outcomes
@@ -118,6 +124,22 @@ def _verdicts(outcomes: Sequence[OutcomeComparison], notes: _Notes, width: int) 
         if (told := adjusted_words(contrast, outcome)) is not None
     ]
     return "\n".join(lines)
+
+
+def _hole(row: HoleRow) -> tuple[str, ...]:
+    name = row.benchmark if row.outcome is None else f"{row.benchmark} {row.outcome}"
+    return (name, row.arm, "-", "-", "not comparable", f"{row.n_control}+{row.n_arm}", "")
+
+
+def _hole_reasons(holes: Sequence[HoleRow], width: int) -> list[str]:
+    """A line for each benchmark and reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in holes:
+        reasons.setdefault(row.why, []).append(row.benchmark)
+    return [
+        paragraph(f"{', '.join(dict.fromkeys(names))}: {why}", width=width, indent="  ")
+        for why, names in reasons.items()
+    ]
 
 
 def _machines(found: Comparison, width: int) -> str:

@@ -10,6 +10,7 @@ from ktrial.domain.comparison import Comparison, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
 from ktrial.report.bench import percent
 from ktrial.report.charts.drawing import MARKS
+from ktrial.report.holes import hole_rows
 from ktrial.report.machines import HEADERS, NUMERIC, machine_rows
 from ktrial.report.numbers import column
 from ktrial.report.order import asked_only, by_level, by_weight, explored, short_names
@@ -64,7 +65,7 @@ def code_block(lines: Sequence[str], language: str = "sh") -> str:
 def verdict_table(comparison: Comparison) -> str:
     """Every outcome in every arm, the weightiest first."""
     names = short_names(comparison.outcomes)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for outcome in by_weight(comparison.outcomes):
         for contrast in outcome.contrasts:
             estimate, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
@@ -73,6 +74,10 @@ def verdict_table(comparison: Comparison) -> str:
                 n += f" / {contrast.n_control}"
             verdict = f"{MARKS[contrast.verdict]} {contrast.verdict}"
             rows.append((names[outcome.name], outcome.role, contrast.arm, verdict, estimate, interval, n, contrast.why))
+    for row in hole_rows(comparison):
+        verdict = f"{MARKS['not comparable']} not comparable"
+        n = f"{row.n_arm} / {row.n_control}" if row.n_arm or row.n_control else "0"
+        rows.append((names.get(row.name, row.name), "-", row.arm, verdict, "-", "-", n, row.why))
     headers = ("outcome", "role", "arm", "verdict", "change", "interval", "n", "why")
     return table(headers, rows, numeric=(4, 5, 6))
 

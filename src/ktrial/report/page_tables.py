@@ -10,6 +10,7 @@ from ktrial.domain.effect_words import effect_text
 from ktrial.domain.verdict import Verdict
 from ktrial.report.bench import percent
 from ktrial.report.charts.drawing import MARKS, Cast, Chart
+from ktrial.report.holes import hole_rows
 from ktrial.report.machines import HEADERS, NUMERIC, machine_rows
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.numbers import column
@@ -80,7 +81,7 @@ def twin(chart: Chart, cast: Cast) -> Markup:
 
 def verdict_table(comparison: Comparison, places: dict[str, str]) -> Markup:
     """Every outcome in every arm; `places` holds the anchor of each outcome."""
-    rows = []
+    rows: list[tuple[Part, ...]] = []
     names = short_names(comparison.outcomes)
     for outcome in by_weight(comparison.outcomes):
         for contrast in outcome.contrasts:
@@ -104,6 +105,11 @@ def verdict_table(comparison: Comparison, places: dict[str, str]) -> Markup:
                     why,
                 )
             )
+    for row in hole_rows(comparison):
+        shown = names.get(row.name, row.name)
+        link = tag("a", shown, href=f"#{places[row.name]}") if row.name in places else shown
+        n = f"{row.n_arm} / {row.n_control}" if row.n_arm or row.n_control else "0"
+        rows.append((link, row.arm, verdict("not comparable"), "-", "-", n, row.why))
     headers = ("outcome", "arm", "verdict", "change", "interval", "n", "why")
     return table(
         f"Each arm against {comparison.control}. Changes are of the measured value.",

@@ -126,6 +126,7 @@ def _of_files(name: str | None, paths: Sequence[str], reading: Reading) -> tuple
     """The groups of the files; all under one name where that was given."""
     groups: dict[str, list[ComparedRun]] = {}
     files: dict[str, list[str]] = {}
+    missing: dict[str, dict[str, str]] = {}
     told: list[AskedFile] = []
     options = reading.options
     if name is not None:
@@ -140,7 +141,12 @@ def _of_files(name: str | None, paths: Sequence[str], reading: Reading) -> tuple
             files.setdefault(run.group, [])
             if path not in files[run.group]:
                 files[run.group].append(path)
-    return [Arm(name=name, sources=tuple(files[name]), runs=tuple(runs)) for name, runs in groups.items()], told
+        for group, holes in read.missing.items():
+            missing.setdefault(group, {}).update(holes)
+    return [
+        Arm(name=name, sources=tuple(files[name]), runs=tuple(runs), missing=missing.get(name, {}))
+        for name, runs in groups.items()
+    ], told
 
 
 def _of_store(source: Source, results: ReadResults) -> list[Arm]:
@@ -170,6 +176,7 @@ def _of_sessions(name: str, sessions: Sequence[StoredSession], results: ReadResu
         sources=tuple(session.session for session in sessions),
         runs=tuple(runs),
         states=tuple(_states(sessions[::-1], results)),
+        missing={name: str(why) for one in sessions for name, why in (one.document.get("missing") or {}).items()},
     )
     if not runs or not is_of_trial([whole]):
         return [whole]
@@ -213,4 +220,5 @@ def _joined(one: Arm, other: Arm) -> Arm:
         sources=tuple(dict.fromkeys((*one.sources, *other.sources))),
         runs=(*one.runs, *other.runs),
         states=one.states or other.states,
+        missing={**one.missing, **other.missing},
     )

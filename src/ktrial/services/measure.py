@@ -149,6 +149,8 @@ class _Rounds:
             if not self._goes_on:
                 self._session = msgspec.structs.replace(self._session, **msgspec.structs.asdict(quiet))
         if not self._goes_on:
+            left_out = {hole.benchmark: hole.why for hole in _holes(missing)}
+            self._session = msgspec.structs.replace(self._session, missing=left_out)
             self._store.begin(self._session, self._plan)
         self._keep_state(f"begin-{self._next_run}" if self._goes_on else "begin")
         self._listen(

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from ktrial.domain.compared import source_of
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.foreign import ImportOptions
 from ktrial.imports.registry import all_importers
@@ -91,6 +92,26 @@ def test_labels_that_collide_are_refused() -> None:
     with pytest.raises(BadInput, match=r"both a\.json and b\.json have the label 'make'") as error:
         gather([word("a.json"), word("b.json")], no_store, reading())
     assert "first=a.json second=b.json" in str(error.value.hint)
+
+
+def test_what_a_suite_lacked_is_known_of_files_and_of_the_store(tmp_path: Path) -> None:
+    record = {"run": 1, "benchmark": "nap", "round": 1, "measurements": [TIME], "failure": None}
+    holes = [{"benchmark": "schbench", "why": "not installed"}, {"benchmark": "nap", "why": "1 of 2 runs failed"}]
+    session = {"session": "s", "suite": "pair", "label": "stock"}
+    data = json.dumps({"schema": "ktrial.bench/1", "session": session, "holes": holes, "runs": [record]}).encode()
+    read = msgspec.structs.replace(reading(), read=lambda path: data)
+    (arm,) = gather([Source(word="r.json", name=None, target="r.json", files=("r.json",))], no_store, read).arms
+    assert arm.missing == {"schbench": "not installed"}
+    store = Store(Database.open(str(tmp_path / "results.db")))
+    document = {"session": "one", "missing": {"schbench": "not installed"}}
+    store.begin(a_session("one", label="stock", document=document))
+    store.save(a_record(1, "nap", "one", measurements=[TIME]), {})
+    store.save(a_record(2, "perf", "one", failure="ended with status 1"), {})
+    (arm,) = gather([word("stock")], lambda: as_results(store), reading()).arms
+    assert source_of(arm).missing == {
+        "schbench": "not installed",
+        "perf": "failed: runs 1/1, the last: ended with status 1",
+    }
 
 
 def test_the_groups_of_a_column_are_arms() -> None:
