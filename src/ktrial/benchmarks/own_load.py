@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -84,11 +85,19 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """How to run it once; the agent checks the values."""
+        """How to run it once; the agent checks what no load can do."""
         complete = self._complete(parameters)
+        for name, value in complete.items():
+            if isinstance(value, int | float) and not 0 <= value < math.inf:
+                raise BadInput(f"parameter {name} is {value!r}: it must be a finite number that is not negative")
         duration_s = complete.get("duration_s")
-        if duration_s is not None and (isinstance(duration_s, bool) or not isinstance(duration_s, int | float)):
-            raise BadInput(f"parameter duration_s is {duration_s!r}: it must be a number of seconds")
+        if duration_s is not None:
+            if isinstance(duration_s, bool) or not isinstance(duration_s, int | float):
+                raise BadInput(f"parameter duration_s is {duration_s!r}: it must be a number of seconds")
+            if not 0 < duration_s <= _MOST_S:
+                raise BadInput(
+                    f"parameter duration_s is {duration_s:g}: it must be above 0 and at most {_MOST_S:g} seconds"
+                )
         if duration_s is None:
             limit_s = _WORK_LIMIT_S
         else:

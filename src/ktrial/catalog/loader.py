@@ -70,12 +70,10 @@ def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
 def read_toml(path: Path, shape: type[T]) -> T:
     """A TOML file as `shape`; raises BadInput with file, line and column."""
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
-    except UnicodeDecodeError as error:
-        raise BadInput(f"is not UTF-8 text (byte {error.start})", file=str(path)) from None
-    return parse_toml(text, str(path), shape)
+    return toml_text.parse_bytes(data, str(path), shape, _HINT)
 
 
 def parse_toml(text: str, file: str, shape: type[T]) -> T:

@@ -59,7 +59,7 @@ def load_suites(
             suite = read_toml(path, Suite)
             _check(suite, path, benchmarks, unusable)
             if suite.name in suites:
-                raise BadInput(f"a suite called {suite.name} exists already", file=str(path), hint="rename it")
+                raise _taken(path, f"a suite called {suite.name} exists already")
         except BadInput as error:
             _note(path, error, faults)
         else:
@@ -77,8 +77,13 @@ def _own_benchmark(path: Path, found: Mapping[str, Benchmark]) -> OwnBenchmark:
         line, column = locate(path.read_text(encoding="utf-8"), where, "")
         raise BadInput(error.message, file=str(path), line=line, column=column, hint=error.hint)
     if own.name in found:
-        raise BadInput(f"a benchmark called {own.name} exists already", file=str(path), hint="rename it")
+        raise _taken(path, f"a benchmark called {own.name} exists already")
     return own
+
+
+def _taken(path: Path, message: str) -> BadInput:
+    line, column = locate(path.read_text(encoding="utf-8"), "$.name", "")
+    return BadInput(message, file=str(path), line=line, column=column, hint="rename it")
 
 
 def _note(path: Path, error: BadInput, faults: list[Faulty] | None) -> None:

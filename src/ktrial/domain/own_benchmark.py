@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -178,7 +179,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             yield "$.argv", BadInput(f"{self.name}: argv is empty", hint='for example  argv = ["make", "-j4"]')
         if self.directory is not None and not self.directory.startswith("/"):
             yield "$.directory", BadInput(f"{self.name}: directory {self.directory!r} is not an absolute path")
-        if self.limit_s <= 0:
+        if not 0 < self.limit_s < math.inf:
             yield "$.limit_s", BadInput(f"{self.name}: limit_s is {self.limit_s:g}; give seconds above 0")
         taken = {outcome.name for outcome in _USED}
         for number, metric in enumerate(self.metric):

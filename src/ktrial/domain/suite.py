@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -126,6 +127,8 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
             known = ", ".join(sorted(benchmark.parameters)) or "none"
             raise BadInput(f"{entry.use} has no parameter {name!r}", hint=f"its parameters: {known}")
         default = benchmark.parameters[name]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadInput(f"{entry.use}: {name} = {value!r} is no number that can be asked for")
         if default is not None and not _same_kind(value, default):
             raise BadInput(
                 f"{entry.use}: {name} = {value!r} is no {type(default).__name__} like its default {default!r}"

@@ -44,12 +44,16 @@ def parse_bytes(data: bytes, file: str, shape: type[T], hint: str) -> T:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise BadInput(f"is not UTF-8 text (byte {error.start})", file=file, hint=hint) from None
+        begin = data.rfind(b"\n", 0, error.start) + 1
+        line, column = data.count(b"\n", 0, error.start) + 1, len(data[begin : error.start].decode()) + 1
+        raise BadInput(
+            f"is not UTF-8 text (byte {error.start})", file=file, line=line, column=column, hint=hint
+        ) from None
     return parse(text, file, shape, hint)
 
 
-def locate(text: str, where: str, message: str) -> tuple[int | None, int | None]:
-    """Line and column of a msgspec path such as `$.knob[3].risk` in the text."""
+def locate(text: str, where: str, message: str) -> tuple[int, int]:
+    """Line and column of a msgspec path such as `$.knob[3].risk` in the text; its first ones where it has none."""
     lines = text.splitlines()
     start, key = 0, ""
     tables: list[str] = []
@@ -66,7 +70,7 @@ def locate(text: str, where: str, message: str) -> tuple[int | None, int | None]
         for number in range(start, len(lines)):
             if wanted and re.match(rf"\s*\"?{re.escape(wanted)}\"?\s*[=.]", lines[number]):
                 return number + 1, len(lines[number]) - len(lines[number].lstrip()) + 1
-    return (start + 1, 1) if lines else (None, None)
+    return (start + 1, 1)
 
 
 def _header(lines: list[str], start: int, header: str, which: int) -> int:

@@ -232,6 +232,22 @@ def test_parameters() -> None:
 
 
 @pytest.mark.parametrize(
+    "parameters, said",
+    [
+        ({"duration_s": 0.0}, "duration_s is 0: it must be above 0"),
+        ({"duration_s": 3601}, "at most 3600 seconds"),
+        ({"duration_s": float("nan")}, "duration_s is nan: it must be a finite number"),
+        ({"duration_s": float("inf")}, "duration_s is inf: it must be a finite number"),
+        ({"threads": -2}, "threads is -2: it must be a finite number that is not negative"),
+    ],
+)
+def test_numbers_that_no_load_takes_are_refused_before_it_runs(parameters: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        BENCHMARKS["agent-memcpy"].invocation(parameters, FactBook({}))
+    assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
     "available_bytes, parameters, expected_s",
     [
         (2 << 30, {}, 60),  # bursts of a quarter of a GiB keep up with their rhythm

@@ -92,6 +92,10 @@ def load_suites_of(folder: Path, text: str) -> dict[str, Suite]:
         ('use = "a"', 'use = "zzz"', 5, "no benchmark is called 'zzz'"),
         ("loops = 3", "lops = 3", 10, "a has no parameter 'lops'"),
         ("loops = 3", 'loops = "3"', 10, "loops = '3' is no int like its default 10"),
+        ("loops = 3", "loops = nan", 10, "loops = nan is no number that can be asked for"),
+        ("loops = 3", "loops = -inf", 10, "loops = -inf is no number that can be asked for"),
+        ('name = "own"', 'name = "quick"', 1, "a suite called quick exists already"),
+        (GOOD, "", 1, "missing required field `name`"),
         ('cpus = "0-1"', 'cpus = "x"', 11, "'x' is no list of CPUs"),
         ('name = "again"', 'name = "a"', 9, "a stands twice in own"),
         ("share = 0.25", "share = 0", 14, "share = 0 is out of range"),
@@ -140,6 +144,7 @@ def test_a_wrong_own_benchmark_is_named_with_its_file(tmp_path: Path, old: str, 
         load_benchmarks([tmp_path], KNOWN)
     assert why in caught.value.message
     assert caught.value.file == str(path)
+    assert caught.value.line is not None
 
 
 def test_a_wrong_file_leaves_the_others_usable(tmp_path: Path) -> None:

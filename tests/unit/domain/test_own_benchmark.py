@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from ktrial.domain.errors import BadInput, BadRun
@@ -157,6 +159,8 @@ def test_own_benchmarks_that_cannot_be_run() -> None:
         OwnBenchmark(name="own", what="", argv=()),
         OwnBenchmark(name="own", what="", argv=("true",), directory="here"),
         OwnBenchmark(name="own", what="", argv=("true",), limit_s=0),
+        OwnBenchmark(name="own", what="", argv=("true",), limit_s=math.nan),
+        OwnBenchmark(name="own", what="", argv=("true",), limit_s=math.inf),
         OwnBenchmark(name="own", what="", argv=("true",), metric=(Metric("wall_s", "lower", "(.)"),)),
     ):
         with pytest.raises(BadInput):
