@@ -59,6 +59,10 @@ def test_fio_bypasses_the_page_cache_unless_told_otherwise() -> None:
     assert "--rwmixread=30" in argv("fio-rand-mixed", read_percent=30)
 
 
+def test_fio_overwrites_at_random_what_was_written_in_order() -> None:
+    assert [name for name in ALL if name.startswith("fio-") and "--overwrite=1" in argv(name)] == ["fio-rand-write"]
+
+
 def test_fio_is_told_the_folder_before_the_file() -> None:
     """The other way round it takes no notice of the folder; what else lies there keeps its content."""
     words = argv("fio-seq-read", folder="/mnt/disk")

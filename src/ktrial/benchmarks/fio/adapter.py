@@ -115,6 +115,9 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
         "--output-format=json+",
         f"--output={_FILE}",
     ]
+    if pattern == "randwrite":
+        # The file is written in order first: else the run scatters it over the disk, and that is what it would measure.
+        argv.append("--overwrite=1")
     if "read_percent" in parameters:
         argv.append(f"--rwmixread={whole(parameters, 'read_percent', 1, 99)}")
     expected = float(seconds + ramp)
