@@ -82,6 +82,8 @@ def session_text(
     )
     lines += [labelled(name, str(value), width=width) for name, value in told if value is not None]
     lines.append(labelled("runs", runs_of(session), width=width))
+    missing = (document.get("missing") or {}).items()
+    lines += [labelled("missing", f"{benchmark}: {why}", width=width) for benchmark, why in missing]
     lines += [labelled("note", str(note), width=width) for note in document.get("notes") or ()]
     if found:
         lines += ["", _summary_table(found, width=width)]

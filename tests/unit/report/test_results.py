@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.report.results import sessions_text
+from ktrial.report.results import session_text, sessions_text
 from tests.support.stores import a_session
 
 SESSIONS = [
@@ -29,3 +29,10 @@ def test_sessions_fit_the_width_and_no_word_is_broken(width: int, headers: str) 
     assert lines[0].split() == headers.split()
     words = " ".join(lines).split()
     assert {"20261122T035858Z-42a5cb", "20261122T035847Z-b58cbb", "interrupted", "failed"} <= set(words)
+
+
+def test_a_session_tells_what_was_left_out() -> None:
+    document = {"missing": {"schbench": "schbench is not installed"}}
+    text = session_text(a_session("20261122T035847Z-b58cbb", document=document), (), (), width=80)
+    assert "missing     schbench: schbench is not installed" in text.splitlines()
+    assert "missing" not in session_text(a_session("20261122T035847Z-b58cbb", document={}), (), (), width=80)
