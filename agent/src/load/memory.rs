@@ -51,36 +51,78 @@ fn stalls_in(vmstat: &str) -> Option<u64> {
         .reduce(u64::saturating_add)
 }
 
-/// What the limits of the agent's control group (version 2) and of those above it leave; None where there is no limit.
+/// One of the two versions of control groups: where memory's are mounted, and the names of what they tell.
+struct Groups {
+    mount: &'static str,
+    limit: &'static str,
+    used: &'static str,
+    /// Lines of `memory.stat`: the page cache of the group and all below it.
+    cached: [&'static str; 2],
+}
+
+const VERSIONS: [Groups; 2] = [
+    Groups {
+        mount: "/sys/fs/cgroup/memory",
+        limit: "memory.limit_in_bytes",
+        used: "memory.usage_in_bytes",
+        cached: ["total_inactive_file", "total_active_file"],
+    },
+    Groups {
+        mount: "/sys/fs/cgroup",
+        limit: "memory.max",
+        used: "memory.current",
+        cached: ["inactive_file", "active_file"],
+    },
+];
+
+/// What the limits of the agent's control group and of those above it leave; None where there is no limit.
 /// A group's page cache counts as free: the kernel takes it back.
 fn left_in_groups(root: &Root) -> Option<u64> {
     let own = root.read_text("/proc/self/cgroup").ok()?;
-    let mut group = own.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
-    let mut least = None;
-    while !group.is_empty() {
-        let number = |name: &str| {
-            let text = root.read_text(&format!("/sys/fs/cgroup{group}/{name}")).ok()?;
-            text.parse::<u64>().ok()
-        };
-        if let (Some(limit), Some(used)) = (number("memory.max"), number("memory.current")) {
-            let left = limit.saturating_sub(used.saturating_sub(cached(root, &group)));
-            least = Some(least.map_or(left, |least: u64| least.min(left)));
+    let lines = own.lines().filter_map(|line| {
+        let (number, rest) = line.split_once(':')?;
+        let (controllers, group) = rest.split_once(':')?;
+        match (number, controllers) {
+            ("0", "") => Some((&VERSIONS[1], group)),
+            _ if controllers.split(',').any(|name| name == "memory") => Some((&VERSIONS[0], group)),
+            _ => None,
         }
-        group.truncate(group.rfind('/').unwrap_or_default());
-    }
-    least
+    });
+    lines
+        .filter_map(|(version, group)| version.left(root, group))
+        .min()
 }
 
-/// Page cache of a control group, in bytes; 0 where the kernel does not tell it.
-fn cached(root: &Root, group: &str) -> u64 {
-    let text = root
-        .read_text(&format!("/sys/fs/cgroup{group}/memory.stat"))
-        .unwrap_or_default();
-    let parts = text.lines().filter_map(|line| line.split_once(' '));
-    parts
-        .filter(|(name, _)| matches!(*name, "inactive_file" | "active_file"))
-        .filter_map(|(_, bytes)| bytes.parse::<u64>().ok())
-        .sum()
+impl Groups {
+    /// What a group and those above it leave. A container may see its own as the uppermost one, under any name.
+    fn left(&self, root: &Root, group: &str) -> Option<u64> {
+        let ends = group.rmatch_indices('/').map(|(end, _)| end);
+        let groups = std::iter::once(group.len())
+            .chain(ends)
+            .map(|end| format!("{}{}", self.mount, &group[..end]));
+        groups.filter_map(|folder| self.left_in(root, &folder)).min()
+    }
+
+    fn left_in(&self, root: &Root, folder: &str) -> Option<u64> {
+        let number = |name: &str| {
+            let text = root.read_text(&format!("{folder}/{name}")).ok()?;
+            text.parse::<u64>().ok()
+        };
+        let (limit, used) = (number(self.limit)?, number(self.used)?);
+        Some(limit.saturating_sub(used.saturating_sub(self.cached_in(root, folder))))
+    }
+
+    /// Page cache of a control group, in bytes; 0 where the kernel does not tell it.
+    fn cached_in(&self, root: &Root, folder: &str) -> u64 {
+        let text = root
+            .read_text(&format!("{folder}/memory.stat"))
+            .unwrap_or_default();
+        let parts = text.lines().filter_map(|line| line.split_once(' '));
+        parts
+            .filter(|(name, _)| self.cached.contains(name))
+            .filter_map(|(_, bytes)| bytes.parse::<u64>().ok())
+            .sum()
+    }
 }
 
 /// A size in bytes as this machine addresses it.
@@ -104,31 +146,83 @@ pub fn written(size: usize, byte: u8) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn put(root: &Root, path: &str, text: &str) {
+        let path = root.path(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
     #[test]
     fn the_narrowest_group_counts() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
-        let put = |path: &str, text: &str| {
-            let path = root.path(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
         assert_eq!(left_in_groups(&root), None);
-        put("/proc/self/cgroup", "0::/user/session\n");
+        put(&root, "/proc/self/cgroup", "0::/user/session\n");
         assert_eq!(left_in_groups(&root), None);
-        put("/sys/fs/cgroup/user/session/memory.max", "max\n");
-        put("/sys/fs/cgroup/user/session/memory.current", "70\n");
+        put(&root, "/sys/fs/cgroup/user/session/memory.max", "max\n");
+        put(&root, "/sys/fs/cgroup/user/session/memory.current", "70\n");
         assert_eq!(left_in_groups(&root), None);
-        put("/sys/fs/cgroup/user/memory.max", "1000\n");
-        put("/sys/fs/cgroup/user/memory.current", "400\n");
+        put(&root, "/sys/fs/cgroup/user/memory.max", "1000\n");
+        put(&root, "/sys/fs/cgroup/user/memory.current", "400\n");
         assert_eq!(left_in_groups(&root), Some(600));
         put(
+            &root,
             "/sys/fs/cgroup/user/memory.stat",
             "anon 300\ninactive_file 60\nactive_file 40\n",
         );
         assert_eq!(left_in_groups(&root), Some(700));
-        put("/sys/fs/cgroup/user/session/memory.max", "50\n");
+        put(&root, "/sys/fs/cgroup/user/session/memory.max", "50\n");
         assert_eq!(left_in_groups(&root), Some(0));
+    }
+
+    #[test]
+    fn groups_of_the_first_version_count_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        put(
+            &root,
+            "/proc/self/cgroup",
+            "5:cpu,cpuacct:/other\n4:memory:/box/inner\n0::/\n",
+        );
+        put(&root, "/sys/fs/cgroup/memory/box/memory.limit_in_bytes", "1000\n");
+        put(&root, "/sys/fs/cgroup/memory/box/memory.usage_in_bytes", "400\n");
+        put(
+            &root,
+            "/sys/fs/cgroup/memory/box/memory.stat",
+            "inactive_file 1\ntotal_inactive_file 60\ntotal_active_file 40\n",
+        );
+        assert_eq!(left_in_groups(&root), Some(700));
+        put(
+            &root,
+            "/sys/fs/cgroup/memory/box/inner/memory.limit_in_bytes",
+            "9223372036854771712\n",
+        );
+        put(
+            &root,
+            "/sys/fs/cgroup/memory/box/inner/memory.usage_in_bytes",
+            "70\n",
+        );
+        assert_eq!(left_in_groups(&root), Some(700));
+    }
+
+    #[test]
+    fn in_a_container_the_uppermost_group_is_its_own() {
+        for (line, limit, used) in [
+            (
+                "4:memory:/docker/1234\n",
+                "memory/memory.limit_in_bytes",
+                "memory/memory.usage_in_bytes",
+            ),
+            ("0::/\n", "memory.max", "memory.current"),
+            ("0::/../outside\n", "memory.max", "memory.current"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let root = Root::new(folder.path());
+            put(&root, "/proc/self/cgroup", line);
+            put(&root, &format!("/sys/fs/cgroup/{limit}"), "500\n");
+            put(&root, &format!("/sys/fs/cgroup/{used}"), "200\n");
+            assert_eq!(left_in_groups(&root), Some(300), "{line}");
+        }
     }
 
     #[test]
