@@ -37,6 +37,8 @@ VERSIONED_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 #: Stands for the run's private directory in argv, environment and parameters of loads. Records keep the word: these
 #: are the same in each run.
 DIRECTORY = "{directory}"
+#: Parameters of a benchmark that places its tasks itself: on which CPUs. They lie within those chosen for it.
+CPU_PARAMETERS = ("cpu", "other_cpu")
 #: Among a run's files: what an invocation `watches`.
 WATCHED = "watched.json"
 #: And what an invocation that `records` leaves: the recording or why there is none, and the phases in it.
@@ -188,6 +190,13 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     network: Network | None = None
     #: About how long the run takes, in seconds; None when nobody can say.
     expected_s: float | None = None
+
+
+def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:
+    """On the CPUs that were chosen, if any were; one that places its tasks itself within them stays as it is."""
+    if cpus is None or (invocation.cpus is not None and set(invocation.cpus) <= set(cpus)):
+        return invocation
+    return msgspec.structs.replace(invocation, cpus=cpus)
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ktrial.domain.benchmark import Invocation, RawOutput
+from ktrial.domain.benchmark import Invocation, RawOutput, pinned
 from ktrial.domain.errors import BadRun, KtrialError
 from ktrial.domain.guest import ODD_BOOT, GuestDiffers, GuestPlace, GuestRun
 from ktrial.domain.guest_trial import perturbation
@@ -213,8 +213,7 @@ class GuestCourse:
         tasks = ready.own_tasks.get(arm, ready.tasks)
 
         def invocation_of(task: Task) -> Invocation:
-            found = task.benchmark.invocation(task.parameters, ready.facts)
-            return found if task.cpus is None else msgspec.structs.replace(found, cpus=task.cpus)
+            return pinned(task.benchmark.invocation(task.parameters, ready.facts), task.cpus)
 
         return asked_of(tasks, self._protocol.runs_per_visit, invocation_of)
 

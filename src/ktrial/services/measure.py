@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ktrial import __version__
-from ktrial.domain.benchmark import Invocation
+from ktrial.domain.benchmark import Invocation, pinned
 from ktrial.domain.doubts import session_findings
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.facts import Fact, FactBook
@@ -298,8 +298,7 @@ class _Rounds:
         }
 
     def _invocation(self, task: Task) -> Invocation:
-        invocation = task.benchmark.invocation(task.parameters, self._facts)
-        return msgspec.structs.replace(invocation, cpus=task.cpus) if task.cpus is not None else invocation
+        return pinned(task.benchmark.invocation(task.parameters, self._facts), task.cpus)
 
     def _left(self, done: int) -> tuple[float | None, bool]:
         """Seconds for the runs from number `done` on, and whether some of unknown time are not in it."""

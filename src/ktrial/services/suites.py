@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import Benchmark
+from ktrial.domain.benchmark import CPU_PARAMETERS, Benchmark
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.facts import FactBook
 from ktrial.domain.suite import Suite, SuiteEntry, Task, check_entry, parse_cpus
@@ -86,11 +86,33 @@ def tasks_of(suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook,
             Task(
                 label=entry.label,
                 benchmark=benchmark,
-                parameters={**benchmark.parameters, **entry.parameters},
+                parameters=_placed(entry, benchmark, chosen, pinned),
                 cpus=chosen,
             )
         )
     return tuple(tasks)
+
+
+def _placed(entry: SuiteEntry, benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None) -> dict[str, Any]:
+    """All parameters; those of a benchmark that places its tasks itself name CPUs that were chosen, the first ones."""
+    parameters = {**benchmark.parameters, **entry.parameters}
+    places = [name for name in CPU_PARAMETERS if name in parameters]
+    if chosen is None or not places:
+        return parameters
+    given = [entry.parameters[name] for name in places if name in entry.parameters]
+    if outside := [cpu for cpu in given if cpu not in chosen]:
+        raise BadInput(f"{entry.label}: its parameters name CPU {outside[0]}, which is not among {said!r}")
+    free = [cpu for cpu in chosen if cpu not in given]
+    for name in places:
+        if name in entry.parameters:
+            continue
+        if not free:
+            raise BadInput(
+                f"{entry.label} needs {len(places)} CPUs, and {said!r} names {len(chosen)}",
+                hint="name more CPUs, or measure without it",
+            )
+        parameters[name] = free.pop(0)
+    return parameters
 
 
 def _check_online(chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None) -> None:

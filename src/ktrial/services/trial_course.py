@@ -14,6 +14,7 @@ from typing import Protocol as Port
 import msgspec
 
 from ktrial.domain.arm_build import build_number
+from ktrial.domain.benchmark import pinned
 from ktrial.domain.errors import BadInput, BadRun, LimitPassed
 from ktrial.domain.facts import FactBook
 from ktrial.domain.judgement import Judgement, NextStep
@@ -431,9 +432,7 @@ class TrialCourse:
         self._runs.start(session, number, task.label, warm_up=block is None)
         invocation = task.benchmark.invocation(task.parameters, self._facts)
         environment = {**invocation.environment, **self._environments.get(arm, {})}
-        invocation = msgspec.structs.replace(
-            invocation, environment=environment, cpus=task.cpus if task.cpus is not None else invocation.cpus
-        )
+        invocation = pinned(msgspec.structs.replace(invocation, environment=environment), task.cpus)
         place = Place(task.label, block or 0, position)
         wanted = Wanted(number, place, task, invocation, self._benchmarked.versions[task.label], settled)
         try:

@@ -81,7 +81,8 @@ def _cross_cpu(parameters: Parameters) -> Invocation:
     if first == second:
         raise BadInput(f"parameters cpu and other_cpu are both {first}: the two ends must be on different CPUs")
     words = (str(first), str(second), str(whole(parameters, "loops", 10_000)))
-    return Invocation(argv=("sh", "-c", CROSS, "pipe", *words), limit_s=_LIMIT_S, files=(_PINNED,))
+    argv = ("sh", "-c", CROSS, "pipe", *words)
+    return Invocation(argv=argv, limit_s=_LIMIT_S, files=(_PINNED,), cpus=tuple(sorted((first, second))))
 
 
 def _read_pipe(raw: RawOutput, parameters: Parameters) -> ParsedRun:

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On which CPUs benchmarks run that place their tasks themselves, when others are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ktrial.benchmarks import all_benchmarks
+from ktrial.domain.benchmark import pinned
+from ktrial.domain.errors import BadInput
+from ktrial.domain.facts import Fact, FactBook
+from ktrial.domain.suite import Suite, SuiteEntry
+from ktrial.services.suites import tasks_of
+
+FACTS = FactBook(
+    {
+        "cpu.online": Fact(value=list(range(8))),
+        "cpu.performance_cores": Fact(value=[0, 1, 2, 3]),
+        "cpu.efficiency_cores": Fact(value=[4, 5, 6, 7]),
+    }
+)
+
+
+def placed(name: str, cpus: str | None, **parameters: Any) -> tuple[tuple[int, ...] | None, tuple[str, ...]]:
+    """The CPUs of a run, and its argv."""
+    suite = Suite("own", "", (SuiteEntry(name, parameters=parameters),))
+    (task,) = tasks_of(suite, all_benchmarks(), FACTS, cpus)
+    invocation = pinned(task.benchmark.invocation(task.parameters, FACTS), task.cpus)
+    return invocation.cpus, invocation.argv
+
+
+def test_both_ends_of_a_pipe_stay_on_one_cpu_of_those_chosen() -> None:
+    assert placed("perf-pipe-same-cpu", None)[0] == (0,)
+    assert placed("perf-pipe-same-cpu", "0-3")[0] == (0,)
+    assert placed("perf-pipe-same-cpu", "little")[0] == (4,)
+    assert placed("perf-pipe-same-cpu", "little", cpu=6)[0] == (6,)
+
+
+def test_the_ends_of_a_pipe_stay_on_two_cpus_of_those_chosen() -> None:
+    for cpus, wanted in ((None, (0, 1)), ("big", (0, 1)), ("little", (4, 5)), ("3,6", (3, 6))):
+        found, argv = placed("perf-pipe-cross-cpu", cpus)
+        assert found == wanted
+        assert argv[-3:-1] == tuple(map(str, wanted))
+    found, argv = placed("perf-pipe-cross-cpu", "little", cpu=7)
+    assert (found, argv[-3:-1]) == ((4, 7), ("7", "4"))
+
+
+def test_what_cannot_be_placed_is_refused() -> None:
+    with pytest.raises(BadInput, match="perf-pipe-cross-cpu needs 2 CPUs, and '5' names 1"):
+        placed("perf-pipe-cross-cpu", "5")
+    with pytest.raises(BadInput, match="its parameters name CPU 1, which is not among 'little'"):
+        placed("perf-pipe-same-cpu", "little", cpu=1)
+
+
+def test_others_run_on_all_that_were_chosen() -> None:
+    assert placed("hackbench-pipe-thread", "little")[0] == (4, 5, 6, 7)
+    assert placed("hackbench-pipe-thread", None)[0] is None
