@@ -42,6 +42,7 @@ from ktrial.formats import (
     sysbench,
     systemd_analyze,
     wrk,
+    xplane,
 )
 
 Reader = Callable[..., Any]
@@ -228,6 +229,11 @@ INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
     "systemd-analyze": (
         systemd_analyze.read_boot_times,
         lambda size: before("boot_time/cases/252-guest/stdout", b"a line of something else\n", size),
+        False,
+    ),
+    "x-plane": (
+        xplane.read_xplane,
+        lambda size: before("xplane/cases/12-made-replay/files/Log.txt", b"0:00:11.204 I/SCN: DSF load time\n", size),
         False,
     ),
     "kernel's .config": (kernel_config.read_kernel_config, kernel_configuration, False),

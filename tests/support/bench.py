@@ -21,6 +21,8 @@ from tests.support.samples import document
 REQUIRED: dict[str, dict[str, Any]] = {
     "kernel-compile": {"tree": "/usr/src/linux"},
     "kernel-compile-llvm": {"tree": "/usr/src/linux"},
+    "xplane": {"program": "/games/X-Plane 12/X-Plane-x86_64"},
+    "xplane-replay": {"program": "/games/X-Plane 12/X-Plane-x86_64", "replay": "Output/replays/flight.fdr"},
 }
 LOAD_YAML = b"""---
 system-info:

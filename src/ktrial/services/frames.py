@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ktrial.domain.benchmark import Measurement, Outcome, ParsedRun, check_measurements
+from ktrial.domain.benchmark import Measurement, ParsedRun, check_measurements
 from ktrial.domain.errors import BadRun, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.frames import FRAME_OUTCOMES, Capture, FrameOutcome, FrameReport, frame_statistics
 from ktrial.domain.run import Artefact, Exit, Kept, Resources, RunRecord, Session, summarise
+from ktrial.domain.xplane_test import NO_FRAMES, STAGES, stage_outcome
 from ktrial.formats.mangohud import is_mangohud, read_mangohud
 from ktrial.formats.xplane import XPlaneLog, is_xplane, read_xplane
 from ktrial.services.events import Result
@@ -101,13 +102,12 @@ def _mangohud(data: bytes, file: str) -> FrameReport:
 
 
 def _xplane(log: XPlaneLog, file: str) -> FrameReport:
-    names = {1: ("fps",), 3: ("fps-panel", "fps-no-panel", "fps-paused")}.get(len(log.stages))
-    if names is None:
+    stages = STAGES.get(len(log.stages))
+    if stages is None:
         raise BadRun(
             f"{file}: {len(log.stages)} stages of the frame rate test; a whole test has one (.fdr) or three",
             hint="let X-Plane end by itself",
         )
-    stages = {1: ("the whole replay",), 3: ("30 s with panel", "30 s without panel", "30 s paused")}[len(log.stages)]
     return FrameReport(
         file=file,
         kind="xplane",
@@ -116,28 +116,17 @@ def _xplane(log: XPlaneLog, file: str) -> FrameReport:
         logged_s=sum(stage.time.value for stage in log.stages),
         measurements=tuple(
             Measurement(outcome=name, value=stage.frames / stage.time.value, original=stage.fps.original)
-            for name, stage in zip(names, log.stages, strict=True)
+            for (name, _), stage in zip(stages, log.stages, strict=True)
         ),
-        outcomes=tuple(_xplane_outcome(name, what) for name, what in zip(names, stages, strict=True)),
+        outcomes=tuple(
+            FrameOutcome(
+                outcome=stage_outcome(name), definition=f"X-Plane's own: frames over time, in {what}.", needs_frames=1
+            )
+            for name, what in stages
+        ),
         details={"stages": msgspec.to_builtins(log.stages)},
-        notes=("X-Plane tells no single frames, so there are no quantiles, lows or stutters",),
+        notes=(NO_FRAMES,),
     )
-
-
-def _xplane_outcome(name: str, what: str) -> FrameOutcome:
-    outcome = Outcome(
-        name=name,
-        unit="1/s",
-        kind="rate",
-        direction="higher",
-        low=0.1,
-        high=1e4,
-        better="X-Plane drew more frames a second.",
-        worse="X-Plane drew fewer frames a second.",
-        blind_spots="A mean: hides stutter. Preferences of the simulator are not used.",
-        headline=name in {"fps", "fps-panel"},
-    )
-    return FrameOutcome(outcome=outcome, definition=f"X-Plane's own: frames over time, in {what}.", needs_frames=1)
 
 
 def capture_environment(environment: Mapping[str, str], folder: str, duration_s: int | None) -> dict[str, str]:
