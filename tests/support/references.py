@@ -64,18 +64,28 @@ def _rate(name: str) -> Callable[[Figures], float]:
 _CROSS = 'cd "$(mktemp -d)" || exit\n' + CROSS + '[ "$(cat pinned)" = "0 1" ] || exit\nrm -r "$PWD"'
 
 
-def _fileio(operation: str, order: str, fio: str) -> Reference:
-    sized = {"bytes": 32 << 20, "block_bytes": 128 << 10, "duration_s": 0.5}
+def _fileio(operation: str, order: str, fio: str, *, cold: bool = False) -> Reference:
+    sized = {"bytes": 32 << 20, "block_bytes": 128 << 10, "duration_s": 0.2 if cold else 0.5}
+    warm = ("--pre_read=1", "--invalidate=0", "--time_based", "--runtime=1")
+    # Once through the file: a second time it is in the page cache. What is written is flushed block by block.
+    once = ("--invalidate=1",) if operation == "read" else ("--fdatasync=1", "--time_based", "--runtime=500ms")
     return Reference(
         load="fileio",
-        parameters={"operation": operation, "order": order, "cache": "warm", "directory": "/var/tmp", **sized},
+        parameters={
+            "operation": operation,
+            "order": order,
+            "cache": "cold" if cold else "warm",
+            "directory": "/var/tmp",
+            **sized,
+        },
         ours=lambda results: results["moved_bytes"] / results["busy_ns"] * 1e9,
         argv=(
             *("fio", "--name=ktrial-reference", f"--rw={fio}", "--ioengine=psync", "--bs=128k", "--size=32m"),
-            *("--directory=/var/tmp", "--unlink=1", "--pre_read=1", "--invalidate=0"),
+            *("--directory=/var/tmp", "--unlink=1"),
             # Else it writes other bytes each time, which takes longer than to write them.
             "--scramble_buffers=0",
-            *("--time_based", "--runtime=1", "--output-format=json"),
+            *(once if cold else warm),
+            "--output-format=json",
         ),
         pattern=rf'"{operation}" : \{{[^}}]*?"bw_bytes" : ([0-9]+)',
         scale=1.0,
@@ -89,6 +99,10 @@ REFERENCES = {
     "fileio-read-random": _fileio("read", "random", "randread"),
     "fileio-write": _fileio("write", "sequential", "write"),
     "fileio-write-random": _fileio("write", "random", "randwrite"),
+    "fileio-read-cold": _fileio("read", "sequential", "read", cold=True),
+    "fileio-read-random-cold": _fileio("read", "random", "randread", cold=True),
+    "fileio-write-cold": _fileio("write", "sequential", "write", cold=True),
+    "fileio-write-random-cold": _fileio("write", "random", "randwrite", cold=True),
     "messaging": Reference(
         load="messaging",
         parameters={"channel": "pipe", "groups": 2, "senders": 5, "receivers": 5, "messages": 1000},

@@ -16,8 +16,9 @@ import pytest
 
 from ktrial.benchmarks import all_benchmarks
 from ktrial.benchmarks.own_load import LoadBenchmark
-from ktrial.domain.benchmark import RawOutput, check_measurements
+from ktrial.domain.benchmark import SERVER_ADDRESS, RawOutput, check_measurements
 from ktrial.domain.facts import FactBook
+from ktrial.domain.wire import read_bytes
 from ktrial.host.agent import AgentSession
 from tests.support.references import REFERENCES, ours, theirs, user_session
 
@@ -91,13 +92,18 @@ def compiled(name: str, folder: Path) -> Path:
     return folder / name
 
 
-def check_agreement(ours: Callable[[], float], argv: Sequence[object], factor: float) -> None:
-    """Ours, and what a program prints, both on CPU 0, in turn."""
+def printed(argv: Sequence[object]) -> float:
+    """The number that a program prints, on CPU 0."""
     words = ["taskset", "--cpu-list", "0", *map(str, argv)]
+    return float(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout)
+
+
+def check_agreement(ours: Callable[[], float], theirs: Callable[[], float], factor: float) -> None:
+    """Both in turn."""
     own, others = [], []
     for _ in range(ROUNDS):
         own.append(ours())
-        others.append(float(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout))
+        others.append(theirs())
     apart = statistics.median(own) / statistics.median(others)
     allowed = factor * spread(own) * spread(others)
     assert 1 / allowed <= apart <= allowed, f"{apart:.3g} times, allowed {allowed:.3g}: {own} and {others}"
@@ -123,7 +129,8 @@ def test_wake_ups_take_as_long_as_those_of_a_program_in_c(
         answer = session.request("load", load="wakeup", parameters=parameters, limit_s=60.0, cpus=[0])
         return float(answer["results"]["ring_p50_ns"])
 
-    check_agreement(agents, [compiled("wakeup", tmp_path), order, kind], factor)
+    program = compiled("wakeup", tmp_path)
+    check_agreement(agents, lambda: printed([program, order, kind]), factor)
 
 
 @pytest.mark.parametrize("backing", ["anonymous", "huge", "file"])
@@ -137,6 +144,109 @@ def test_page_faults_are_as_fast_as_those_of_a_program_in_c(
         answer = session.request("load", load="pagefault", parameters=parameters, limit_s=60.0, cpus=[0])
         return float(answer["results"]["pages"] / answer["results"]["elapsed_ns"] * 1e9)
 
+    program = compiled("pagefault", tmp_path)
     with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:
         names = [file.name] if backing == "file" else []
-        check_agreement(agents, [compiled("pagefault", tmp_path), backing, *names], 1.5)
+        check_agreement(agents, lambda: printed([program, backing, *names]), 1.5)
+
+
+def test_arithmetic_is_as_fast_as_that_of_a_program_in_c(session: AgentSession, tmp_path: Path) -> None:
+    def agents() -> float:
+        answer = session.request("load", load="spin", parameters={"threads": 1}, limit_s=0.1, cpus=[0])
+        assert answer["ended"] == "limit"
+        return float(answer["results"]["rounds"] / answer["results"]["elapsed_ns"] * 1e9)
+
+    program = compiled("spin", tmp_path)
+    check_agreement(agents, lambda: printed([program]), 1.5)
+
+
+@pytest.mark.parametrize(
+    "what, result",
+    [
+        ("frames", lambda results: results["p50_ns"]),
+        ("bursts", lambda results: results["burst_p50_ns"]),
+        ("read", lambda results: results["read_bytes"] / results["elapsed_ns"] * 1e9),
+    ],
+)
+def test_frames_beside_pressure_are_those_of_a_program_in_c(
+    what: str, result: Callable[[dict[str, Any]], float], session: AgentSession, tmp_path: Path
+) -> None:
+    parameters = {
+        "file_bytes": 32 << 20,
+        "burst_bytes": 8 << 20,
+        "bursts_per_s": 50,
+        "readers": 1,
+        "frames_per_s": 500,
+        "reserve_bytes": 64 << 20,
+        "duration_s": 0.3,
+        "directory": "/var/tmp",
+    }
+
+    def agents() -> float:
+        answer = session.request("load", load="pressure", parameters=parameters, limit_s=60.0, cpus=[0])
+        assert answer["ended"] == "done"
+        return float(result(answer["results"]))
+
+    program = compiled("pressure", tmp_path)
+    check_agreement(agents, lambda: printed([program, "/var/tmp", what]), 1.5)
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A program that answers on CPU 0, and its socket; every 200th answer keeps all others waiting for `param` ms."""
+    program, socket = compiled("requests", tmp_path), tmp_path / "socket"
+    words = ["taskset", "--cpu-list", "0", str(program), "serve", str(socket), str(request.param)]
+    with subprocess.Popen(words) as process:
+        while not socket.exists():
+            assert process.poll() is None
+        yield program, socket
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    "server, percent",
+    [
+        (0, 50),
+        # The server answers nobody for a fifth of the time. A closed loop has four requests that wait for it, of 200.
+        (80, 90),
+    ],
+    indirect=["server"],
+)
+def test_answers_take_as_long_as_a_program_in_c_says(
+    server: tuple[Path, Path], percent: int, session: AgentSession
+) -> None:
+    program, socket = server
+    asked = {"address": f"unix:{socket}", "request": "ask\n", "begins": "ok", "ends": "\n"}
+
+    def agents() -> float:
+        parameters = {**asked, "connections": 4, "rate_per_s": 1000, "duration_s": 0.4}
+        answer = session.request("load", load="requests", parameters=parameters, limit_s=60.0, cpus=[0])
+        assert answer["results"]["answered"] == 400
+        return float(answer["results"][f"p{percent}_ns"])
+
+    check_agreement(agents, lambda: printed([program, "ask", socket, percent]), 1.5)
+
+
+def test_responses_over_tcp_take_as_long_as_those_of_a_program_in_c(session: AgentSession, tmp_path: Path) -> None:
+    def agents() -> float:
+        parameters = {"mode": "request-response", "rate_per_s": 0, "duration_s": 0.3, "ramp_s": 0}
+        answer = session.request("load", load="tcp", parameters=parameters, limit_s=60.0)
+        assert answer["ended"] == "done"
+        return float(answer["results"]["p50_ns"])
+
+    program = str(compiled("exchange", tmp_path))
+
+    def programs() -> float:
+        answer = session.request(
+            "exec",
+            argv=[program, "ask", SERVER_ADDRESS, "5202"],
+            environment={},
+            directory="/",
+            limit_s=60.0,
+            network={},
+            server={"argv": [program, "serve", "5202"], "port": 5202},
+        )
+        assert answer["exit"] == {"status": 0}
+        return float(read_bytes(answer["stdout"]))
+
+    check_agreement(agents, programs, 1.5)

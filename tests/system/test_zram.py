@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -136,6 +137,54 @@ def test_data_of_ones_own(home: Path, state: Path) -> None:
     assert record["details"]["results"]["data_bytes"] == 1 << 20
     assert record["details"]["results"]["data_sha256"] == hashlib.sha256(data.read_bytes()[: 1 << 20]).hexdigest()
     assert record["agent_load"]["data"] == str(data)
+
+
+def by_dd(data: Path, size: int) -> dict[str, float]:
+    """The same of a device by hand: what the kernel says that the data take, and the rates that dd prints."""
+    number = (CONTROL / "hot_add").read_text().strip()
+    device, shown = f"/dev/zram{number}", Path(f"/sys/block/zram{number}")
+    try:
+        (shown / "comp_algorithm").write_text(algorithms()[0])
+        (shown / "disksize").write_text(str(size))
+        written = dd(f"if={data}", f"of={device}", "oflag=direct")
+        stored, compressed, memory = (int(word) for word in (shown / "mm_stat").read_text().split()[:3])
+        assert stored == size
+        read = dd(f"if={device}", "of=/dev/null", "iflag=direct")
+    finally:
+        (shown / "reset").write_text("1")
+        (CONTROL / "hot_remove").write_text(number)
+    return {
+        "compression-ratio": size / compressed,
+        "memory-ratio": size / memory,
+        "write-rate": size / written,
+        "read-rate": size / read,
+    }
+
+
+def dd(*words: str) -> float:
+    """The seconds that it says it took."""
+    command = ["dd", "bs=128K", *words]
+    ran = subprocess.run(command, env={"LC_ALL": "C"}, capture_output=True, text=True, check=True)
+    return float(ran.stderr.rpartition("copied, ")[2].split()[0])
+
+
+def test_it_agrees_with_a_device_made_by_hand(home: Path, state: Path) -> None:
+    data = home / "data"
+    data.write_text("".join(f"{number} {number * number}\n" for number in range(1_500_000))[: 16 << 20])
+    size = data.stat().st_size
+    assert size == 16 << 20
+    suite(home, data=str(data), algorithm=algorithms()[0])
+    assert run(state, "bench", "own", "-n", "5").status == 0
+    ours = [values(record) for record in records(home)]
+    theirs = [by_dd(data, size) for _ in range(5)]
+    assert len(ours) == 5
+    assert {one["compression-ratio"] for one in ours + theirs} == {ours[0]["compression-ratio"]}
+    assert ours[0]["memory-ratio"] == pytest.approx(theirs[0]["memory-ratio"], rel=0.01)
+    # dd's own copy from the file is in its time.
+    for name in ("write-rate", "read-rate"):
+        own, others = [one[name] for one in ours], [one[name] for one in theirs]
+        allowed = 2 * max(own) / min(own) * max(others) / min(others)
+        assert 1 / allowed <= statistics.median(own) / statistics.median(others) <= allowed, f"{own} and {others}"
 
 
 @pytest.mark.parametrize(
