@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,18 @@ def test_a_wrong_file_leaves_the_others_usable(tmp_path: Path) -> None:
     assert [one.name for one in faults] == ["build", "own", "torn"]
     assert "its benchmark build cannot be used" in faults[1].error.message
     assert faults[1].error.hint == faults[0].error.message
+
+
+@pytest.mark.parametrize("kind", ["suites", "benchmarks"])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    (tmp_path / kind).mkdir()
+    os.mkfifo(tmp_path / kind / "pipe.toml")
+    (tmp_path / kind / "folder.toml").mkdir()
+    (tmp_path / kind / "nowhere.toml").symlink_to("/nowhere")
+    faults: list[Faulty] = []
+    load_suites([tmp_path], load_benchmarks([tmp_path], all_benchmarks(), faults), faults)
+    assert [(one.name, one.error.message.rpartition(".toml: ")[2]) for one in faults] == [
+        ("folder", "is no regular file"),
+        ("nowhere", "cannot be read: No such file or directory"),
+        ("pipe", "is no regular file"),
+    ]
