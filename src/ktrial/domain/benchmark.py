@@ -193,10 +193,11 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:
-    """On the CPUs that were chosen, if any were; one that places its tasks itself within them stays as it is."""
+    """On the CPUs that were chosen, with its servers; one that places its tasks itself within them stays as it is."""
     if cpus is None or (invocation.cpus is not None and set(invocation.cpus) <= set(cpus)):
         return invocation
-    return msgspec.structs.replace(invocation, cpus=cpus)
+    steps = tuple(msgspec.structs.replace(step, cpus=cpus) for step in invocation.steps)
+    return msgspec.structs.replace(invocation, cpus=cpus, steps=steps)
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ def placed(name: str, cpus: str | None, **parameters: Any) -> tuple[tuple[int, .
     suite = Suite("own", "", (SuiteEntry(name, parameters=parameters),))
     (task,) = tasks_of(suite, all_benchmarks(), FACTS, cpus)
     invocation = pinned(task.benchmark.invocation(task.parameters, FACTS), task.cpus)
+    assert all(step.cpus == task.cpus for step in invocation.steps)
     return invocation.cpus, invocation.argv
 
 
@@ -54,6 +55,7 @@ def test_what_cannot_be_placed_is_refused() -> None:
         placed("perf-pipe-same-cpu", "little", cpu=1)
 
 
-def test_others_run_on_all_that_were_chosen() -> None:
+def test_others_run_on_all_that_were_chosen_and_so_do_their_servers() -> None:
+    assert placed("wrk-nginx", "little")[0] == (4, 5, 6, 7)
     assert placed("hackbench-pipe-thread", "little")[0] == (4, 5, 6, 7)
     assert placed("hackbench-pipe-thread", None)[0] is None
