@@ -19,6 +19,7 @@ from tests.support.samples import document
 
 #: Parameters without which a benchmark cannot be invoked: what only the user knows.
 REQUIRED: dict[str, dict[str, Any]] = {
+    "mangohud": {"program": "vkcube --c 3000"},
     "kernel-compile": {"tree": "/usr/src/linux"},
     "kernel-compile-llvm": {"tree": "/usr/src/linux"},
     "xplane": {"program": "/games/X-Plane 12/X-Plane-x86_64"},

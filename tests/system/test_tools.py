@@ -17,8 +17,17 @@ from ktrial.domain.errors import BadRun
 from ktrial.domain.facts import FactBook
 
 #: A build needs a tree (test_kernel_compile.py), a boot time a machine that systemd booted (below), a watch an agent
-#: beside it (test_watch_bench.py), and X-Plane is no package (benchmarks/test_xplane.py).
-ELSEWHERE = {"kernel-compile", "kernel-compile-llvm", "boot-time", "watch", "xplane", "xplane-replay"}
+#: beside it (test_watch_bench.py), MangoHud a program
+#: (test_frames.py), and X-Plane is no package (benchmarks/test_xplane.py).
+ELSEWHERE = {
+    "kernel-compile",
+    "kernel-compile-llvm",
+    "boot-time",
+    "watch",
+    "mangohud",
+    "xplane",
+    "xplane-replay",
+}
 
 
 def runs_alone(benchmark: Benchmark) -> bool:

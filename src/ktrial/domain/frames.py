@@ -16,6 +16,9 @@ import msgspec
 from ktrial.domain.benchmark import Direction, Measurement, Outcome, OutcomeKind, Unit
 from ktrial.domain.errors import BadRun
 
+#: Options of MangoHud that make a capture of every frame; they stand last, where they win over those of the user.
+#: `read_cfg`: the user's file holds too, for a frame limit is part of what is measured. 0.7 logs only what it shows.
+CAPTURE_OPTIONS = "read_cfg,autostart_log=1,log_interval=0,no_display=0"
 #: With fewer frames than this nothing is computed.
 LEAST_FRAMES = 100
 #: Frames on each side of one that say what was usual around it.

@@ -11,7 +11,7 @@ import msgspec
 from ktrial.domain.benchmark import Measurement, ParsedRun, check_measurements
 from ktrial.domain.errors import BadRun, KtrialError
 from ktrial.domain.facts import FactBook
-from ktrial.domain.frames import FRAME_OUTCOMES, Capture, FrameOutcome, FrameReport, frame_statistics
+from ktrial.domain.frames import CAPTURE_OPTIONS, FRAME_OUTCOMES, Capture, FrameOutcome, FrameReport, frame_statistics
 from ktrial.domain.run import Artefact, Exit, Kept, Resources, RunRecord, Session, summarise
 from ktrial.domain.xplane_test import NO_FRAMES, STAGES, stage_outcome
 from ktrial.formats.mangohud import is_mangohud, read_mangohud
@@ -21,9 +21,6 @@ from ktrial.services.measure import session_of
 from ktrial.services.ports import CaptureFolder, Clock, Launcher, RunStore, WrittenLog
 from ktrial.services.schedule import Order
 
-#: Options of MangoHud that make a capture of every frame; they stand last, where they win over those of the user.
-#: `read_cfg`: the user's file holds too, for a frame limit is part of what is measured. 0.7 logs only what it shows.
-CAPTURE_OPTIONS = "read_cfg,autostart_log=1,log_interval=0,no_display=0"
 #: Variables of the session that may bear on frames and are kept with a run; others may hold secrets.
 KEPT_VARIABLES = re.compile(
     r"(?:MANGOHUD|MESA|RADV|ANV|NVK|LIBGL|GALLIUM|__GL|__GLX|__NV|__VK|VK|DXVK|VKD3D|PROTON|WINE|SDL|STEAM_COMPAT|ENABLE"

@@ -202,7 +202,8 @@ def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:
         parsed = task.benchmark.parse(raw, task.parameters)
         check_measurements(task.benchmark.outcomes, parsed)
     except BadRun as error:
-        return ParsedRun(measurements=()), error.message
+        step = f"; next: {error.hint}" if error.hint else ""
+        return ParsedRun(measurements=()), f"{error.message}{step}"
     return parsed, None
 
 

@@ -29,8 +29,8 @@ ALL = all_benchmarks()
 GOOD = [case for case in CASES if expected(case).measurements]
 #: One good case of each tool, to be given to all the others.
 SAMPLES = list({tool_of(case): case for case in GOOD}.values())
-#: Tools whose end nothing in their output marks: a last block is like those before it.
-NO_END_MARK = ("schbench",)
+#: Tools whose end nothing in their output marks: a last block, or row, is like those before it.
+NO_END_MARK = ("schbench", "mangohud")
 EVERY = pytest.mark.parametrize("benchmark_", ALL.values(), ids=list(ALL))
 
 
