@@ -29,6 +29,7 @@ PLANTED: Mapping[str, str] = {
     "tlb-shootdown": "tlb-shootdowns",
     "kswapd": "kswapd-overrun",
     "vmstat.pswpin": "swap-in",
+    "vmstat.allocstall_normal": "allocation-stalls",
     "cpu.steal": "steal",
     "frequency.policy0": "frequency-drop",
     "gpu.card0.busy": "gpu-starved",

@@ -28,6 +28,7 @@ BACKGROUND: Mapping[str, tuple[float, float]] = {
 #: Series that wander: usual value, and where a planted cause puts them.
 LEVELS: Mapping[str, tuple[float, float]] = {
     "vmstat.pswpin": (0.0, 4000.0),
+    "vmstat.allocstall_normal": (0.0, 50.0),
     "cpu.steal": (0.01, 0.4),
     "frequency.policy0": (4.0e9, 1.2e9),
     "gpu.card0.busy": (0.8, 0.1),

@@ -14,7 +14,7 @@ BEGIN = 1795305600 + 13 * 3600
 
 @pytest.fixture
 def flight(tmp_path: Path) -> Path:
-    """Twenty minutes: a stutter every minute or so, and direct reclaim on the main thread in each."""
+    """Twenty minutes: a stutter every minute or so, and threads that wait for memory in each."""
     folder = tmp_path / "flight"
     folder.mkdir()
     at = [37 + 61 * turn + turn * turn for turn in range(14)]
@@ -42,7 +42,7 @@ def test_a_folder_of_files_is_one_recording(flight: Path, root: FakeRoot) -> Non
     ran = root.run("diagnose", str(flight), "--frames-began", str(BEGIN), "--json")
     assert ran.status == 0, ran.err
     found = ran.json["recordings"][0]["diagnosis"]
-    assert [cause["id"] for cause in found["causes"] if cause["standing"] == "named"] == ["direct-reclaim"]
+    assert [cause["id"] for cause in found["causes"] if cause["standing"] == "named"] == ["allocation-stalls"]
     assert found["stutters"] == 14
     assert [(one["knob"], one["value"]) for one in found["proposals"]] == [("vm.min_free_kbytes", "135168")]
     assert any("zones of memory are not known" in why for why in ran.json["recordings"][0]["not_proposed"])

@@ -41,13 +41,18 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """How one cause stands: stutters that overlap it, how many would by chance, and the chance of so many."""
+    """How one cause stands: stutters that overlap it, how many would by chance, and the chance of so many.
+
+    `by_phase` are those of each phase; `late_share` is their share of all the time that was late.
+    """
 
     id: str
     name: str
     what: str
     standing: Standing
     overlapping: int = 0
+    by_phase: tuple[int, ...] = ()
+    late_share: float | None = None
     expected: float = 0.0
     expected_high: float = 0.0
     p: float | None = None
@@ -59,11 +64,12 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpisodeFound(msgspec.Struct, frozen=True, kw_only=True):
-    """Stutters close together."""
+    """Stutters close together; `gap_s` since the end of the episode before it, None of the first."""
 
     begin_s: float
     end_s: float
     count: int
+    gap_s: float | None = None
 
 
 class Aggressor(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +104,11 @@ class ModeFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A block device: how long its requests took. `above_share` is of those that took longer than `limit_s`."""
+    """A block device: how long its requests took. `above_share` is of those that took longer than `limit_s`.
+
+    `histogram` holds ends of bars in seconds and requests, empty bars left out; `exits` the power states that it may
+    enter by itself and how long leaving each takes, by the drive's own word.
+    """
 
     name: str
     requests: int
@@ -109,10 +119,15 @@ class DeviceFound(msgspec.Struct, frozen=True, kw_only=True):
     limit_s: float
     above_share: float
     modes: tuple[ModeFound, ...]
+    histogram: tuple[tuple[float, int], ...] = ()
+    exits: tuple[tuple[int, float], ...] = ()
 
 
 class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
-    """A series over the whole recording: mean with its interval, and peak; growth a second of a counter."""
+    """A series over the whole recording: mean with its interval, and peak; growth a second of a counter.
+
+    `by_phase` is its mean in each phase, None where nothing was read in it.
+    """
 
     name: str
     unit: str
@@ -120,6 +135,7 @@ class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
     peak: float
     low: float | None = None
     high: float | None = None
+    by_phase: tuple[Range | None, ...] = ()
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,15 +6,32 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from ktrial.domain.diagnosis import Cause, Diagnosis, Range
+from ktrial.domain.diagnosis import Cause, Diagnosis
 from ktrial.domain.units import show_bytes, show_seconds
 from ktrial.report.diagnose_devices import HEADERS, device_rows, device_sentences
+from ktrial.report.diagnose_tables import (
+    CAUSES,
+    EPISODES,
+    beside_rows,
+    cause_rows,
+    differing,
+    episode_rows,
+    phase_cause_rows,
+    range_text,
+)
 from ktrial.report.terminal import clean, labelled, paragraph, table
 from ktrial.report.words import p_text
 
-_EPISODES = 5
+#: So many episodes are told.
+SHOWN_EPISODES = 10
 #: What stands above those who grew before stutters.
 AGGRESSORS = ("grew before stutters", "", "in the 10 s before", "in any 10 s")
+
+#: What stands below recordings that are shown beside one another.
+CAUTION = (
+    "With intervals from blocks of time within each. One session each: what differs may be the session. A trial tells "
+    "whether a setting did it."
+)
 
 
 def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
@@ -31,6 +48,16 @@ def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int
     lines += [paragraph(f"note: {note}", width=width) for note in found.notes]
     lines += _proposal_lines(found, left_out, width)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def diagnoses_text(found: Sequence[tuple[Diagnosis, Sequence[str]]], *, width: int) -> str:
+    """Each of several, then their figures beside one another."""
+    texts = [diagnosis_text(one, left_out, width=width) for one, left_out in found]
+    if len(found) > 1:
+        headers, rows = beside_rows([one for one, _ in found])
+        beside = table([clean(name) for name in headers], differing(rows), width=width)
+        texts.append("\n".join(["side by side", "", beside, "", paragraph(CAUTION, width=width), ""]))
+    return "\n".join(texts)
 
 
 def _frames(found: Diagnosis) -> str:
@@ -56,16 +83,9 @@ def verdict_sentences(found: Diagnosis) -> list[str]:
     if found.stutters and not found.named:
         lines.append("None of these: no cause that this recording can show falls together with them beyond chance.")
     elif found.stutters and found.unexplained:
-        lines.append(f"{found.unexplained} stutters overlap none of the named.")
+        words = "stutter overlaps" if found.unexplained == 1 else "stutters overlap"
+        lines.append(f"{found.unexplained} {words} none of the named.")
     return lines
-
-
-def range_text(one: Range, factor: float, unit: str) -> str:
-    """An estimate with its interval, where there is one."""
-    sign = f" {unit}" if unit else ""
-    if one.low is None or one.high is None:
-        return f"{one.estimate * factor:.3g}{sign}"
-    return f"{one.estimate * factor:.3g}{sign} ({one.low * factor:.3g} to {one.high * factor:.3g})"
 
 
 def _phase_lines(found: Diagnosis, width: int) -> list[str]:
@@ -92,27 +112,14 @@ def phase_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
 
 
 def _cause_lines(found: Diagnosis, width: int) -> list[str]:
-    rows = []
-    for cause in found.causes:
-        if cause.standing in {"idle", "unseen"}:
-            continue
-        tested = cause.p is not None
-        rows.append(
-            [
-                cause.name,
-                str(cause.overlapping) if tested else "-",
-                f"{cause.expected:.1f}" if tested else "-",
-                p_text(cause.p_adjusted),
-                f"{cause.active_share:.1%}",
-                standing_words(cause, found),
-            ]
-        )
+    rows = cause_rows(found)
     lines = []
     if rows:
-        headers = ["cause", "stutters", "by chance", "p", "at work", "named"]
-        shown = [0, 1, 2, 3, 4, 5] if found.frame_kind else [0, 4]
-        lines += [table([headers[at] for at in shown], [[row[at] for at in shown] for row in rows], width=width)]
+        shown = range(len(CAUSES)) if found.frame_kind else (0, 5)
+        lines += [table([CAUSES[at] for at in shown], [[row[at] for at in shown] for row in rows], width=width)]
     lines += [paragraph(clean(line), width=width) for cause in found.named for line in cause_sentences(cause)]
+    headers, by_phase = phase_cause_rows(found)
+    lines += ["", table(headers, by_phase, width=width)] if by_phase else []
     lines += [labelled(label, names, width=width, label_columns=19) for label, names in not_at_work(found)]
     return [*lines, ""]
 
@@ -136,31 +143,23 @@ def not_at_work(found: Diagnosis) -> list[tuple[str, str]]:
     return [(label, ", ".join(names)) for label, names in named if names]
 
 
-def standing_words(cause: Cause, found: Diagnosis) -> str:
-    """Whether it is named, and what it goes with where it is not."""
-    if cause.standing == "named":
-        return "yes"
-    if cause.standing == "with-another":
-        other = next((one.name for one in found.causes if one.id == cause.with_cause), cause.with_cause or "")
-        return f"no: goes with {other}"
-    return "no" if cause.p is not None else "-"
-
-
 def _episode_lines(found: Diagnosis, width: int) -> list[str]:
-    lines = episode_sentences(found)
-    return [*(paragraph(line, width=width) for line in lines), ""] if lines else []
+    lines = [paragraph(line, width=width) for line in episode_sentences(found)]
+    return [*lines, table(EPISODES, episode_rows(found, SHOWN_EPISODES), width=width), ""] if lines else []
 
 
 def episode_sentences(found: Diagnosis) -> list[str]:
-    """When stutters came close together, and how evenly."""
+    """How often stutters came close together, and how evenly."""
     if not found.episodes:
         return []
-    longest = sorted(found.episodes, key=lambda one: -one.count)[:_EPISODES]
-    told = ", ".join(f"{one.count} at {one.begin_s:.0f} s" for one in sorted(longest, key=lambda one: one.begin_s))
-    lines = [f"{len(found.episodes)} episodes; the fullest: {told}."]
+    count = len(found.episodes)
+    fullest = f"; the {SHOWN_EPISODES} fullest" if count > SHOWN_EPISODES else ""
+    lines = [f"{count} episode{'s' if count > 1 else ''} of stutters{fullest}:"]
     if found.recurrence_s is not None and found.recurrence_p is not None:
         even = "more evenly than by chance" if found.recurrence_p < 0.05 else "no more evenly than by chance"
-        lines.append(f"They begin every {show_seconds(found.recurrence_s)}, {even} (p {p_text(found.recurrence_p)}).")
+        lines.insert(
+            0, f"Episodes begin every {show_seconds(found.recurrence_s)}, {even} (p {p_text(found.recurrence_p)})."
+        )
     return lines
 
 

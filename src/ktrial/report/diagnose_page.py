@@ -8,29 +8,38 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ktrial.domain.diagnosis import Diagnosis, Range, SeriesFigure, Worst
+from ktrial.domain.diagnosis import Diagnosis, Worst
 from ktrial.report.charts.drawing import PAGE, Style, label
+from ktrial.report.charts.latencies import latencies_chart
 from ktrial.report.charts.svg import inline_svg
 from ktrial.report.charts.timeline import part_of, timeline_chart
 from ktrial.report.diagnose import (
     AGGRESSORS,
+    CAUTION,
+    SHOWN_EPISODES,
     aggressor_rows,
     cause_sentences,
     episode_sentences,
     not_at_work,
     phase_rows,
-    range_text,
-    standing_words,
     told_by,
     verdict_sentences,
 )
 from ktrial.report.diagnose_devices import HEADERS, device_rows, device_sentences
+from ktrial.report.diagnose_tables import (
+    CAUSES,
+    EPISODES,
+    beside_rows,
+    cause_rows,
+    episode_rows,
+    figure_rows,
+    phase_cause_rows,
+)
 from ktrial.report.html import hashed
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.page_style import STYLE
 from ktrial.report.page_tables import table
 from ktrial.report.timeline_script import TIMELINE_SCRIPT, TIMELINE_STYLE
-from ktrial.report.words import p_text
 
 _WIDE = 900
 #: So much before and after the worst example is drawn with it.
@@ -70,43 +79,61 @@ def _section(number: int, found: Diagnosis, left_out: Sequence[str]) -> Markup:
     parts += [tag("p", sentence) for sentence in told_by(found)]
     parts += _causes(number, found)
     parts += [tag("p", sentence) for sentence in episode_sentences(found)]
+    episodes = episode_rows(found, SHOWN_EPISODES)
+    parts.append(table("Episodes", EPISODES, episodes, numeric=(0, 1, 2, 3)) if episodes else None)
     grew = aggressor_rows(found)
     parts.append(table("Who grew", AGGRESSORS, grew, numeric=(2, 3)) if grew else None)
-    parts.append(table("Block devices", HEADERS, device_rows(found.devices)) if found.devices else None)
-    parts += [tag("p", sentence) for sentence in device_sentences(found.devices)]
+    parts += _devices(number, found)
+    figures_of, figures = figure_rows(found)
+    parts.append(table("Figures", figures_of, figures) if figures else None)
     parts += [tag("p", f"Finding: {finding}") for finding in found.findings]
     parts += [tag("p", f"Note: {note}") for note in found.notes]
     tried = [
-        [one.knob, f"{one.now or '?'} to {one.value}", one.why, one.price, shlex.join(one.try_line)]
+        [
+            one.knob,
+            f"{one.now or '?'} to {one.value}",
+            one.why,
+            one.price,
+            "; ".join(one.evidence) or "none",
+            shlex.join(one.try_line),
+        ]
         for one in found.proposals
     ]
-    asked = ("setting", "change", "why", "price", "trial")
-    parts.append(table("What could be tried", asked, tried, long=(2, 3, 4)) if tried else None)
+    asked = ("setting", "change", "why", "price", "evidence", "trial")
+    parts.append(table("What could be tried", asked, tried, long=(2, 3, 4, 5)) if tried else None)
     parts += [tag("p", f"Not proposed: {reason}") for reason in left_out]
     return tag("section", parts, aria_labelledby=name)
 
 
 def _causes(number: int, found: Diagnosis) -> list[Part]:
-    """All that were tested; of the named ones the worst example with its picture, and whom they hit."""
-    rows = [
-        [
-            cause.name,
-            str(cause.overlapping),
-            f"{cause.expected:.1f}",
-            p_text(cause.p_adjusted),
-            f"{cause.active_share:.1%}",
-            standing_words(cause, found),
-        ]
-        for cause in found.causes
-        if cause.standing not in {"idle", "unseen"}
-    ]
-    headers = ("cause", "stutters", "by chance", "p", "at work", "named")
-    parts: list[Part] = [table("Causes", headers, rows, numeric=(1, 2, 3, 4)) if rows else None]
-    for place, cause in enumerate(found.named):
-        parts += [tag("p", sentence) for sentence in cause_sentences(cause)]
+    """All that were at work; of those that overlap stutters the worst example with its picture, and whom they hit."""
+    rows = cause_rows(found)
+    headers, by_phase = phase_cause_rows(found)
+    parts: list[Part] = [table("Causes", CAUSES, rows, numeric=(1, 2, 3, 4, 5)) if rows else None]
+    parts.append(table("By phase", headers, by_phase, numeric=range(1, len(headers))) if by_phase else None)
+    for place, cause in enumerate(found.causes):
+        example: list[Part] = [tag("p", sentence) for sentence in cause_sentences(cause)]
         if cause.worst is not None:
-            parts.append(_example(f"t{number}-{place}", found, cause.name, cause.worst))
+            example.append(_example(f"t{number}-{place}", found, cause.name, cause.worst))
+        if cause.standing == "named":
+            parts += example
+        elif example:
+            parts.append(tag("details", tag("summary", f"Not named: {cause.name}"), example))
     return [*parts, *(tag("p", f"{label.capitalize()}: {names}.") for label, names in not_at_work(found))]
+
+
+def _devices(number: int, found: Diagnosis) -> list[Part]:
+    """All devices, and of each how long its requests took as a picture."""
+    if not found.devices:
+        return []
+    parts: list[Part] = [table("Block devices", HEADERS, device_rows(found.devices), numeric=(1, 2, 3, 4, 5))]
+    parts += [tag("p", sentence) for sentence in device_sentences(found.devices)]
+    for place, device in enumerate(found.devices):
+        if device.histogram:
+            chart = latencies_chart(device, Style(palette=PAGE, width=_WIDE, titled=False))
+            drawn = Markup(inline_svg(chart, f"d{number}-{place}"))
+            parts.append(tag("figure", drawn, tag("figcaption", chart.caption)))
+    return parts
 
 
 def _example(prefix: str, found: Diagnosis, name: str, worst: Worst) -> Markup:
@@ -146,21 +173,5 @@ def _time_line(number: int, name: str, found: Diagnosis) -> Markup:
 
 def _side_by_side(found: Sequence[Diagnosis]) -> Markup:
     """Means of what the signs look at; no claim from one session to another."""
-    names = list(dict.fromkeys(figure.name for one in found for figure in one.figures))
-    by_name = [{figure.name: _with_interval(figure) for figure in one.figures} for one in found]
-    late = [
-        ["stutters an hour", *("-" if one.per_hour is None else range_text(one.per_hour, 1, "") for one in found)],
-        ["late time", *("-" if one.late_share is None else range_text(one.late_share, 100, "%") for one in found)],
-    ]
-    rows = [[name, *(figures.get(name, "-") for figures in by_name)] for name in names]
-    caution = (
-        "With intervals from blocks of time within each. One session each: what differs may be the session. A trial "
-        "tells whether a setting did it."
-    )
-    headers = ("mean of", *(one.name for one in found))
-    figures = table("Figures", headers, [*late, *rows])
-    return tag("section", tag("h2", "Side by side"), tag("p", caution), figures)
-
-
-def _with_interval(figure: SeriesFigure) -> str:
-    return range_text(Range(estimate=figure.mean, low=figure.low, high=figure.high), 1, figure.unit)
+    headers, rows = beside_rows(found)
+    return tag("section", tag("h2", "Side by side"), tag("p", CAUTION), table("Figures", headers, rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from ktrial.services.run_recording import is_telling
 from ktrial.stats.arrays import Array
 from ktrial.stats.coincidence import Activity, Coincidence, coincidences, merged
 from ktrial.stats.phases import Phases, find_phases
-from ktrial.stats.stutters import Stutters, chosen, episodes, late_frames, recurrence, within
+from ktrial.stats.stutters import Episode, Stutters, chosen, episodes, late_frames, recurrence, within
 from ktrial.stats.time_blocks import Interval, mean_over
 
 #: Stutters with no longer pause between them are one episode.
@@ -67,7 +68,7 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
     enough = stutters.count >= FEWEST_STUTTERS
     last = {symptom.id for symptom in symptoms.values() if symptom.consequence}
     found = coincidences(active, stutters.begins_s, stutters.ends_s, bounds, last=last) if enough else ()
-    causes = _causes(found, working, stutters, recording)
+    causes = _causes(found, working, stutters, recording, bounds)
     explained = {place for one in found if one.named for place in one.overlapping}
     runs = episodes(stutters.begins_s, stutters.ends_s, EPISODE_GAP_S)
     again = recurrence(runs, recording.begin_s, recording.end_s, EPISODE_GAP_S)
@@ -84,11 +85,11 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
         told_by=phases.told_by,
         causes=causes,
         unexplained=stutters.count - len(explained),
-        episodes=tuple(EpisodeFound(begin_s=one.begin_s, end_s=one.end_s, count=one.count) for one in runs),
+        episodes=_episodes(runs),
         recurrence_s=None if again is None else again.period_s,
         recurrence_p=None if again is None else again.p,
         aggressors=_aggressors(recording, stutters),
-        figures=_figures(recording, working),
+        figures=_figures(recording, working, bounds),
         devices=devices(recording),
         lanes=_lanes(working, recording),
         pressures=_pressures(recording),
@@ -131,10 +132,14 @@ def _ever(one: AtWork) -> bool:
 
 
 def _causes(
-    found: Sequence[Coincidence], working: Sequence[AtWork], stutters: Stutters, recording: Recording
+    found: Sequence[Coincidence],
+    working: Sequence[AtWork],
+    stutters: Stutters,
+    recording: Recording,
+    phases: Sequence[tuple[float, float]],
 ) -> tuple[Cause, ...]:
     by_id = {one.symptom.id: one for one in working}
-    tested = [_cause(one, by_id[one.cause], stutters, recording) for one in found]
+    tested = [_cause(one, by_id[one.cause], stutters, recording, phases) for one in found]
     seen = {one.cause for one in found}
     rest = [
         Cause(
@@ -151,7 +156,15 @@ def _causes(
     return (*tested, *sorted(rest, key=lambda cause: order.index(cause.standing)))
 
 
-def _cause(one: Coincidence, working: AtWork, stutters: Stutters, recording: Recording) -> Cause:
+def _cause(
+    one: Coincidence,
+    working: AtWork,
+    stutters: Stutters,
+    recording: Recording,
+    phases: Sequence[tuple[float, float]],
+) -> Cause:
+    places = list(one.overlapping)
+    begins_s, excess_s = stutters.begins_s[places], stutters.excess_s
     standing: Standing = "named" if one.named else "with-another" if one.with_cause else "chance"
     threads: Counter[str] = Counter()
     for event in working.events:
@@ -164,6 +177,8 @@ def _cause(one: Coincidence, working: AtWork, stutters: Stutters, recording: Rec
         what=working.symptom.what,
         standing=standing,
         overlapping=len(one.overlapping),
+        by_phase=tuple(int(np.sum((begins_s >= begin_s) & (begins_s < end_s))) for begin_s, end_s in phases),
+        late_share=float(excess_s[places].sum() / excess_s.sum()),
         expected=one.expected,
         expected_high=one.expected_high,
         p=one.p,
@@ -259,8 +274,19 @@ def _growth(times: Array, sizes: Array, at: Array) -> Array:
     return np.asarray(np.interp(at, times, taken) - np.interp(at - _BEFORE_S, times, taken))
 
 
-def _figures(recording: Recording, working: Sequence[AtWork]) -> tuple[SeriesFigure, ...]:
-    """Mean and peak of every series that a sign looks at."""
+def _episodes(runs: Sequence[Episode]) -> tuple[EpisodeFound, ...]:
+    """Each with its distance from the one before it."""
+    gaps = [None, *(after.begin_s - before.end_s for before, after in pairwise(runs))]
+    return tuple(
+        EpisodeFound(begin_s=one.begin_s, end_s=one.end_s, count=one.count, gap_s=gap_s)
+        for one, gap_s in zip(runs, gaps, strict=False)
+    )
+
+
+def _figures(
+    recording: Recording, working: Sequence[AtWork], phases: Sequence[tuple[float, float]]
+) -> tuple[SeriesFigure, ...]:
+    """Mean and peak of every series that a sign looks at, and its mean in each phase."""
     names = dict.fromkeys(name for one in working for name in one.shown_by if name in recording.series)
     found = []
     for name in names:
@@ -278,9 +304,15 @@ def _figures(recording: Recording, working: Sequence[AtWork]) -> tuple[SeriesFig
                 low=mean.low,
                 high=mean.high,
                 peak=float(values[known].max()),
+                by_phase=tuple(_mean_in(times_s[known], values[known], *phase) for phase in phases),
             )
         )
     return tuple(found)
+
+
+def _mean_in(times_s: Array, values: Array, begin_s: float, end_s: float) -> Range | None:
+    inside = (times_s > begin_s) & (times_s <= end_s)
+    return _range(mean_over(times_s[inside], values[inside], begin_s, end_s)) if inside.any() else None
 
 
 def _lanes(working: Sequence[AtWork], recording: Recording) -> tuple[Lane, ...]:
@@ -352,9 +384,9 @@ def _without_frames(recording: Recording, phases: Phases, working: Sequence[AtWo
         per_hour=None,
         phases=_by_phase(phases, _NOTHING),
         told_by=phases.told_by,
-        causes=_causes((), working, _NOTHING, recording),
+        causes=_causes((), working, _NOTHING, recording, ()),
         unexplained=0,
-        figures=_figures(recording, working),
+        figures=_figures(recording, working, [(phase.begin_s, phase.end_s) for phase in phases.phases]),
         devices=devices(recording),
         lanes=_lanes(working, recording),
         pressures=_pressures(recording),

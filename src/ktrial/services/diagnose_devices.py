@@ -31,6 +31,8 @@ def _device(name: str, one: Latencies) -> DeviceFound:
         limit_s=SLOW_S,
         above_share=one.above(SLOW_S),
         modes=tuple(_mode(mode, one) for mode in modes(one.histogram)),
+        histogram=one.histogram,
+        exits=tuple((state.id, state.exit_s) for state in one.states if not state.operational and state.exit_s > 0),
     )
 
 

@@ -13,20 +13,24 @@ import msgspec
 from ktrial.domain.diagnosis import (
     Aggressor,
     Cause,
+    DeviceFound,
     Diagnosis,
     EpisodeFound,
     Lane,
     PhaseFound,
     PressureLine,
+    Proposal,
     Range,
     SeriesFigure,
     Worst,
 )
 from ktrial.report.charts.drawing import Style
+from ktrial.report.charts.latencies import latencies_chart
 from ktrial.report.charts.svg import svg_text
 from ktrial.report.charts.timeline import part_of, timeline_chart
-from ktrial.report.diagnose import diagnosis_text
+from ktrial.report.diagnose import diagnoses_text, diagnosis_text
 from ktrial.report.diagnose_page import diagnosis_page
+from ktrial.report.diagnose_tables import beside_rows
 from ktrial.report.timeline_script import TIMELINE_SCRIPT
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J"
@@ -42,6 +46,8 @@ def found(name: str = HOSTILE) -> Diagnosis:
         what="A thread had to free memory.",
         standing="named",
         overlapping=9,
+        by_phase=(4, 5),
+        late_share=0.85,
         expected=1.2,
         expected_high=3,
         p=0.0005,
@@ -50,7 +56,7 @@ def found(name: str = HOSTILE) -> Diagnosis:
         threads={HOSTILE: 9},
         worst=Worst(begin_s=3.0, duration_s=0.2, seen=HOSTILE),
     )
-    other = msgspec.structs.replace(named, id="swap-in", name="swap", standing="with-another", worst=None, threads={})
+    other = msgspec.structs.replace(named, id="swap-in", name="swap", standing="with-another", threads={})
     return Diagnosis(
         name=name,
         length_s=600,
@@ -71,7 +77,38 @@ def found(name: str = HOSTILE) -> Diagnosis:
             Cause(id="steal", name="steal", what="", standing="unseen"),
         ),
         unexplained=1,
-        figures=(SeriesFigure(name="vmstat.pgscan_kswapd", unit="count/s", mean=12.5, peak=99.0),),
+        figures=(
+            SeriesFigure(
+                name="vmstat.pgscan_kswapd", unit="count/s", mean=12.5, peak=99.0, by_phase=(Range(estimate=31.5), None)
+            ),
+        ),
+        devices=(
+            DeviceFound(
+                name="nvme0n1",
+                requests=633,
+                bytes=4096,
+                median_s=0.000125,
+                p99_s=0.01,
+                longest_s=0.012,
+                limit_s=0.005,
+                above_share=0.052,
+                modes=(),
+                histogram=((0.000125, 600), (0.01, 33)),
+                exits=((4, 0.0095),),
+            ),
+        ),
+        proposals=(
+            Proposal(
+                cause="direct-reclaim",
+                knob="vm.min_free_kbytes",
+                value="135168",
+                now="67584",
+                why="more reserve",
+                price="memory",
+                evidence=("claimed: 3 GiB helped",),
+                try_line=("ktrial", "try", "vm.min_free_kbytes=135168"),
+            ),
+        ),
         late=((3.0, 0.2), (7.0, 0.1)),
         lanes=(Lane(cause="direct-reclaim", spans=((2.9, 3.1),)),),
         pressures=(PressureLine(name="memory pressure", step_s=100.0, values=(0.0, 0.25, None, 1.0, 0.5, 0.0)),),
@@ -90,7 +127,7 @@ def test_the_page_is_whole_and_holds_no_foreign_markup() -> None:
     assert page.count("<script>") == 1
     assert "alert(1)</script>" not in page
     assert "\x1b" not in page
-    assert page.count("<svg") == 4, "a time line of each, and the worst example of the named cause in each"
+    assert page.count("<svg") == 8, "a time line of each, worst examples of two causes, and a device's requests"
     assert "no: goes with direct reclaim" in page
     assert "Side by side" in page
     assert "12.5" in page
@@ -101,8 +138,10 @@ def test_the_page_is_whole_and_holds_no_foreign_markup() -> None:
 def test_the_page_tells_what_the_text_tells() -> None:
     page = diagnosis_page([(found("flight"), ())])
     told = " ".join(re.sub(r"<[^>]*>", " ", html.unescape(page)).split())
-    parts = ("The worst example of direct reclaim", "warm-up", "Could not be seen: steal", "Finding: psi is absent")
-    for part in (*parts, "Note: the clock of the log", "4 GiB", "4 at 180 s", "They begin every"):
+    parts = ["The worst example of direct reclaim", "warm-up", "Could not be seen: steal", "Finding: psi is absent"]
+    parts += ["Note: the clock of the log", "4 GiB", "180 s 3 s - 4", "Episodes begin every", "claimed: 3 GiB helped"]
+    parts += ["Not named: swap", "direct reclaim 4 5", "vmstat.pgscan_kswapd count/s 12.5 99 31.5 -", "exit of state 4"]
+    for part in parts:
         assert part in told, part
 
 
@@ -146,8 +185,35 @@ def test_the_text_tells_all_and_steers_no_terminal() -> None:
     text = diagnosis_text(found(), width=80)
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
-    for part in ("9 of 10 stutters", "1 stutters overlap none", "could not be seen", "goes with direct reclaim"):
+    for part in ("9 of 10 stutters", "1 stutter overlaps none", "could not be seen", "goes with direct reclaim"):
         assert part in " ".join(text.split())
+
+
+def test_several_recordings_stand_beside_one_another_in_the_text_too() -> None:
+    other = msgspec.structs.replace(found("tuned"), per_hour=Range(estimate=6.0))
+    text = diagnoses_text([(found("stock"), ()), (other, ())], width=80)
+    beside = " ".join(text.partition("side by side")[2].split())
+    assert "mean of stock tuned" in beside
+    assert "stutters an hour 60 6" in beside
+    assert "late time" not in beside, "what does not differ is left out"
+    assert "One session each" in beside
+    assert "side by side" not in diagnoses_text([(other, ())], width=80)
+
+
+def test_what_a_device_has_done_stands_beside_what_another_has() -> None:
+    quick = msgspec.structs.replace(found("tuned"), devices=())
+    _, rows = beside_rows([found("stock"), quick])
+    assert ["nvme0n1: above 5 ms", "5.20% of 633", "-"] in rows
+    assert ["nvme0n1: 99 %", "10 ms", "-"] in rows
+
+
+def test_requests_are_drawn_up_to_the_exit_of_a_power_state() -> None:
+    (device,) = found().devices
+    chart = latencies_chart(device, Style(width=900))
+    svg = svg_text(chart)
+    assert "slow: 5 ms" in svg
+    assert "exit of state 4" in svg
+    assert chart.table.rows == (("125 us", "600"), ("10 ms", "33"))
 
 
 def test_the_time_line_shows_stutters_lanes_and_phases() -> None:

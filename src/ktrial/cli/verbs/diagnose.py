@@ -64,7 +64,7 @@ def command(
     from ktrial.catalog.symptoms import load_symptoms
     from ktrial.cli.comparison_file import write_file
     from ktrial.cli.diagnosing import check, offset, recording, report
-    from ktrial.report.diagnose import diagnosis_text
+    from ktrial.report.diagnose import diagnoses_text
     from ktrial.report.terminal import columns
     from ktrial.services.diagnose import diagnose
     from ktrial.services.diagnose_proposals import with_proposals
@@ -93,4 +93,4 @@ def command(
         told = [{"diagnosis": one, "not_proposed": left_out} for one, left_out in found]
         write_json({"schema": "ktrial.diagnosis/1", "recordings": told})
         return
-    sys.stdout.write("\n".join(diagnosis_text(one, left_out, width=columns()) for one, left_out in found))
+    sys.stdout.write(diagnoses_text(found, width=columns()))
