@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     count = int(argv[0]) if argv else 50
     symptoms = load_symptoms(load_catalog())
     named = exact = false = shuffled = 0
-    print(f"{'planted':<18} {'named alone':>12} {'half: named':>12} {'shuffled: any':>14}")
+    print(f"{'planted':<24} {'named alone':>12} {'half: named':>12} {'shuffled: any':>14}")
     for cause, wanted in PLANTED.items():
         alone = half = wrong = 0
         for seed in range(count):
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
             partly = [one.id for one in diagnose(recording(seed, cause, share=0.5), symptoms).named]
             half += wanted in partly
             wrong += bool(diagnose(recording(seed, cause, shuffled=True), symptoms).named)
-        print(f"{cause:<18} {alone / count:>12.0%} {half / count:>12.0%} {wrong / count:>14.1%}", flush=True)
+        print(f"{cause:<24} {alone / count:>12.0%} {half / count:>12.0%} {wrong / count:>14.1%}", flush=True)
         exact, named, false, shuffled = exact + alone, named + count, false + wrong, shuffled + count
     print(f"named alone {exact / named:.1%} of {named}; false names {false / shuffled:.1%} of {shuffled}")
     kept = exact / named >= WANTED - 2 * math.sqrt(WANTED * (1 - WANTED) / named)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ktrial.domain.diagnosis import Diagnosis
 from ktrial.domain.recording import Recording
 from tests.support.planted_stutters import (
     SECONDS,
@@ -27,6 +26,7 @@ from tests.support.planted_stutters import (
     named,
     shuffled,
     slow_to_write,
+    told,
     watched,
 )
 
@@ -141,14 +141,3 @@ def test_who_grows_before_stutters_is_told_and_who_always_grows_is_not(tmp_path:
     assert grew[f"({hog.pid})", "I/O"] > 50 << 20, found.aggressors
     assert max(found.aggressors, key=lambda one: one.before_bytes).name.endswith(f"({hog.pid})")
     assert not [who for who, _ in grew if who == f"({grows.pid})"], found.aggressors
-
-
-def told(found: Diagnosis) -> str:
-    """What a failure should show."""
-    causes = [
-        f"{cause.id}: {cause.standing}, {cause.overlapping} of {found.stutters}, {cause.expected:.1f} by chance,"
-        f" p {cause.p}, at work {cause.active_share:.1%}"
-        for cause in found.causes
-        if cause.active_share
-    ]
-    return "\n".join([f"{found.stutters} stutters in {found.length_s:.1f} s, named {named(found)}", *causes])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest of 1 GiB is recorded by the agent in it, and diagnosed here: who writes too much for a slow device is named.
+"""A guest of 1 GiB is recorded by the agent in it, and diagnosed here: what is planted is named, and nothing else.
 
-Memory that runs short is planted on this machine (tests/alone): an emulated guest reclaims clean pages within a frame.
+The guests are exact: their time counts instructions, so that no other work on this machine holds up their frames.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 import subprocess
 from array import array
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -17,45 +20,92 @@ import pytest
 from ktrial.domain.guest import Shape
 from ktrial.domain.recording import Frames, Recording, Source
 from tests.support.guest_recordings import recorded_in_guest
-from tests.support.planted_stutters import diagnosed, named, shuffled
+from tests.support.planted_stutters import diagnosed, named, shuffled, told
 
 pytestmark = [pytest.mark.xdist_group("guest"), pytest.mark.timeout(900)]
 PROGRAM = Path(__file__).parents[1] / "support" / "stutter_program.c"
-SECONDS = 120
-#: What the guest runs: a file system in memory, for which little may wait to be written, and which takes 2 MiB a
-#: second; the frames, who holds them up, and the agent. A throttle lets the requests of a tenth of a second through at
-#: once, and the device works them off one by one: at 8 MiB a second the last of twenty took over 5 ms, a slow device.
+SECONDS = 40
+#: What the guest runs: what is set up, the frames, who holds them up, and the agent.
 SCRIPT = """
-truncate -s 160M /tmp/image && mkfs.ext4 -q /tmp/image && mkdir /tmp/m && mount -o loop /tmp/image /tmp/m || exit 3
-echo 64 > /sys/block/loop0/queue/max_sectors_kb
-echo 1048576 > /proc/sys/vm/dirty_bytes; echo 524288 > /proc/sys/vm/dirty_background_bytes
-mkdir /tmp/b && mount -t cgroup -o blkio none /tmp/b || exit 4
-echo 7:0 2097152 > /tmp/b/blkio.throttle.write_bps_device || exit 4
-{program} frames /tmp/m/log > /tmp/frames &
+{before}
+{program} frames {frames} > /tmp/frames &
 frames=$!
-{program} write /tmp/m/much 2 &
+{beside}
 sleep 5
 (echo '{{"id":1,"do":"watch","limit_s":{seconds},"process":'$frames'}}'; sleep {limit}) |
     ktrial-agent serve --role root > /tmp/told
 cat /tmp/frames; echo; cat /tmp/told
 """
+#: A file system in memory, for which little may wait to be written, and which takes 2 MiB a second. A throttle lets the
+#: requests of a tenth of a second through at once, and the device works them off one by one: at 8 MiB a second the last
+#: of twenty took over 5 ms, a slow device.
+SLOW_TO_WRITE = """
+truncate -s 160M /tmp/image && mkfs.ext4 -q /tmp/image && mkdir /tmp/m && mount -o loop /tmp/image /tmp/m || exit 3
+echo 64 > /sys/block/loop0/queue/max_sectors_kb
+echo 1048576 > /proc/sys/vm/dirty_bytes; echo 524288 > /proc/sys/vm/dirty_background_bytes
+mkdir /tmp/b && mount -t cgroup -o blkio none /tmp/b || exit 4
+echo 7:0 2097152 > /tmp/b/blkio.throttle.write_bps_device || exit 4
+"""
+#: dm-delay passes requests on as they are, it has none of its own to be seen: so a loop device lies above it.
+DELAYED = """
+truncate -s 16M /tmp/image && losetup /dev/loop0 /tmp/image || exit 3
+dmsetup --noudevsync create slow --table "0 32768 delay /dev/loop0 0 0" || exit 4
+/usr/sbin/losetup --direct-io=on /dev/loop1 /dev/dm-0 || exit 5
+"""
+#: Now and then requests are delayed by 150 ms.
+DELAYS = """
+delayed_by() {
+    echo "0 32768 delay /dev/loop0 0 $1" | dmsetup --noudevsync reload slow
+    dmsetup --noudevsync suspend slow; dmsetup --noudevsync resume slow
+}
+(while :; do usleep $((1000000 + RANDOM * 30)); delayed_by 150; usleep 100000; delayed_by 0; done) &
+"""
+#: Pages of programs are compressed, which takes time, and kswapd begins late.
+SWAP = """
+echo 1G > /sys/block/zram0/disksize && mkswap /dev/zram0 > /dev/null && swapon /dev/zram0 || exit 3
+echo 2048 > /proc/sys/vm/min_free_kbytes
+"""
+
+
+class Plant(NamedTuple):
+    """What must be named; what is set up, what the frames do, and who holds them up."""
+
+    cause: str | None
+    before: str
+    frames: str
+    beside: str
+
+
+PLANTED = {
+    "sleeps": Plant(None, "", "sleeps", ""),
+    "higher_priority": Plant("scheduler-delay", "", "cpu", "{program} spin &"),
+    "slow_device": Plant("device-latency", DELAYED, "device /dev/loop1", DELAYS),
+    "dirty_pages": Plant("dirty-throttling", SLOW_TO_WRITE, "file /tmp/m/log", "{program} write /tmp/m/much 2 &"),
+    "memory_hog": Plant("direct-reclaim", SWAP, "memory 4", "{program} hog 720 155 &"),
+}
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, linked statically."""
-    made = tmp_path_factory.mktemp("program") / "stutters"
-    subprocess.run(["cc", "-O2", "-static", "-o", str(made), str(PROGRAM)], check=True)
-    return made
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recording]:
+    """Each is recorded once."""
+    program = tmp_path_factory.mktemp("program") / "stutters"
+    subprocess.run(["cc", "-O2", "-static", "-o", str(program), str(PROGRAM)], check=True)
+    return cache(lambda name: record(program, PLANTED[name]))
 
 
-def recorded(program: Path) -> Recording:
+def record(program: Path, plant: Plant) -> Recording:
     """What the agent in the guest has recorded, with the frames that the program told."""
-    script = SCRIPT.format(program=program.name, seconds=SECONDS, limit=SECONDS + 10)
-    # One CPU: an emulator that runs two in turn leaves one of them in an interrupt for milliseconds.
-    shape = Shape(mode="emulated", memory_bytes=1 << 30, cpus=1)
-    tools, modules = ("mkfs.ext4", str(program)), ("loop", "ext4")
-    recording, lines, answers = recorded_in_guest(script, shape, 800, tools, modules)
+    script = SCRIPT.format(
+        before=plant.before,
+        program=program.name,
+        frames=plant.frames,
+        beside=plant.beside.replace("{program}", program.name),
+        seconds=SECONDS,
+        limit=SECONDS + 10,
+    )
+    shape = Shape(mode="exact", memory_bytes=1 << 30, cpus=1)
+    tools = ("mkfs.ext4", "dmsetup", "losetup", str(program))
+    recording, lines, answers = recorded_in_guest(script, shape, 800, tools, ("loop", "ext4", "dm-delay", "zram"))
     started = re.search(r"\"started_ns\":\s*(\d+)", answers)
     assert started is not None, answers[-500:]
     return _with_frames(recording, lines, int(started[1]))
@@ -63,8 +113,8 @@ def recorded(program: Path) -> Recording:
 
 def _with_frames(recording: Recording, lines: str, started_ns: int) -> Recording:
     rows = [tuple(map(int, line.split())) for line in lines.splitlines()]
-    told = [((end_ns - started_ns) / 1e9, took_ns / 1e9) for end_ns, took_ns in rows]
-    inside = [(end_s, took_s) for end_s, took_s in told if 0 <= end_s <= recording.length_s]
+    inside = [((end_ns - started_ns) / 1e9, took_ns / 1e9) for end_ns, took_ns in rows]
+    inside = [(end_s, took_s) for end_s, took_s in inside if 0 <= end_s <= recording.length_s]
     frames = Frames(
         kind="frame",
         source="frames",
@@ -75,9 +125,12 @@ def _with_frames(recording: Recording, lines: str, started_ns: int) -> Recording
     return msgspec.structs.replace(recording, frames=frames, sources=sources)
 
 
-def test_a_writer_that_holds_up_others_is_named_alone(program: Path) -> None:
-    recording = recorded(program)
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_cause_planted_in_a_guest_is_named_alone(name: str, recorded: Callable[[str], Recording]) -> None:
+    wanted = PLANTED[name].cause
+    recording = recorded(name)
     found = diagnosed(recording)
-    assert found.stutters >= 5
-    assert named(found) == ["dirty-throttling"]
-    assert sum(bool(named(diagnosed(shuffled(recording, seed)))) for seed in range(10)) <= 3
+    assert found.stutters >= 5, told(found)
+    assert named(found) == ([] if wanted is None else [wanted]), told(found)
+    moved = [named(diagnosed(shuffled(recording, seed))) for seed in range(10)]
+    assert sum(map(bool, moved)) <= 3, moved

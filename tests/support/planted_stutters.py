@@ -145,6 +145,17 @@ def named(found: Diagnosis) -> Sequence[str]:
     return [cause.id for cause in found.named]
 
 
+def told(found: Diagnosis) -> str:
+    """What a failure should show."""
+    causes = [
+        f"{cause.id}: {cause.standing}, {cause.overlapping} of {found.stutters}, {cause.expected:.1f} by chance,"
+        f" p {cause.p}, at work {cause.active_share:.1%}"
+        for cause in found.causes
+        if cause.active_share
+    ]
+    return "\n".join([f"{found.stutters} stutters in {found.length_s:.1f} s, named {named(found)}", *causes])
+
+
 def _do(*words: str) -> str:
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, f"{words}: {done.stderr}"

@@ -40,7 +40,7 @@ for (const figure of document.querySelectorAll('figure.timeline')) {
   const lates = top => {
     const highest = Math.max(...told.late.map(one => one[1]), 1e-6);
     picture.append(make('text', { x: NAMES - 8, y: top + 10, 'text-anchor': 'end', 'font-size': 11,
-      fill: 'var(--muted)' }, (highest * 1e3).toPrecision(3) + ' ms'));
+      fill: 'var(--muted)' }, highest < 1 ? (highest * 1e3).toPrecision(3) + ' ms' : highest.toPrecision(3) + ' s'));
     picture.append(make('text', { x: NAMES - 8, y: top + LATE, 'text-anchor': 'end', 'font-size': 11,
       fill: 'var(--ink)' }, 'stutters'));
     for (const [at, took] of told.late) {
