@@ -10,6 +10,7 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,15 @@ def run(*argv: str) -> Ran:
     return Ran(main(["kernel", *argv], out, err), out.getvalue(), err.getvalue())
 
 
+def cache_of_answers(base: Path) -> Path:
+    """A cache folder for those tests in which compilers need not be asked anew."""
+    return base / "answers"
+
+
 @pytest.fixture(scope="module")
 def compilers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compiler]:
-    found = Compilers(tmp_path_factory.mktemp("answers"), TARGETS, pytest.fail).find()
+    kept = cache_of_answers(tmp_path_factory.getbasetemp()) / "ktrial" / "compilers"
+    found = Compilers(kept, TARGETS, pytest.fail).find()
     return {compiler.kind: compiler for compiler in found}
 
 
@@ -121,16 +128,22 @@ def test_flags_as_make_takes_them(
     assert (got_c.removesuffix(" -mno-red-zone -mcmodel=kernel"), got_rust) == (c_flags, rust_flags)
 
 
-@pytest.fixture(scope="module")
-def conf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Kconfig's own program, from the sources of 6.12."""
-    out = tmp_path_factory.mktemp("conf")
+@cache
+def kconfig_program(base: Path) -> Path:
+    """Kconfig's own program, from the sources of 6.12; made once for all modules of a worker."""
+    out = base / "kconfig"
+    out.mkdir()
     subprocess.run(
         ["make", "-s", "-C", source_tree("6.12"), f"O={out}", "ARCH=x86_64", "allnoconfig"],
         check=True,
         capture_output=True,
     )
     return out / "scripts" / "kconfig" / "conf"
+
+
+@pytest.fixture(scope="module")
+def conf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kconfig_program(tmp_path_factory.getbasetemp())
 
 
 def configured(conf: Path, tree: Path, asked: str, *, gcc: int = 120200, llvm: int = 0, bits: int = 64) -> set[str]:
