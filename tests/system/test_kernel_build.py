@@ -3,21 +3,27 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import io
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from ktrial.cli.main import main
+from tests.support.buildable_tree import FAILURE as FAILURE_TEXT
 from tests.support.buildable_tree import write_buildable
+from tests.support.https import Handler, make_certificate, served
 from tests.support.tree import Ran
 
 pytestmark = [
@@ -27,6 +33,7 @@ pytestmark = [
     ),
 ]
 GUEST = ("--config", "tinyconfig", "--cache", "none")
+FAILURE = FAILURE_TEXT.encode()
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +131,63 @@ def test_a_compiler_that_is_too_old_for_the_tree(tree: Path, tmp_path: Path) -> 
     script.write_text("#!/bin/sh\necho 99.1.0\n")
     ran = run("build", str(tree), *GUEST, "-o", str(tmp_path / "build"))
     assert (ran.status, "and this tree wants 99.1.0 or newer" in ran.err) == (4, True), ran.err
+
+
+@pytest.mark.parametrize("verb", ["config", "build"])
+def test_a_compiler_that_is_too_old_is_said_before_kconfig_is_asked(verb: str, tree: Path, tmp_path: Path) -> None:
+    makefile = tree / "Makefile"
+    makefile.write_text(makefile.read_text().replace("tinyconfig:\n", "tinyconfig:\n\t@echo too old >&2; exit 1\n"))
+    (tree / "scripts/min-tool-version.sh").write_text("#!/bin/sh\necho 99.1.0\n")
+    ran = run(verb, str(tree), "--config", "tinyconfig", "-o", str(tmp_path / "build"))
+    assert (ran.status, "and this tree wants 99.1.0 or newer" in ran.err) == (4, True), ran.err
+
+
+def test_a_compiler_without_its_linker_is_said_with_the_package(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kconfig fails of it in its own words, which name no package."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("make", "flex", "bison"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    for name in ("clang-99", "clang++-99"):
+        (programs / name).write_text("#!/bin/sh\necho clang version 99.0.0\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    ran = run("config", str(tree), "--config", "tinyconfig", "--cc", "clang-99", "-o", str(tmp_path / "build"))
+    assert (ran.status, "configuring needs ld.lld-99, llvm-ar-99" in ran.err) == (1, True), ran.err
+    assert "next: apt-get install lld-99 llvm-99" in ran.err
+
+
+def test_no_disk_is_said_before(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
+    monkeypatch.setattr("ktrial.kernels.build.shutil.disk_usage", lambda _: usage)
+    ran = run("build", str(tree), *GUEST, "-o", str(tmp_path / "build"))
+    said = re.search(r"the build takes about \d+ MiB more, and 1 MiB are free in ", ran.err)
+    assert (ran.status, said is not None) == (4, True), ran.err
+    assert not (tmp_path / "build/told").exists()
+
+
+def test_a_patch_is_downloaded_and_must_be_the_one_that_was_looked_at(tree: Path, tmp_path: Path) -> None:
+    patch = b"--- a/failure\n+++ b/failure\n@@ -1 +1,2 @@\n+# patched\n" + b" " + FAILURE
+
+    class Upstream(Handler):
+        files: Mapping[str, bytes] = {"0001-bore.patch": patch, "0001-bore.patch.gz": gzip.compress(patch, mtime=0)}
+
+    def asked(address: str, name: str, digest: str) -> Ran:
+        word = f"{address}/{name}#sha256={digest}"
+        return run("config", str(tree), "--config", "tinyconfig", "--patch", word, "-o", str(tmp_path / "build"))
+
+    with served(make_certificate(tmp_path), Upstream) as address:
+        for name, data in Upstream.files.items():
+            ran = asked(address, name, hashlib.sha256(data).hexdigest())
+            assert (ran.status, f"{name} is on it" in ran.err) == (0, True), ran.err
+        wrong = asked(address, "0001-bore.patch", "0" * 64)
+        assert (wrong.status, f"its SHA-256 is {hashlib.sha256(patch).hexdigest()}, not 0000" in wrong.err) == (2, True)
+        gone = asked(address, "0002-bore.patch", "0" * 64)
+        assert (gone.status, "0002-bore.patch cannot be downloaded: Not Found" in gone.err) == (1, True), gone.err
+    assert not list((tmp_path / "XDG_STATE_HOME/ktrial/kernels").glob("patch-*"))
+    assert (tree / "failure").read_bytes() == FAILURE
 
 
 def test_no_room_is_said_before(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def prepared(app: App, wishes: Wishes, *, target: str | None = None, optimise: s
     """Open and patch the sources, choose the compiler, and configure. Nothing is written but to the cache."""
     from ktrial.catalog.fragments import load_fragments
     from ktrial.domain.kernel_request import Wish, parse_set, wishes_of, with_extended
-    from ktrial.kernels.toolchain import choose
+    from ktrial.kernels.toolchain import check_toolchain, choose
     from ktrial.services.kernel_config import Wanted, check_held, configure
     from ktrial.services.kernel_making import make_variables
 
@@ -93,6 +93,7 @@ def prepared(app: App, wishes: Wishes, *, target: str | None = None, optimise: s
     asked = [wish for fragment in chosen for wish in wishes_of(fragment, architecture)]
     asked += [wish for word in files for wish in _of_file(word)]
     opened = opened_with_patches(app, wishes)
+    check_toolchain(toolchain, opened.folder)
     word = target or next((one.build.target for one in chosen if one.build.target), None)
     by = "--target" if target is not None else "the fragments"
     flagged, symbols = _target(app, word, toolchain, opened.folder)

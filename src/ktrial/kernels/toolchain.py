@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ktrial.domain.errors import BadInput, KtrialError, Refused
@@ -49,7 +49,8 @@ _LLVM = {
     "STRIP": "llvm-strip",
     "READELF": "llvm-readelf",
 }
-_ALWAYS = ("make", "flex", "bison", "bc", "perl")
+_CONFIGURES = ("make", "flex", "bison")
+_ALWAYS = (*_CONFIGURES, "bc", "perl")
 #: Tool -> what the tree's script calls it, and the symbol that makes it needed.
 _CHECKED = {"rustc": ("rustc", "RUST"), "bindgen": ("bindgen", "RUST"), "pahole": ("pahole", "DEBUG_INFO_BTF")}
 
@@ -80,15 +81,27 @@ def _suffix(path: str, folder: str) -> str:
     return suffix if shutil.which(f"{folder}{_LLVM['LD']}{suffix}") is not None else ""
 
 
+def check_toolchain(toolchain: Toolchain, tree: Path) -> None:
+    """Raise where not even a configuration can be made: Kconfig asks the compiler and the linker what they can."""
+    _check_here("configuring", (*_CONFIGURES, *_named(toolchain)))
+    versions(toolchain, {}, tree)
+
+
 def check_programs(toolchain: Toolchain, symbols: Mapping[str, str], more: tuple[str, ...] = ()) -> None:
     """Raise KtrialError where a program that the build starts is not here."""
-    named = [word for variable, word in toolchain.variables.items() if variable != "LLVM"]
-    needed = [*_ALWAYS, *named, *more]
-    needed += [tool for tool, (_, symbol) in _CHECKED.items() if symbols.get(symbol) == "y"]
+    wanted = [tool for tool, (_, symbol) in _CHECKED.items() if symbols.get(symbol) == "y"]
+    _check_here("building", (*_ALWAYS, *_named(toolchain), *more, *wanted))
+
+
+def _named(toolchain: Toolchain) -> list[str]:
+    return [word for variable, word in toolchain.variables.items() if variable != "LLVM"]
+
+
+def _check_here(what: str, needed: Iterable[str]) -> None:
     missing = [name for name in dict.fromkeys(needed) if shutil.which(name) is None]
     if missing:
         packages = " ".join(dict.fromkeys(_package(name) for name in missing))
-        raise KtrialError(f"building needs {', '.join(missing)}, not here", hint=f"apt-get install {packages}")
+        raise KtrialError(f"{what} needs {', '.join(missing)}, not here", hint=f"apt-get install {packages}")
 
 
 def versions(toolchain: Toolchain, symbols: Mapping[str, str], tree: Path) -> tuple[Tool, ...]:

@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
-import ssl
-import subprocess
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.host.tools_download import download
+from tests.support.https import Handler, make_certificate, served
 
 CONTENT = bytes(range(256)) * 1000
 
 
-class _Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
+class _Handler(Handler):
+    def answer(self) -> None:
         place = self.path.removeprefix("/")
         if place in {"to-http", "to-file", "to-https"}:
             there = {"to-http": "http://127.0.0.1:1/x", "to-file": "file:///etc/passwd", "to-https": "/archive"}[place]
@@ -32,40 +29,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(CONTENT)
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for 127.0.0.1 that vouches for itself, and its key."""
-    path = tmp_path_factory.mktemp("https") / "both.pem"
-    made = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {path} -out {path}.crt"
-    names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2")
-    subprocess.run(
-        [*made.split(), *names],
-        check=True,
-        capture_output=True,
-    )
-    path.write_bytes(path.read_bytes() + Path(f"{path}.crt").read_bytes())
-    return path
+    return make_certificate(tmp_path_factory.mktemp("https"))
 
 
 @pytest.fixture
-def server(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of an https server whose certificate is trusted."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    listening.socket = context.wrap_socket(listening.socket, server_side=True)
-    serving = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
-    serving.start()
-    monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.crt")
-    monkeypatch.setenv("no_proxy", "*")
-    yield f"https://127.0.0.1:{listening.server_port}"
-    listening.shutdown()
-    serving.join()
-    listening.server_close()
+def server(certificate: Path) -> Iterator[str]:
+    with served(certificate, _Handler) as address:
+        yield address
 
 
 @pytest.mark.parametrize("place", ["archive", "to-https"])
