@@ -133,6 +133,25 @@ def test_a_compiler_that_is_too_old_for_the_tree(tree: Path, tmp_path: Path) -> 
     assert (ran.status, "and this tree wants 99.1.0 or newer" in ran.err) == (4, True), ran.err
 
 
+def test_what_a_cache_with_a_server_gave_to_this_build(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, counts = tmp_path / "bin", tmp_path / "counts"
+    programs.mkdir()
+    counts.write_text("3 5")
+    told = '{"stats":{"cache_hits":{"counts":{"C/C++":%s}},"cache_misses":{"counts":{"C/C++":%s}}}}'
+    (programs / "sccache").write_text(
+        f"#!/bin/sh\nread hits misses < {counts}\nprintf '{told}' $hits $misses\necho 13 6 > {counts}\n"
+    )
+    (programs / "sccache").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    words = ("--config", "tinyconfig", "--cache", "sccache", "-o", str(tmp_path / "build"))
+    ran = run("build", str(tree), *words, "--json")
+    assert ran.status == 0, ran.err
+    made = json.loads(ran.out)
+    assert (made["make"]["CC"], made["cost"]["hits"], made["cost"]["misses"]) == ("sccache gcc", 10, 1)
+
+
 @pytest.mark.parametrize("verb", ["config", "build"])
 def test_a_compiler_that_is_too_old_is_said_before_kconfig_is_asked(verb: str, tree: Path, tmp_path: Path) -> None:
     makefile = tree / "Makefile"

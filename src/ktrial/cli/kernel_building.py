@@ -62,6 +62,7 @@ def build_kernel(
     variables = with_places_left_out(
         variables, symbols, str(ready.opened.folder.resolve()), str(wishes.output.resolve())
     )
+    variables |= app.kernels.signing(symbols)
     environment = make_environment(source, distributed=distributed and launcher == "ccache")
     order = Order(
         source=source,

@@ -104,6 +104,12 @@ class Kernels:
 
         return Patches(self._work, download)
 
+    def signing(self, symbols: Mapping[str, str]) -> dict[str, str]:
+        """What make is told of the key for modules."""
+        from ktrial.kernels.signing import signing_variables
+
+        return signing_variables(symbols, self._work / "signing")
+
     @staticmethod
     def symbols(folder: Path, architecture: str) -> KnownSymbols:
         """What a tree's Kconfig files define."""

@@ -7,7 +7,23 @@ import re
 import shlex
 from collections.abc import Iterator
 
+import msgspec
+
 from ktrial.formats.tool_output import numbered, unreadable
+
+
+class _Counts(msgspec.Struct):
+    counts: dict[str, int]
+
+
+class _SccacheStats(msgspec.Struct):
+    cache_hits: _Counts
+    cache_misses: _Counts
+
+
+class _SccacheTold(msgspec.Struct):
+    stats: _SccacheStats
+
 
 _COMPILED = re.compile(r"  (?:CC|AS|HOSTCC|RUSTC(?: L)?)(?: \[M\])? +\S+$")
 _KEPT = re.compile(r"(?:saved)?cmd_\S+ := (.+)$")
@@ -73,6 +89,15 @@ def read_cache_log(data: bytes, source: str = "ccache's log") -> tuple[int, int]
     words = [text.strip() for _, text in numbered(data, source) if not text.startswith("#")]
     hits = sum(word in ("direct_cache_hit", "preprocessed_cache_hit") for word in words)
     return hits, words.count("cache_miss")
+
+
+def read_sccache(data: bytes, source: str = "sccache --show-stats") -> tuple[int, int]:
+    """(hits, misses) that the server of sccache has counted since it was started."""
+    try:
+        told = msgspec.json.decode(data, type=_SccacheTold).stats
+    except msgspec.DecodeError as error:
+        raise unreadable(source, None, "the whole text", f"statistics of sccache as JSON: {error}") from None
+    return sum(told.cache_hits.counts.values()), sum(told.cache_misses.counts.values())
 
 
 def rust_cpus(argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -18,13 +18,14 @@ from ktrial.domain.errors import KtrialError, Refused
 from ktrial.domain.kernel_made import Cost, Flags, memory_of, room_of
 from ktrial.domain.units import show_bytes
 from ktrial.formats.kbuild_failure import read_failure
-from ktrial.formats.kbuild_log import compiled, last_flag, read_cache_log, read_cmd_file
-from ktrial.kernels.make import Make
+from ktrial.formats.kbuild_log import compiled, last_flag, read_cache_log, read_cmd_file, read_sccache
+from ktrial.kernels.make import Make, run
 
 _LOG, _CACHE_LOG = "ktrial-{}.log", "ktrial-ccache.log"
 #: Objects that every kernel compiles, whose command tells how all of it is compiled.
 _SHOWN = ("init/main.o", "lib/ctype.o")
 _IMAGES = {"x86_64": "arch/x86/boot/bzImage", "arm64": "arch/arm64/boot/Image"}
+_SCCACHE = ("sccache", "--show-stats", "--stats-format=json")
 _LOG_TAIL_BYTES = 1 << 20
 _GRACE_S = 10.0
 
@@ -74,19 +75,16 @@ class KernelBuild:
 
     def run(self, target: str, jobs: int) -> Cost:
         """Make `target`. Raises KtrialError with the cause and the log's lines where it fails."""
-        cache_log = self._out / _CACHE_LOG
-        cache_log.unlink(missing_ok=True)
+        counts = _CacheCounts(self._make)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin_s = time.monotonic()
         argv = self._make.argv(f"-j{jobs}", target)
         log = self._out / _LOG.format(target)
-        objects, status = self._run(argv, {"CCACHE_STATSLOG": str(cache_log)}, begin_s, log)
+        objects, status = self._run(argv, counts.environment, begin_s, log)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if status != 0:
             raise _failure(target, status, log)
-        hits, misses = None, None
-        with contextlib.suppress(OSError, KtrialError):
-            hits, misses = read_cache_log(cache_log.read_bytes())
+        hits, misses = counts.end() or (None, None)
         return Cost(
             wall_s=round(time.monotonic() - begin_s, 1),
             cpu_s=round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
@@ -132,6 +130,39 @@ class KernelBuild:
         if not path.is_file():
             raise KtrialError(f"make ended well, and left no {path}", hint=f"look into the logs in {self._out}")
         return path
+
+
+class _CacheCounts:
+    """What a cache gave to a build: ccache keeps a log of it, the server of sccache counts for all builds."""
+
+    def __init__(self, make: Make) -> None:
+        self._make = make
+        self._log = make.out / _CACHE_LOG
+        self._log.unlink(missing_ok=True)
+        self._served = make.launcher == "sccache"
+        self._before = self._told()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the build is to be told."""
+        return {"CCACHE_STATSLOG": str(self._log)}
+
+    def end(self) -> tuple[int, int] | None:
+        """(hits, misses) of the build; None where no cache tells."""
+        if not self._served:
+            with contextlib.suppress(OSError, KtrialError):
+                return read_cache_log(self._log.read_bytes())
+            return None
+        now, before = self._told(), self._before
+        if now is None or before is None:
+            return None
+        hits, misses = now[0] - before[0], now[1] - before[1]
+        return None if min(hits, misses) < 0 else (hits, misses)
+
+    def _told(self) -> tuple[int, int] | None:
+        with contextlib.suppress(OSError, KtrialError):
+            return read_sccache(run(_SCCACHE, self._make.environment(), None, "sccache")) if self._served else None
+        return None
 
 
 def read_flags(out: Path) -> Flags | None:

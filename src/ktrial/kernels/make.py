@@ -57,6 +57,12 @@ class Make:
         self._variables = variables
         self._environment = dict(environment or {})
 
+    @property
+    def launcher(self) -> str | None:
+        """What stands before the compiler: a cache, or what spreads compilers over machines."""
+        before, _, compiler = self._variables.get("CC", "").partition(" ")
+        return before if compiler else None
+
     def told(self, more: Mapping[str, str]) -> Make:
         """The same with more variables."""
         return Make(self._folder, self.out, {**self._variables, **more}, self._environment)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,7 +34,10 @@ class Packing(NamedTuple):
 PACKINGS: Mapping[PackageKind, Packing] = {
     "deb": Packing("bindeb-pkg", ("dpkg-buildpackage", "rsync", "cpio"), _DEB_LEFT, {"DPKG_FLAGS": "-d"}),
     "rpm": Packing("binrpm-pkg", ("rpmbuild",), ("rpmbuild/RPMS/*/*.rpm",), {}),
-    "pacman": Packing("pacman-pkg", ("makepkg",), ("*.pkg.tar*", "pacman/*.pkg.tar*"), {}),
+    "pacman": Packing(
+        *("pacman-pkg", ("makepkg", "fakeroot", "bsdtar"), ("*.pkg.tar*", "pacman/*.pkg.tar*")),
+        {"MAKEPKGOPTS": "--nodeps --force"},
+    ),
     "tar": Packing("targz-pkg", ("tar", "gzip"), ("*.tar.gz",), {}),
 }
 
@@ -51,6 +55,8 @@ def check_packing(kind: PackageKind, tree: Path) -> None:
     text = (tree / _MAKEFILE).read_text(encoding="utf-8", errors="replace") if (tree / _MAKEFILE).is_file() else ""
     if packing.target not in text and not (kind == "tar" and "tar%-pkg" in text):
         raise Refused(f"this tree has no {packing.target}", hint="take --package tar, or a newer kernel")
+    if kind == "pacman" and os.geteuid() == 0:
+        raise Refused("makepkg, which makes packages of pacman, does not run as root", hint="build as an ordinary user")
 
 
 class Left:

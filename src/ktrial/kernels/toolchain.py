@@ -36,6 +36,8 @@ PACKAGES = {
     "dpkg-buildpackage": "dpkg-dev",
     "dh_listpackages": "debhelper",
     "fakeroot": "fakeroot",
+    "makepkg": "makepkg",
+    "bsdtar": "libarchive-tools",
     "rsync": "rsync",
     "depmod": "kmod",
 }

@@ -50,7 +50,10 @@ def made_text(made: KernelMade, before: KernelMade | None, *, width: int) -> str
 def cost_text(made: KernelMade) -> str:
     """Time, objects, and what came of the cache."""
     cost = made.cost
-    cached = "no cache" if cost.hits is None else f"{cost.hits} of {cost.hits + (cost.misses or 0)} from the cache"
+    launcher = made.make.get("CC", "").rpartition(" ")[0]
+    cached = f"{launcher} told nothing" if launcher in ("ccache", "sccache") else "no cache"
+    if cost.hits is not None:
+        cached = f"{cost.hits} of {cost.hits + (cost.misses or 0)} from the cache"
     return f"{duration(cost.wall_s)}, {duration(cost.cpu_s)} of CPU, {cost.objects} objects, {cached}"
 
 

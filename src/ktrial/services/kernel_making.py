@@ -67,11 +67,19 @@ def make_variables(
 
 
 def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *places: str) -> dict[str, str]:
-    """Debug information names no folder of this machine's: the same kernel comes out of any. Without it, as it was."""
-    if symbols.get("DEBUG_INFO") != "y":
-        return dict(make)
-    maps = [f"-fdebug-prefix-map={place}=." for place in places]
-    return {**make, **{name: " ".join([*filter(None, [make.get(name)]), *maps]) for name in ("KCFLAGS", "KAFLAGS")}}
+    """No folder of this machine's stands in debug information, nor in Rust's code: the same kernel comes out of any.
+
+    Without either, as it was.
+    """
+    found = dict(make)
+    told = []
+    if symbols.get("DEBUG_INFO") == "y":
+        told += [(name, "-fdebug-prefix-map") for name in ("KCFLAGS", "KAFLAGS")]
+    if symbols.get("RUST") == "y":
+        told.append(("KRUSTFLAGS", "--remap-path-prefix"))
+    for name, option in told:
+        found[name] = " ".join([*filter(None, [make.get(name)]), *(f"{option}={place}=." for place in places)])
+    return found
 
 
 def make_environment(source: KernelSource, *, distributed: bool = False) -> dict[str, str]:

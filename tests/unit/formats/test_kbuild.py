@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ktrial.domain.errors import UnreadableOutput
 from ktrial.formats.kbuild_failure import read_failure
-from ktrial.formats.kbuild_log import compiled, last_flag, read_cache_log, read_cmd_file
+from ktrial.formats.kbuild_log import compiled, last_flag, read_cache_log, read_cmd_file, read_sccache
 from ktrial.formats.kernel_config import Line, fragment_line, read_fragment
 
 CMD = (
@@ -46,6 +46,14 @@ def test_the_command_that_kbuild_kept() -> None:
 def test_what_a_cache_noted() -> None:
     log = b"# a.c\ndirect_cache_hit\nlocal_storage_hit\n# b.c\npreprocessed_cache_hit\n# c.c\ncache_miss\n"
     assert read_cache_log(log) == (2, 1)
+
+
+def test_what_the_server_of_a_cache_counted() -> None:
+    told = b'{"stats":{"compile_requests":5,"cache_hits":{"counts":{"C/C++":1,"Rust":2}},"cache_misses":{"counts":{}}}}'
+    assert read_sccache(told) == (3, 0)
+    for wrong in (b"", b"no server", b'{"stats":{}}'):
+        with pytest.raises(UnreadableOutput, match="statistics of sccache"):
+            read_sccache(wrong)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +114,6 @@ def test_lines_of_a_fragment(symbol: str, value: str, kind: str | None, line: st
 @given(st.binary(max_size=120) | st.text(alphabet="CONFIG_A=yn#is not set\n\"'", max_size=120).map(str.encode))
 def test_anything_is_read_or_refused(data: bytes) -> None:
     read_failure(data.decode(errors="replace"))
-    for read in (read_fragment, read_cache_log, lambda one: read_cmd_file(one, "x")):
+    for read in (read_fragment, read_cache_log, read_sccache, lambda one: read_cmd_file(one, "x")):
         with contextlib.suppress(UnreadableOutput):
             read(data)

@@ -3,7 +3,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ktrial.kernels.packages import PACKINGS, needed_programs
+import pytest
+
+from ktrial.domain.errors import Refused
+from ktrial.kernels.packages import PACKINGS, check_packing, needed_programs
 
 
 def test_debhelper_is_needed_where_the_trees_rules_call_it(tmp_path: Path) -> None:
@@ -14,3 +17,16 @@ def test_debhelper_is_needed_where_the_trees_rules_call_it(tmp_path: Path) -> No
     rules.write_text("packages = $(shell dh_listpackages)\n")
     assert needed_programs("deb", tmp_path) == (*PACKINGS["deb"].programs, "dh_listpackages")
     assert needed_programs("tar", tmp_path) == PACKINGS["tar"].programs
+
+
+def test_packages_of_pacman_are_not_made_by_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/Makefile.package").write_text("pacman-pkg:\n")
+    monkeypatch.setattr("ktrial.kernels.packages.os.geteuid", lambda: 1000)
+    check_packing("pacman", tmp_path)
+    monkeypatch.setattr("ktrial.kernels.packages.os.geteuid", lambda: 0)
+    with pytest.raises(Refused, match="does not run as root"):
+        check_packing("pacman", tmp_path)
+    (tmp_path / "scripts/Makefile.package").write_text("bindeb-pkg:\n")
+    with pytest.raises(Refused, match="this tree has no pacman-pkg"):
+        check_packing("pacman", tmp_path)

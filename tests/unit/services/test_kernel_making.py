@@ -12,7 +12,7 @@ from ktrial.domain.kernel_made import Cost, Flags, Toolchain, memory_of, objects
 from ktrial.domain.kernel_request import Configured
 from ktrial.domain.kernel_source import AppliedPatch, KernelSource, PatchSet
 from ktrial.domain.uarch import find_target
-from ktrial.report.kernel_made import built_table, made_text
+from ktrial.report.kernel_made import built_table, cost_text, made_text
 from ktrial.services.kernel_making import (
     Order,
     make_environment,
@@ -110,6 +110,27 @@ def test_debug_information_names_no_folder_and_keeps_other_flags() -> None:
     maps = "-fdebug-prefix-map=/linux=. -fdebug-prefix-map=/out=."
     assert told == {"CC": "gcc", "KCFLAGS": f"-O3 {maps}", "KAFLAGS": maps}
     assert with_places_left_out({"CC": "gcc"}, SYMBOLS, "/linux", "/out") == {"CC": "gcc"}
+
+
+def test_rust_s_code_names_no_folder() -> None:
+    told = with_places_left_out({"KRUSTFLAGS": "-Ctarget-cpu=znver3"}, {"RUST": "y"}, "/linux", "/out")
+    maps = "--remap-path-prefix=/linux=. --remap-path-prefix=/out=."
+    assert told == {"KRUSTFLAGS": f"-Ctarget-cpu=znver3 {maps}"}
+
+
+@pytest.mark.parametrize(
+    "cc, hits, said",
+    [
+        ("gcc", None, "no cache"),
+        ("distcc gcc", None, "no cache"),
+        ("sccache gcc", None, "sccache told nothing"),
+        ("sccache gcc", 7, "7 of 10 from the cache"),
+    ],
+)
+def test_what_a_cache_gave_is_told_as_far_as_it_tells(cc: str, hits: int | None, said: str) -> None:
+    made = make_kernel(ORDER, Build(), lambda: (FOUND, "d" * 64), lambda: FLAGS, lambda: 7, "/b")
+    cost = Cost(wall_s=1.0, cpu_s=1.0, objects=10, hits=hits, misses=None if hits is None else 3)
+    assert cost_text(msgspec.structs.replace(made, make={"CC": cc}, cost=cost)).endswith(said)
 
 
 def test_what_was_built_is_recorded_and_told() -> None:
