@@ -43,8 +43,10 @@ class BuildProgress:
 
 
 def progress_line(objects: int, before: int, expected: int, seconds: float) -> str:
-    """`812 of about 1780 objects, 5m 10s, about 6m left`."""
+    """`812 of about 1780 objects, 5m 10s, about 6m left`; without `expected` what was done alone."""
     done = before + objects
+    if not expected:
+        return f"{done} objects, {duration(seconds)}"
     if done >= expected or not objects:
         return f"{done} objects, {duration(seconds)}; linking, or more than was thought"
     left_s = (expected - done) * seconds / objects

@@ -19,7 +19,7 @@ from ktrial.domain.kernel_made import Cost, Flags, memory_of, room_of
 from ktrial.domain.units import show_bytes
 from ktrial.formats.kbuild_failure import read_failure
 from ktrial.formats.kbuild_log import compiled, last_flag, read_cache_log, read_cmd_file, read_sccache
-from ktrial.kernels.make import Make, run
+from ktrial.kernels.make import run
 
 _LOG, _CACHE_LOG = "ktrial-{}.log", "ktrial-ccache.log"
 #: Objects that every kernel compiles, whose command tells how all of it is compiled.
@@ -32,6 +32,24 @@ _GRACE_S = 10.0
 _CHUNK_BYTES = 1 << 16
 
 Told = Callable[[int, float], None]
+
+
+class Makes(Protocol):
+    """A command that builds, and what its environment holds."""
+
+    @property
+    def out(self) -> Path:
+        """Where it is built."""
+
+    @property
+    def launcher(self) -> str | None:
+        """What stands before the compiler."""
+
+    def argv(self, *words: str) -> list[str]:
+        """The command that makes these."""
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What the command's environment holds."""
 
 
 class Waits(Protocol):
@@ -47,7 +65,7 @@ class Waits(Protocol):
 class KernelBuild:
     """Builds through `make`; `tell` hears how many sources were compiled, and after how many seconds."""
 
-    def __init__(self, make: Make, waits: Waits, tell: Told) -> None:
+    def __init__(self, make: Makes, waits: Waits, tell: Told) -> None:
         self._make = make
         self._waits = waits
         self._tell = tell
@@ -83,7 +101,7 @@ class KernelBuild:
         objects, status = self._run(argv, counts.environment, begin_s, log)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if status != 0:
-            raise _failure(target, status, log)
+            raise _failure("make" if argv[0] == "make" else "the command of the", target, status, log)
         hits, misses = counts.end() or (None, None)
         return Cost(
             wall_s=round(time.monotonic() - begin_s, 1),
@@ -105,7 +123,7 @@ class KernelBuild:
                 start_new_session=True,
             )
         except OSError as error:
-            raise KtrialError(f"make cannot be started: {error.strerror}", hint="apt-get install make") from None
+            raise KtrialError(f"{argv[0]} cannot be started: {error.strerror}", hint=f"install {argv[0]}") from None
         assert process.stdout is not None, "it is a pipe"
         rest = b""
         try:
@@ -135,7 +153,7 @@ class KernelBuild:
 class _CacheCounts:
     """What a cache gave to a build: ccache keeps a log of it, the server of sccache counts for all builds."""
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, make: Makes) -> None:
         self._make = make
         self._log = make.out / _CACHE_LOG
         self._log.unlink(missing_ok=True)
@@ -186,11 +204,11 @@ def flags_of_image(place: str) -> Flags | None:
     return None
 
 
-def _failure(target: str, status: int, log: Path) -> KtrialError:
+def _failure(program: str, target: str, status: int, log: Path) -> KtrialError:
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
         found = read_failure(file.read().decode(errors="replace"))
-    cause = found.cause or f"make {target} ended with status {status}"
+    cause = found.cause or f"{program} {target} ended with status {status}"
     excerpt = "\n".join(f"  {line}" for line in found.excerpt)
     return KtrialError(f"the build failed: {cause}\n{excerpt}\nall of it: {log}", hint=found.step)
 

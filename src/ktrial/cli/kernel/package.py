@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel package`: a distribution's source package, built with its own packaging."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ktrial.cli.options import json_option, write_json
+from ktrial.cli.wiring import App
+
+_MOST_JOBS = 1024
+
+
+@click.command(short_help="Build a distribution's source package with its own packaging.")
+@click.argument("source")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FOLDER", help="Where it is built."
+)
+@click.option("--patch", "patches", multiple=True, metavar="FILE|URL", help="Put a patch or series on first (Debian).")
+@click.option("--jobs", type=click.IntRange(1, _MOST_JOBS), help="Compilers at a time; by default one for each CPU.")
+@click.option("--anyway", is_flag=True, help="Go on where packages that it wants are not installed.")
+@json_option
+@click.pass_obj
+def command(
+    app: App, source: str, output: Path, patches: tuple[str, ...], jobs: int | None, anyway: bool, as_json: bool
+) -> int:
+    """Build SOURCE in FOLDER as its distribution does, and tell which kernels are in its packages.
+
+    \b
+    ktrial kernel package linux_6.12.dsc -o debian
+    ktrial kernel package kernel-6.12.src.rpm -o fedora
+    ktrial kernel package linux-6.12 --patch bore.patch -o ubuntu    # a folder with debian/rules
+
+    SOURCE is a .dsc, a .src.rpm, or a folder with debian/rules or a PKGBUILD; it is never changed. Its packaging alone
+    decides what is built and how it is configured. What was broken off goes on with the same command, but for RPM's,
+    which begins anew. `ktrial kernel boot`, `inspect` and `trial` take the packages.
+    """
+    from ktrial.cli.kernel_packaging import packaged
+    from ktrial.report.kernel_package import packaged_text
+    from ktrial.report.terminal import columns
+
+    made = packaged(app, source, output, patches, jobs, anyway=anyway)
+    if as_json:
+        write_json(made)
+    else:
+        sys.stdout.write(packaged_text(made, width=columns()))
+    return 0
