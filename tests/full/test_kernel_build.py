@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small kernels of Debian's sources by both compilers: built, built again elsewhere, booted, inspected, packed.
+"""Small kernels of Debian's sources by both compilers: built, built again elsewhere, patched, booted, packed.
 
 They are much smaller than what the fragment `guest` makes, which takes ten minutes, and have debug information.
 """
 
 from __future__ import annotations
 
+import difflib
 import io
 import json
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from ktrial.cli.main import main
 from ktrial.report.bench import duration
-from tests.guest.sources import BUILDS, whole_archive
+from tests.guest.sources import BUILDS, whole_archive, whole_tree
 from tests.support.tree import Ran
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.xdist_group("kernel-builds")]
@@ -114,6 +115,28 @@ def test_a_build_that_changes_nothing_is_packed_as_it_is(lab: Lab, by_gcc: dict[
     image = next(one["path"] for one in made["packages"] if "linux-image" in one["path"] and "-dbg" not in one["path"])
     told = lab.json("inspect", image)["identity"]
     assert told["build_id"] == made["identity"]["build_id"] == by_gcc["identity"]["build_id"]
+
+
+def test_a_patch_of_the_scheduler_is_found_in_exact_guests(lab: Lab, by_gcc: dict[str, Any]) -> None:
+    """Slices that are nine times as long, by a patch of the test's own, make a thread that works wait for longer."""
+    file = "kernel/sched/fair.c"
+    before = (whole_tree() / file).read_text()
+    after = before.replace("= 700000ULL;", "= 6300000ULL;")
+    assert before.count("= 700000ULL;") == 2, "the slice, and what it is scaled from"
+    patch = lab.folder / "slices.patch"
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    lines = difflib.unified_diff(old, new, f"a/{file}", f"b/{file}")
+    patch.write_text("".join(lines))
+    made = lab.build("slices", "--patch", str(patch))
+    assert [one["name"] for one in made["source"]["patches"]] == ["slices.patch"]
+    assert (made["config_sha256"], made["flags"]) == (by_gcc["config_sha256"], by_gcc["flags"])
+    assert lab.bytes_of("slices") != lab.bytes_of("gcc")
+    measured = ("--suite", "wakeups-working", "--primary", "lateness-p99", "--cap", "7", "--seed", "1")
+    ran = lab.run("trial", by_gcc["folder"], made["folder"], *measured, "--memory", "256MiB", "--json")
+    assert ran.status == 0, ran.err
+    found = json.loads(ran.out.splitlines()[-1])["comparison"]
+    (primary,) = [one for one in found["outcomes"] if one["role"] == "primary"]
+    assert [one["verdict"] for one in primary["contrasts"]] == ["worse"]
 
 
 def test_a_kernel_of_clang_is_what_was_asked_for(lab: Lab) -> None:
