@@ -97,7 +97,7 @@ def _built(app: App, order: Order, make: Make, before: KernelMade | None, packag
     from ktrial.domain.kernel_made import objects_of
     from ktrial.kernels.build import KernelBuild, read_flags
     from ktrial.kernels.images import read_kernel
-    from ktrial.kernels.packages import PACKINGS, Left
+    from ktrial.kernels.packages import PACKINGS, Left, variables_of
     from ktrial.services.kernel_making import make_kernel
 
     expected = objects_of(order.configured.symbols)
@@ -125,5 +125,7 @@ def _built(app: App, order: Order, make: Make, before: KernelMade | None, packag
             return made
         left = Left(package, make.out)
         packing = PACKINGS[package]
-        KernelBuild(make.told(packing.variables), app.interrupts, progress).run(packing.target, order.jobs)
+        KernelBuild(make.told(variables_of(package, make.out)), app.interrupts, progress).run(
+            packing.target, order.jobs
+        )
         return msgspec.structs.replace(made, packages=left.collect())

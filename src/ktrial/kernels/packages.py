@@ -59,6 +59,13 @@ def check_packing(kind: PackageKind, tree: Path) -> None:
         raise Refused("makepkg, which makes packages of pacman, does not run as root", hint="build as an ordinary user")
 
 
+def variables_of(kind: PackageKind, out: Path) -> dict[str, str]:
+    """What make is told beside the build's own. Trees before 6.4 leave packages of RPM in the user's home otherwise."""
+    if kind == "rpm":
+        return {"RPMOPTS": f"--nodeps --define '_topdir {out}/rpmbuild'"}
+    return dict(PACKINGS[kind].variables)
+
+
 class Left:
     """What lies beside a build before packages are made, so that only new files are taken."""
 

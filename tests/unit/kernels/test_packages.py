@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
 from ktrial.domain.errors import Refused
-from ktrial.kernels.packages import PACKINGS, check_packing, needed_programs
+from ktrial.kernels.packages import PACKINGS, check_packing, needed_programs, variables_of
 
 
 def test_debhelper_is_needed_where_the_trees_rules_call_it(tmp_path: Path) -> None:
@@ -30,3 +31,12 @@ def test_packages_of_pacman_are_not_made_by_root(tmp_path: Path, monkeypatch: py
     (tmp_path / "scripts/Makefile.package").write_text("bindeb-pkg:\n")
     with pytest.raises(Refused, match="this tree has no pacman-pkg"):
         check_packing("pacman", tmp_path)
+
+
+def test_packages_of_rpm_are_left_beside_the_build_by_every_tree(tmp_path: Path) -> None:
+    """Trees before 6.4 say nothing of a place, and ask for packages that RPM knows of."""
+    told = shlex.split(variables_of("rpm", tmp_path)["RPMOPTS"])
+    assert told == ["--nodeps", "--define", f"_topdir {tmp_path}/rpmbuild"]
+    assert all(pattern.startswith("rpmbuild/RPMS/") for pattern in PACKINGS["rpm"].left)
+    assert variables_of("deb", tmp_path) == {"DPKG_FLAGS": "-d"}
+    assert "--force" in variables_of("pacman", tmp_path)["MAKEPKGOPTS"].split()
