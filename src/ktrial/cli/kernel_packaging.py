@@ -41,7 +41,7 @@ def packaged(
     packs = OwnPackaging(found, output, jobs or len(os.sched_getaffinity(0)), anyway=anyway)
     progress = BuildProgress(0)
 
-    app.say(f"building {found.path} in {packs.out} with its own packaging; the log is beside it")
+    app.say(f"building {found.place} in {packs.out} with its own packaging; the log is beside it")
     with app.interrupts:
         try:
             made = package_kernel(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -20,7 +19,7 @@ class Found(NamedTuple):
     """A source package: how it is packed, and the file or folder that it is."""
 
     packaging: Packaging
-    path: Path
+    place: str
 
 
 class PackageFile(msgspec.Struct, frozen=True, kw_only=True):

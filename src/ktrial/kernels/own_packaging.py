@@ -40,13 +40,13 @@ def find(word: str) -> Found:
     """What a word names. Raises BadInput where no packaging is known by its files."""
     path = Path(word)
     if path.is_file() and path.name.endswith(".dsc"):
-        return Found("debian", path.resolve())
+        return Found("debian", str(path.resolve()))
     if path.is_file() and path.name.endswith(".src.rpm"):
-        return Found("rpm", path.resolve())
+        return Found("rpm", str(path.resolve()))
     if (path / "debian" / "rules").is_file():
-        return Found("debian", path.resolve())
+        return Found("debian", str(path.resolve()))
     if (path / "PKGBUILD").is_file():
-        return Found("arch", path.resolve())
+        return Found("arch", str(path.resolve()))
     what = "there is no such file or folder" if not path.exists() else "has no packaging of its own"
     hint = "give a .dsc, a .src.rpm, or a folder with debian/rules or a PKGBUILD; `ktrial kernel build` builds any tree"
     raise BadInput(what, file=word, hint=hint)
@@ -67,6 +67,7 @@ class OwnPackaging:
 
     def __init__(self, found: Found, out: Path, jobs: int, *, anyway: bool) -> None:
         self.found = found
+        self._path = Path(found.place)
         self.out = out.resolve()
         self._jobs = jobs
         self._anyway = anyway
@@ -100,11 +101,11 @@ class OwnPackaging:
         part = self.out / f"{SOURCE}.part"
         shutil.rmtree(part, ignore_errors=True)
         self.out.mkdir(parents=True, exist_ok=True)
-        if self.found.path.is_dir():
-            shutil.copytree(self.found.path, part, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+        if self._path.is_dir():
+            shutil.copytree(self._path, part, symlinks=True, ignore=shutil.ignore_patterns(".git"))
         else:
-            argv = ["dpkg-source", "--no-check", "-x", str(self.found.path), str(part)]
-            run(argv, self.environment(), None, f"unpacking {self.found.path.name}")
+            argv = ["dpkg-source", "--no-check", "-x", str(self._path), str(part)]
+            run(argv, self.environment(), None, f"unpacking {self._path.name}")
         applied = tuple(apply(patch, part) for patch in patches)
         note.write_bytes(msgspec.json.encode(applied))
         part.rename(self.source)
@@ -126,22 +127,22 @@ class OwnPackaging:
             _, _, needed = done.stderr.strip().rpartition(": ")
             raise Refused(
                 f"the build needs packages that are not installed: {needed}",
-                hint=f"apt-get build-dep {self.found.path}, or go on with --anyway",
+                hint=f"apt-get build-dep {self._path}, or go on with --anyway",
             )
 
     @property
     def sha256(self) -> str | None:
         """That of the file; None of a folder."""
-        if self.found.path.is_dir():
+        if self._path.is_dir():
             return None
-        with self.found.path.open("rb") as file:
+        with self._path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def argv(self, *_: str) -> list[str]:
         """The command."""
         if self.found.packaging == "rpm":
             told = ["--define", f"_topdir {self.out}/rpm", *(["--nodeps"] if self._anyway else [])]
-            return ["rpmbuild", "--rebuild", *told, str(self.found.path)]
+            return ["rpmbuild", "--rebuild", *told, str(self._path)]
         if self.found.packaging == "arch":
             told = [*(["--noextract"] if self._goes_on else []), *(["--nodeps"] if self._anyway else [])]
             return ["env", "-C", str(self.source), "makepkg", "--force", *told]

@@ -69,7 +69,7 @@ def package_kernel(
         raise KtrialError(f"{' '.join(command)} ended well, and left no package", hint=f"look into {packs.out}")
     return KernelPackaged(
         folder=str(packs.out),
-        place=str(packs.found.path),
+        place=packs.found.place,
         packaging=packs.found.packaging,
         sha256=packs.sha256,
         patches=patches,
