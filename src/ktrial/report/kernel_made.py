@@ -35,7 +35,9 @@ def made_text(made: KernelMade, before: KernelMade | None, *, width: int) -> str
     text += line("configuration", f"{made.base}, {', '.join(made.fragments) or 'no fragment'}")
     flags = made.flags
     if flags is not None:
-        text += line("compiled with", f"{flags.compiler} -O{flags.optimise} -march={flags.march} ({flags.object})")
+        told = f" -O{flags.optimise}" if flags.optimise else ""
+        told += f" -march={flags.march}" if flags.march else ", no -march"
+        text += line("compiled with", f"{flags.compiler}{told} ({flags.object})")
     for tool in made.tools:
         least = f", at least {tool.minimum}" if tool.minimum else ""
         text += line(tool.role, f"{tool.said}{least}")

@@ -118,6 +118,15 @@ def test_rust_s_code_names_no_folder() -> None:
     assert told == {"KRUSTFLAGS": f"-Ctarget-cpu=znver3 {maps}"}
 
 
+def test_a_flag_that_was_not_given_is_not_made_up() -> None:
+    bare = msgspec.structs.replace(FLAGS, march=None, optimise="s")
+    order = msgspec.structs.replace(ORDER, target=None, optimise=None)
+    made = make_kernel(order, Build(), lambda: (FOUND, "d" * 64), lambda: bare, lambda: 7, "/b")
+    text = made_text(made, None, width=80)
+    assert "compiled with  gcc -Os, no -march (init/main.o)\n" in text
+    assert "None" not in text
+
+
 @pytest.mark.parametrize(
     "cc, hits, said",
     [
