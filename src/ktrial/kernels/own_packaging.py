@@ -27,7 +27,7 @@ _CACHED = ("usr/lib/ccache/bin", "usr/lib/ccache", "usr/lib64/ccache")
 _PROGRAMS: Mapping[Packaging, tuple[str, ...]] = {
     "debian": ("dpkg-buildpackage", "dpkg-source", "dpkg-checkbuilddeps"),
     "rpm": ("rpmbuild",),
-    "arch": ("makepkg", "fakeroot", "bsdtar"),
+    "arch": ("makepkg", "pacman", "fakeroot", "bsdtar"),
 }
 _LEFT: Mapping[Packaging, tuple[str, ...]] = {
     "debian": ("*.deb",),

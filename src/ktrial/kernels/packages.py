@@ -35,7 +35,7 @@ PACKINGS: Mapping[PackageKind, Packing] = {
     "deb": Packing("bindeb-pkg", ("dpkg-buildpackage", "rsync", "cpio"), _DEB_LEFT, {"DPKG_FLAGS": "-d"}),
     "rpm": Packing("binrpm-pkg", ("rpmbuild",), ("rpmbuild/RPMS/*/*.rpm",), {}),
     "pacman": Packing(
-        *("pacman-pkg", ("makepkg", "fakeroot", "bsdtar"), ("*.pkg.tar*", "pacman/*.pkg.tar*")),
+        *("pacman-pkg", ("makepkg", "pacman", "fakeroot", "bsdtar"), ("*.pkg.tar*", "pacman/*.pkg.tar*")),
         {"MAKEPKGOPTS": "--nodeps --force"},
     ),
     "tar": Packing("targz-pkg", ("tar", "gzip"), ("*.tar.gz",), {}),

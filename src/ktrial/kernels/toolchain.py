@@ -37,6 +37,7 @@ PACKAGES = {
     "dh_listpackages": "debhelper",
     "fakeroot": "fakeroot",
     "makepkg": "makepkg",
+    "pacman": "pacman-package-manager",
     "bsdtar": "libarchive-tools",
     "rsync": "rsync",
     "depmod": "kmod",
