@@ -2,7 +2,7 @@
 """How often a planted cause of stutters is named, alone, and how often anything is named where there is none.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.causes [RECORDINGS]   (50 a cell; some minutes)
-Each recording has thirty stutters, eight kinds of events that go on anyway and series that stray. Planted: the cause is
+Each recording has thirty stutters, seven kinds of events that go on anyway and series that stray. Planted: the cause is
 there at every stutter. Half: at every second one. Shuffled: as often, at other times. Ends with status 1 if false
 names are above 5 % by more than Monte Carlo error, or a planted cause is named alone less often than 95 %.
 """
@@ -26,13 +26,15 @@ PLANTED: Mapping[str, str] = {
     "run-delay": "scheduler-delay",
     "dirty-pause": "dirty-throttling",
     "softirq": "interrupts",
-    "tlb-shootdown": "tlb-shootdowns",
     "kswapd": "kswapd-overrun",
     "vmstat.pswpin": "swap-in",
     "vmstat.allocstall_normal": "allocation-stalls",
     "cpu.steal": "steal",
     "frequency.policy0": "frequency-drop",
     "gpu.card0.busy": "gpu-starved",
+    "trace.tlb-shootdown.count": "tlb-shootdowns",
+    "vmstat.workingset_refault_file": "cache-thrash",
+    "vmstat.thp_split_page": "thp",
 }
 WANTED, ALPHA = 0.95, 0.05
 
@@ -42,7 +44,7 @@ def main(argv: list[str]) -> int:
     count = int(argv[0]) if argv else 50
     symptoms = load_symptoms(load_catalog())
     named = exact = false = shuffled = 0
-    print(f"{'planted':<24} {'named alone':>12} {'half: named':>12} {'shuffled: any':>14}")
+    print(f"{'planted':<32} {'named alone':>12} {'half: named':>12} {'shuffled: any':>14}")
     for cause, wanted in PLANTED.items():
         alone = half = wrong = 0
         for seed in range(count):
@@ -51,7 +53,7 @@ def main(argv: list[str]) -> int:
             partly = [one.id for one in diagnose(recording(seed, cause, share=0.5), symptoms).named]
             half += wanted in partly
             wrong += bool(diagnose(recording(seed, cause, shuffled=True), symptoms).named)
-        print(f"{cause:<24} {alone / count:>12.0%} {half / count:>12.0%} {wrong / count:>14.1%}", flush=True)
+        print(f"{cause:<32} {alone / count:>12.0%} {half / count:>12.0%} {wrong / count:>14.1%}", flush=True)
         exact, named, false, shuffled = exact + alone, named + count, false + wrong, shuffled + count
     print(f"named alone {exact / named:.1%} of {named}; false names {false / shuffled:.1%} of {shuffled}")
     kept = exact / named >= WANTED - 2 * math.sqrt(WANTED * (1 - WANTED) / named)

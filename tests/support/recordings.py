@@ -23,7 +23,6 @@ BACKGROUND: Mapping[str, tuple[float, float]] = {
     "dirty-pause": (1, 0.02),
     "kswapd": (1, 0.1),
     "softirq": (3, 0.002),
-    "tlb-shootdown": (5, 0.001),
 }
 #: Series that wander: usual value, and where a planted cause puts them.
 LEVELS: Mapping[str, tuple[float, float]] = {
@@ -32,6 +31,9 @@ LEVELS: Mapping[str, tuple[float, float]] = {
     "cpu.steal": (0.01, 0.4),
     "frequency.policy0": (4.0e9, 1.2e9),
     "gpu.card0.busy": (0.8, 0.1),
+    "trace.tlb-shootdown.count": (50.0, 5000.0),
+    "vmstat.workingset_refault_file": (0.0, 9000.0),
+    "vmstat.thp_split_page": (0.0, 20.0),
 }
 
 

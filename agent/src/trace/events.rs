@@ -29,8 +29,8 @@ pub enum Kind {
 pub enum Told {
     /// Those that took at least so long.
     From(u64),
-    /// Those of threads of the watched program.
-    OfWatched,
+    /// Those that held a thread up.
+    Waits,
     /// None.
     Never,
 }
@@ -77,6 +77,11 @@ impl Kind {
         }
     }
 
+    /// Whether only threads of a watched program have it.
+    pub fn is_of_threads(self) -> bool {
+        matches!(self, Self::RunDelay | Self::Migration | Self::FileFault)
+    }
+
     /// A kind by its name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
@@ -88,7 +93,7 @@ impl Kind {
             Self::BlockIo => Told::From(5 * MS),
             Self::RunDelay | Self::Softirq => Told::From(MS),
             Self::Irq => Told::From(MS / 2),
-            Self::FileFault => Told::OfWatched,
+            Self::FileFault => Told::Waits,
             Self::Migration | Self::TlbShootdown => Told::Never,
             _ => Told::From(0),
         }
@@ -236,11 +241,6 @@ pub const TRACEPOINTS: &[Tracepoint] = &[
         )
     },
     machine(
-        "filemap/mm_filemap_fault",
-        What::Whole(Kind::FileFault),
-        &["s_dev", "index"],
-    ),
-    machine(
         "huge_memory/mm_collapse_huge_page",
         What::Whole(Kind::ThpCollapse),
         &["status"],
@@ -278,6 +278,14 @@ pub const TRACEPOINTS: &[Tracepoint] = &[
         "child_comm",
     ),
     threads("sched/sched_process_exit", What::Exit, &["pid"], "comm"),
+    Tracepoint {
+        buffer: Buffer::Threads,
+        ..machine(
+            "filemap/mm_filemap_fault",
+            What::Whole(Kind::FileFault),
+            &["s_dev", "index"],
+        )
+    },
 ];
 
 impl Tracepoint {

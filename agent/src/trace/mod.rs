@@ -278,10 +278,8 @@ impl Tracer {
     fn told_kinds(&self) -> impl Iterator<Item = Kind> + '_ {
         let without = kinds_without(&self.missing.iter().map(|(one, _)| *one).collect::<Vec<_>>());
         let threads = self.buffers.len() > 1;
-        self.kinds.iter().copied().filter(move |kind| {
-            let of_threads = matches!(kind, Kind::RunDelay | Kind::Migration);
-            !without.contains(kind) && (threads || !of_threads)
-        })
+        let can_be_told = move |kind: &Kind| !without.contains(kind) && (threads || !kind.is_of_threads());
+        self.kinds.iter().copied().filter(can_be_told)
     }
 
     /// How many there were of each of these, and how long they took together.

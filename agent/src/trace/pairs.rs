@@ -4,7 +4,10 @@
 use super::events::{Kind, Told, What};
 use super::latency::{Latency, IDLE_NS};
 use super::reader::{Raw, TEXT};
+use faults::Faults;
 use std::collections::{BTreeMap, HashMap, HashSet};
+
+mod faults;
 
 /// Something that took a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +82,9 @@ pub struct Pairs {
     pub cut: BTreeMap<Kind, u64>,
     open: HashMap<Key, Open>,
     ready: HashMap<i32, Ready>,
+    faults: Faults,
+    /// What watched threads were called when they ran last.
+    called: HashMap<i32, [u8; TEXT]>,
 }
 
 impl Pairs {
@@ -104,8 +110,12 @@ impl Pairs {
                 }
             }
             What::Exit => {
-                self.watched.remove(&pid_of(raw.numbers[0]));
-                self.ready.remove(&pid_of(raw.numbers[0]));
+                let pid = pid_of(raw.numbers[0]);
+                self.watched.remove(&pid);
+                self.ready.remove(&pid);
+                let fault = self.faults.over(pid);
+                self.finish_all(fault);
+                self.called.remove(&pid);
             }
             What::Mark => {}
         }
@@ -118,6 +128,7 @@ impl Pairs {
         }
         *self.cut.entry(Kind::RunDelay).or_default() += self.ready.len() as u64;
         self.ready.clear();
+        *self.cut.entry(Kind::FileFault).or_default() += self.faults.forget();
         self.latency.values_mut().for_each(Latency::forget);
     }
 
@@ -265,6 +276,9 @@ impl Pairs {
             Kind::FileFault => {
                 event.device = Some(device_of(raw.numbers[0]));
                 event.amount = None;
+                // How long it takes is seen when its thread goes on.
+                let before = self.faults.begin(event);
+                return self.finish_all(before);
             }
             Kind::Migration => {
                 event.pid = pid_of(raw.numbers[0]);
@@ -294,6 +308,12 @@ impl Pairs {
     fn switch(&mut self, raw: &Raw) {
         let [before, state, after, _] = raw.numbers;
         let (before, after) = (pid_of(before), pid_of(after));
+        let stopped = self.faults.stops(before, raw.at_ns, state);
+        let waited = self.faults.runs(after, raw.at_ns);
+        self.finish_all(stopped.into_iter().chain(waited));
+        if self.watched.contains(&after) {
+            self.called.insert(after, raw.text);
+        }
         if let Some(ready) = self.ready.remove(&after) {
             self.counts.entry(Kind::RunDelay).or_default().begun += 1;
             let why = if ready.preempted { "preempted" } else { "woken" };
@@ -318,7 +338,11 @@ impl Pairs {
         }
     }
 
-    fn finish(&mut self, event: Event) {
+    fn finish_all(&mut self, events: impl IntoIterator<Item = Event>) {
+        events.into_iter().for_each(|event| self.finish(event));
+    }
+
+    fn finish(&mut self, mut event: Event) {
         let count = self.counts.entry(event.kind).or_default();
         let length_ns = event.length_ns.unwrap_or_default();
         count.ended += 1;
@@ -334,10 +358,13 @@ impl Pairs {
             .unwrap_or(event.kind.told())
         {
             Told::From(kind_ns) => length_ns >= least.copied().unwrap_or(kind_ns),
-            Told::OfWatched => self.watched.contains(&event.pid),
+            Told::Waits => event.length_ns.is_some(),
             Told::Never => false,
         };
         if told {
+            // One that ends at once has no name in /proc when it is looked for.
+            let called = self.called.get(&event.pid).map(|name| text_of(name));
+            event.thread = event.thread.or(called);
             self.events.push(event);
         }
     }

@@ -196,3 +196,50 @@ fn a_wake_up_of_a_thread_that_still_runs_is_no_delay() {
     let told: Vec<_> = found.events.iter().map(|event| event.length_ns).collect();
     assert_eq!(told, [Some(2_000_000), Some(2_000_000)]);
 }
+
+#[test]
+fn a_fault_that_must_read_a_file_takes_until_its_thread_goes_on() {
+    let switch = |at, before, state, after| raw(at, What::Switch, before, [before.into(), state, after, 0]);
+    let fault = |at, pid| raw(at, What::Whole(Kind::FileFault), pid, [8, 3, 0, 0]);
+    let mut found = pairs(
+        &[7],
+        &[
+            // The page is in memory; the next one is read.
+            fault(0, 7),
+            fault(1_000_000, 7),
+            switch(1_100_000, 7, 2, 8),
+            switch(9_000_000, 8, 1, 7),
+            // In memory too: the thread sleeps for something else, or much later.
+            fault(10_000_000, 7),
+            switch(10_100_000, 7, 1, 8),
+            switch(20_000_000, 8, 1, 7),
+            fault(30_000_000, 7),
+            switch(40_000_000, 7, 2, 8),
+            switch(50_000_000, 8, 1, 7),
+            // Pushed aside first.
+            fault(60_000_000, 7),
+            switch(60_100_000, 7, 0, 8),
+            switch(60_200_000, 8, 1, 7),
+            switch(60_300_000, 7, 2, 8),
+            switch(64_000_000, 8, 1, 7),
+            fault(70_000_000, 7),
+        ],
+    );
+    let told: Vec<_> = found
+        .events
+        .iter()
+        .filter(|event| event.kind == Kind::FileFault)
+        .map(|event| (event.begin_ns, event.length_ns, event.device))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (1_000_000, Some(8_000_000), Some(8)),
+            (60_000_000, Some(4_000_000), Some(8))
+        ]
+    );
+    assert_eq!(found.events.last().unwrap().thread.as_deref(), Some("WS"));
+    found.take(&raw(71_000_000, What::Exit, 7, [7, 0, 0, 0]));
+    let count = found.counts[&Kind::FileFault];
+    assert_eq!((count.begun, count.ended, count.time_ns), (6, 6, 12_000_000));
+}
