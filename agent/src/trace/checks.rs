@@ -13,12 +13,23 @@ const FINISHED: [usize; 3] = [3, 7, 14];
 /// Bits of a device's minor number in an event.
 const MINOR_BITS: u32 = 20;
 
+/// Kinds of event that the kernel counts one by one, and where.
+const COUNTED: [(Kind, &str); 4] = [
+    (Kind::Kswapd, "pageoutrun"),
+    (Kind::Oom, "oom_kill"),
+    (Kind::TlbShootdown, "nr_tlb_remote_flush"),
+    (Kind::Softirq, SOFTIRQS),
+];
+const SOFTIRQS: &str = "softirqs";
+
 /// Where the counters stood.
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     allocstall: Option<u64>,
     /// Pages that direct reclaim took from the lists.
     stolen_pages: Option<u64>,
+    /// Those of COUNTED that this kernel has.
+    events: BTreeMap<Kind, u64>,
     /// Finished requests by device.
     disks: BTreeMap<u32, u64>,
 }
@@ -27,7 +38,16 @@ impl Counters {
     pub fn read(root: &Root) -> Self {
         let vmstat = root.read_text("/proc/vmstat").unwrap_or_default();
         let disks = root.read_text("/proc/diskstats").unwrap_or_default();
+        let softirqs = root.read_text("/proc/softirqs").unwrap_or_default();
+        let events = COUNTED.into_iter().filter_map(|(kind, name)| {
+            let count = match name {
+                SOFTIRQS => sum_of_all(&softirqs),
+                _ => value_of(&vmstat, name),
+            };
+            Some((kind, count?))
+        });
         Self {
+            events: events.collect(),
             allocstall: sum_of(&vmstat, "allocstall"),
             stolen_pages: sum_of(&vmstat, "pgsteal_direct"),
             disks: disks.lines().filter_map(finished).collect(),
@@ -42,6 +62,20 @@ fn sum_of(vmstat: &str, begin: &str) -> Option<u64> {
         .filter(|line| line.starts_with(begin))
         .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
         .collect();
+    (!found.is_empty()).then(|| found.iter().sum())
+}
+
+/// The line of `/proc/vmstat` with this name.
+fn value_of(vmstat: &str, name: &str) -> Option<u64> {
+    let told = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+    vmstat.lines().find_map(told)
+}
+
+/// The sum of all counts of `/proc/softirqs`; None where it has none.
+fn sum_of_all(table: &str) -> Option<u64> {
+    let counts = table.lines().filter_map(|line| line.split_once(':'));
+    let counts = counts.flat_map(|(_, counts)| counts.split_ascii_whitespace());
+    let found: Vec<u64> = counts.filter_map(|count| count.parse().ok()).collect();
     (!found.is_empty()).then(|| found.iter().sum())
 }
 
@@ -95,6 +129,20 @@ pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], tol
         freed,
         &|counters| counters.stolen_pages,
     );
+    for (kind, name) in COUNTED {
+        let last = last_mark.after.events.get(&kind);
+        if told.contains(&kind) && last.is_some() {
+            let least = grown(
+                first_mark.after.events.get(&kind),
+                last_mark.before.events.get(&kind),
+            );
+            checks.push(json!({
+                "what": kind.name(), "counter": if name == SOFTIRQS { name.to_owned() } else { format!("vmstat.{name}") },
+                "seen": grown(traced[0].begun.get(&kind), traced[1].begun.get(&kind)),
+                "counted": grown(first_mark.before.events.get(&kind), last), "counted_least": least,
+            }));
+        }
+    }
     if told.contains(&Kind::BlockIo) {
         for (device, last) in &last_mark.after.disks {
             let kernel = grown(first_mark.before.disks.get(device), Some(last));
@@ -143,6 +191,21 @@ pub fn device_number(root: &Root, name: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_are_counted_by_the_kernel_too_where_it_does() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("proc")).unwrap();
+        let vmstat = "pageoutrun 7\nnr_tlb_remote_flush_received 5\nnr_tlb_remote_flush 3\n";
+        std::fs::write(folder.path().join("proc/vmstat"), vmstat).unwrap();
+        let root = Root::new(folder.path());
+        let found = Counters::read(&root).events;
+        let wanted = BTreeMap::from([(Kind::Kswapd, 7), (Kind::TlbShootdown, 3)]);
+        assert_eq!(found, wanted);
+        let table = "        CPU0  CPU1\n  HI:  1   2\nTIMER:  30  40\n";
+        std::fs::write(folder.path().join("proc/softirqs"), table).unwrap();
+        assert_eq!(Counters::read(&root).events[&Kind::Softirq], 73);
+    }
 
     #[test]
     fn finished_requests_are_those_of_all_directions() {
