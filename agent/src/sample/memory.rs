@@ -8,7 +8,7 @@ use crate::root::Root;
 const PATH: &str = "/proc/meminfo";
 /// The kernel counts in units of 1024 bytes.
 const UNIT_BYTES: i64 = 1024;
-const WANTED: [&str; 14] = [
+const WANTED: [&str; 16] = [
     "MemTotal",
     "MemFree",
     "MemAvailable",
@@ -17,6 +17,8 @@ const WANTED: [&str; 14] = [
     "SwapCached",
     "SwapTotal",
     "SwapFree",
+    "Zswap",
+    "Zswapped",
     "Dirty",
     "Writeback",
     "AnonPages",

@@ -14,7 +14,7 @@ const FILES: &[(&str, &str)] = &[
     ),
     (
         "/proc/meminfo",
-        "MemTotal:       100 kB\nMemFree:         50 kB\nMemAvailable:    70 kB\nOther:  1 kB\nSwapTotal: 8 kB\nSwapFree: 3 kB\n",
+        "MemTotal:       100 kB\nMemFree:         50 kB\nMemAvailable:    70 kB\nOther:  1 kB\nSwapTotal: 8 kB\nSwapFree: 3 kB\nZswap: 1 kB\nZswapped: 4 kB\n",
     ),
     (
         "/proc/vmstat",
@@ -133,6 +133,7 @@ fn every_source_is_read() {
         ("cpu2.steal", 4),
         ("memory.MemAvailable", 70 * 1024),
         ("memory.SwapFree", 3 * 1024),
+        ("memory.Zswapped", 4 * 1024),
         ("vmstat.allocstall_normal", 7),
         ("vmstat.compact_stall", 4),
         ("fragmentation.free_blocks_order_0", 11),
