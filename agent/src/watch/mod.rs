@@ -4,6 +4,7 @@
 //! Samples of all sources at rates of their own, and events of the tracer, go to the head in blocks every few seconds. The
 //! head appends them to a file as they are: what a killed agent had not handed on is all that is lost.
 
+mod ahead;
 mod blocks;
 mod group;
 mod lateness;
@@ -20,6 +21,7 @@ use crate::load::clock::{now_ns, thread_cpu_ns};
 use crate::load::{Ended, Woken};
 use crate::root::Root;
 use crate::trace::{Event, Options, Tracer};
+use ahead::Ahead;
 use blocks::Holds;
 use group::{Group, Reads};
 use lateness::Lateness;
@@ -106,6 +108,8 @@ pub fn run(context: &Context, request: &Request) -> Result<Value> {
     }
     let tracer = tracer(context, request)?;
     let mut watch = Watch::begin(context, request, &rates, tracer)?;
+    // The threads that it has started stay as they were: one of them tells how late a program's would be.
+    let _ahead = Ahead::go();
     let ended = watch.go_on(context, watch.started_ns + limit_ns, spill_ns);
     Ok(watch.finish(
         root,
