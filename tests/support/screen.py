@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A terminal's screen as far as ktrial writes to one: text, line ends, up, clear below; it may be resized."""
+"""A terminal's screen as far as ktrial writes to one: text, line ends, up, clear; it may be resized."""
 
 from __future__ import annotations
 
 import os
 import re
 
-_PART = re.compile(r"\x1b\[(\d+)A|(\x1b\[J)|(\r)|(\n)|([^\x1b\r\n]+)")
+_PART = re.compile(r"\x1b\[(\d+)A|(\x1b\[J)|(\x1b\[K)|(\r)|(\n)|([^\x1b\r\n]+)")
 
 
 class Screen:
@@ -33,13 +33,15 @@ class Screen:
         while at < len(text):
             found = _PART.match(text, at)
             assert found is not None, f"unknown control sequence: {text[at : at + 20]!r}"
-            up, clear, back, end, words = found.groups()
+            up, clear, rest, back, end, words = found.groups()
             if up:
                 top = max(0, len(self._lines) - self.rows)
                 self._row = max(top, self._row - int(up))
             elif clear:
                 self._lines[self._row] = self._lines[self._row][: self._column]
                 del self._lines[self._row + 1 :]
+            elif rest:
+                self._lines[self._row] = self._lines[self._row][: self._column]
             elif back:
                 self._column = 0
             elif end:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 _UP = "\x1b[{}A"
+#: Each line is written over the old one. Cleared first, every picture would stay in what some terminals scroll back to.
+_LINE_END = "\x1b[K\n"
 _CLEAR_BELOW = "\x1b[J"
 
 
@@ -27,13 +29,13 @@ class LiveLines:
     def draw(self, lines: Sequence[str]) -> None:
         """These lines in place of those that were drawn before."""
         shown = self._fitting(lines)
-        self._write(self._back() + "".join(f"{line}\n" for line in shown))
+        self._write(self._back() + _over(shown))
         self._drawn = shown
 
     def say(self, text: str) -> None:
         """Text that stays, above the lines."""
         back, drawn = self._back(), self._drawn
-        self._write(back + text + "".join(f"{line}\n" for line in drawn))
+        self._write(back + text.replace("\n", _LINE_END) + _over(drawn))
 
     @property
     def columns(self) -> int:
@@ -41,7 +43,7 @@ class LiveLines:
         return self._size().columns - 1
 
     def _back(self) -> str:
-        """To the begin of what is drawn, and everything from there cleared.
+        """To the begin of what is drawn.
 
         Where the terminal has become narrower than a line nobody knows where that begins: some terminals have broken
         the line, others have cut it. What was drawn then stays, and is drawn anew below.
@@ -49,9 +51,14 @@ class LiveLines:
         size = self._size()
         if not self._drawn or any(len(line) >= size.columns for line in self._drawn) or len(self._drawn) >= size.lines:
             return ""
-        return _UP.format(len(self._drawn)) + "\r" + _CLEAR_BELOW
+        return _UP.format(len(self._drawn)) + "\r"
 
     def _fitting(self, lines: Sequence[str]) -> list[str]:
         """As many lines as the terminal has room for, none wider than it is."""
         columns, rows = self._size()
         return [line[: max(1, columns - 1)] for line in lines[: max(1, rows - 1)]]
+
+
+def _over(lines: Sequence[str]) -> str:
+    """Lines over what was there, and nothing of it left below."""
+    return "".join(f"{line}{_LINE_END}" for line in lines) + _CLEAR_BELOW

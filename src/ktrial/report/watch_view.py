@@ -80,7 +80,8 @@ def _phase(moment: WatchMoment) -> str:
 
 def _stutters(moment: WatchMoment) -> list[str]:
     hours = max(moment.length_s, 1.0) / 3600
-    told = f"{moment.stutters} stutters among {moment.frames} {moment.frame_kind}s"
+    stutters = "1 stutter" if moment.stutters == 1 else f"{moment.stutters} stutters"
+    told = f"{stutters} among {moment.frames} {moment.frame_kind}s"
     if not moment.stutters:
         return [told]
     lines = [f"{told}, {moment.stutters / hours:.0f} an hour; the last, with what was at work:"]
