@@ -162,6 +162,27 @@ def test_a_killed_agent_leaves_what_it_had_handed_over_and_recover_ends_its_trac
         assert "traces" not in session.request("recover")
 
 
+def test_a_killed_head_leaves_the_frames_that_were_told(tmp_path: Path) -> None:
+    log, folder = tmp_path / "game.log", tmp_path / "r"
+    log.write_text("")
+    words = ("--frames-from", str(log), "--pattern", r"frame (?P<ms>[\d.]+)", "--no-trace")
+    watching = subprocess.Popen([sys.executable, "-m", "ktrial", "watch", "-o", str(folder), *words])
+    try:
+        end_s = time.monotonic() + 30
+        kept = folder / "frames.csv"
+        while not kept.exists() and time.monotonic() < end_s:
+            with log.open("a") as told:
+                told.write("loading\nframe 16.7\n")
+            time.sleep(0.02)
+    finally:
+        watching.kill()
+        watching.wait()
+    frames = read_frames(kept.read_bytes(), "frames.csv").frames
+    assert frames is not None
+    assert len(frames.ends_s) >= 10
+    assert recorded(folder).ended == "cut-off"
+
+
 def test_a_dead_head_ends_the_tracing() -> None:
     with agent() as (transport, session):
         session.send("watch", limit_s=60)

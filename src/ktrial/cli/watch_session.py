@@ -7,19 +7,20 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from ktrial.cli.frame_keeping import KeptFrames, Looks, TellsFrames
 from ktrial.cli.options import write_json
-from ktrial.cli.watching import FRAMES, Shown, write_frames
+from ktrial.cli.watching import Shown
 from ktrial.domain.frame_lines import FramePattern
 from ktrial.domain.frame_loop import LINES, loop_arguments
 from ktrial.host.disk_of import disk_of
 from ktrial.host.find_agent import find_agent
 from ktrial.host.held_program import HeldProgram
-from ktrial.host.line_tail import LOOK_S, LineTail
-from ktrial.services.watch import Shows, Wanted, crowded_disk, read_back, watch
+from ktrial.host.line_tail import LineTail
+from ktrial.services.watch import Wanted, crowded_disk, lost_lines, read_back, watch
 
 if TYPE_CHECKING:
     from ktrial.cli.wiring import App
@@ -39,24 +40,22 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool
 
 
-class _Looks(Shows, Protocol):
-    """Shows until the end."""
-
-    def ended(self) -> None:
-        """The watch is over."""
-
-
 def watch_session(app: App, asked: Asked) -> None:
     """Watch, and tell the sum. Raises BadInput, AgentError."""
-    pattern = None if asked.pattern is None else FramePattern(asked.pattern)
     rates = dict(asked.wanted.rates)
     watching = app.watching(asked.file, rates.pop("nvidia", None))
+    pattern = None if asked.pattern is None else FramePattern(asked.pattern)
     tail = None if asked.frames_from is None else LineTail(asked.frames_from)
     program = None if asked.words is None else HeldProgram(asked.words)
+    told_by = str(asked.frames_from)
     if asked.loop is not None:
-        pattern = FramePattern(LINES)
+        pattern, told_by = FramePattern(LINES), "the frame loop"
         program, tail = _frame_loop(asked.loop, asked.wanted.limit_s)
-    shows = _shows(app, asked, pattern, tail)
+    drawing = _shows(app, asked, frames_told=pattern is not None)
+    kept = None
+    if tail is not None and pattern is not None:
+        kept = KeptFrames(tail, pattern, told_by, asked.file.parent, drawing)
+    shows: Looks = kept or drawing
     wanted = msgspec.structs.replace(asked.wanted, rates=rates)
     if program is not None:
         wanted = msgspec.structs.replace(wanted, process=program.pid)
@@ -68,15 +67,15 @@ def watch_session(app: App, asked: Asked) -> None:
     finally:
         if program is not None:
             program.close()
-        lines = [] if tail is None else tail.stop()
+        if kept is not None:
+            kept.stop()
     cpu_s = time.process_time() - cpu_s
-    told_by = str(asked.frames_from) if asked.loop is None else "the frame loop"
-    frames = None if pattern is None else (lines, pattern, told_by, LOOK_S)
     file = asked.file
-    recording, findings = read_back(file.read_bytes(), str(file), ended, frames)
+    stream, error_s = (None, 0.0) if kept is None else (kept.stream, kept.error_s)
+    recording, findings = read_back(file.read_bytes(), str(file), ended, stream, error_s)
     findings = (*findings, *crowded_disk(recording, disk_of(file.parent), ended.bytes))
-    if pattern is not None and recording.frames is not None:
-        write_frames(recording.frames, recording.unix_at_zero_s or 0.0, file.parent / FRAMES)
+    if kept is not None:
+        findings = (*findings, *lost_lines(kept.lost))
     if asked.as_json:
         told = {"event": "ended", "file": str(file), "exit_status": status, "head_cpu_s": cpu_s}
         write_json({**told, "ended": msgspec.to_builtins(ended), "findings": msgspec.to_builtins(findings)})
@@ -99,7 +98,7 @@ def _frame_loop(kind: str, limit_s: float) -> tuple[HeldProgram, LineTail]:
     return program, tail
 
 
-def _shows(app: App, asked: Asked, pattern: FramePattern | None, tail: LineTail | None) -> _Looks:
+def _shows(app: App, asked: Asked, *, frames_told: bool) -> TellsFrames:
     from ktrial.cli.watch_drawing import Drawn, draws
 
     shares = asked.words is not None and (sys.stdout.isatty() or sys.stderr.isatty())
@@ -115,6 +114,5 @@ def _shows(app: App, asked: Asked, pattern: FramePattern | None, tail: LineTail 
         title,
         load_symptoms(app.catalog),
         program=asked.words is not None or process is not None or asked.loop is not None,
-        pattern=pattern,
-        lines_since=None if tail is None else tail.since,
+        frames_told=frames_told,
     )

@@ -17,12 +17,10 @@ from ktrial.cli.streams import tell
 from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.domain.recording import Frames
     from ktrial.domain.watching import Seen, TracedEvent
 
 #: Name of a recording's file within its folder.
 RECORDING = "recording.ktr"
-FRAMES = "frames.csv"
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:Hz)?")
 
 
@@ -61,23 +59,22 @@ def short_seconds(text: str, option: str) -> float:
     return seconds(text, option)
 
 
-def new_folder(wanted: Path | None) -> Path:
-    """The folder that is asked for, or a new one named after now."""
+def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None) -> Path:
+    """The folder that is asked for, or a new one named after now, on a disk that is not watched where there is one."""
     if wanted is not None:
         return wanted
     from ktrial.host.folders import state_folder
+    from ktrial.host.recording_place import paths_of, recording_place
 
-    return state_folder() / "recordings" / time.strftime("%Y-%m-%dT%H-%M-%S")
+    place = recording_place(state_folder() / "recordings", paths_of(words, pid))
+    return place / time.strftime("%Y-%m-%dT%H-%M-%S")
 
 
-def write_frames(frames: Frames, unix_at_zero_s: float, file: Path) -> None:
-    """Frames beside their recording."""
-    from ktrial.formats.recording_frames import written
+def untraced(why: str) -> str:
+    """Said at the beginning: after hours it is too late to do something about it."""
+    from ktrial.report.terminal import clean
 
-    try:
-        file.write_text(written(frames, unix_at_zero_s))
-    except OSError as error:
-        raise BadInput(f"{file} cannot be written: {error.strerror}") from None
+    return clean(f"no events are traced: {why}") + "\n"
 
 
 class Shown:
@@ -104,7 +101,13 @@ class Shown:
 
     def handed(self, data: bytes) -> None:
         """What the next line is to tell of."""
+        first = self._growing.started_ns is None
         self._events += self._growing.feed(data).events
+        if first and self._growing.why_untraced is not None and not self._as_json:
+            tell(sys.stderr, untraced(self._growing.why_untraced))
+
+    def frames(self, frames: Sequence[tuple[int, float]]) -> None:
+        """Lines of text tell none."""
 
     def ended(self) -> None:
         """What no line has told yet."""

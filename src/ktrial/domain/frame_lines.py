@@ -88,6 +88,60 @@ class FramePattern:
         return _END in self._expression.groupindex
 
 
+class FrameStream:
+    """Takes the lines of a log piece by piece; `file` is what the log is called."""
+
+    def __init__(self, pattern: FramePattern, file: str, within_ns: int = round(_LONGEST_S * 1e9)) -> None:
+        self.pattern = pattern
+        self._file = file
+        self._within_ns = within_ns
+        self._told: list[tuple[int, float]] = []
+        self._lines = 0
+        self._first: str | None = None
+        self._wrong: BadInput | None = None
+
+    def feed(self, lines: Sequence[Line]) -> list[tuple[int, float]]:
+        """The frames of these lines: when each ended on the monotonic clock, and the seconds that it took.
+
+        A line that tells an impossible moment ends it: `frames` raises what is wrong with it.
+        """
+        found = []
+        for line in lines:
+            self._lines += 1
+            if self._first is None:
+                self._first = line.text[:60]
+            duration_s = self.pattern.duration_s(line.text)
+            if duration_s is None or self._wrong is not None:
+                continue
+            try:
+                found.append((self.pattern.end_ns(line, self._file, self._within_ns), duration_s))
+            except BadInput as wrong:
+                self._wrong = wrong
+        found.sort()
+        self._told += found
+        return found
+
+    def frames(self, zero_ns: int, clock_error_s: float) -> Frames:
+        """All of them, in their order, on a clock with that zero. Raises BadInput where there is none."""
+        if self._wrong is not None:
+            raise self._wrong
+        if not self._told:
+            example = "" if self._first is None else f"; the first is {self._first!r}"
+            raise BadInput(
+                f"{self._file}: {self.pattern.option} {self.pattern.text!r} fits none of {self._lines} lines "
+                f"that were written meanwhile{example}",
+                hint="the recording itself is kept; read it with the log and another pattern",
+            )
+        told = sorted(self._told)
+        return Frames(
+            kind="frame",
+            source="frames",
+            ends_s=array("d", ((at_ns - zero_ns) / 1e9 for at_ns, _ in told)),
+            durations_s=array("d", (duration_s for _, duration_s in told)),
+            clock_error_s=0.0 if self.pattern.tells_end else clock_error_s,
+        )
+
+
 def frames_of(
     lines: Sequence[Line],
     pattern: FramePattern,
@@ -98,26 +152,9 @@ def frames_of(
     within_ns: int = round(_LONGEST_S * 1e9),
 ) -> Frames:
     """The frames that the lines tell: each ended when it says, or when its line was read. Raises BadInput for none."""
-    told = [
-        (pattern.end_ns(line, file, within_ns), duration_s)
-        for line in lines
-        if (duration_s := pattern.duration_s(line.text)) is not None
-    ]
-    if not told:
-        example = f"; the first is {lines[0].text[:60]!r}" if lines else ""
-        raise BadInput(
-            f"{file}: {pattern.option} {pattern.text!r} fits none of {len(lines)} lines "
-            f"that were written meanwhile{example}",
-            hint="the recording itself is kept; read it with the log and another pattern",
-        )
-    told.sort()
-    return Frames(
-        kind="frame",
-        source="frames",
-        ends_s=array("d", ((at_ns - zero_ns) / 1e9 for at_ns, _ in told)),
-        durations_s=array("d", (duration_s for _, duration_s in told)),
-        clock_error_s=0.0 if pattern.tells_end else clock_error_s,
-    )
+    stream = FrameStream(pattern, file, within_ns)
+    stream.feed(lines)
+    return stream.frames(zero_ns, clock_error_s)
 
 
 def with_frames(recording: Recording, frames: Frames) -> Recording:

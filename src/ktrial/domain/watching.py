@@ -13,6 +13,8 @@ from ktrial.domain.finding import Finding
 #: The tracer may miss so many of a counter's steps at its beginning and end, and so large a share.
 EDGE_EVENTS = 3
 EDGE_SHARE = 0.02
+#: A larger share of samples that were left out of a source is no detail.
+MISSED_SHARE = 0.01
 #: Pages that direct reclaim freed, as a check by itself: no event of it can be lost unseen.
 DIRECT_RECLAIM_PAGES = "direct-reclaim-pages"
 #: The same of pages that were freed, by whom had not ended at an edge.
@@ -177,9 +179,34 @@ def doubts(ended: Ended, absent: Mapping[str, str]) -> tuple[Finding, ...]:
         found.append(_note("no-trace", f"no events were traced: {absent['trace']}"))
     if "trace.threads" in absent:
         found.append(_note("no-threads", f"no event is told by its thread: {absent['trace.threads']}"))
+    found += _doubts_of_sources(ended.sources)
     if ended.trace is not None:
         found += _doubts_of_trace(ended.trace)
     return tuple(found)
+
+
+def _doubts_of_sources(sources: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """Samples that were not taken when they were due, and files that could not be read."""
+    found = []
+    missed = {name: report["missed"] for name, report in sources.items() if report.get("missed")}
+    if missed:
+        told = ", ".join(f"{name} {count} of {count + sources[name]['taken']}" for name, count in missed.items())
+        late_s = max(sources[name].get("late_ns", 0) for name in missed) / 1e9
+        share = max(count / (count + sources[name]["taken"]) for name, count in missed.items())
+        sentence = f"samples were left out, the machine was too busy to take them (up to {late_s:.2f} s late): {told}"
+        found.append((_doubt if share > MISSED_SHARE else _note)("missed-samples", sentence))
+    for name, report in sources.items():
+        unread = [f"{path} has gone: {gone['why']}" for path, gone in (report.get("gone") or {}).items()]
+        if report.get("failures") and not unread:
+            unread = [f"{report['failures']} times it could not be read or understood"]
+        unread += report.get("unopened") or []
+        if unread:
+            found.append(_note("unread-source", f"{name}: {'; '.join(unread)}"))
+        slower_ns = report.get("longest_period_ns", 0)
+        if slower_ns > report.get("period_ns", slower_ns):
+            why = f"up to {slower_ns / 1e9:.1f} s apart, not {report['period_ns'] / 1e9:g} s: more would cost too much"
+            found.append(_note("rarer-source", f"{name}: looks were {why}"))
+    return found
 
 
 def _doubts_of_trace(trace: Traced) -> list[Finding]:

@@ -13,6 +13,8 @@ from ktrial.formats.recording_blocks import MAGIC, Blocks, Layout, contents, num
 from ktrial.formats.tool_output import unreadable
 
 _LATE = "wakeup.late"
+#: The agent's word where no events were wanted.
+_NOT_ASKED = "not asked for"
 _LATEST_NS = 3_600_000_000_000
 
 
@@ -35,6 +37,12 @@ class GrowingRecording:
     def started_ns(self) -> int | None:
         """The monotonic moment at which it began; None before its head has come."""
         return None if self._blocks.head is None else self._blocks.head.started_ns
+
+    @property
+    def why_untraced(self) -> str | None:
+        """Why no events are traced that were asked for; None where they are, and before its head has come."""
+        why = None if self._blocks.head is None else self._blocks.head.absent.get("trace")
+        return None if why == _NOT_ASKED else why
 
     def feed(self, data: bytes) -> Grown:
         """What these blocks hold. Raises UnreadableOutput where they are not as agreed."""

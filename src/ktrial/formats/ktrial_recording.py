@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from math import isnan
 
 import msgspec
 
@@ -17,7 +18,7 @@ from ktrial.domain.recording import CrossCheck, Event, Frames, Gap, Recording, S
 from ktrial.domain.sensors import Sensor
 from ktrial.domain.watching import TracedEvent, doubts
 from ktrial.domain.written_blocks import OwnSource
-from ktrial.formats.recording_blocks import MAGIC, Blocks, Head, Layout, numbers, read_blocks
+from ktrial.formats.recording_blocks import MAGIC, Blocks, Head, Layout, head_of, numbers, read_blocks
 from ktrial.formats.recording_usage import usages
 from ktrial.formats.tool_output import unreadable
 
@@ -55,10 +56,7 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
 
 def started_ns(data: bytes, name: str) -> int:
     """Its zero on the monotonic clock. Raises UnreadableOutput where its head cannot be read."""
-    head = read_blocks(data, name).head
-    if head is None:
-        raise unreadable(name, None, "nothing", "the head of a recording: nothing of it was written")
-    return head.started_ns
+    return head_of(data, name).started_ns
 
 
 def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bool]) -> Recording:
@@ -82,7 +80,7 @@ def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bo
         unix_at_zero_s=(head.unix_at_zero_ns + start_ns) * _S,
         clock_error_s=_clock_error_s(blocks, head),
         ended="whole" if blocks.tail is not None else "cut-off",
-        sources=_sources(blocks, head, events, states),
+        sources=_sources(blocks, head, events, states, _failed(blocks, series)),
         series=series,
         events=events,
         frames=_wake_ups(blocks, head),
@@ -220,8 +218,27 @@ def _gaps(blocks: Blocks, start_ns: int) -> list[Gap]:
     return gaps
 
 
+def _failed(blocks: Blocks, series: dict[str, Series]) -> dict[str, str]:
+    """Sources that gave nothing more at the end, and why."""
+    reports = {} if blocks.tail is None else blocks.tail.sources
+    last: dict[str, list[float]] = {}
+    for one in series.values():
+        last.setdefault(one.source, []).extend(one.values[-1:])
+    failed = {}
+    for name, values in last.items():
+        report = reports.get(name, {})
+        gone = [f"{path}: {one['why']}" for path, one in (report.get("gone") or {}).items()]
+        if all(isnan(value) for value in values) and (gone or report.get("failures")):
+            failed[name] = "; ".join(gone) or f"{report['failures']} times it could not be read or understood"
+    return failed
+
+
 def _sources(
-    blocks: Blocks, head: Head, events: tuple[Event, ...], states: dict[str, tuple[PowerState, ...]]
+    blocks: Blocks,
+    head: Head,
+    events: tuple[Event, ...],
+    states: dict[str, tuple[PowerState, ...]],
+    failed: dict[str, str],
 ) -> tuple[Source, ...]:
     periods = head.period_ns
     ended = {} if blocks.tail is None else blocks.tail.sources
@@ -237,7 +254,8 @@ def _sources(
         found.append(
             Source(
                 name=layout.source,
-                state="active",
+                state="failed" if layout.source in failed else "active",
+                why=failed.get(layout.source),
                 wanted_hz=1e9 / periods[layout.source] if periods.get(layout.source) else None,
                 achieved_hz=taken / seconds if taken is not None and seconds else None,
                 late_s=report["late_ns"] * _S if "late_ns" in report else None,

@@ -14,6 +14,7 @@ from ktrial.domain.sensors import Sensor
 from ktrial.domain.watching import Ended, TracedEvent
 from ktrial.domain.written_blocks import BLOCK, ROWS, OwnSource
 from ktrial.formats.recording_usage import LOOK, Look
+from ktrial.formats.tool_output import unreadable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,6 +104,14 @@ def read_blocks(data: bytes, name: str) -> Blocks:
         # What follows a block that is not whole cannot be found.
         blocks.cut = f"{name} is cut off or damaged: {error}"
     return blocks
+
+
+def head_of(data: bytes, name: str = "the recording") -> Head:
+    """What stands at its begin. Raises UnreadableOutput where that cannot be read."""
+    head = read_blocks(data, name).head if data.startswith(MAGIC) else None
+    if head is None:
+        raise unreadable(name, None, "nothing", "the head of a recording: nothing of it was written")
+    return head
 
 
 def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:

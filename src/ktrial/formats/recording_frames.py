@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 
 from ktrial.domain.recording import Frames, Recording, Source
 from ktrial.formats.tool_output import decoded, unreadable
@@ -15,19 +16,16 @@ _DIGITS = 19
 
 
 def is_frames(head: bytes) -> bool:
-    """Whether it begins as `written` does."""
+    """Whether it begins as HEADER does."""
     return head.startswith((HEADER.encode() + b"\n", _SHORT.encode() + b"\n"))
 
 
-def written(frames: Frames, unix_at_zero_s: float) -> str:
-    """The file of frames whose clock is zero at that second since 1970."""
-    zero_ns = round(unix_at_zero_s * 1e9)
-    error_ns = round(frames.clock_error_s * 1e9)
-    rows = (
-        f"{zero_ns + round(end_s * 1e9)},{round(duration_s * 1e9)},{error_ns}\n"
-        for end_s, duration_s in zip(frames.ends_s, frames.durations_s, strict=True)
+def rows(frames: Iterable[tuple[int, float]], unix_at_zero_ns: int, clock_error_s: float) -> str:
+    """Lines of frames: when each ended on a clock with that zero, and the seconds that it took."""
+    error_ns = round(clock_error_s * 1e9)
+    return "".join(
+        f"{unix_at_zero_ns + end_ns},{round(duration_s * 1e9)},{error_ns}\n" for end_ns, duration_s in frames
     )
-    return f"{HEADER}\n{''.join(rows)}"
 
 
 def read_frames(data: bytes, name: str) -> Recording:
@@ -36,28 +34,27 @@ def read_frames(data: bytes, name: str) -> Recording:
     if header not in {HEADER, _SHORT}:
         raise unreadable(name, 1, header, f"the header {HEADER}")
     whole = lines[-1] == ""
-    rows = [_row(line, name, number, header.count(",") + 1) for number, line in enumerate(lines[:-1], 2)]
-    if not rows:
+    told = [_row(line, name, number, header.count(",") + 1) for number, line in enumerate(lines[:-1], 2)]
+    if not told:
         raise unreadable(name, None, "nothing", "a frame in each line")
-    begin_ns = rows[0][0] - rows[0][1]
-    ends_s = array("d", ((row[0] - begin_ns) / 1e9 for row in rows))
-    try:
-        frames = Frames(
-            kind="frame",
-            source="frames",
-            ends_s=ends_s,
-            durations_s=array("d", (row[1] / 1e9 for row in rows)),
-            clock_error_s=max(row[2] for row in rows) / 1e9,
-        )
-    except ValueError as error:
-        raise unreadable(name, None, str(error), "frames in the order of time") from None
+    # They were written as they came, of several threads' lines not in the order of their ends.
+    told.sort()
+    begin_ns = told[0][0] - told[0][1]
+    ends_s = array("d", ((row[0] - begin_ns) / 1e9 for row in told))
+    frames = Frames(
+        kind="frame",
+        source="frames",
+        ends_s=ends_s,
+        durations_s=array("d", (row[1] / 1e9 for row in told)),
+        clock_error_s=max(row[2] for row in told) / 1e9,
+    )
     return Recording(
         name=name,
         begin_s=0.0,
         end_s=ends_s[-1],
         unix_at_zero_s=begin_ns / 1e9,
         ended="whole" if whole else "cut-off",
-        sources=(Source(name="frames", state="active", seen=len(rows)),),
+        sources=(Source(name="frames", state="active", seen=len(told)),),
         frames=frames,
     )
 

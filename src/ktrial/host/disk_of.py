@@ -1,17 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disk that a folder lies on."""
+"""The disks that a folder lies on."""
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
+_SYSTEM = Path("/sys")
 
-def disk_of(folder: Path, system: Path = Path("/sys")) -> str | None:
+
+def disk_of(folder: Path, system: Path = _SYSTEM) -> str | None:
     """The kernel's name of it, that of the whole disk for a partition; None where no block device is behind it."""
+    device = _device(folder, system)
+    return None if device is None else _whole(device).name
+
+
+def disks_of(path: Path, system: Path = _SYSTEM) -> frozenset[str]:
+    """All disks behind a folder, a file or a block device: those below an encrypted or a striped one are meant."""
+    device = _device(path, system)
+    return frozenset() if device is None else _below(_whole(device))
+
+
+def _device(path: Path, system: Path) -> Path | None:
     try:
-        number = folder.stat().st_dev
-        device = (system / "dev/block" / f"{os.major(number)}:{os.minor(number)}").resolve(strict=True)
+        found = path.stat()
+        number = found.st_rdev if stat.S_ISBLK(found.st_mode) else found.st_dev
+        return (system / "dev/block" / f"{os.major(number)}:{os.minor(number)}").resolve(strict=True)
     except OSError:
         return None
-    return device.parent.name if (device / "partition").exists() else device.name
+
+
+def _whole(device: Path) -> Path:
+    return device.parent if (device / "partition").exists() else device
+
+
+def _below(device: Path) -> frozenset[str]:
+    slaves = device / "slaves"
+    below = [one.resolve() for one in slaves.iterdir()] if slaves.is_dir() else []
+    if not below:
+        return frozenset((device.name,))
+    return frozenset().union(*(_below(_whole(one)) for one in below))

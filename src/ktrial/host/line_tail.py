@@ -14,8 +14,8 @@ from ktrial.domain.frame_lines import Line
 
 #: Seconds between two looks: what the moment of a line may be off.
 LOOK_S = 0.02
-#: Lines, and bytes of one, that are kept at most.
-_MOST_LINES = 5_000_000
+#: Lines that wait to be taken, and bytes of one, at most.
+_MOST_LINES = 1_000_000
 _LINE_BYTES = 4096
 _READ_BYTES = 1 << 16
 
@@ -37,20 +37,26 @@ class LineTail:
             raise BadInput(f"{path} is neither a file nor a named pipe")
         self._rest = b""
         self._lines: list[Line] = []
+        self._lock = threading.Lock()
+        #: Lines that nobody took in time.
+        self.lost = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="frames", daemon=True)
         self._thread.start()
 
-    def since(self, count: int) -> list[Line]:
-        """The lines that came after so many."""
-        return self._lines[count:]
+    def take(self) -> list[Line]:
+        """The lines that came since they were taken last."""
+        with self._lock:
+            taken, self._lines = self._lines, []
+        return taken
 
-    def stop(self) -> list[Line]:
-        """End it: the lines that came."""
+    def stop(self) -> None:
+        """End it; what came until then can be taken."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         self._thread.join()
         os.close(self._file)
-        return self._lines
 
     def _follow(self) -> None:
         while not self._stop.wait(LOOK_S):
@@ -68,5 +74,7 @@ class LineTail:
             at_ns = time.monotonic_ns()
             *whole, self._rest = (self._rest + read).split(b"\n")
             self._rest = self._rest[-_LINE_BYTES:]
-            room = _MOST_LINES - len(self._lines)
-            self._lines += [Line(at_ns, line[:_LINE_BYTES].decode(errors="replace")) for line in whole[:room]]
+            with self._lock:
+                kept = whole[: _MOST_LINES - len(self._lines)]
+                self.lost += len(whole) - len(kept)
+                self._lines += [Line(at_ns, line[:_LINE_BYTES].decode(errors="replace")) for line in kept]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ import msgspec
 
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.finding import Finding
-from ktrial.domain.frame_lines import FramePattern, Line, frames_of, with_frames
+from ktrial.domain.frame_lines import FrameStream, with_frames
 from ktrial.domain.recording import Recording
 from ktrial.domain.units import show_bytes
 from ktrial.domain.watch_figures import PASSING_ON
@@ -45,13 +45,6 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             "show": list(SHOWN),
             **{name: value for name, value in optional.items() if value is not None},
         }
-
-
-class Follows(Protocol):
-    """Lines that are written meanwhile."""
-
-    def stop(self) -> Sequence[Line]:
-        """End it: the lines that came."""
 
 
 class Shows(Protocol):
@@ -115,7 +108,7 @@ def watch(
 
 
 def read_back(
-    data: bytes, name: str, ended: Ended, frames: tuple[Sequence[Line], FramePattern, str, float] | None = None
+    data: bytes, name: str, ended: Ended, frames: FrameStream | None = None, frames_error_s: float = 0.0
 ) -> tuple[Recording, tuple[Finding, ...]]:
     """The recording as it was written, with the frames of a log. Raises BadInput where the pattern fits no line."""
     recording = read_recording(data, name)
@@ -124,8 +117,7 @@ def read_back(
     if recording.ended != "whole":
         raise BadInput(f"{name} was not written whole: {'; '.join(recording.notes)}")
     if frames is not None:
-        lines, pattern, file, error_s = frames
-        recording = with_frames(recording, frames_of(lines, pattern, ended.started_ns, error_s, file))
+        recording = with_frames(recording, frames.frames(ended.started_ns, frames_error_s))
     return recording, tuple(findings)
 
 
@@ -141,6 +133,19 @@ def crowded_disk(recording: Recording, disk: str | None, own_bytes: int) -> tupl
             level="note",
             sentence=f"the recording lies on {disk}, which it watches: {show_bytes(own_bytes)} of the "
             f"{show_bytes(round(grown))} written there; -o with a folder on another disk keeps them apart",
+        ),
+    )
+
+
+def lost_lines(count: int) -> tuple[Finding, ...]:
+    """That a log was written faster than it could be read."""
+    if not count:
+        return ()
+    return (
+        Finding(
+            kind="lost-frames",
+            level="suspect",
+            sentence=f"{count} lines of the log of frames came faster than they were read: their frames are missing",
         ),
     )
 

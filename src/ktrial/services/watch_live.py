@@ -74,6 +74,11 @@ class LiveWatch:
             self._phase_looked_s = at_s
             self._phase = self._find_phase(at_s)
 
+    @property
+    def why_untraced(self) -> str | None:
+        """Why no events are traced that were asked for."""
+        return self._growing.why_untraced
+
     def handed(self, data: bytes) -> None:
         """Blocks of the recording."""
         grown = self._growing.feed(data)

@@ -39,6 +39,17 @@ def test_the_column_of_events_counts_all_that_are_kept_and_none_twice(capsys: py
     assert [line.split()[-3] for line in lines] == ["0", "557", "4"]
 
 
+def test_why_nothing_is_traced_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for why, said in (("it is mounted \x1bread-only", 1), ("not asked for", 0)):
+        shown = Shown(5.0, as_json=False)
+        head = {**HEAD, "absent": {"trace": why}}
+        shown.handed(b"ktrial.recording/1\n" + block("H", head))
+        shown.handed(many(1, 2))
+        lines = [line for line in capsys.readouterr().err.splitlines() if "no events are traced" in line]
+        assert len(lines) == said
+        assert "\x1b" not in "".join(lines)
+
+
 def test_programs_get_each_event(capsys: pytest.CaptureFixture[str]) -> None:
     told(Shown(1.0, as_json=True))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

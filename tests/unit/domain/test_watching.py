@@ -69,3 +69,31 @@ def test_dropped_blocks_and_a_missing_tracer_are_told() -> None:
     without = msgspec.convert({**TAIL, "trace": None, "dropped": 2}, Ended)
     kinds = [finding.kind for finding in doubts(without, {"trace": "tracing needs root"})]
     assert kinds == ["lost-blocks", "no-trace"]
+
+
+def of_source(**report: Any) -> list[tuple[str, str, str]]:
+    whole = {"period_ns": 10**8, "taken": 990, "late_ns": 3 * 10**8, "cpu_ns": 1, **report}
+    told = msgspec.convert({**TAIL, "sources": {"cpu": whole}}, Ended)
+    return [(one.kind, one.level, one.sentence) for one in doubts(told, {})]
+
+
+def test_samples_that_were_left_out_are_told_and_many_are_a_doubt() -> None:
+    assert of_source(missed=0, failures=0, unopened=[], gone={}) == []
+    ((kind, level, sentence),) = of_source(missed=10)
+    assert (kind, level) == ("missed-samples", "note")
+    assert "cpu 10 of 1000" in sentence
+    assert "0.30 s late" in sentence
+    assert of_source(missed=11)[0][1] == "suspect"
+
+
+def test_files_that_could_not_be_read_are_named_with_the_reason() -> None:
+    gone = {"/sys/block/sdz/stat": {"at_ns": 1, "why": "No such device"}}
+    ((kind, _, sentence),) = of_source(failures=4, gone=gone, unopened=["/sys/x: EIO"])
+    assert kind == "unread-source"
+    assert sentence == "cpu: /sys/block/sdz/stat has gone: No such device; /sys/x: EIO"
+    assert "4 times" in of_source(failures=4)[0][2]
+
+
+def test_looks_that_became_rarer_are_told() -> None:
+    assert of_source(longest_period_ns=10**8) == []
+    assert "up to 2.5 s apart, not 0.1 s" in of_source(longest_period_ns=25 * 10**8)[0][2]

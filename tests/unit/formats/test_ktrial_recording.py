@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.domain.errors import UnreadableOutput
+from ktrial.domain.recording import Source
 from ktrial.formats.ktrial_recording import is_recording, read_recording
-from tests.support.written_recordings import HEAD, START_NS, block, events, layout, recording, samples
+from tests.support.written_recordings import HEAD, START_NS, TAIL, block, events, layout, recording, samples
 
 US = {"unit": "s", "per_unit": 1_000_000, "kind": "counter", "bits": 64}
 NS = {"unit": "s", "per_unit": 1_000_000_000, "kind": "level"}
@@ -73,6 +74,23 @@ def test_a_flipped_bit_ends_what_is_believed() -> None:
     found = read_recording(damaged, "a.ktr")
     assert list(found.series["pressure.memory.some"].values) == [1.0, 1.5]
     assert "checksum" in found.notes[0]
+
+
+def test_a_source_that_gives_nothing_more_has_failed_and_says_why() -> None:
+    gone = {"/proc/pressure/io": {"at_ns": START_NS + STEP, "why": "No such device"}}
+    lost = samples(0, [START_NS + 3 * STEP], [[MISSING], [MISSING]])
+    half = samples(0, [START_NS + 3 * STEP], [[MISSING], [9_000_000]])
+
+    def source(last: bytes, **report: object) -> Source:
+        tail = {**TAIL, "sources": {"pressure": {"taken": 4, **report}}}
+        found = read_recording(recording(*PRESSURE, last, tail=tail), "a.ktr").source("pressure")
+        assert found is not None
+        return found
+
+    failed = source(lost, gone=gone, failures=1)
+    assert (failed.state, failed.why) == ("failed", "/proc/pressure/io: No such device")
+    assert source(lost, failures=3).why == "3 times it could not be read or understood"
+    assert source(half, gone=gone).state == source(lost).state == "active"
 
 
 def test_suspending_and_a_stepped_clock_are_gaps() -> None:

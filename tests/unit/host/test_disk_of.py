@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ktrial.host.disk_of import disk_of
+from ktrial.host.disk_of import disk_of, disks_of
 
 
 def machine(folder: Path, device: str) -> Path:
@@ -29,3 +29,16 @@ def test_a_whole_disk_is_itself_and_nothing_is_behind_a_tmpfs(tmp_path: Path) ->
     assert disk_of(tmp_path, machine(tmp_path, "block/sda")) == "sda"
     assert disk_of(tmp_path, tmp_path / "nothing") is None
     assert disk_of(tmp_path / "not there") is None
+
+
+def test_below_an_encrypted_disk_is_the_real_one(tmp_path: Path) -> None:
+    system = machine(tmp_path, "virtual/block/dm-1")
+    assert disks_of(tmp_path, system) == {"dm-1"}
+    part = system / "devices/block/sda/sda3"
+    part.mkdir(parents=True)
+    (part / "partition").touch()
+    (system / "devices/virtual/block/dm-1/slaves").mkdir()
+    (system / "devices/virtual/block/dm-1/slaves/sda3").symlink_to(part)
+    assert disks_of(tmp_path, system) == {"sda"}
+    assert disk_of(tmp_path, system) == "dm-1"
+    assert disks_of(tmp_path / "not there", system) == frozenset()

@@ -22,7 +22,8 @@ def test_lines_written_meanwhile_come_and_older_ones_do_not(tmp_path: Path) -> N
         log.write("frame 1\nfra")
         log.flush()
         log.write("me 2\n\x1b[2Jhalf")
-    lines = tail.stop()
+    tail.stop()
+    lines = tail.take()
     assert [line.text for line in lines] == ["frame 1", "frame 2"]
     assert all(line.at_ns >= before_ns for line in lines)
 
@@ -34,7 +35,9 @@ def test_a_pipe_is_followed_too(tmp_path: Path) -> None:
     writer = os.open(pipe, os.O_WRONLY)
     os.write(writer, b"16 ms\n")
     os.close(writer)
-    assert [line.text for line in tail.stop()] == ["16 ms"]
+    tail.stop()
+    assert [line.text for line in tail.take()] == ["16 ms"]
+    assert tail.take() == []
 
 
 def test_what_is_neither_is_refused(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def command(
     asked = Asked(
         wanted=wanted,
         words=words,
-        file=new_folder(output) / RECORDING,
+        file=new_folder(output, words, pid) / RECORDING,
         frames_from=frames_from,
         pattern=pattern,
         loop=loop,
