@@ -33,7 +33,7 @@ def test_it_draws_in_place_and_a_ctrl_c_ends_it_with_the_sum(tmp_path: Path) -> 
         terminal.kill()
     assert "ktrial watch: the machine" in terminal.said
     assert "watching took" in terminal.said
-    assert re.search(r"stutters among [1-9]\d\d+ wake-ups", terminal.said)
+    assert re.search(r"stutters? among [1-9]\d\d+ wake-ups", terminal.said)
     drawn = terminal.said.partition("watched for")[0].split("\x1b[J")
     assert len(drawn) >= 7
     assert all(len(re.sub("\x1b.*", "", line)) < 80 for part in drawn for line in part.split("\r\n"))
