@@ -5,13 +5,15 @@ Run as root in a checkout that is set up, with atop and sysstat:  .venv/bin/pyth
 
 Everything is CPU time of all of a tool's processes. ktrial takes ten samples a second of most sources, traces events
 and looks at every process once a second; its head, which writes the file, is counted. atop and sar know no more than
-one sample a second. Ends with status 1 if ktrial takes more than 1 % of one CPU.
+one sample a second. Ends with status 1 if ktrial takes more than 1 % of one CPU while it records. What it takes with
+its start and its end, which theirs holds too, is shown beside it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -50,7 +52,9 @@ def main() -> int:
             name: _begin(name, peer, seconds, folder) for name, peer in PEERS.items() if peer.program not in missing
         }
         words = [sys.executable, "-m", "ktrial", "watch", "--for", f"{seconds}s", "--json", "-o", f"{folder}/recording"]
+        before_s = _children_s()
         done = subprocess.run(words, capture_output=True, text=True, check=True)
+        command_s = _children_s() - before_s
         # Events are a line each; what came of it all is told last, over several lines.
         ended = json.loads(done.stdout[done.stdout.rfind("\n{\n") + 1 :])
         used = {name: float(process.communicate()[0]) for name, process in peers.items()}
@@ -62,6 +66,7 @@ def main() -> int:
     per_hour = own["bytes"] / own["wall_ns"] * 3.6e12 / 1e6
     _row(f"ktrial watch, {HZ} a second", agent + head, (agent + head) / HZ, per_hour)
     _row("  of it the agent", agent, agent / HZ, None)
+    _row("  with its start and end", command_s / seconds, command_s / seconds / HZ, None)
     sources = sorted(own["sources"].items(), key=lambda one: -one[1].get("cpu_ns", 0))
     dear = ", ".join(f"{name} {source['cpu_ns'] / own['wall_ns']:.3%}" for name, source in sources[:6])
     print(f"    most of it: {dear}")
@@ -81,6 +86,12 @@ def _begin(name: str, peer: Peer, seconds: int, folder: str) -> subprocess.Popen
     argv = [shutil.which(peer.program) or peer.program, *(known.get(word, word) for word in peer.words)]
     words = [sys.executable, "-m", "perf.sampler", "--reap", *argv]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+
+def _children_s() -> float:
+    """CPU time of all commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _slug(name: str) -> str:
