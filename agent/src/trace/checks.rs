@@ -130,8 +130,8 @@ pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], tol
         &|counters| counters.stolen_pages,
     );
     for (kind, name) in COUNTED {
-        let last = last_mark.after.events.get(&kind);
-        if told.contains(&kind) && last.is_some() {
+        let end = last_mark.after.events.get(&kind);
+        if told.contains(&kind) && end.is_some() {
             let least = grown(
                 first_mark.after.events.get(&kind),
                 last_mark.before.events.get(&kind),
@@ -139,7 +139,7 @@ pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], tol
             checks.push(json!({
                 "what": kind.name(), "counter": if name == SOFTIRQS { name.to_owned() } else { format!("vmstat.{name}") },
                 "seen": grown(traced[0].begun.get(&kind), traced[1].begun.get(&kind)),
-                "counted": grown(first_mark.before.events.get(&kind), last), "counted_least": least,
+                "counted": grown(first_mark.before.events.get(&kind), end), "counted_least": least,
             }));
         }
     }
