@@ -99,10 +99,6 @@ pub struct AroundMark {
 /// the two.
 pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], told: &[Kind]) -> Vec<Value> {
     let [first_mark, last_mark] = counted;
-    let grown = |first: Option<&u64>, last: Option<&u64>| {
-        let value = |count: Option<&u64>| count.copied().unwrap_or_default();
-        value(last).saturating_sub(value(first))
-    };
     let mut checks = Vec::new();
     let kind = Kind::DirectReclaim;
     let told_direct = told.contains(&kind);
@@ -129,19 +125,8 @@ pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], tol
         freed,
         &|counters| counters.stolen_pages,
     );
-    for (kind, name) in COUNTED {
-        let end = last_mark.after.events.get(&kind);
-        if told.contains(&kind) && end.is_some() {
-            let least = grown(
-                first_mark.after.events.get(&kind),
-                last_mark.before.events.get(&kind),
-            );
-            checks.push(json!({
-                "what": kind.name(), "counter": if name == SOFTIRQS { name.to_owned() } else { format!("vmstat.{name}") },
-                "seen": grown(traced[0].begun.get(&kind), traced[1].begun.get(&kind)),
-                "counted": grown(first_mark.before.events.get(&kind), end), "counted_least": least,
-            }));
-        }
+    for counted in COUNTED.into_iter().filter(|(kind, _)| told.contains(kind)) {
+        checks.extend(of_events(counted, [first_mark, last_mark], traced));
     }
     if told.contains(&Kind::BlockIo) {
         for (device, last) in &last_mark.after.disks {
@@ -168,6 +153,31 @@ pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], tol
 fn has_requests(root: &Root, name: &str) -> bool {
     let folder = root.path(&format!("/sys/class/block/{name}"));
     !folder.exists() || folder.join("mq").exists()
+}
+
+fn grown(first: Option<&u64>, last: Option<&u64>) -> u64 {
+    let value = |count: Option<&u64>| count.copied().unwrap_or_default();
+    value(last).saturating_sub(value(first))
+}
+
+/// Events of a kind beside the kernel's counter, where it has one.
+fn of_events(
+    (kind, name): (Kind, &str),
+    [first, last]: [&AroundMark; 2],
+    traced: [&AtMark; 2],
+) -> Option<Value> {
+    let end = last.after.events.get(&kind)?;
+    let counter = if name == SOFTIRQS {
+        name.to_owned()
+    } else {
+        format!("vmstat.{name}")
+    };
+    Some(json!({
+        "what": kind.name(), "counter": counter,
+        "seen": grown(traced[0].begun.get(&kind), traced[1].begun.get(&kind)),
+        "counted": grown(first.before.events.get(&kind), Some(end)),
+        "counted_least": grown(first.after.events.get(&kind), last.before.events.get(&kind)),
+    }))
 }
 
 /// The name of a device, or its numbers.

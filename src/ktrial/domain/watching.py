@@ -13,6 +13,8 @@ from ktrial.domain.finding import Finding
 #: The tracer may miss so many of a counter's steps at its beginning and end, and so large a share.
 EDGE_EVENTS = 3
 EDGE_SHARE = 0.02
+#: Sources of a program, whose files go with it.
+OF_PROGRAM = ("threads", "cgroup")
 #: A larger share of samples that were left out of a source is no detail.
 MISSED_SHARE = 0.01
 #: Pages that direct reclaim freed, as a check by itself: no event of it can be lost unseen.
@@ -196,6 +198,8 @@ def _doubts_of_sources(sources: Mapping[str, Mapping[str, Any]]) -> list[Finding
         sentence = f"samples were left out, the machine was too busy to take them (up to {late_s:.2f} s late): {told}"
         found.append((_doubt if share > MISSED_SHARE else _note)("missed-samples", sentence))
     for name, report in sources.items():
+        if name in OF_PROGRAM:
+            continue
         unread = [f"{path} has gone: {gone['why']}" for path, gone in (report.get("gone") or {}).items()]
         if report.get("failures") and not unread:
             unread = [f"{report['failures']} times it could not be read or understood"]

@@ -16,7 +16,7 @@ import msgspec
 from ktrial.domain.latency import Latencies, PowerState, state_left
 from ktrial.domain.recording import CrossCheck, Event, Frames, Gap, Recording, Series, SeriesKind, Source
 from ktrial.domain.sensors import Sensor
-from ktrial.domain.watching import TracedEvent, doubts
+from ktrial.domain.watching import OF_PROGRAM, TracedEvent, doubts
 from ktrial.domain.written_blocks import OwnSource
 from ktrial.formats.recording_blocks import MAGIC, Blocks, Head, Layout, head_of, numbers, read_blocks
 from ktrial.formats.recording_usage import usages
@@ -226,7 +226,7 @@ def _failed(blocks: Blocks, series: dict[str, Series]) -> dict[str, str]:
         last.setdefault(one.source, []).extend(one.values[-1:])
     failed = {}
     for name, values in last.items():
-        report = reports.get(name, {})
+        report = {} if name in OF_PROGRAM else reports.get(name, {})
         gone = [f"{path}: {one['why']}" for path, one in (report.get("gone") or {}).items()]
         if all(isnan(value) for value in values) and (gone or report.get("failures")):
             failed[name] = "; ".join(gone) or f"{report['failures']} times it could not be read or understood"

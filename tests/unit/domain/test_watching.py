@@ -94,6 +94,12 @@ def test_files_that_could_not_be_read_are_named_with_the_reason() -> None:
     assert "4 times" in of_source(failures=4)[0][2]
 
 
+def test_files_of_a_program_may_go_with_it() -> None:
+    gone = {"/proc/7/task/7/stat": {"at_ns": 1, "why": "No such process"}}
+    told = msgspec.convert({**TAIL, "sources": {"threads": {"taken": 3, "failures": 1, "gone": gone}}}, Ended)
+    assert doubts(told, {}) == ()
+
+
 def test_looks_that_became_rarer_are_told() -> None:
     assert of_source(longest_period_ns=10**8) == []
     assert "up to 2.5 s apart, not 0.1 s" in of_source(longest_period_ns=25 * 10**8)[0][2]
