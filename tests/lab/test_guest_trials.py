@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.guest.kernels import KERNELS, fetch, release
+from tests.support.guest_trials import arm_like, contrast, ktrial, trial
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.xdist_group("guest-trials")]
 OLD, NEW = KERNELS
@@ -40,36 +36,8 @@ WAKEUPS = ("--suite", "wakeups-busy", "--primary", "lateness-p99", "--secondary"
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def ktrial(*words: str) -> subprocess.CompletedProcess[str]:
-    """The command's result."""
-    argv = [sys.executable, "-m", "ktrial", *words]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=dict(os.environ))
-
-
-def trial(*words: str) -> list[dict[str, Any]]:
-    """The events of a trial in guests; the last one is its comparison."""
     for kernel in KERNELS:
         fetch(kernel)
-    done = ktrial("kernel", "trial", *words, "--json")
-    assert done.returncode == 0, done.stderr
-    events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert events[-1]["event"] == "comparison"
-    return events
-
-
-def contrast(found: dict[str, Any], outcome: str, arm: str) -> dict[str, Any]:
-    """What is said of an arm against the control."""
-    (one,) = [one for one in found["outcomes"] if one["outcome"] == outcome]
-    (told,) = [each for each in one["contrasts"] if each["arm"] == arm]
-    return dict(told)
-
-
-def arm_like(found: dict[str, Any], part: str) -> str:
-    """The arm with this in its name."""
-    (arm,) = [one["arm"] for one in found["arms"] if part in one["arm"]]
-    return str(arm)
 
 
 def test_a_sleeper_waits_longer_beside_busy_threads_since_eevdf() -> None:

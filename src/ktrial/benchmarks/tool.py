@@ -48,6 +48,8 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     """A benchmark made by a program of somebody else's.
 
     `command` makes the invocation out of all parameters, `reader` the measurements out of what it printed.
+    One that is `standalone` needs nothing but its programs and their libraries: guests can have it.
+    `beyond_exact` says why a guest whose clock counts instructions tells nothing of it.
     """
 
     name: str
@@ -60,6 +62,8 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     root_reason: str | None = None
     user_reason: str | None = None
     probe: Probe | None = None
+    standalone: bool = False
+    beyond_exact: str | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:

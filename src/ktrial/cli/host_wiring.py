@@ -44,7 +44,7 @@ class GuestHost:
         from ktrial.domain.guest import GuestPlace, Shape
 
         lab = self._kernels().lab
-        mode = "emulated" if lab.why_no_kvm() is not None else "kvm"
+        mode = "emulated" if lab.why_no_kvm(self._kernel) is not None else "kvm"
         place = GuestPlace(
             kernel=self._kernel,
             shape=Shape(mode=mode, memory_bytes=_MEMORY_BYTES, cpus=_CPUS),  # type: ignore[arg-type]

@@ -143,7 +143,7 @@ class Kernels:
         """Guests by their places."""
         from ktrial.kernels.lab import Lab
 
-        return Lab(self.images, self.guests, self._work)
+        return Lab(self.images, self.guests_for, self._work)
 
     @staticmethod
     def session_in(guest: RunningGuest, role: Role) -> AgentSession:
@@ -162,24 +162,14 @@ class Kernels:
         ends = guest.open(["serve", "--role", role], root=role == "root")
         return GuestTransport(ends.to_agent, ends.from_agent, partial(guest.kill, ends.session))
 
-    @cached_property
-    def guests(self) -> Guests:
-        """Guests that are as this machine is, with the agent as their first process."""
-        from ktrial.kernels.machines import host_architecture
-
-        return self._guests_of(host_architecture(), "this machine")
-
     def guests_for(self, kernel: KernelFiles) -> Guests:
-        """Guests that can run this kernel."""
+        """Guests that can run this kernel, with the agent as their first process."""
         from ktrial.formats.kernel_image import architecture
-
-        return self._guests_of(architecture(kernel.image, kernel.image_path), kernel.image_path)
-
-    def _guests_of(self, architecture: str, source: str) -> Guests:
         from ktrial.host.foreign_agent import agent_for
         from ktrial.kernels.emulator import Emulator
         from ktrial.kernels.guest import Guests
         from ktrial.kernels.machines import machine_for
 
-        emulator = Emulator(work=self._work, machine=machine_for(architecture, source))
-        return Guests(emulator, agent_for(architecture), self._work)
+        found = architecture(kernel.image, kernel.image_path)
+        emulator = Emulator(work=self._work, machine=machine_for(found, kernel.image_path))
+        return Guests(emulator, agent_for(found), self._work)

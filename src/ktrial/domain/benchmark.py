@@ -20,6 +20,8 @@ Parameters = Mapping[str, Any]
 
 #: The folders in which a benchmark's bare program name is looked up, in this order; never PATH.
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
+#: The environment of every run, to which a benchmark adds its own.
+PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
 #: How many lines of stderr a failed run quotes: the last ones that tell most.
 QUOTED_LINES = 3
 #: How the failure of a run begins whose tool says that it did something else than it was asked for.

@@ -17,6 +17,8 @@ Mode = Literal["kvm", "emulated", "exact"]
 STATUS_LIMIT, STATUS_FAILED, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_SIGNAL = 124, 125, 126, 127, 128
 
 _NO_ENTRY = 2
+#: Folders that a guest mounts file systems of its own on.
+_HIDDEN = ("/tmp/", "/var/", "/run/", "/dev/", "/proc/", "/sys/")
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C"}
 
 #: What an exact guest's clock means; printed with every result.
@@ -76,13 +78,22 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuestPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel by the word that names it, and the machine that it runs on; with `disk` there is a real file system."""
+    """A kernel by the word that names it, and the machine that it runs on; with `disk` there is a real file system.
+
+    `tools` are programs of this machine, by their paths, that the guest brings along.
+    """
 
     kernel: str
     shape: Shape
     modules: tuple[str, ...] = ()
     disk: bool = False
     limit_s: float = 300.0
+    tools: tuple[str, ...] = ()
+
+
+def guest_path(path: str) -> str:
+    """Where a program lies in a guest: as here, but for folders that the guest has something else in."""
+    return f"/usr/bin/{path.rpartition('/')[2]}" if path.startswith(_HIDDEN) else path
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):

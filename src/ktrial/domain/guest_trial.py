@@ -94,7 +94,7 @@ def kernel_of(trial: TrialFile, arm: ArmFile) -> str:
     return arm.kernel if arm.kernel is not None else trial.guest.kernel
 
 
-def place_of(trial: TrialFile, arm: ArmFile, *, disk: bool, limit_s: float) -> GuestPlace:
+def place_of(trial: TrialFile, arm: ArmFile, *, disk: bool, limit_s: float, tools: tuple[str, ...] = ()) -> GuestPlace:
     """Where the visits of an arm are made."""
     guest = trial.guest
     assert guest is not None, "only trials in guests have places"
@@ -110,6 +110,7 @@ def place_of(trial: TrialFile, arm: ArmFile, *, disk: bool, limit_s: float) -> G
         modules=guest.modules,
         disk=disk,
         limit_s=limit_s,
+        tools=tools,
     )
 
 

@@ -14,7 +14,15 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import DIRECTORY, PROGRAM_FOLDERS, VERSIONED_FOLDERS, Invocation, Network, RawOutput
+from ktrial.domain.benchmark import (
+    DIRECTORY,
+    PINNED,
+    PROGRAM_FOLDERS,
+    VERSIONED_FOLDERS,
+    Invocation,
+    Network,
+    RawOutput,
+)
 from ktrial.domain.errors import AgentError, BadInput, KtrialError
 from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution, Watch
@@ -34,7 +42,6 @@ CAPTURE_BYTES = 1 << 20
 SERVER_LIMIT_S = 3600.0
 #: Bytes kept of a file that a run leaves.
 FILE_BYTES = 64 << 20
-_PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
 
 
 class AgentExecutor:
@@ -255,7 +262,7 @@ class AgentExecutor:
                 for name, value in invocation.load.parameters.items()
             }
             return {"load": invocation.load.name, "parameters": parameters, **common}
-        environment = {**_PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment}
+        environment = {**PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment}
         return {
             **common,
             "argv": self._resolved(invocation.argv, folder),

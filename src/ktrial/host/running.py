@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
+from ktrial.domain.agent_output import exec_output, load_output
 from ktrial.domain.benchmark import RawOutput, check_exit
 from ktrial.domain.errors import AgentError, BadRun
 from ktrial.domain.run import raw_parts
-from ktrial.domain.wire import read_bytes
 from ktrial.host.agent import AgentSession
 from ktrial.host.clock import SystemClock
 from ktrial.host.transport import Detached
@@ -122,34 +121,3 @@ def problem(raw: RawOutput) -> str | None:
 def output_of(session: AgentSession, *, own_load: bool) -> RawOutput:
     """What the agent answers to the run that it was asked for last."""
     return load_output(session.receive("load")) if own_load else exec_output(session.receive("exec"))
-
-
-def exec_output(answer: Mapping[str, Any]) -> RawOutput:
-    """The reply to `exec`."""
-    ended = answer["exit"]
-    usage = answer.get("rusage") or {}
-    stdout, stderr = read_bytes(answer["stdout"]), read_bytes(answer["stderr"])
-    return RawOutput(
-        stdout=stdout,
-        stderr=stderr,
-        exit_status=ended.get("status"),
-        signal=ended.get("signal"),
-        failed=ended.get("failed"),
-        timed_out=answer["timed_out"],
-        cut=answer["stdout_total_bytes"] > len(stdout) or answer["stderr_total_bytes"] > len(stderr),
-        wall_ns=answer["wall_ns"],
-        user_us=usage.get("user_us"),
-        system_us=usage.get("system_us"),
-        max_rss_bytes=usage.get("max_rss_bytes"),
-        network=answer.get("network"),
-    )
-
-
-def load_output(answer: Mapping[str, Any]) -> RawOutput:
-    """The reply to `load`: its JSON stands for what a program prints."""
-    return RawOutput(
-        stdout=msgspec.json.encode(answer, order="sorted"),
-        exit_status=0,
-        wall_ns=answer.get("wall_ns"),
-        network=answer.get("results", {}).get("network"),
-    )

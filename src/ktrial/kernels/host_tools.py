@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ktrial.domain.errors import BadInput, KtrialError
-from ktrial.domain.guest import Program
+from ktrial.domain.guest import Program, guest_path
 from ktrial.formats.elf import MAGIC, Elf
 from ktrial.kernels.machines import host_architecture
 
@@ -20,8 +20,6 @@ _MISSING = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
 _LIMIT_S = 30.0
 _BUSYBOX = "busybox"
 _AGENT = "ktrial-agent"
-#: Folders that a guest mounts file systems of its own on.
-_HIDDEN = ("/tmp/", "/var/", "/run/", "/dev/", "/proc/", "/sys/")
 
 
 class Brought(NamedTuple):
@@ -41,7 +39,7 @@ def bring(names: Sequence[str], architecture: str | None = None) -> Brought:
         if program is None:
             raise BadInput(f"no program {name!r} in PATH", hint="install it here, or give its path")
         path = str(Path(program).absolute())
-        found.tools[name] = _place(path)
+        found.tools[name] = guest_path(path)
         _add(path, found, found.tools[name])
     _add_applets(found)
     return found
@@ -59,11 +57,6 @@ def bring_for(
     if name not in (*here, *found.files):
         found = bring([*names, name], architecture)
     return found, Program(argv=(found.tools.get(name, name), *program[1:]))
-
-
-def _place(path: str) -> str:
-    """Where a program lies in the guest: as here, but for folders that the guest has something else in."""
-    return f"/usr/bin/{Path(path).name}" if path.startswith(_HIDDEN) else path
 
 
 def _add(path: str, found: Brought, place: str) -> None:

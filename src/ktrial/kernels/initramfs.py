@@ -34,11 +34,13 @@ class Archive:
         for part in (header + encoded, content):
             self._parts += [part, b"\0" * (-len(part) % 4)]
 
-    def folder(self, name: str) -> None:
-        """Adds a folder and those that it lies in, mode 0755, once."""
-        for path in (*reversed(PurePosixPath(name).parents), PurePosixPath(name)):
+    def folder(self, name: str, mode: int = 0o755) -> None:
+        """Adds a folder once, and those that it lies in, which have mode 0755."""
+        for path in reversed(PurePosixPath(name).parents):
             if str(path) not in (".", *self._names):
                 self._add(str(path), _FOLDER | 0o755, b"")
+        if name not in (".", *self._names):
+            self._add(name, _FOLDER | mode, b"")
 
     def file(self, name: str, content: bytes, mode: int = 0o755) -> None:
         """Adds a regular file, in folders that are made."""
@@ -67,7 +69,10 @@ def place(path: str) -> str:
 
 
 def build(agent: bytes, job: bytes, files: Mapping[str, bytes], links: Mapping[str, str] | None = None) -> bytes:
-    """The archive: the agent as first process, its job, `files` and `links` by the paths that they have on the host."""
+    """The archive: the agent as first process, its job, `files` and `links` by the paths that they have on the host.
+
+    A path that ends with a slash is a folder in which everybody may write.
+    """
     archive = Archive()
     for name in _FOLDERS:
         archive.folder(name)
@@ -81,7 +86,10 @@ def build(agent: bytes, job: bytes, files: Mapping[str, bytes], links: Mapping[s
     archive.file("etc/passwd", _USERS, 0o644)
     archive.file("etc/group", _GROUPS, 0o644)
     for name, content in sorted(files.items()):
-        archive.file(place(name), content)
+        if name.endswith("/"):
+            archive.folder(place(name.rstrip("/")), 0o777)
+        else:
+            archive.file(place(name), content)
     for name, target in sorted((links or {}).items()):
         archive.folder(str(PurePosixPath(place(name)).parent))
         archive.link(place(name), target)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from ktrial.domain.guest import GuestPlace, GuestRun, Job
 from ktrial.domain.kernel_identity import KernelFound
 from ktrial.kernels import disk
 from ktrial.kernels.guest import Guests, Limits
-from ktrial.kernels.host_tools import Brought
+from ktrial.kernels.host_tools import Brought, bring
 from ktrial.kernels.images import Images, KernelFiles, read_kernel
 from ktrial.kernels.modules import modules_folder, take_modules
 from ktrial.kernels.running_guest import RunningGuest
@@ -23,11 +23,13 @@ from ktrial.kernels.running_guest import RunningGuest
 class Lab:
     """Implements `services.guest_trial.Lab`; every kernel and its modules are read once."""
 
-    def __init__(self, images: Images, guests: Guests, work: Path | None = None) -> None:
+    def __init__(self, images: Images, guests_for: Callable[[KernelFiles], Guests], work: Path | None = None) -> None:
+        """`guests_for` finds the guests that can run a kernel."""
         self._images = images
-        self._guests = guests
+        self._guests_for = guests_for
         self._work = work
-        self._kernels: dict[str, KernelFiles] = {}
+        self._kernels: dict[str, tuple[KernelFiles, Guests]] = {}
+        self._tools: dict[tuple[str, tuple[str, ...]], Brought] = {}
         self._modules: dict[tuple[str, tuple[str, ...], bool], dict[str, bytes]] = {}
 
     @property
@@ -35,9 +37,9 @@ class Lab:
         """How many exact guests may run at once: one on each CPU that this process may use."""
         return max(1, len(os.sched_getaffinity(0)))
 
-    def why_no_kvm(self) -> str | None:
-        """Why KVM cannot be used, found by running code with it; None where it can."""
-        return self._guests.why_no_kvm()
+    def why_no_kvm(self, kernel: str) -> str | None:
+        """Why this kernel cannot be run with KVM, found by running code with it; None where it can."""
+        return self._found(kernel)[1].why_no_kvm()
 
     def identify(self, kernel: str) -> KernelFound:
         """What a kernel is, from itself."""
@@ -45,40 +47,52 @@ class Lab:
 
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
         """One boot, to its end or a limit; `files` are put into the guest by their paths there."""
-        kernel, brought, job = self._prepared(place, job, files)
-        return self._guests.boot(kernel, job, brought, place.shape, Limits(place.limit_s))
+        kernel, guests = self._found(place.kernel)
+        brought, job = self._prepared(place, job, files)
+        return guests.boot(kernel, job, brought, place.shape, Limits(place.limit_s))
 
     def talk(self, place: GuestPlace) -> RunningGuest:
         """A guest that runs until it is closed."""
-        kernel, brought, job = self._prepared(place, Job(), {})
-        return self._guests.talk(kernel, job, brought, place.shape, place.limit_s)
+        kernel, guests = self._found(place.kernel)
+        brought, job = self._prepared(place, Job(), {})
+        return guests.talk(kernel, job, brought, place.shape, place.limit_s)
 
     def can_have_disk(self, kernel: str) -> bool:
         """Whether this kernel lies beside modules, and a file system can be made here."""
-        if kernel not in self._kernels:
-            self._kernels[kernel] = self._images.find(kernel)
-        return modules_folder(Path(self._kernels[kernel].image_path)) is not None and disk.program() is not None
+        return modules_folder(Path(self._found(kernel)[0].image_path)) is not None and disk.program() is not None
 
     def stop(self) -> None:
         """End all guests that run in other threads."""
-        self._guests.stop()
+        for _, guests in self._kernels.values():
+            guests.stop()
 
     def prepare(self, place: GuestPlace) -> None:
         """Read everything that boots of this place need, before several threads ask for it."""
         self._prepared(place, Job(), {})
 
-    def _prepared(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> tuple[KernelFiles, Brought, Job]:
-        if place.kernel not in self._kernels:
-            self._kernels[place.kernel] = self._images.find(place.kernel)
-        kernel = self._kernels[place.kernel]
+    def _found(self, kernel: str) -> tuple[KernelFiles, Guests]:
+        if kernel not in self._kernels:
+            files = self._images.find(kernel)
+            self._kernels[kernel] = files, self._guests_for(files)
+        return self._kernels[kernel]
+
+    def _prepared(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> tuple[Brought, Job]:
+        kernel, guests = self._found(place.kernel)
         key = (place.kernel, place.modules, place.disk)
         if key not in self._modules:
             self._modules[key] = self._modules_of(place, kernel)
         modules = self._modules[key]
         image = {disk.PLACE: self._disk} if place.disk else {}
-        brought = Brought({**files, **modules, **image}, {}, {})
+        tools = self._tools_for(guests.architecture, place.tools)
+        brought = Brought({**tools.files, **files, **modules, **image}, tools.links, tools.tools, tools.architecture)
         job = msgspec.structs.replace(job, modules=tuple(modules), disk=disk.TYPE if place.disk else None)
-        return kernel, brought, job
+        return brought, job
+
+    def _tools_for(self, architecture: str, names: tuple[str, ...]) -> Brought:
+        """Programs of this machine with their libraries."""
+        if (architecture, names) not in self._tools:
+            self._tools[architecture, names] = bring(names, architecture)
+        return self._tools[architecture, names]
 
     @staticmethod
     def _modules_of(place: GuestPlace, kernel: KernelFiles) -> dict[str, bytes]:

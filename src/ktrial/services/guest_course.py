@@ -23,9 +23,10 @@ from ktrial.domain.run import Execution, RunRecord, TrialPlace, Watch
 from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.suite import Task
 from ktrial.domain.trial_log import BlockDrawn, Ended, Event, Looked, RunEnded, block_order
+from ktrial.services.guest_tools import RUNS, environment_of, in_guest, is_program
 from ktrial.services.guest_trial import GuestReady, Lab
 from ktrial.services.guest_visit import Asked, asked_of, came_of, job_of
-from ktrial.services.guests import agreement, settle_s
+from ktrial.services.guests import agreement
 from ktrial.services.one_run import RunMaker, Wanted
 from ktrial.services.ports import Clock, RunStore
 from ktrial.services.schedule import Place
@@ -33,6 +34,7 @@ from ktrial.services.trial_boots import cut_off
 from ktrial.services.trial_course import Standing, TrialStore
 from ktrial.services.trial_events import BlockEnded, TrialEnded, TrialListener, VisitBegan, VisitEnded
 from ktrial.services.trial_protocol import refuse_few_events
+from ktrial.services.trial_ready import version_of
 from ktrial.services.trial_records import run_event
 from ktrial.services.trial_resume import untold
 from ktrial.services.trial_world import TrialWorld
@@ -183,9 +185,7 @@ class GuestCourse:
         """One boot; of an exact guest's first visit of an arm as many as it takes until two are the same, or three."""
         place, asked = self._place(visit), self._asked(visit.arm)
         ready = self._guests.ready
-        job, files = job_of(
-            ready.plans[visit.arm], asked, ready.suite.load, place.shape.cpus, settle_s(place.shape.mode)
-        )
+        job, files = job_of(ready.plans[visit.arm], asked, ready.suite.load, place.shape, self._guests.tools)
 
         def boot() -> GuestRun:
             return self._lab.boot(place, job, files)
@@ -213,7 +213,8 @@ class GuestCourse:
         tasks = ready.own_tasks.get(arm, ready.tasks)
 
         def invocation_of(task: Task) -> Invocation:
-            return pinned(task.benchmark.invocation(task.parameters, ready.facts), task.cpus)
+            found = in_guest(task.benchmark.invocation(task.parameters, ready.facts), self._guests.tools)
+            return pinned(found, task.cpus)
 
         return asked_of(tasks, self._protocol.runs_per_visit, invocation_of)
 
@@ -225,7 +226,7 @@ class GuestCourse:
             raise KtrialError(told, hint="nothing of this trial can be used; does `ktrial kernel boot` differ too?")
         self._proven.add(self._proof(visit.arm))
         asked = self._asked(visit.arm)
-        came = came_of(booted.run, len(asked))
+        came = came_of(booted.run, asked)
         word = perturbation(self._protocol.seed, visit.block, visit.arm)
         where = TrialPlace(
             trial=self._standing.trial,
@@ -258,9 +259,9 @@ class GuestCourse:
         self._runs.start(session, number, task.label, warm_up=False)
         self._told.left = [
             Execution(
-                argv=(),
-                environment={},
-                directory="/",
+                argv=asked.invocation.argv,
+                environment=environment_of(asked.invocation),
+                directory=RUNS if asked.invocation.argv else "/",
                 started_monotonic_ns=self._clock.monotonic_ns(),
                 started_unix_ms=self._clock.unix_ms(),
                 raw=raw,
@@ -312,6 +313,13 @@ def _event(visit: Visit, records: Sequence[RunRecord]) -> RunEnded:
     return run_event(visit.block, visit.arm, records, failure)
 
 
+def _version(world: TrialWorld, task: Task) -> str | None:
+    """Of what this machine has, which is what the guests bring along."""
+    if not is_program(task.benchmark):
+        return world.executor.agent_version
+    return version_of(task.benchmark, world.executor)
+
+
 def carry_on_in_guests(
     world: TrialWorld,
     stored: StoredTrial,
@@ -340,8 +348,7 @@ def carry_on_in_guests(
         records=list(earlier.records),
         next_run=earlier.next_run,
     )
-    version = world.executor.agent_version
-    versions = {task.label: version for task in guests.ready.tasks}
+    versions = {task.label: _version(world, task) for task in guests.ready.tasks}
     course = GuestCourse(standing, guests, lab, world.run_store, world.trials, world.clock, check, listen, versions)
     world.trials.hold()
     return course.carry_out(), course.interrupted

@@ -19,8 +19,9 @@ from ktrial.domain.guest_trial import place_of, shape_of
 from ktrial.domain.kernel_identity import KernelFound
 from ktrial.domain.plan import Plan
 from ktrial.domain.stored_trial import ArmSettings
-from ktrial.domain.suite import Suite
+from ktrial.domain.suite import Suite, Task
 from ktrial.domain.trial_file import GuestFile, TrialFile, seconds
+from ktrial.services.guest_tools import is_program, tools_of
 from ktrial.services.guest_visit import needs_disk
 from ktrial.services.kernel_log import look
 from ktrial.services.ports import Machine
@@ -53,8 +54,8 @@ class Lab(Protocol):
     def workers(self) -> int:
         """How many exact guests may run at once."""
 
-    def why_no_kvm(self) -> str | None:
-        """Why KVM cannot be used; None where it can."""
+    def why_no_kvm(self, kernel: str) -> str | None:
+        """Why this kernel cannot be run with KVM; None where it can."""
 
     def identify(self, kernel: str) -> KernelFound:
         """What a kernel is, from itself."""
@@ -74,10 +75,11 @@ Scout = Callable[[GuestPlace], AbstractContextManager[Machine]]
 
 
 class GuestReady(NamedTuple):
-    """A trial in guests that could begin."""
+    """A trial in guests that could begin; `tools` are where programs that guests bring along are on this machine."""
 
     ready: Prepared
     places: Mapping[str, GuestPlace]
+    tools: Mapping[str, str] = {}
 
 
 def prepare_in_guests(
@@ -96,12 +98,19 @@ def prepare_in_guests(
     file = msgspec.structs.replace(file, design=msgspec.structs.replace(file.design, replicate="boot"))
     suite = needed_suite(file, suite, benchmarks)
     refuse_what_guests_cannot(guest, suite, benchmarks)
-    if guest.mode == "kvm" and (why := lab.why_no_kvm()) is not None:
-        raise KtrialError(f"no KVM here: {why}", hint='mode = "emulated" works without')
-    disk = any(needs_disk(task) for task in tasks_of(suite, benchmarks, FactBook({}), None))
+    wanted = tasks_of(suite, benchmarks, FactBook({}), None)
+    disk = any(needs_disk(task) for task in wanted)
     limit_s = seconds(guest.limit, "limit")
-    places = {name: place_of(file, in_force(file, name), disk=disk, limit_s=limit_s) for name in file.arms}
+    tools = tools_of(wanted, world.executor) if any(is_program(task.benchmark) for task in wanted) else {}
+    brought = tuple(tools.values())
+    places = {
+        name: place_of(file, in_force(file, name), disk=disk, limit_s=limit_s, tools=brought) for name in file.arms
+    }
     kernels = {place.kernel: lab.identify(place.kernel) for place in places.values()}
+    _refuse_two_architectures(list(kernels.values()))
+    for kernel in kernels if guest.mode == "kvm" else ():
+        if (why := lab.why_no_kvm(kernel)) is not None:
+            raise KtrialError(f"no KVM here: {why}", hint='mode = "emulated" works without')
     if guest.mode == "exact":
         _refuse_compilers(kernels)
     for place in places.values():
@@ -123,7 +132,7 @@ def prepare_in_guests(
         settle_s=0.0,
         seed=secrets.randbelow(2**32) if file.design.seed is None else file.design.seed,
     )
-    return GuestReady(ready, places)
+    return GuestReady(ready, places, tools)
 
 
 def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
@@ -131,15 +140,29 @@ def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mappin
     if suite.load is not None and suite.load.use != "spin":
         raise BadInput(f"the background load of {suite.name} is a program; guests have the agent's alone")
     for task in tasks_of(suite, benchmarks, FactBook({}), None):
-        load = task.benchmark.invocation(task.parameters, FactBook({})).load
-        if load is None or load.as_root:
+        if not (is_program(task.benchmark) or _is_own(task)):
             raise BadInput(
-                f"{task.label} is not one of the agent's own loads, and guests have nothing else",
-                hint="`ktrial bench --list` shows those that begin with agent-",
+                f"{task.label} is neither one of the agent's own loads nor a program that guests can have",
+                hint="agent-…, hackbench, cyclictest, schbench, stress-ng, sysbench and synthmark can be run there",
             )
         why = getattr(task.benchmark, "beyond_exact", None)
         if guest.mode == "exact" and why is not None:
             raise Refused(f"{task.label}: an exact guest cannot judge it: {why}", hint='mode = "kvm" or "emulated"')
+
+
+def _is_own(task: Task) -> bool:
+    load = task.benchmark.invocation(task.parameters, FactBook({})).load
+    return load is not None and not load.as_root
+
+
+def _refuse_two_architectures(kernels: Sequence[KernelFound]) -> None:
+    first, *others = kernels
+    for one in others:
+        if one.identity.architecture != first.identity.architecture:
+            raise BadInput(
+                f"{first.name} is for {first.identity.architecture} and {one.name} for {one.identity.architecture}",
+                hint="a trial compares kernels for one kind of machine",
+            )
 
 
 def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:

@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ktrial.domain.agent_output import load_output
 from ktrial.domain.benchmark import DIRECTORY, AgentLoad, Invocation, RawOutput
 from ktrial.domain.errors import BadRun
-from ktrial.domain.guest import GuestRun, Job, Program, status_of
+from ktrial.domain.guest import GuestRun, Job, Program, Shape, status_of
 from ktrial.domain.plan import Plan
 from ktrial.domain.suite import SuiteLoad, Task
 from ktrial.domain.wire_plan import wire_plan
 from ktrial.formats.agent_replies import Reply, read_replies
+from ktrial.services.guest_tools import folders_of, needs_root, output_of, requests_of
+from ktrial.services.guests import settle_s
 from ktrial.services.trial_arms import refusal_of
 
 #: Numbers of requests; loads follow.
@@ -59,25 +62,37 @@ def needs_disk(task: Task) -> bool:
 
 
 def job_of(
-    plan: Plan, asked: Sequence[Asked], background: SuiteLoad | None, cpus: int, settle_s: int
+    plan: Plan,
+    asked: Sequence[Asked],
+    background: SuiteLoad | None,
+    shape: Shape,
+    tools: Mapping[str, str],
 ) -> tuple[Job, dict[str, bytes]]:
-    """What the guest does, and the files that it finds."""
+    """What the guest does, and the files that it finds; `tools` are where its programs are on this machine."""
     settings: list[dict[str, Any]] = [{"id": _FACTS, "do": "facts", "only": ["boot.id", "kernel.release"]}]
     if not plan.empty:
         settings.append({"id": _APPLY, "do": "apply", "plan": wire_plan(plan, {"kind": "keep"})})
-    loads = [_load(number, one.invocation) for number, one in enumerate(asked, start=_FIRST_LOAD)]
-    files = {_ROOT_FILE: _lines(settings), _USER_FILE: _lines(loads)}
+    numbered = list(enumerate(asked, start=_FIRST_LOAD))
+    runs = [request for number, one in numbered for request in _requests(number, one.invocation, tools)]
+    files = {_ROOT_FILE: _lines(settings), _USER_FILE: _lines(runs)}
+    for number, one in numbered:
+        if one.invocation.load is None:
+            files |= folders_of(number)
     beside: tuple[Program, ...] = ()
     if background is not None:
-        files[_BESIDE_FILE] = _lines([_load(_FIRST_LOAD, background.invocation(cpus))])
-        beside = (_batch("user", _BESIDE_FILE),)
-    programs = (_batch("root", _ROOT_FILE), msgspec.structs.replace(_batch("user", _USER_FILE), beside=beside))
-    return Job(programs=programs, settle_s=settle_s), files
+        files[_BESIDE_FILE] = _lines([_load(_FIRST_LOAD, background.invocation(shape.cpus))])
+        beside = (_batch("user", _BESIDE_FILE, _USER),)
+    user = None if any(needs_root(one.invocation) for one in asked) else _USER
+    measured = msgspec.structs.replace(_batch("user", _USER_FILE, user), beside=beside)
+    return Job(programs=(_batch("root", _ROOT_FILE, None), measured), settle_s=settle_s(shape.mode)), files
 
 
-def _batch(role: str, file: str) -> Program:
-    argv = ("/usr/bin/ktrial-agent", "batch", "--role", role, file)
-    return Program(argv=argv, user=None if role == "root" else _USER)
+def _batch(role: str, file: str, user: int | None) -> Program:
+    return Program(argv=("/usr/bin/ktrial-agent", "batch", "--role", role, file), user=user)
+
+
+def _requests(number: int, invocation: Invocation, tools: Mapping[str, str]) -> list[dict[str, Any]]:
+    return requests_of(number, invocation, tools) if invocation.load is None else [_load(number, invocation)]
 
 
 def _load(number: int, invocation: Invocation) -> dict[str, Any]:
@@ -95,7 +110,7 @@ def _load(number: int, invocation: Invocation) -> dict[str, Any]:
 
 def load_of(invocation: Invocation) -> AgentLoad:
     """The agent's own load that it is; others are refused before anything is booted."""
-    assert invocation.load is not None, "guests of trials carry out the agent's own loads"
+    assert invocation.load is not None, "what is no load is a program"
     return invocation.load
 
 
@@ -103,18 +118,19 @@ def _lines(requests: Sequence[Mapping[str, Any]]) -> bytes:
     return b"".join(msgspec.json.encode(one) + b"\n" for one in requests)
 
 
-def came_of(run: GuestRun, count: int) -> Came:
-    """What a boot gave: where it failed, every run of it has."""
+def came_of(run: GuestRun, asked: Sequence[Asked]) -> Came:
+    """What a boot gave of what it was asked for: where it failed, every run of it has."""
     release = run.begun.release if run.begun is not None else None
     try:
         replies = read_replies(run.stdout)
     except BadRun as error:
-        return Came((RawOutput(failed=error.message),) * count, release, None)
+        return Came((RawOutput(failed=error.message),) * len(asked), release, None)
     facts = replies.get(_FACTS)
     boot_id = _fact(facts, "boot.id")
     refused = _refused(replies.get(_APPLY)) or _failed(run)
-    numbers = range(_FIRST_LOAD, _FIRST_LOAD + count)
-    outputs = tuple(_output(replies.get(number), refused) for number in numbers)
+    outputs = tuple(
+        _output(replies, number, one.invocation, refused) for number, one in enumerate(asked, start=_FIRST_LOAD)
+    )
     return Came(outputs, release, boot_id)
 
 
@@ -146,8 +162,9 @@ def _failed(run: GuestRun) -> str | None:
     return f"the agent ended with {how}{': ' if said else ''}{said}"
 
 
-def _output(reply: Reply | None, refused: str | None) -> RawOutput:
-    """What a load gave, as the executor of a machine tells it."""
+def _output(replies: Mapping[int, Reply], number: int, invocation: Invocation, refused: str | None) -> RawOutput:
+    """What a run gave, as the executor of a machine tells it."""
+    reply = replies.get(number)
     if refused is not None:
         return RawOutput(failed=refused)
     if reply is None:
@@ -156,9 +173,4 @@ def _output(reply: Reply | None, refused: str | None) -> RawOutput:
         hint = f"; {reply.error.hint}" if reply.error.hint else ""
         return RawOutput(failed=f"the agent said {reply.error.kind}: {reply.error.message}{hint}")
     answer = reply.ok or {}
-    wall_ns = answer.get("wall_ns")
-    return RawOutput(
-        stdout=msgspec.json.encode(answer, order="sorted"),
-        exit_status=0,
-        wall_ns=wall_ns if isinstance(wall_ns, int) else None,
-    )
+    return load_output(answer) if invocation.load is not None else output_of(replies, number, answer, invocation)

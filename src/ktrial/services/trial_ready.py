@@ -145,8 +145,7 @@ def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
         executor.obtain_root(", ".join(needy))
     versions: dict[str, str | None] = {}
     for task in ready.tasks:
-        asked = task.benchmark.version_invocation()
-        told = task.benchmark.parse_version(executor.run(asked).raw) if asked else None
+        told = version_of(task.benchmark, executor)
         own = task.benchmark.invocation(task.parameters, ready.facts).load is not None
         versions[task.label] = told or (executor.agent_version if own else None)
     background = None
@@ -158,6 +157,12 @@ def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
     rehearse(root, ready.plans, world.catalog.knobs)
     maker = RunMaker(executor, world.clock, background, around)
     return Rig(Benchmarked(tasks=ready.tasks, versions=versions, own=ready.own_tasks), maker, around)
+
+
+def version_of(benchmark: Benchmark, executor: TrialExecutor) -> str | None:
+    """The version that a tool tells; None where it tells none."""
+    asked = benchmark.version_invocation()
+    return benchmark.parse_version(executor.run(asked).raw) if asked else None
 
 
 def _refuse_absent(tasks: Sequence[Task], executor: TrialExecutor) -> None:

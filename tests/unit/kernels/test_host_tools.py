@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ktrial.domain import guest
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.kernels import host_tools
 from ktrial.kernels.host_tools import bring, bring_for
@@ -38,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(host_tools, "_said", lambda argv: said(argv, tmp_path))
-    monkeypatch.setattr(host_tools, "_HIDDEN", ("/run/",))
+    monkeypatch.setattr(guest, "_HIDDEN", ("/run/",))
     return tmp_path
 
 
@@ -56,7 +57,7 @@ def test_a_program_comes_with_its_libraries(folder: Path) -> None:
 def test_a_program_where_the_guest_has_something_else_gets_another_place(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_tools, "_HIDDEN", (f"{folder}/",))
+    monkeypatch.setattr(guest, "_HIDDEN", (f"{folder}/",))
     found, program = bring_for([str(folder / "static"), "-x"], [])
     assert list(found.files) == ["/usr/bin/static"]
     assert program is not None

@@ -22,7 +22,12 @@ def entries(archive: bytes) -> dict[str, tuple[int, bytes, tuple[int, int]]]:
 
 
 def test_what_is_in_a_guest() -> None:
-    files = {"/bin/tool": b"tool", "/lib/x86_64-linux-gnu/libc.so.6": b"libc", "/opt/own/tool": b"own"}
+    files = {
+        "/bin/tool": b"tool",
+        "/lib/x86_64-linux-gnu/libc.so.6": b"libc",
+        "/opt/own/tool": b"own",
+        "/ktrial/runs/3/": b"",
+    }
     archive = initramfs.build(b"agent", b"{}", files, {"/usr/bin/[": "/bin/tool"})
     found = entries(archive)
     assert found["init"] == (0o100755, b"agent", (0, 0))
@@ -30,6 +35,7 @@ def test_what_is_in_a_guest() -> None:
     assert found["usr/bin/tool"][1] == b"tool"
     assert found["usr/lib/x86_64-linux-gnu/libc.so.6"][1] == b"libc"
     assert found["opt/own/tool"][1] == b"own"
+    assert found["ktrial/runs/3"] == (0o040777, b"", (0, 0))
     assert found["usr/bin/["] == (0o120777, b"/bin/tool", (0, 0))
     assert found["lib64"] == (0o120777, b"usr/lib64", (0, 0))
     assert found["dev/console"] == (0o020600, b"", (5, 1))

@@ -60,7 +60,7 @@ class FakeLab:
         self.fails: dict[str, str] = {}
         self.stopped = False
 
-    def why_no_kvm(self) -> str | None:
+    def why_no_kvm(self, _kernel: str) -> str | None:
         return None
 
     def identify(self, kernel: str) -> KernelFound:

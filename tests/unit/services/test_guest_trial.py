@@ -70,7 +70,7 @@ class FakeLab:
 
         self._other = msgspec.structs.replace(IDENTITY, release="6.1.9", build_id="ff" * 8, **differs)
 
-    def why_no_kvm(self) -> str | None:
+    def why_no_kvm(self, _kernel: str) -> str | None:
         return "there is no /dev/kvm"
 
     def identify(self, kernel: str) -> KernelFound:
@@ -199,8 +199,10 @@ def test_kvm_that_is_not_there_is_told() -> None:
     [
         ("agent-memcpy", "agent-memcpy: an exact guest cannot judge it: it measures caches"),
         ("agent-fileio-read-random-cold", "an exact guest cannot judge it: its disk is memory"),
-        ("hackbench-pipe-thread", "hackbench-pipe-thread is not one of the agent's own loads"),
-        ("zram-lz4", "zram-lz4 is not one of the agent's own loads"),
+        ("sysbench-memory", "sysbench-memory: an exact guest cannot judge it: it measures caches"),
+        ("fio-rand-read", "fio-rand-read is neither one of the agent's own loads nor a program that guests can have"),
+        ("pgbench", "pgbench is neither one of the agent's own loads nor"),
+        ("zram-lz4", "zram-lz4 is neither one of the agent's own loads nor"),
     ],
 )
 def test_what_guests_cannot_tell_is_refused(name: str, told: str) -> None:
@@ -208,6 +210,17 @@ def test_what_guests_cannot_tell_is_refused(name: str, told: str) -> None:
     with pytest.raises(KtrialError) as caught:
         refuse_what_guests_cannot(GuestFile(), suite, BENCHMARKS)
     assert told in caught.value.message
+
+
+def test_programs_are_run_in_guests_too() -> None:
+    for name in ("hackbench-pipe-thread", "cyclictest-fifo", "stress-ng-fork", "sysbench-threads"):
+        suite = Suite(name=name, summary="", benchmark=(SuiteEntry(name),))
+        refuse_what_guests_cannot(GuestFile(), suite, BENCHMARKS)
+
+
+def test_kernels_for_two_kinds_of_machines_are_not_compared() -> None:
+    with pytest.raises(BadInput, match=r"6\.12 is for x86_64 and 6\.1 for aarch64"):
+        prepared([], FakeLab(architecture="aarch64"), guest=GuestFile(kernel="6.12", mode="emulated"))
 
 
 def test_a_background_load_of_a_program_is_refused() -> None:

@@ -6,8 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from ktrial.benchmarks import all_benchmarks
+from ktrial.domain.facts import FactBook
 from ktrial.domain.guest import Begun, Ended, GuestRun, Shape
-from ktrial.services.guest_visit import came_of
+from ktrial.domain.suite import Task
+from ktrial.services.guest_visit import Asked, came_of
 
 RUN = GuestRun(
     shape=Shape(mode="exact", memory_bytes=1 << 29, cpus=1),
@@ -21,6 +24,8 @@ RUN = GuestRun(
     console=b"",
     wall_s=1.0,
 )
+SPIN = all_benchmarks()["agent-spin"]
+OWN = Asked(Task(label="spin", benchmark=SPIN, parameters={}), SPIN.invocation({}, FactBook({})))
 FACTS = {"id": 1, "ok": {"facts": {"boot.id": {"value": "b"}}}}
 APPLIED = {"id": 2, "ok": {"transaction": 1, "state": "applied", "steps": []}}
 GOOD = {"id": 3, "ok": {"load": "spin", "wall_ns": 5}}
@@ -30,7 +35,7 @@ def came(*replies: dict[str, Any], **more: Any) -> list[str | None]:
     """Why each of two runs failed."""
     said = b"".join(msgspec.json.encode(one) + b"\n" for one in replies)
     run = msgspec.structs.replace(RUN, stdout=said, **more)
-    found = came_of(run, 2)
+    found = came_of(run, (OWN, OWN))
     assert (found.kernel_release, len(found.outputs)) == ("6.12", 2)
     return [one.failed for one in found.outputs]
 
@@ -38,7 +43,7 @@ def came(*replies: dict[str, Any], **more: Any) -> list[str | None]:
 def test_a_good_visit_has_an_output_for_each_run_and_knows_its_boot() -> None:
     assert came(FACTS, APPLIED, GOOD, {**GOOD, "id": 4}) == [None, None]
     said = b"".join(msgspec.json.encode(one) + b"\n" for one in (FACTS, GOOD))
-    found = came_of(msgspec.structs.replace(RUN, stdout=said), 1)
+    found = came_of(msgspec.structs.replace(RUN, stdout=said), (OWN,))
     assert (found.boot_id, found.outputs[0].wall_ns) == ("b", 5)
     assert msgspec.json.decode(found.outputs[0].stdout) == GOOD["ok"]
 

@@ -134,6 +134,7 @@ BENCHMARKS = (
         parameters=_PARAMETERS,
         command=lambda parameters: _command(parameters, None),
         reader=_read,
+        standalone=True,
         root_reason="cyclictest does not start without the right to real-time priorities, even when it uses none",
     ),
     ToolBenchmark(
@@ -144,6 +145,7 @@ BENCHMARKS = (
         parameters={**_PARAMETERS, "priority": 80},
         command=lambda parameters: _command(parameters, whole(parameters, "priority", 1, 99)),
         reader=_read,
+        standalone=True,
         root_reason="its threads run at a real-time priority",
     ),
 )

@@ -64,6 +64,7 @@ def _benchmark(transport: str, tasks: str) -> ToolBenchmark:
         parameters={"groups": 10, "descriptors": 20, "loops": 4000, "bytes": 100},
         command=command,
         reader=reader,
+        standalone=True,
     )
 
 

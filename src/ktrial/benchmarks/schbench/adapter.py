@@ -128,4 +128,5 @@ BENCHMARK = ToolBenchmark(
     parameters={"message_threads": 1, "workers": 0, "seconds": 30, "json": False},
     command=_command,
     reader=_read,
+    standalone=True,
 )

@@ -134,6 +134,7 @@ def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:
         command=command,
         reader=lambda raw, parameters: _read(stressor, raw, parameters),
         probe=_probe(stressor),
+        standalone=True,
     )
 
 

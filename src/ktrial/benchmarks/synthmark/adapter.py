@@ -164,6 +164,7 @@ BENCHMARKS = (
         parameters={"seconds": 30, "target_percent": 50},
         command=lambda parameters: _command("v", parameters),
         reader=_voicemark,
+        standalone=True,
     ),
     ToolBenchmark(
         name="synthmark-latencymark",
@@ -173,6 +174,7 @@ BENCHMARKS = (
         parameters={"seconds": 10, "voices": 10, "voices_high": 40},
         command=lambda parameters: _command("l", parameters),
         reader=_latencymark,
+        standalone=True,
     ),
     ToolBenchmark(
         name="synthmark-jittermark",
@@ -182,5 +184,6 @@ BENCHMARKS = (
         parameters={"seconds": 10},
         command=lambda parameters: _command("j", parameters),
         reader=_jittermark,
+        standalone=True,
     ),
 )

@@ -198,6 +198,7 @@ BENCHMARKS = (
         parameters={"threads": 4, "seconds": 10, "yields": 1000, "locks": 8},
         command=_threads,
         reader=_events_reader,
+        standalone=True,
     ),
     ToolBenchmark(
         program=_PROGRAM,
@@ -211,6 +212,7 @@ BENCHMARKS = (
         parameters={"threads": 1, "seconds": 10, "max_prime": 10000},
         command=_cpu,
         reader=_events_reader,
+        standalone=True,
     ),
     ToolBenchmark(
         program=_PROGRAM,
@@ -220,6 +222,8 @@ BENCHMARKS = (
         parameters={"threads": 1, "seconds": 10, "block": "1K", "operation": "write"},
         command=_memory,
         reader=_memory_reader,
+        standalone=True,
+        beyond_exact="it measures caches and memory, and there are none in its clock",
     ),
     ToolBenchmark(
         program=_PROGRAM,
@@ -229,5 +233,6 @@ BENCHMARKS = (
         parameters={"threads": 4, "mutexes": 4096, "locks": 50000, "loops": 10000},
         command=_mutex,
         reader=_mutex_reader,
+        standalone=True,
     ),
 )

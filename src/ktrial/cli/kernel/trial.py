@@ -22,7 +22,7 @@ _LIMIT_BYTES = 1 << 20
 
 @click.command(short_help="Compare kernels, boot parameters and settings in guests.")
 @click.argument("words", nargs=-1, required=True, metavar="FILE.toml | KERNEL… [KNOB=VALUE…]")
-@click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured: the agent's own loads.")
+@click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured.")
 @click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it.")
 @click.option("--primary", metavar="OUTCOME", help="The outcome that decides.")
 @click.option("--secondary", multiple=True, metavar="OUTCOME", help="Also judge this one.")

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Earlier reclaim in exact guests: stalls fall, what does not improve is told as that, and a placebo is nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.guest.kernels import KERNELS, fetch
+from tests.support.guest_trials import arm_like, contrast, trial
+
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.xdist_group("guest-trials")]
+KERNEL = KERNELS[-1]
+WORDS = ("--seed", "1", "--cap", "7", "--placebo")
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    fetch(KERNEL)
+
+
+def test_watermarks_spare_stalls_and_what_they_do_not_improve_is_told() -> None:
+    outcomes = ("--primary", "allocation-stalls", "--secondary", "late-frames", "--secondary", "frame-p50")
+    words = ("vm.watermark_scale_factor=500", "--suite", "pressure-small", *outcomes, *WORDS)
+    found = trial(str(KERNEL.tree), *words)[-1]["comparison"]
+    early = arm_like(found, "500")
+    assert contrast(found, "allocation-stalls", early)["verdict"] == "better"
+    assert contrast(found, "allocation-stalls", "placebo")["verdict"] == "equivalent"
+    for outcome in ("late-frames", "frame-p50"):
+        assert contrast(found, outcome, early)["verdict"] != "better"
+        assert contrast(found, outcome, "placebo")["verdict"] not in ("better", "worse")
