@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktrial.domain.errors import BadInput
+from ktrial.domain.guest import GuestPlace, Job, Shape
+from ktrial.kernels import lab
+from ktrial.kernels.host_tools import Brought
+from ktrial.kernels.images import KernelFiles
+from ktrial.kernels.lab import Lab
+
+SHAPE = Shape(mode="emulated", memory_bytes=1 << 29, cpus=1)
+
+
+class Guests:
+    """Guests of one architecture that only remember what they were asked for."""
+
+    def __init__(self, architecture: str) -> None:
+        self.architecture = architecture
+        self.booted: list[tuple[KernelFiles, Brought]] = []
+        self.stopped = 0
+
+    def why_no_kvm(self) -> str | None:
+        return f"no KVM for {self.architecture}"
+
+    def boot(self, kernel: KernelFiles, _job: Job, brought: Brought, *_: object) -> str:
+        self.booted.append((kernel, brought))
+        return f"run on {self.architecture}"
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+class Images:
+    """Kernels by their names."""
+
+    @staticmethod
+    def find(kernel: str) -> Any:
+        return KernelFiles(kernel, f"/{kernel}/vmlinuz", kernel.encode())
+
+
+@pytest.fixture
+def guests() -> dict[str, Guests]:
+    return {name: Guests(name) for name in ("x86_64", "aarch64")}
+
+
+@pytest.fixture
+def found(guests: dict[str, Guests]) -> Lab:
+    def guests_for(kernel: KernelFiles) -> Any:
+        return guests["aarch64" if b"arm" in kernel.image else "x86_64"]
+
+    images: Any = Images()
+    return Lab(images, guests_for)
+
+
+def test_each_kernel_is_booted_by_guests_of_its_own_kind(found: Lab, guests: dict[str, Guests]) -> None:
+    for kernel, architecture in (("pc", "x86_64"), ("arm", "aarch64"), ("pc", "x86_64")):
+        place = GuestPlace(kernel=kernel, shape=SHAPE)
+        found.prepare(place)
+        run: Any = found.boot(place, Job(), {"/ktrial/loads": b"x"})
+        assert run == f"run on {architecture}"
+        assert found.why_no_kvm(kernel) == f"no KVM for {architecture}"
+    assert [kernel.image for kernel, _ in guests["x86_64"].booted] == [b"pc", b"pc"]
+    ((_, brought),) = guests["aarch64"].booted
+    assert (brought.files, brought.architecture) == ({"/ktrial/loads": b"x"}, "aarch64")
+    found.stop()
+    assert {one.stopped for one in guests.values()} == {1}
+
+
+def test_programs_are_brought_once_for_all_boots(
+    found: Lab, guests: dict[str, Guests], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def bring(names: tuple[str, ...], architecture: str) -> Brought:
+        asked.append((names, architecture))
+        return Brought({"/usr/bin/tool": b"program"}, {"/usr/bin/link": "/usr/bin/tool"}, {}, architecture)
+
+    monkeypatch.setattr(lab, "bring", bring)
+    place = GuestPlace(kernel="pc", shape=SHAPE, tools=("/usr/bin/tool",))
+    found.boot(place, Job(), {})
+    found.boot(place, Job(), {"/own": b"1"})
+    assert asked == [(("/usr/bin/tool",), "x86_64")]
+    assert [set(brought.files) for _, brought in guests["x86_64"].booted] == [
+        {"/usr/bin/tool"},
+        {"/usr/bin/tool", "/own"},
+    ]
+    assert guests["x86_64"].booted[0][1].links == {"/usr/bin/link": "/usr/bin/tool"}
+
+
+def test_programs_of_a_pc_are_refused_in_a_guest_of_another_kind(found: Lab) -> None:
+    place = GuestPlace(kernel="arm", shape=SHAPE, tools=(str(Path("/bin/sh").resolve()),))
+    with pytest.raises(BadInput, match="the guest is aarch64"):
+        found.prepare(place)
