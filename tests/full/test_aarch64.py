@@ -137,6 +137,25 @@ def test_what_inspect_says_is_what_the_guest_says_and_loads_run_there(
     assert told["build_id"] in base64.b64decode(value["base64"]).hex()
 
 
+def test_a_trial_of_a_kernel_for_arm64_comes_to_its_end(
+    agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    kernel = ARM_KERNELS[-1]
+    fetch(kernel)
+    measured = ("--suite", "agent-contextswitch-same", "-p", "duration_s=1", "--cap", "7", "--seed", "1")
+    done = ktrial("trial", str(kernel.tree), "--placebo", "--mode", "emulated", *measured, "--json")
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    records = [event["record"] for event in events if event["event"] == "visit"]
+    assert {one["trial"]["kernel_release"] for one in records} == {release(kernel.tree)}
+    assert len([one for one in records if one["failure"] is None]) >= 14
+    (primary,) = [one for one in events[-1]["comparison"]["outcomes"] if one["role"] == "primary"]
+    assert [one["arm"] for one in primary["contrasts"]] == ["placebo"]
+    refused = ktrial("trial", str(kernel.tree), "--placebo", "--mode", "emulated", "--suite", "sysbench-threads")
+    assert "the guest is aarch64" in refused.stderr
+
+
 def test_what_this_machine_brings_does_not_run_there(agent: Path) -> None:
     fetch(ARM_KERNELS[0])
     done = ktrial("boot", str(ARM_KERNELS[0].tree), "--mode", "emulated", "--", "ls")

@@ -10,9 +10,10 @@ import pytest
 from tests.guest.kernels import KERNELS, fetch
 from tests.support.guest_trials import arm_like, contrast, trial
 
-pytestmark = [pytest.mark.timeout(3600), pytest.mark.xdist_group("guest-trials")]
+pytestmark = [pytest.mark.timeout(7200), pytest.mark.xdist_group("guest-trials")]
 KERNEL = KERNELS[-1]
-WORDS = ("--seed", "1", "--cap", "7", "--placebo")
+#: Counters are judged over so many blocks at least; the spread of stalls between same boots is 3 %.
+WORDS = ("--seed", "1", "--cap", "20", "--placebo", "--margin", "10%")
 
 
 @pytest.fixture(autouse=True)
@@ -22,12 +23,11 @@ def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_watermarks_spare_stalls_and_what_they_do_not_improve_is_told() -> None:
-    outcomes = ("--primary", "allocation-stalls", "--secondary", "late-frames", "--secondary", "frame-p50")
+    outcomes = ("--primary", "allocation-stalls", "--secondary", "late-frames")
     words = ("vm.watermark_scale_factor=500", "--suite", "pressure-small", *outcomes, *WORDS)
     found = trial(str(KERNEL.tree), *words)[-1]["comparison"]
     early = arm_like(found, "500")
     assert contrast(found, "allocation-stalls", early)["verdict"] == "better"
     assert contrast(found, "allocation-stalls", "placebo")["verdict"] == "equivalent"
-    for outcome in ("late-frames", "frame-p50"):
-        assert contrast(found, outcome, early)["verdict"] != "better"
-        assert contrast(found, outcome, "placebo")["verdict"] not in ("better", "worse")
+    assert contrast(found, "late-frames", early)["verdict"] in ("worse", "inconclusive")
+    assert contrast(found, "late-frames", "placebo")["verdict"] not in ("better", "worse")
