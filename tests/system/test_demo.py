@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial demo` on the real machine, in a short form: as root, as an ordinary user, where /sys cannot be written."""
+"""`ktrial demo` on the real machine, in a short form: as root, as an ordinary user, through sudo."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import signal
@@ -15,41 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.demos import ARMS, demo, verdicts
+from tests.support.demos import SHORT, check_found, demo
 from tests.support.user import CHECKOUT, User, ordinary_user
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("demo")]
-#: Short runs. As many blocks as in any demo: the tests beside these are what makes noise here.
-SHORT = ("--run-s", "0.1")
-#: A help is +100 % or more, a hurt about -40 %.
-NOISY_PERCENT = 40
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-#: As containers have it.
-_READ_ONLY = """set -e
-mount --bind /sys /sys && mount -o remount,bind,ro /sys
-mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys
-exec "$@"
-"""
-
-
-def placebo_width_percent(output: str) -> float:
-    """How wide the interval of what changes nothing is."""
-    found = re.search(r"^placebo .* ([+-][\d.]+) % to ([+-][\d.]+) % ", output, re.MULTILINE)
-    return float(found[2]) - float(found[1]) if found is not None else math.inf
-
-
-def check_found(output: str) -> None:
-    """A help that helps and a hurt that hurts. (Of the others a claim is possible, at most once in a hundred demos.)
-
-    The tests beside this one can take so much of the machine that what changes nothing varies by half; then it may be
-    left open, and never the wrong way round. tests/alone asks the machine that has nothing else to do.
-    """
-    found = verdicts(output)
-    assert list(found) == ARMS, output
-    undecided = {"inconclusive"} if placebo_width_percent(output) > NOISY_PERCENT else set()
-    assert found["help"] in {"better", *undecided}, output
-    assert found["hurt"] in {"worse", *undecided}, output
-    assert "single before/after pairs" in " ".join(output.split()), output
 
 
 def test_settings_of_the_kernel_as_root(tmp_path: Path) -> None:
@@ -75,41 +44,6 @@ def test_settings_of_the_kernel_as_root(tmp_path: Path) -> None:
     )
     assert again.returncode == 0, again.stderr
     assert "holds" in again.stderr
-
-
-def test_a_container_that_writes_no_setting(tmp_path: Path) -> None:
-    before = HUGE.read_text()
-    ran = demo(
-        tmp_path, *SHORT, before=("unshare", "--mount", "--propagation", "private", "sh", "-c", _READ_ONLY, "sh")
-    )
-    assert ran.returncode == 0, ran.stderr
-    check_found(ran.stdout)
-    said = " ".join(ran.stdout.split())
-    assert "huge_pages=always" in said
-    assert "Nothing of the system was changed" in said
-    assert "mounted read-only" in said
-    assert HUGE.read_text() == before
-
-
-def test_events_for_programs(tmp_path: Path) -> None:
-    """One object per line: visits, blocks, and at the end the verdicts; nothing else is on stdout."""
-    page = tmp_path / "page.html"
-    ran = demo(tmp_path, *SHORT, "--cap", "20", "--json", "-o", str(page), "--seed", "5")
-    assert ran.returncode == 0, ran.stderr
-    *events, last = [json.loads(line) for line in ran.stdout.splitlines()]
-    kinds = [event["event"] for event in events]
-    assert set(kinds) >= {"visit-began", "visit", "block-ended", "trial-ended"}
-    assert kinds[-1] == "trial-ended"
-    told = last["demo"]
-    assert (last["event"], told["schema"], told["interrupted"]) == ("demo", "ktrial.demo/1", False)
-    found = {one["arm"]: one["verdict"] for one in told["found"]["arms"]}
-    judged = [one for one in events[-1]["judgement"]["judged"] if one["role"] == "primary"]
-    assert found == {one["arm"]: one["verdict"] for one in judged}
-    assert list(found) == ARMS
-    assert told["before"] == told["after"]
-    assert str(HUGE) in told["before"]
-    assert told["report"] == str(page)
-    assert "<title>" in page.read_text(encoding="utf-8")
 
 
 def test_a_demo_that_is_interrupted_ends_with_its_object_too(tmp_path: Path) -> None:
