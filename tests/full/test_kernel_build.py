@@ -117,26 +117,40 @@ def test_a_build_that_changes_nothing_is_packed_as_it_is(lab: Lab, by_gcc: dict[
     assert told["build_id"] == made["identity"]["build_id"] == by_gcc["identity"]["build_id"]
 
 
-def test_a_patch_of_the_scheduler_is_found_in_exact_guests(lab: Lab, by_gcc: dict[str, Any]) -> None:
-    """Slices that are nine times as long, by a patch of the test's own, make a thread that works wait for longer."""
+def test_a_patch_and_a_symbol_are_arms_and_are_found_in_exact_guests(lab: Lab) -> None:
+    """Slices that are nine times as long, by a patch of the test's own, and timers that wait for the next tick."""
     file = "kernel/sched/fair.c"
     before = (whole_tree() / file).read_text()
     after = before.replace("= 700000ULL;", "= 6300000ULL;")
     assert before.count("= 700000ULL;") == 2, "the slice, and what it is scaled from"
     patch = lab.folder / "slices.patch"
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    lines = difflib.unified_diff(old, new, f"a/{file}", f"b/{file}")
-    patch.write_text("".join(lines))
-    made = lab.build("slices", "--patch", str(patch))
-    assert [one["name"] for one in made["source"]["patches"]] == ["slices.patch"]
-    assert (made["config_sha256"], made["flags"]) == (by_gcc["config_sha256"], by_gcc["flags"])
-    assert lab.bytes_of("slices") != lab.bytes_of("gcc")
+    patch.write_text("".join(difflib.unified_diff(old, new, f"a/{file}", f"b/{file}")))
+    built = ("--tree", str(whole_archive()), "--common", str(lab.fragment), "--patch", str(patch))
+    arms = (*built, "--set", "HIGH_RES_TIMERS=n")
     measured = ("--suite", "wakeups-working", "--primary", "lateness-p99", "--cap", "7", "--seed", "1")
-    ran = lab.run("trial", by_gcc["folder"], made["folder"], *measured, "--memory", "256MiB", "--json")
+    ran = lab.run("trial", *arms, *measured, "--memory", "256MiB", "--json")
     assert ran.status == 0, ran.err
     found = json.loads(ran.out.splitlines()[-1])["comparison"]
+    told = {one["arm"]: one["known"]["kernel"] for one in found["arms"]}
+    assert list(told) == ["control", "HIGH_RES_TIMERS-n", "slices"]
+    assert len(set(told.values())) == 3
     (primary,) = [one for one in found["outcomes"] if one["role"] == "primary"]
-    assert [one["verdict"] for one in primary["contrasts"]] == ["worse"]
+    assert {one["arm"]: one["verdict"] for one in primary["contrasts"]} == {
+        "HIGH_RES_TIMERS-n": "worse",
+        "slices": "worse",
+    }
+    again = lab.run("trial", *arms, *measured, "--dry-run")
+    assert again.status == 0, again.err
+    assert again.err.count("/built-") == 3, "what was built is not built again"
+    assert "to be built" not in again.err
+    made = [
+        json.loads(Path(line.rpartition(" ")[2]).parents[3].joinpath("ktrial-build.json").read_text())
+        for line in again.err.splitlines()
+        if "/built-" in line
+    ]
+    assert {one["identity"]["build_id"][:12] for one in made} == {text.rpartition(" ")[2] for text in told.values()}
+    assert [one["name"] for each in made for one in each["source"]["patches"]] == ["slices.patch"]
 
 
 def test_a_kernel_of_clang_is_what_was_asked_for(lab: Lab) -> None:

@@ -67,10 +67,11 @@ def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bo
     plan = partial(arm_plans, file, catalog=app.catalog, allow_dangerous=allow_dangerous)
     if file.guest is None:
         return plan(app.best_session("planning the settings"))["all"]
-    from ktrial.cli.guest_trialing import scout
+    from ktrial.cli.guest_trialing import scout, words_of
 
     check_trial_file(file)
-    return plans_in_guests(file, partial(scout, app), lambda root, names: plan(root, only=names))["all"]
+    words = words_of(app, file)
+    return plans_in_guests(file, partial(scout, app), words, lambda root, names: plan(root, only=names))["all"]
 
 
 def run_blame(

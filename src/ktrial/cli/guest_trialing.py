@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ktrial.cli.trial_progress import TrialProgress
     from ktrial.cli.wiring import App
     from ktrial.domain.guest import GuestPlace
+    from ktrial.domain.guest_kernel import KernelChange
     from ktrial.domain.stored_trial import StoredTrial
     from ktrial.domain.trial_file import ArmFile, TrialFile
     from ktrial.host.agent import AgentSession
@@ -40,12 +41,19 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> GuestReady:
     from functools import partial
 
     from ktrial.cli.measuring import choose
-    from ktrial.services.guest_trial import prepare_in_guests
+    from ktrial.services.guest_trial import GuestMeans, prepare_in_guests
 
     suite, benchmarks = choose(app, file.suite, None, (), None)
-    return prepare_in_guests(
-        app, file, suite, benchmarks, app.kernels.lab, partial(scout, app), allow_dangerous=allow_dangerous
-    )
+    means = GuestMeans(app.kernels.lab, partial(scout, app), partial(words_of, app))
+    return prepare_in_guests(app, file, suite, benchmarks, means, allow_dangerous=allow_dangerous)
+
+
+def words_of(app: App, file: TrialFile) -> Mapping[str, str]:
+    """The word for each arm's kernel; those that must be built are built."""
+    from ktrial.cli.kernel_workshop import workshop_of
+    from ktrial.services.guest_kernels import kernel_words
+
+    return kernel_words(file, workshop_of(app), app.say)
 
 
 def run_in_guests(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
@@ -127,25 +135,49 @@ def _to_its_end(app: App, stored: StoredTrial, guests: GuestReady, listen: Any, 
 
 
 def arms_in_guests(
-    app: App, kernels: Sequence[str], words: Sequence[str], boots: Sequence[str], *, placebo: bool
-) -> tuple[str, Mapping[str, ArmFile]]:
-    """The control's kernel, and the arms: each further kernel, each set of boot words, and what the settings say."""
+    app: App,
+    kernels: Sequence[str],
+    built: Mapping[str, KernelChange],
+    words: Sequence[str],
+    boots: Sequence[str],
+    *,
+    placebo: bool,
+) -> Mapping[str, ArmFile]:
+    """The control and the arms: each kernel that is named or built, each set of boot words, what the settings say."""
     from ktrial.domain.trial_file import CONTROL, ArmFile
     from ktrial.services.trial_words import arms_of
 
-    control, *others = kernels
     arms: dict[str, ArmFile] = {CONTROL: ArmFile()}
     if placebo:
         arms["placebo"] = ArmFile(placebo=True)
-    for other in others:
-        arms[_free(_name(other), arms)] = ArmFile(kernel=other)
+    for kernel in kernels:
+        arms[_free(_name(kernel), arms)] = ArmFile(kernel=kernel)
+    for name, change in built.items():
+        arms[_free(_name(name), arms)] = ArmFile(kernel=change)
     for text in boots:
         arms[_free(_name(text), arms)] = ArmFile(boot=tuple(text.split()))
     if words:
         arms |= {name: arm for name, arm in arms_of(words, app.catalog, {}, placebo=False).items() if name != CONTROL}
     if len(arms) < 2:
-        raise BadInput("nothing to compare", hint="a second kernel, --boot WORDS, KNOB=VALUE, or --placebo")
-    return control, arms
+        raise BadInput(
+            "nothing to compare",
+            hint="a second kernel, --boot WORDS, KNOB=VALUE, --placebo, or of --tree a --fragment, --set or --patch",
+        )
+    return arms
+
+
+def built_arms(fragments: Sequence[str], settings: Sequence[str], patches: Sequence[str]) -> Mapping[str, KernelChange]:
+    """An arm for each of them, by what it is called after; of fragments and symbols one word may name several."""
+    from ktrial.domain.guest_kernel import KernelChange
+    from ktrial.domain.kernel_request import parse_set
+    from ktrial.domain.kernel_source import parse_patch
+
+    found = {text: KernelChange(fragments=tuple(text.split())) for text in fragments}
+    for text in settings:
+        wishes = [parse_set(word) for word in text.split()]
+        found[text] = KernelChange(set={wish.symbol: wish.value for wish in wishes})
+    found |= {parse_patch(word).place.removesuffix(".patch"): KernelChange(patches=(word,)) for word in patches}
+    return found
 
 
 def _name(text: str) -> str:
@@ -163,8 +195,19 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
     return found
 
 
-def show_protocol(file: TrialFile) -> None:
-    """The protocol as a file, on stdout."""
+def show_protocol(app: App, file: TrialFile) -> None:
+    """The protocol as a file, on stdout; then the kernels that would be built. Raises for those that cannot be."""
+    from ktrial.cli.kernel_workshop import workshop_of
     from ktrial.domain.trial_file import trial_text
+    from ktrial.services.guest_kernels import planned_kernels, refuse_same
 
     sys.stdout.write(trial_text(file))
+    sys.stdout.flush()
+    plans = planned_kernels(file, workshop_of(app))
+    refuse_same(file, plans)
+    arms: dict[str, list[str]] = {}
+    for name, plan in plans.items():
+        arms.setdefault(plan.key, []).append(name)
+    for names in arms.values():
+        plan = plans[names[0]]
+        app.say(f"{', '.join(names)}: Linux {plan.version}, {plan.image or 'to be built'}")

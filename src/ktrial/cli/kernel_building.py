@@ -13,10 +13,12 @@ import msgspec
 from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ktrial.cli.kernel_wishes import Prepared, Wishes
     from ktrial.cli.wiring import App
     from ktrial.domain.kernel_identity import KernelFound
-    from ktrial.domain.kernel_made import KernelMade, PackageKind
+    from ktrial.domain.kernel_made import KernelMade, PackageKind, Tool
     from ktrial.kernels.make import Make
     from ktrial.services.kernel_making import Order
 
@@ -43,48 +45,88 @@ def build_kernel(
     package: PackageKind | None,
 ) -> tuple[KernelMade, KernelMade | None]:
     """Check, build, read what was built, pack and note it; beside it an earlier build of the same sources."""
-    from ktrial.kernels.make import Make
     from ktrial.kernels.packages import check_packing, needed_programs
+
+    more: tuple[str, ...] = ()
+    if package is not None:
+        check_packing(package, ready.opened.folder)
+        more = needed_programs(package, ready.opened.folder)
+    tools = tools_of(ready, (*launched(launcher, distributed=distributed), *more))
+    order = order_of(
+        app, ready, tools, wishes.output, launcher=launcher, distributed=distributed, jobs=jobs, anyway=wishes.anyway
+    )
+    before = next((one for one in app.kernels.built.all() if _same(one, order) and one.cost.objects), None)
+    made = build_order(app, ready, order, wishes.output, before, package)
+    return made, None if before is not None and before.folder == made.folder else before
+
+
+def launched(launcher: str | None, *, distributed: bool = False) -> tuple[str, ...]:
+    """The programs that stand before the compiler."""
+    return (*((launcher,) if launcher else ()), *(("distcc",) if distributed else ()))
+
+
+def tools_of(ready: Prepared, more: tuple[str, ...]) -> tuple[Tool, ...]:
+    """The toolchain's programs. Raises where one, or one of `more`, is not here or too old."""
     from ktrial.kernels.toolchain import check_programs, versions
+
+    check_programs(ready.toolchain, ready.configured.symbols, more)
+    return versions(ready.toolchain, ready.configured.symbols, ready.opened.folder)
+
+
+def order_of(
+    app: App,
+    ready: Prepared,
+    tools: tuple[Tool, ...],
+    output: Path,
+    *,
+    launcher: str | None,
+    distributed: bool = False,
+    jobs: int | None = None,
+    anyway: bool = False,
+) -> Order:
+    """What is built in a folder, and what make is told there."""
     from ktrial.services.kernel_making import Order, make_environment, make_variables, with_places_left_out
 
     symbols, source = ready.configured.symbols, ready.opened.source
-    more = (*((launcher,) if launcher else ()), *(("distcc",) if distributed else ()))
-    if package is not None:
-        check_packing(package, ready.opened.folder)
-        more = (*more, *needed_programs(package, ready.opened.folder))
-    check_programs(ready.toolchain, symbols, more)
-    tools = versions(ready.toolchain, symbols, ready.opened.folder)
     said = os.environ.get("SOURCE_DATE_EPOCH", "")
     if said.isascii() and said.isdigit():
         source = msgspec.structs.replace(source, epoch_s=int(said))
     variables = make_variables(ready.toolchain, ready.architecture, launcher, ready.flagged, ready.optimise)
-    variables = with_places_left_out(
-        variables, symbols, str(ready.opened.folder.resolve()), str(wishes.output.resolve())
-    )
+    variables = with_places_left_out(variables, symbols, str(ready.opened.folder.resolve()), str(output.resolve()))
     variables |= app.kernels.signing(symbols)
-    environment = make_environment(source, distributed=distributed and launcher == "ccache")
-    order = Order(
+    return Order(
         source=source,
         architecture=ready.architecture,
         toolchain=ready.toolchain,
         tools=tools,
         configured=ready.configured,
         make=variables,
-        environment=environment,
+        environment=make_environment(source, distributed=distributed and launcher == "ccache"),
         target=ready.flagged,
         optimise=ready.optimise,
         jobs=jobs or len(os.sched_getaffinity(0)),
-        anyway=wishes.anyway,
+        anyway=anyway,
     )
-    before = next((one for one in app.kernels.built.all() if _same(one, order) and one.cost.objects), None)
-    wishes.output.mkdir(parents=True, exist_ok=True)
-    config = wishes.output / ".config"
+
+
+def build_order(
+    app: App,
+    ready: Prepared,
+    order: Order,
+    output: Path,
+    before: KernelMade | None = None,
+    package: PackageKind | None = None,
+) -> KernelMade:
+    """Build, read what was built, pack and note it."""
+    from ktrial.kernels.make import Make
+
+    output.mkdir(parents=True, exist_ok=True)
+    config = output / ".config"
     if not config.is_file() or config.read_bytes() != ready.text:
         config.write_bytes(ready.text)
-    made = _built(app, order, Make(ready.opened.folder, wishes.output, variables, environment), before, package)
+    made = _built(app, order, Make(ready.opened.folder, output, order.make, order.environment), before, package)
     app.kernels.built.note(made)
-    return made, None if before is not None and before.folder == made.folder else before
+    return made
 
 
 def _same(one: KernelMade, order: Order) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
+    from ktrial.cli.kernel_workshop import KernelWorkshop
     from ktrial.host.agent import AgentSession
     from ktrial.host.guest_transport import GuestTransport
     from ktrial.kernels.built import BuiltKernels
@@ -37,6 +38,8 @@ class Kernels:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
+        #: Builds the kernels of arms, once something asked for it.
+        self.workshop: KernelWorkshop | None = None
 
     @cached_property
     def compilers(self) -> Compilers:

@@ -57,6 +57,7 @@ def planned(
 
     if template.guest is None:
         return plan(app.best_session("planning the tiers"), ladder.arms)
-    from ktrial.cli.guest_trialing import scout
+    from ktrial.cli.guest_trialing import scout, words_of
 
-    return plans_in_guests(ladder_trial(ladder, template), partial(scout, app), plan)
+    file = ladder_trial(ladder, template)
+    return plans_in_guests(file, partial(scout, app), words_of(app, file), plan)

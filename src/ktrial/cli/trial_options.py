@@ -12,10 +12,13 @@ from ktrial.cli.options import anyway_option, dangerous_option, json_option
 from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
+    from ktrial.domain.guest_kernel import KernelRecipe
     from ktrial.domain.trial_file import TrialFile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: Options by the names of their parameters, where those are others.
+_WORDS = {"fragments": "fragment", "settings": "set", "patches": "patch"}
 _MEASURED = (
     click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured (or a command after --)."),
     click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number CMD prints."),
@@ -28,6 +31,12 @@ _GUEST = (
     click.option("--memory", metavar="SIZE", help="Memory of each guest.  [512MiB]"),
     click.option("--cpus", type=click.IntRange(1, 64), help="CPUs of each guest: 2, or 1 where time is exact."),
     click.option("--workloads", type=click.IntRange(1, 100), help="Seeds in each boot.  [1]"),
+)
+_BUILT = (
+    click.option("--tree", metavar="TREE", help="Build the kernels of these sources."),
+    click.option("--config", metavar="BASE", help="All of them begin with it.  [tinyconfig]"),
+    click.option("--common", multiple=True, metavar="NAME|FILE", help="A fragment of all of them.  [guest]"),
+    click.option("--cc", metavar="PROGRAM", help="Compile all of them with it.  [gcc]"),
 )
 _DESIGNED = (
     click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="The effect worth finding."),
@@ -60,6 +69,24 @@ def guest_shape(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those of them that were given, as fields of `GuestFile`."""
     asked = {name: options[name] for name in ("mode", "memory", "cpus", "workloads")}
     return {name: value for name, value in asked.items() if value is not None}
+
+
+def build_options(command: F) -> F:
+    """What the kernels of guests are built of."""
+    return _with(_BUILT, command)
+
+
+def recipe_of(options: Mapping[str, Any], *needing: str) -> KernelRecipe | None:
+    """What they say; None without sources. `needing` are further options that mean nothing then."""
+    from ktrial.domain.guest_kernel import CONFIG, FRAGMENTS, KernelRecipe
+
+    tree, config, common, cc = (options[name] for name in ("tree", "config", "common", "cc"))
+    if tree is None:
+        if given := next((name for name in ("config", "common", "cc", *needing) if options[name]), None):
+            raise BadInput(f"--{_WORDS.get(given, given)} is for kernels that are built", hint="--tree names sources")
+        return None
+    usual = FRAGMENTS if config is None else ()
+    return KernelRecipe(tree=tree, config=config or CONFIG, fragments=common or usual, cc=cc)
 
 
 def refuse_shape(options: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ktrial.domain.errors import BadInput, Contradiction
 from ktrial.domain.guest import GuestPlace, Mode, Shape
+from ktrial.domain.guest_kernel import KernelChange, KernelRecipe, check_kernel, kernel_of
 from ktrial.domain.units import parse_quantity, show_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +42,12 @@ def check_guest_trial(trial: TrialFile) -> None:
                     f"arm {name}: {field} is for trials on a machine", hint="guests take kernel, boot, set and profile"
                 )
         _check_words(f"arm {name}", arm.boot)
+        if isinstance(arm.kernel, KernelChange):
+            check_kernel(f"arm {name}", arm.kernel)
+            kernel_of(trial, arm)
     _check_words("[guest]", guest.boot)
+    if isinstance(guest.kernel, KernelRecipe):
+        check_kernel("[guest]", guest.kernel)
     if not 1 <= guest.workloads <= MOST_WORKLOADS:
         raise BadInput(f"workloads = {guest.workloads}", hint=f"from 1 to {MOST_WORKLOADS}")
     shape_of(guest)
@@ -88,19 +94,15 @@ def shape_of(guest: GuestFile) -> Shape:
     return Shape(mode=mode, memory_bytes=memory_bytes, cpus=cpus)
 
 
-def kernel_of(trial: TrialFile, arm: ArmFile) -> str:
-    """The word that names the arm's kernel."""
-    assert trial.guest is not None, "only trials in guests have kernels"
-    return arm.kernel if arm.kernel is not None else trial.guest.kernel
-
-
-def place_of(trial: TrialFile, arm: ArmFile, *, disk: bool, limit_s: float, tools: tuple[str, ...] = ()) -> GuestPlace:
-    """Where the visits of an arm are made."""
+def place_of(
+    trial: TrialFile, arm: ArmFile, kernel: str, *, disk: bool, limit_s: float, tools: tuple[str, ...] = ()
+) -> GuestPlace:
+    """Where the visits of an arm are made; `kernel` is the word for its kernel."""
     guest = trial.guest
     assert guest is not None, "only trials in guests have places"
     shape = shape_of(guest)
     return GuestPlace(
-        kernel=kernel_of(trial, arm),
+        kernel=kernel,
         shape=Shape(
             mode=shape.mode,
             memory_bytes=shape.memory_bytes,

@@ -17,6 +17,7 @@ from ktrial.domain.arm_change import BuildFile, CommandFile, SchedExtFile, Servi
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import parse_gates
 from ktrial.domain.guest import Mode
+from ktrial.domain.guest_kernel import KernelChange, KernelRecipe
 from ktrial.domain.guest_trial import check_guest_trial
 from ktrial.domain.manual_arm import check_manual
 from ktrial.domain.safety import SafetyLimits, parse_limits
@@ -60,8 +61,8 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     placebo: bool = False
     manual: str | None = None
     expect: Mapping[str, Value] = {}
-    # Of trials in guests: the word that names its kernel, and words for the command line of that.
-    kernel: str | None = None
+    # Of trials in guests: the word that names its kernel or what that has of its own, and words for its command line.
+    kernel: str | KernelChange | None = None
     boot: tuple[str, ...] = ()
 
     @property
@@ -104,13 +105,13 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The guests of a trial whose visits are boots.
 
-    `kernel` is that of all arms which name none, `boot` are words for the command line of all, `modules` are loaded
-    first. In each boot every benchmark runs once for each of so many `workloads`: seeds, where it takes one. A boot
-    that takes longer than `limit` has failed.
+    `kernel` is that of all arms which name none, or what all are built of; `boot` are words for the command line of
+    all, `modules` are loaded first. In each boot every benchmark runs once for each of so many `workloads`: seeds,
+    where it takes one. A boot that takes longer than `limit` has failed.
     """
 
     mode: Mode = "exact"
-    kernel: str = "running"
+    kernel: str | KernelRecipe = "running"
     memory: str = "512MiB"
     cpus: int | None = None
     boot: tuple[str, ...] = ()

@@ -73,19 +73,7 @@ class KernelBuild:
 
     def check_room(self, symbols: Mapping[str, str], jobs: int) -> None:
         """Raise Refused where the disk or the memory will most likely not do."""
-        needed, free = room_of(symbols) - _used(self._out), shutil.disk_usage(_existing(self._out)).free
-        if free < needed:
-            raise Refused(
-                f"the build takes about {show_bytes(needed)} more, and {show_bytes(free)} are free in {self._out}",
-                hint="make room, build elsewhere with -o, or go on with --anyway",
-            )
-        wanted, what = memory_of(symbols, jobs)
-        there = _available()
-        if there is not None and there < wanted:
-            raise Refused(
-                f"{what} takes about {show_bytes(wanted)} of memory, and {show_bytes(there)} are available",
-                hint="fewer --jobs, no lto-thin and no btf take less; --anyway goes on",
-            )
+        check_room(self._out, [symbols], jobs, _used(self._out))
 
     def done_before(self) -> int:
         """How many objects an earlier build left here."""
@@ -148,6 +136,28 @@ class KernelBuild:
         if not path.is_file():
             raise KtrialError(f"make ended well, and left no {path}", hint=f"look into the logs in {self._out}")
         return path
+
+
+def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, used_bytes: int = 0) -> None:
+    """Raise Refused where these configurations can most likely not be built in a folder, one after the other.
+
+    `used_bytes` are there already.
+    """
+    needed, free = sum(map(room_of, wanted)) - used_bytes, shutil.disk_usage(_existing(folder)).free
+    if free < needed:
+        raise Refused(
+            f"{'the build takes' if len(wanted) == 1 else f'{len(wanted)} builds take'} about {show_bytes(needed)} "
+            f"more, and {show_bytes(free)} are free in {folder}",
+            hint="make room, build elsewhere with -o, or go on with --anyway",
+        )
+    there = _available()
+    for symbols in wanted:
+        memory, what = memory_of(symbols, jobs)
+        if there is not None and there < memory:
+            raise Refused(
+                f"{what} takes about {show_bytes(memory)} of memory, and {show_bytes(there)} are available",
+                hint="fewer --jobs, no lto-thin and no btf take less; --anyway goes on",
+            )
 
 
 class _CacheCounts:

@@ -33,6 +33,15 @@ class BuiltKernels:
             raise KtrialError(f"{error.filename} cannot be written: {error.strerror}") from None
         return record
 
+    @staticmethod
+    def at(folder: Path) -> KernelMade | None:
+        """The kernel that was built there, if its image is still the one of the record."""
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            made = msgspec.json.decode((folder / RECORD).read_bytes(), type=KernelMade)
+            if hashlib.sha256(Path(made.image).read_bytes()).hexdigest() == made.image_sha256:
+                return made
+        return None
+
     def all(self) -> list[KernelMade]:
         """Those that are still there, the newest first."""
         found = []

@@ -15,12 +15,14 @@ from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.errors import BadInput, KtrialError, Refused
 from ktrial.domain.facts import FactBook
 from ktrial.domain.guest import GuestPlace, GuestRun, Job
+from ktrial.domain.guest_kernel import KernelChange
 from ktrial.domain.guest_trial import place_of, shape_of
 from ktrial.domain.kernel_identity import KernelFound
 from ktrial.domain.plan import Plan
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite, Task
 from ktrial.domain.trial_file import GuestFile, TrialFile, seconds
+from ktrial.services.guest_kernels import KernelWords
 from ktrial.services.guest_tools import is_program, tools_of
 from ktrial.services.guest_visit import needs_disk
 from ktrial.services.kernel_log import look
@@ -74,6 +76,14 @@ class Lab(Protocol):
 Scout = Callable[[GuestPlace], AbstractContextManager[Machine]]
 
 
+class GuestMeans(NamedTuple):
+    """What trials in guests are made with: the guests, those that answer, and what tells each arm's kernel."""
+
+    lab: Lab
+    scout: Scout
+    kernels: KernelWords
+
+
 class GuestReady(NamedTuple):
     """A trial in guests that could begin; `tools` are where programs that guests bring along are on this machine."""
 
@@ -87,12 +97,12 @@ def prepare_in_guests(
     file: TrialFile,
     suite: Suite,
     benchmarks: Mapping[str, Benchmark],
-    lab: Lab,
-    scout: Scout,
+    means: GuestMeans,
     *,
     allow_dangerous: bool,
 ) -> GuestReady:
     """Find everything that the protocol names. Raises for what is not there, before anything is measured."""
+    lab = means.lab
     guest = file.guest
     assert guest is not None, "only trials in guests come here"
     file = msgspec.structs.replace(file, design=msgspec.structs.replace(file.design, replicate="boot"))
@@ -103,8 +113,10 @@ def prepare_in_guests(
     limit_s = seconds(guest.limit, "limit")
     tools = tools_of(wanted, world.executor) if any(is_program(task.benchmark) for task in wanted) else {}
     brought = tuple(tools.values())
+    words = means.kernels(file)
     places = {
-        name: place_of(file, in_force(file, name), disk=disk, limit_s=limit_s, tools=brought) for name in file.arms
+        name: place_of(file, in_force(file, name), words[name], disk=disk, limit_s=limit_s, tools=brought)
+        for name in file.arms
     }
     kernels = {place.kernel: lab.identify(place.kernel) for place in places.values()}
     _refuse_two_architectures(list(kernels.values()))
@@ -115,7 +127,7 @@ def prepare_in_guests(
         _refuse_compilers(kernels)
     for place in places.values():
         lab.prepare(place)
-    plans, facts = _scouted(world, file, places, scout, allow_dangerous=allow_dangerous)
+    plans, facts = _scouted(world, file, places, means.scout, allow_dangerous=allow_dangerous)
     tasks = tasks_of(suite, benchmarks, facts, None)
     arms = _with_kernels(file, places, kernels, arm_settings(file, plans))
     file, idle = with_placebos(file, arms)
@@ -213,11 +225,16 @@ def _scouted(
 
 
 def plans_in_guests(
-    file: TrialFile, scout: Scout, plans_of: Callable[[Machine, Collection[str]], Mapping[str, Plan]]
+    file: TrialFile,
+    scout: Scout,
+    words: Mapping[str, str],
+    plans_of: Callable[[Machine, Collection[str]], Mapping[str, Plan]],
 ) -> dict[str, Plan]:
-    """What a guest of each arm's kernel and words answers for the arms that have them."""
+    """What a guest of each arm's kernel (`words` name them) and command line answers for the arms that have them."""
     limit_s = seconds((file.guest or GuestFile()).limit, "limit")
-    places = {name: place_of(file, in_force(file, name), disk=False, limit_s=limit_s) for name in file.arms}
+    places = {
+        name: place_of(file, in_force(file, name), words[name], disk=False, limit_s=limit_s) for name in file.arms
+    }
     found: dict[str, Plan] = {}
     for place, names in _by_place(file, places):
         with scout(place) as root:
@@ -264,8 +281,9 @@ def _with_kernels(
     for name, arm in arms.items():
         place, given = places[name], in_force(file, name)
         kernel = {} if place.kernel == usual else {"kernel": _told(kernels[place.kernel])}
+        own = given.kernel.told if isinstance(given.kernel, KernelChange) else {}
         words = {f"boot:{word.partition('=')[0]}": word.partition("=")[2] for word in given.boot}
-        found[name] = msgspec.structs.replace(arm, changes={**kernel, **words, **arm.changes})
+        found[name] = msgspec.structs.replace(arm, changes={**kernel, **own, **words, **arm.changes})
     return found
 
 

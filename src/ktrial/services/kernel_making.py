@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -80,6 +81,21 @@ def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *p
     for name, option in told:
         found[name] = " ".join([*filter(None, [make.get(name)]), *(f"{option}={place}=." for place in places)])
     return found
+
+
+def build_key(
+    source: KernelSource, configured: Configured, tools: tuple[Tool, ...], make: Mapping[str, str]
+) -> str | None:
+    """Another one wherever something is that a kernel is built of; None where the sources may change unseen.
+
+    `make` is what is told without places and without what stands before the compiler.
+    """
+    identity = source.sha256 or (source.commit if not source.changes else None)
+    if identity is None:
+        return None
+    patches = [patch.sha256 for patch in source.patches]
+    said = (identity, patches, source.epoch_s, configured.sha256, tools, sorted(make.items()))
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:24]
 
 
 def make_environment(source: KernelSource, *, distributed: bool = False) -> dict[str, str]:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from ktrial.domain.errors import BadInput
+from ktrial.domain.guest_kernel import KernelChange, KernelRecipe, kernel_of
 from ktrial.domain.guest_trial import perturbation, place_of, shape_of
 from ktrial.domain.manual_arm import is_by_hand
 from ktrial.domain.trial_file import (
@@ -22,6 +23,9 @@ from ktrial.domain.trial_file import (
 GUEST = GuestFile(kernel="6.12", boot=("preempt=full",), workloads=3)
 ARMS = {"control": ArmFile(), "old": ArmFile(kernel="6.1", boot=("nohz=off",)), "again": ArmFile(placebo=True)}
 TRIAL = TrialFile(name="t", suite="wakeups-busy", guest=GUEST, arms=ARMS)
+
+RECIPE = GuestFile(kernel=KernelRecipe(tree="linux.tar.xz", config="defconfig", set={"PREEMPT": "y"}, cc="gcc-12"))
+BUILT = {"control": ArmFile(), "a": ArmFile(kernel=KernelChange(fragments=("hz-1000",), set={"PREEMPT": "n"}))}
 
 
 def changed(**more: Any) -> TrialFile:
@@ -45,11 +49,45 @@ def test_a_protocol_without_guests_has_the_hash_that_it_had() -> None:
 
 
 def test_an_arm_has_its_kernel_and_all_words() -> None:
-    place = place_of(TRIAL, ARMS["old"], disk=True, limit_s=5.0)
+    place = place_of(TRIAL, ARMS["old"], "6.1", disk=True, limit_s=5.0)
+    assert kernel_of(TRIAL, ARMS["old"]) == "6.1"
     assert (place.kernel, place.shape.append, place.disk) == ("6.1", ("preempt=full", "nohz=off"), True)
-    assert place_of(TRIAL, ARMS["control"], disk=False, limit_s=5.0).kernel == "6.12"
+    assert kernel_of(TRIAL, ARMS["control"]) == "6.12"
     assert (place.shape.cpus, place.shape.memory_bytes) == (1, 512 << 20)
     assert shape_of(GuestFile(mode="emulated")).cpus == 2
+
+
+def test_an_arm_stands_on_what_all_are_built_of() -> None:
+    more = KernelChange(fragments=("guest", "btf"), set={"HZ": 100}, patches=("a.patch",), cc="clang", optimise=3)
+    arms = {**BUILT, "b": ArmFile(kernel=more), "c": ArmFile(kernel="6.1"), "d": ArmFile(kernel=KernelChange(tree="l"))}
+    trial = changed(guest=RECIPE, arms=arms)
+    check_trial_file(trial)
+    found = {name: kernel_of(trial, arm) for name, arm in arms.items()}
+    base = RECIPE.kernel
+    assert isinstance(base, KernelRecipe)
+    assert found["control"] == base
+    assert found["a"] == msgspec.structs.replace(base, fragments=("guest", "hz-1000"), set={"PREEMPT": "n"})
+    assert found["b"] == KernelRecipe(
+        tree="linux.tar.xz",
+        config="defconfig",
+        fragments=("guest", "btf"),
+        set={"PREEMPT": "y", "HZ": 100},
+        patches=("a.patch",),
+        cc="clang",
+        optimise=3,
+    )
+    assert found["c"] == "6.1"
+    assert found["d"] == msgspec.structs.replace(base, tree="l")
+    assert kernel_of(changed(guest=GUEST), arms["d"]) == KernelRecipe(tree="l")
+
+
+def test_what_kernels_are_built_of_is_read_as_it_is_written() -> None:
+    trial = changed(guest=RECIPE, arms=BUILT)
+    text = trial_text(trial)
+    assert 'kernel = { fragments = ["hz-1000"], set = { PREEMPT = "n" } }' in text
+    assert parse_trial_file(text.encode(), "t.toml") == trial
+    tables = text.replace('kernel = { fragments = ["hz-1000"]', '[arms.a.kernel]\nfragments = ["hz-1000"]')
+    assert parse_trial_file(tables.replace(', set = { PREEMPT = "n" } }', '\nset.PREEMPT = "n"').encode(), "t") == trial
 
 
 def test_every_visit_has_a_word_of_its_own_of_the_same_length() -> None:
@@ -63,6 +101,12 @@ def test_every_visit_has_a_word_of_its_own_of_the_same_length() -> None:
     "more, told",
     [
         ({"guest": None}, "arm old: kernel is for trials in guests"),
+        ({"arms": BUILT}, "nothing says of which sources"),
+        ({"guest": GuestFile(kernel=KernelRecipe(tree="linux", set={"A B": "y"}))}, "[guest]: --set A B=y: not"),
+        (
+            {"guest": RECIPE, "arms": {**BUILT, "b": ArmFile(kernel=KernelChange(patches=("http://x",)))}},
+            "arm b: --pat",
+        ),
         ({"guest": GuestFile(cpus=2)}, "an exact guest has one CPU"),
         ({"guest": GuestFile(memory="1")}, "a guest needs 64 MiB or more"),
         ({"guest": GuestFile(memory="much")}, "memory = 'much'"),

@@ -13,12 +13,14 @@ from ktrial.benchmarks import all_benchmarks
 from ktrial.catalog.suites import load_suites
 from ktrial.domain.errors import BadInput, KtrialError, Refused
 from ktrial.domain.guest import GuestPlace, GuestRun, Job
+from ktrial.domain.guest_kernel import KernelChange, KernelRecipe, kernel_of
 from ktrial.domain.kernel_identity import KernelFound, KernelIdentity
 from ktrial.domain.plan import Plan
 from ktrial.domain.suite import Suite, SuiteEntry
 from ktrial.domain.trial_file import ArmFile, DesignFile, GuestFile, TrialFile
 from ktrial.domain.trial_log import Screen
 from ktrial.services.guest_trial import (
+    GuestMeans,
     GuestReady,
     found_in_guests,
     plans_in_guests,
@@ -26,6 +28,7 @@ from ktrial.services.guest_trial import (
     refuse_what_guests_cannot,
 )
 from ktrial.services.ports import Machine
+from ktrial.services.trial_prepare import in_force
 from tests.support.knobs import catalog
 from tests.support.machine import FakeMachine
 
@@ -93,6 +96,12 @@ class World:
     catalog = catalog()
 
 
+def words_of(file: TrialFile) -> dict[str, str]:
+    """Those that are named, and of those that are built the fragments."""
+    kernels = {name: kernel_of(file, in_force(file, name)) for name in file.arms}
+    return {name: one if isinstance(one, str) else "+".join(one.fragments) for name, one in kernels.items()}
+
+
 def prepared(scouted: list[GuestPlace], lab: FakeLab | None = None, **more: Any) -> GuestReady:
     arms = {
         "control": ArmFile(),
@@ -111,7 +120,8 @@ def prepared(scouted: list[GuestPlace], lab: FakeLab | None = None, **more: Any)
 
     world: Any = World()
     suite = SUITES[file.suite or ""]
-    return prepare_in_guests(world, file, suite, BENCHMARKS, lab or FakeLab(), scout, allow_dangerous=False)
+    means = GuestMeans(lab or FakeLab(), scout, words_of)
+    return prepare_in_guests(world, file, suite, BENCHMARKS, means, allow_dangerous=False)
 
 
 def test_arms_are_their_kernels_words_and_settings_and_only_what_must_be_asked_is_booted() -> None:
@@ -150,13 +160,32 @@ def test_each_kernel_is_asked_once_for_the_arms_that_have_it() -> None:
     def plans_of(_machine: Machine, names: Collection[str]) -> dict[str, Plan]:
         return {name: Plan(title=f"{name} on {scouted[-1].kernel}", changes=(), same=(), refusals=()) for name in names}
 
-    plans = plans_in_guests(file, scout, plans_of)
+    plans = plans_in_guests(file, scout, words_of(file), plans_of)
     assert {name: plan.title for name, plan in plans.items()} == {
         "T0": "T0 on 6.12",
         "T1": "T1 on 6.1",
         "T2": "T2 on 6.1",
     }
     assert [(place.kernel, place.shape.mode) for place in scouted] == [("6.12", "emulated"), ("6.1", "emulated")]
+
+
+def test_an_arm_whose_kernel_is_built_tells_what_it_is_built_with_and_what_came_of_it() -> None:
+    change = KernelChange(fragments=("hz-1000",), set={"PREEMPT": "y"}, patches=("fixes/mine.patch",))
+    arms = {"control": ArmFile(), "built": ArmFile(kernel=change), "named": ArmFile(kernel="6.12")}
+    found = prepared([], guest=GuestFile(kernel=KernelRecipe(tree="linux")), arms=arms)
+    assert {name: place.kernel for name, place in found.places.items()} == {
+        "control": "guest",
+        "built": "guest+hz-1000",
+        "named": "6.12",
+    }
+    assert dict(found.ready.arms["built"].changes) == {
+        "kernel": "6.1.9, build ffffffffffff",
+        "kconfig:PREEMPT": "y",
+        "fragments": "hz-1000",
+        "patches": "mine.patch",
+    }
+    assert dict(found.ready.arms["named"].changes) == {"kernel": "6.12.1, build 0123456789ab"}
+    assert found_in_guests(found.ready, found.places, FakeLab().identify)["kernel"] == "6.1.9, build ffffffffffff"
 
 
 def test_sets_of_words_that_a_screening_draws_are_not_booted_one_by_one() -> None:

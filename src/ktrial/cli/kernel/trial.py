@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ktrial.cli.options import dangerous_option, json_option
-from ktrial.cli.trial_options import guest_options, guest_shape
+from ktrial.cli.trial_options import build_options, guest_options, guest_shape, recipe_of
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 
@@ -21,18 +21,22 @@ _LIMIT_BYTES = 1 << 20
 
 
 @click.command(short_help="Compare kernels, boot parameters and settings in guests.")
-@click.argument("words", nargs=-1, required=True, metavar="FILE.toml | KERNEL… [KNOB=VALUE…]")
+@click.argument("words", nargs=-1, metavar="[FILE.toml | KERNEL…] [KNOB=VALUE…]")
 @click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured.")
 @click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it.")
 @click.option("--primary", metavar="OUTCOME", help="The outcome that decides.")
 @click.option("--secondary", multiple=True, metavar="OUTCOME", help="Also judge this one.")
 @click.option("--boot", "boots", multiple=True, metavar="WORDS", help="An arm with these words on the command line.")
+@build_options
+@click.option("--fragment", "fragments", multiple=True, metavar="NAME|FILE", help="An arm with this fragment.")
+@click.option("--set", "settings", multiple=True, metavar="SYMBOL=VALUE…", help="An arm with these symbols.")
+@click.option("--patch", "patches", multiple=True, metavar="FILE|URL", help="An arm with this patch or series.")
 @click.option("--placebo", is_flag=True, help="Also an arm that is the control again.")
 @guest_options
 @click.option("--margin", metavar="SHARE", help="Smaller differences do not matter.  [2%]")
 @click.option("--cap", type=click.IntRange(7), metavar="BLOCKS", help="No more blocks than that.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders and words again.")
-@click.option("--dry-run", is_flag=True, help="Print the protocol and boot nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the protocol; build and boot nothing.")
 @dangerous_option
 @json_option
 @click.pass_context
@@ -45,17 +49,19 @@ def command(
     ktrial kernel trial trial.toml
     ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --suite wakeups-busy
     ktrial kernel trial running sched:base_slice_ns=500000,3000000 --suite wakeups-working --placebo
+    ktrial kernel trial --tree linux.tar.xz --fragment hz-1000 --set PREEMPT=y --patch mine.patch --suite wakeups-busy
 
-    The first KERNEL is the control's. A protocol with a table [guest] says all that the options do. In exact guests
-    the clock counts instructions, and the first boots of every arm are made twice and must be the same to the last
-    byte.
+    The first KERNEL is the control's; with --tree it is built, and each --fragment, --set and --patch is a kernel
+    with that on top, built once and kept. A protocol with a table [guest] says all that the options do. In exact
+    guests the clock counts instructions, and the first boots of every arm are made twice and must be the same to the
+    last byte.
     """
     from ktrial.cli.guest_trialing import run_in_guests, show_protocol
 
     app: App = ctx.obj
-    file = _read(words) if words[0].endswith(".toml") else _asked(app, words, options)
+    file = _read(words) if words and words[0].endswith(".toml") else _asked(app, words, options)
     if dry_run:
-        show_protocol(file)
+        show_protocol(app, file)
         return 0
     return run_in_guests(app, file, allow_dangerous=yes_dangerous, as_json=as_json)
 
@@ -73,13 +79,17 @@ def _read(words: tuple[str, ...]) -> TrialFile:
 
 
 def _asked(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> TrialFile:
-    from ktrial.cli.guest_trialing import arms_in_guests
+    from ktrial.cli.guest_trialing import arms_in_guests, built_arms
     from ktrial.domain.trial_file import DesignFile, GuestFile, TrialFile, check_trial_file
     from ktrial.services.trial_words import pair
 
     settings = [word for word in words if "=" in word]
-    kernels = [word for word in words if "=" not in word] or ["running"]
-    control, arms = arms_in_guests(app, kernels, settings, options["boots"], placebo=options["placebo"])
+    kernels = [word for word in words if "=" not in word]
+    recipe = recipe_of(options, "fragments", "settings", "patches")
+    control = recipe or next(iter(kernels), "running")
+    others = kernels if recipe is not None else kernels[1:]
+    built = built_arms(options["fragments"], options["settings"], options["patches"])
+    arms = arms_in_guests(app, others, built, settings, options["boots"], placebo=options["placebo"])
     file = TrialFile(
         name="guests",
         suite=options["suite"],

@@ -67,7 +67,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     if options["dry_run"]:
         sys.stderr.write(tiers)
         if kernels is not None:
-            guest_trialing.show_protocol(file)
+            guest_trialing.show_protocol(app, file)
         else:
             show_protocol(app, file, allow_dangerous=dangerous)
         return 0

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of arms around a make that is quick: checked, built once, kept, and what goes wrong."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ktrial.cli.guest_trialing import words_of
+from ktrial.cli.main import main
+from ktrial.cli.wiring import App
+from ktrial.domain.errors import BadInput, Contradiction, KtrialError, Refused
+from ktrial.domain.guest_kernel import KernelChange, KernelRecipe
+from ktrial.domain.trial_file import ArmFile, GuestFile, TrialFile
+from tests.support.buildable_tree import write_buildable
+from tests.support.tree import Ran
+
+pytestmark = [
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="its image is for x86-64"),
+    pytest.mark.skipif(
+        any(shutil.which(name) is None for name in ("flex", "bison", "bc")), reason="no flex, bison, bc"
+    ),
+]
+FAST = ArmFile(kernel=KernelChange(set={"HZ_1000": "y"}))
+PATCH = '--- a/Kconfig\n+++ b/Kconfig\n@@ -1,2 +1,3 @@\n config 64BIT\n+\n \tbool "64BIT"\n'
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return write_buildable(tmp_path / "linux")
+
+
+@pytest.fixture
+def archive(tree: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "linux.tar"
+    subprocess.run(["tar", "-C", str(tmp_path), "-cf", str(path), tree.name], check=True)
+    return path
+
+
+def trial(sources: Path, **arms: ArmFile) -> TrialFile:
+    recipe = KernelRecipe(tree=str(sources), fragments=())
+    arms = {"control": ArmFile(), **arms}
+    return TrialFile(name="t", suite="wakeups-busy", guest=GuestFile(kernel=recipe), arms=arms)
+
+
+def built(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "XDG_CACHE_HOME" / "ktrial" / "kernels").glob("built-*"))
+
+
+def run(*argv: str) -> Ran:
+    out, err = io.StringIO(), io.StringIO()
+    return Ran(main(["kernel", *argv], out, err), out.getvalue(), err.getvalue())
+
+
+def test_each_kernel_is_built_once_and_kept(archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    patch = tmp_path / "mine.patch"
+    patch.write_text(PATCH)
+    patched = ArmFile(kernel=KernelChange(patches=(str(patch),)))
+    file = trial(archive, fast=FAST, again=ArmFile(placebo=True), mine=patched)
+    words = words_of(App(may_ask=False), file)
+    assert words["again"] == words["control"]
+    assert sorted({Path(word).parents[3] for word in words.values()}) == built(tmp_path)
+    assert len(built(tmp_path)) == 3
+    assert "CONFIG_HZ_1000=y" in (Path(words["fast"]).parents[3] / ".config").read_text()
+    assert capsys.readouterr().err.count("to be built") == 3
+    stamps = [Path(word).stat().st_mtime_ns for word in words.values()]
+    assert words_of(App(may_ask=False), file) == words
+    assert [Path(word).stat().st_mtime_ns for word in words.values()] == stamps
+    assert "to be built" not in capsys.readouterr().err
+    Path(words["fast"]).write_bytes(b"something else")
+    assert words_of(App(may_ask=False), file) == words
+    assert capsys.readouterr().err.count("to be built") == 1
+    assert Path(words["fast"]).read_bytes() == Path(words["control"]).read_bytes()
+
+
+def test_sources_that_may_change_unseen_are_made_again(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = trial(tree, fast=FAST)
+    words = words_of(App(may_ask=False), file)
+    assert words_of(App(may_ask=False), file) == words
+    assert capsys.readouterr().err.count("to be built") == 4
+
+
+def test_what_cannot_be_is_told_before_anything_is_built(archive: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.patch"
+    other.write_text(PATCH.replace("config 64BIT", "config 32BIT"))
+    for arm, kind, told in (
+        (KernelChange(set={"STUBBORN": "y"}), Refused, "arm bad: 1 of 1 symbols does not hold"),
+        (
+            KernelChange(set={"HZ_1001": "y"}),
+            BadInput,
+            "arm bad: no symbol of Linux 6.14.0 (--set) is called 'HZ_1001'",
+        ),
+        (KernelChange(patches=(str(other),)), Refused, "arm bad: other.patch"),
+        (KernelChange(fragments=("hz-100", "hz-1000")), Contradiction, "arm bad: hz-100 wants HZ=100, hz-1000 wants"),
+        (KernelChange(tree="/no/such"), BadInput, "arm bad: /no/such: there is no such file"),
+    ):
+        with pytest.raises(kind) as caught:
+            words_of(App(may_ask=False), trial(archive, fast=FAST, bad=ArmFile(kernel=arm)))
+        assert told in caught.value.message
+    assert built(tmp_path) == []
+
+
+def test_a_build_that_fails_leaves_those_before_it(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = trial(archive, broken=ArmFile(kernel=KernelChange(set={"BROKEN": "y"})))
+    for left in (2, 1):
+        with pytest.raises(KtrialError, match="the build failed: the headers of libelf are missing"):
+            words_of(App(may_ask=False), file)
+        assert f"{left} of {left} to be built" in capsys.readouterr().err
+    assert len(built(tmp_path)) == 2
+
+
+def test_words_are_arms_and_what_would_be_built_is_told(archive: Path, tmp_path: Path) -> None:
+    patch = tmp_path / "mine.patch"
+    patch.write_text(PATCH)
+    words = ("trial", "--tree", str(archive), "--config", "tinyconfig", "--suite", "wakeups-busy")
+    arms = ("--set", "HZ_1000=y HZ_250=n", "--patch", str(patch), "--boot", "nohz=off", "6.1.0-56-amd64")
+    ran = run(*words, *arms, "--dry-run")
+    assert ran.status == 0, ran.err
+    file = tomllib.loads(ran.out)
+    assert file["guest"] == {"kernel": {"tree": str(archive), "fragments": []}}
+    assert file["arms"] == {
+        "control": {},
+        "6.1.0-56-amd64": {"kernel": "6.1.0-56-amd64"},
+        "HZ_1000-y-HZ_250-n": {"kernel": {"set": {"HZ_1000": "y", "HZ_250": "n"}}},
+        "mine": {"kernel": {"patches": [str(patch)]}},
+        "nohz-off": {"boot": ["nohz=off"]},
+    }
+    assert "control, nohz-off: Linux 6.14.0, to be built" in ran.err
+    assert "mine: Linux 6.14.0, to be built" in ran.err
+    assert built(tmp_path) == []
+
+
+def test_ctrl_c_ends_a_build_and_the_same_command_goes_on(archive: Path, tmp_path: Path) -> None:
+    words = ("--tree", str(archive), "--config", "tinyconfig", "--set", "SLOW=y", "--suite", "wakeups-busy")
+    argv = [sys.executable, "-m", "ktrial", "kernel", "trial", *words]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
+        limit_s = time.monotonic() + 60
+        while len(list(tmp_path.glob("XDG_CACHE_HOME/ktrial/kernels/built-*/told"))) < 2:
+            assert time.monotonic() < limit_s
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    assert process.returncode == 130
+    assert "the same command goes on" in said
+    ran = run("trial", *words, "--dry-run")
+    assert f"control: Linux 6.14.0, {tmp_path}" in ran.err
+    assert "SLOW-y: Linux 6.14.0, to be built" in ran.err
