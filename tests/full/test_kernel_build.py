@@ -6,7 +6,6 @@ They are much smaller than what the fragment `guest` makes, which takes ten minu
 
 from __future__ import annotations
 
-import difflib
 import io
 import json
 from pathlib import Path
@@ -16,16 +15,11 @@ import pytest
 
 from ktrial.cli.main import main
 from ktrial.report.bench import duration
-from tests.guest.sources import BUILDS, whole_archive, whole_tree
+from tests.guest.sources import BUILDS, whole_archive
+from tests.support.small_kernel import write_fragment
 from tests.support.tree import Ran
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.xdist_group("kernel-builds")]
-#: The least with which an agent is the first process, and is heard.
-SMALL = """
-    64BIT PRINTK BUG TTY SERIAL_8250 SERIAL_8250_CONSOLE BLK_DEV_INITRD RD_GZIP BINFMT_ELF FUTEX EPOLL SIGNALFD TIMERFD
-    EVENTFD POSIX_TIMERS MULTIUSER HIGH_RES_TIMERS PROC_FS PROC_SYSCTL SYSFS SHMEM TMPFS DEVTMPFS IKCONFIG IKCONFIG_PROC
-    NET UNIX DEBUG_KERNEL DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT
-"""
 
 
 class Lab:
@@ -33,8 +27,7 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.fragment = folder / "small.config"
-        self.fragment.write_text("".join(f"CONFIG_{symbol}=y\n" for symbol in SMALL.split()))
+        self.fragment = write_fragment(folder / "small.config")
 
     def run(self, *argv: str) -> Ran:
         with pytest.MonkeyPatch.context() as patch:
@@ -115,42 +108,6 @@ def test_a_build_that_changes_nothing_is_packed_as_it_is(lab: Lab, by_gcc: dict[
     image = next(one["path"] for one in made["packages"] if "linux-image" in one["path"] and "-dbg" not in one["path"])
     told = lab.json("inspect", image)["identity"]
     assert told["build_id"] == made["identity"]["build_id"] == by_gcc["identity"]["build_id"]
-
-
-def test_a_patch_and_a_symbol_are_arms_and_are_found_in_exact_guests(lab: Lab) -> None:
-    """Slices that are nine times as long, by a patch of the test's own, and timers that wait for the next tick."""
-    file = "kernel/sched/fair.c"
-    before = (whole_tree() / file).read_text()
-    after = before.replace("= 700000ULL;", "= 6300000ULL;")
-    assert before.count("= 700000ULL;") == 2, "the slice, and what it is scaled from"
-    patch = lab.folder / "slices.patch"
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    patch.write_text("".join(difflib.unified_diff(old, new, f"a/{file}", f"b/{file}")))
-    built = ("--tree", str(whole_archive()), "--common", str(lab.fragment), "--patch", str(patch))
-    arms = (*built, "--set", "HIGH_RES_TIMERS=n")
-    measured = ("--suite", "wakeups-working", "--primary", "lateness-p99", "--cap", "7", "--seed", "1")
-    ran = lab.run("trial", *arms, *measured, "--memory", "256MiB", "--json")
-    assert ran.status == 0, ran.err
-    found = json.loads(ran.out.splitlines()[-1])["comparison"]
-    told = {one["arm"]: one["known"]["kernel"] for one in found["arms"]}
-    assert list(told) == ["control", "HIGH_RES_TIMERS-n", "slices"]
-    assert len(set(told.values())) == 3
-    (primary,) = [one for one in found["outcomes"] if one["role"] == "primary"]
-    assert {one["arm"]: one["verdict"] for one in primary["contrasts"]} == {
-        "HIGH_RES_TIMERS-n": "worse",
-        "slices": "worse",
-    }
-    again = lab.run("trial", *arms, *measured, "--dry-run")
-    assert again.status == 0, again.err
-    assert again.err.count("/built-") == 3, "what was built is not built again"
-    assert "to be built" not in again.err
-    made = [
-        json.loads(Path(line.rpartition(" ")[2]).parents[3].joinpath("ktrial-build.json").read_text())
-        for line in again.err.splitlines()
-        if "/built-" in line
-    ]
-    assert {one["identity"]["build_id"][:12] for one in made} == {text.rpartition(" ")[2] for text in told.values()}
-    assert [one["name"] for each in made for one in each["source"]["patches"]] == ["slices.patch"]
 
 
 def test_a_kernel_of_clang_is_what_was_asked_for(lab: Lab) -> None:

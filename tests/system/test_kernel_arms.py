@@ -148,6 +148,31 @@ def test_words_are_arms_and_what_would_be_built_is_told(archive: Path, tmp_path:
     assert built(tmp_path) == []
 
 
+def test_tiers_of_a_ladder_are_built(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "fast.config").write_text("CONFIG_HZ_1000=y\n")
+    (tmp_path / "same.config").write_text("CONFIG_HZ_250=y\n")
+    tiers = [("T0", 'profile = "stock"'), ("T1", 'build = "faster"'), ("T2", 'build = "the same"')]
+    files = ["", f'fragments = ["{tmp_path}/fast.config"]', f'fragments = ["{tmp_path}/same.config"]']
+    parts = [
+        f'[[tier]]\nname = "{name}"\nwhy = "w"\n{what}\n{more}\n'
+        for (name, what), more in zip(tiers, files, strict=True)
+    ]
+    ladder = tmp_path / "mine.toml"
+    ladder.write_text("\n".join(['name = "mine"\nsummary = "s"\n', *parts]))
+    words = ("ladder", str(ladder), "--tree", str(archive), "--config", "tinyconfig", "--suite", "wakeups-busy")
+    out, err = io.StringIO(), io.StringIO()
+    assert main([*words, "--dry-run"], out, err) == 0, err.getvalue()
+    arms = tomllib.loads(out.getvalue())["arms"]
+    assert arms["T1"] == arms["T2"] == {"kernel": {"fragments": [f"{tmp_path}/fast.config"]}}
+    assert "T1, T2: Linux 6.14.0, to be built" in err.getvalue()
+    for more, told in (
+        (("--kernel", "T1=./t1"), "--kernel names kernels, and --tree builds them"),
+        (("--patch", "T9=a.patch"), "no tier is called 'T9'"),
+    ):
+        assert main([*words, *more], io.StringIO(), err) == 2
+        assert told in err.getvalue()
+
+
 def test_ctrl_c_ends_a_build_and_the_same_command_goes_on(archive: Path, tmp_path: Path) -> None:
     words = ("--tree", str(archive), "--config", "tinyconfig", "--set", "SLOW=y", "--suite", "wakeups-busy")
     argv = [sys.executable, "-m", "ktrial", "kernel", "trial", *words]

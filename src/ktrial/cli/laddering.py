@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ktrial.cli.wiring import App
     from ktrial.domain.plan import Plan
     from ktrial.domain.trial_file import TrialFile
-    from ktrial.services.ladder import Ladder
+    from ktrial.services.ladder import Built, Ladder
     from ktrial.services.ports import Machine
 
 
@@ -24,22 +25,60 @@ def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
     from ktrial.cli.trial_options import refuse_shape
     from ktrial.services.trial_words import pair
 
-    if not (options["guest"] or options["kernels"]):
+    if not (options["guest"] or options["kernels"] or options["tree"]):
         refuse_shape(options)
         return None
+    if options["kernels"] and options["tree"]:
+        raise BadInput("--kernel names kernels, and --tree builds them", hint="leave one of them out")
     named = dict(pair(word, "--kernel") for word in options["kernels"])
     if nameless := next((tier for tier, kernel in named.items() if not kernel), None):
         raise BadInput(f"--kernel {nameless}= names no kernel", hint=f"for example  --kernel {nameless}=./build")
     return named
 
 
+def built_tiers(options: Mapping[str, Any]) -> Built | None:
+    """What of the tiers is built; None without sources."""
+    from ktrial.cli.trial_options import recipe_of
+    from ktrial.services.ladder import Built
+    from ktrial.services.trial_words import pair
+
+    if recipe_of(options, "patches") is None:
+        return None
+    patches: dict[str, tuple[str, ...]] = {}
+    for tier, patch in (pair(word, "--patch") for word in options["patches"]):
+        patches[tier] = (*patches.get(tier, ()), patch)
+    return Built(patches, exact=(options["mode"] or "exact") == "exact")
+
+
 def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]) -> TrialFile:
     """The same where every visit is a boot."""
-    from ktrial.cli.trial_options import guest_shape
+    from ktrial.cli.trial_options import guest_shape, recipe_of
     from ktrial.domain.trial_file import GuestFile
 
-    guest = GuestFile(kernel=kernels.get(ladder.control, "running"), **guest_shape(options))
-    return msgspec.structs.replace(template, guest=guest)
+    kernel = recipe_of(options) or kernels.get(ladder.control, "running")
+    return msgspec.structs.replace(template, guest=GuestFile(kernel=kernel, **guest_shape(options)))
+
+
+def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
+    """Of tiers that are built, those with another kernel. Raises for what cannot be built, and builds nothing."""
+    from ktrial.cli.kernel_workshop import workshop_of
+    from ktrial.services.guest_kernels import planned_kernels
+    from ktrial.services.ladder import ladder_trial, with_own_kernels
+
+    plans = planned_kernels(ladder_trial(ladder, template), workshop_of(app))
+    return with_own_kernels(ladder, {name: plan.key for name, plan in plans.items()})
+
+
+def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
+    """The protocol of tiers that are built, which of their kernels are there, and what is not run."""
+    from ktrial.cli.guest_trialing import show_protocol
+    from ktrial.report.ladder import tiers_text
+    from ktrial.report.terminal import columns
+    from ktrial.services.ladder import ladder_trial
+
+    sys.stderr.write(tiers_text(ladder.not_run, {}, width=columns()))
+    show_protocol(app, ladder_trial(ladder, template))
+    return 0
 
 
 def planned(

@@ -24,6 +24,12 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     optimise: str | None = None
     target: str | None = None
 
+    @property
+    def asked(self) -> dict[str, str]:
+        """What is asked, by what of."""
+        words = {"the compiler": self.compiler, "-O": self.optimise, "the target": self.target}
+        return {what: value for what, value in words.items() if value is not None}
+
 
 class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Symbols that belong together. `patches` names, for a symbol that no kernel has of its own, the patch with it.

@@ -22,13 +22,17 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One step of a ladder: a profile, something that must be built, or words for the kernel's command line."""
+    """One step of a ladder: a profile, something that must be built, or words for the kernel's command line.
+
+    `fragments` are those of the configuration with which its kernel can be built.
+    """
 
     name: str
     why: str
     profile: str | None = None
     build: str | None = None
     boot: tuple[str, ...] = ()
+    fragments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a tier that is none of the three, or several."""

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """A ladder as a trial: its tiers stacked, each an arm, those that this kernel cannot take left out with the reason.
 
-In guests a tier may also be a kernel of its own, and words for its command line.
+In guests a tier may also be a kernel of its own, named or built, and words for its command line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from ktrial.catalog.fragments import load_fragments
 from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.domain.guest_kernel import KernelChange
+from ktrial.domain.kernel_request import with_extended
 from ktrial.domain.plan import Plan, Refusal
 from ktrial.domain.profile import Profile, Tier
 from ktrial.domain.trial_file import CONTROL, ArmFile, TrialFile
@@ -36,7 +39,16 @@ class Ladder(NamedTuple):
     not_run: Mapping[str, str]
 
 
-def ladder_of(name: str, catalog: Catalog, kernels: Mapping[str, str] | None = None) -> Ladder:
+class Built(NamedTuple):
+    """Tiers with fragments are built: `patches` are those that a person brings for tiers."""
+
+    patches: Mapping[str, tuple[str, ...]]
+    exact: bool
+
+
+def ladder_of(
+    name: str, catalog: Catalog, kernels: Mapping[str, str] | None = None, built: Built | None = None
+) -> Ladder:
     """The tiers of a profile, each stacked on those before it; in guests `kernels` are those that tiers bring."""
     if name not in catalog.profiles:
         ladders = [profile.name for profile in catalog.profiles.values() if profile.tier]
@@ -48,39 +60,72 @@ def ladder_of(name: str, catalog: Catalog, kernels: Mapping[str, str] | None = N
     first = profile.tier[0]
     generated = catalog.profiles[first.profile].generated if first.profile is not None else None
     control = first.name if generated is not None else CONTROL
-    _check_kernels(profile, control, kernels or {})
+    _check_kernels(profile, control, (*(kernels or {}), *(built.patches if built is not None else ())))
     tiers = profile.tier[1:] if generated is not None else profile.tier
-    not_run = {tier.name: why for tier in tiers if (why := _why_not(tier, kernels)) is not None}
-    arms = {control: ArmFile()} | dict(_stacked([tier for tier in tiers if tier.name not in not_run], kernels or {}))
+    not_run = {tier.name: why for tier in tiers if (why := _why_not(tier, kernels, built)) is not None}
+    run = [tier for tier in tiers if tier.name not in not_run]
+    arms = {control: ArmFile()} | dict(_stacked(run, kernels or {}, built))
     if len(arms) == 1:
-        hint = "--kernel TIER=KERNEL names the kernel of one, for a guest" if kernels else "all of them must be built"
+        hint = "--kernel TIER=KERNEL names the kernel of one, for a guest, and --tree builds those that it can"
         raise BadInput(f"{name} has no tier that a running kernel takes", hint=hint)
     return Ladder(name, tuple(tier.name for tier in profile.tier), control, generated or "found", arms, not_run)
 
 
-def _check_kernels(profile: Profile, control: str, kernels: Mapping[str, str]) -> None:
+def _check_kernels(profile: Profile, control: str, named: Iterable[str]) -> None:
     known = [control, *(tier.name for tier in profile.tier if tier.name != control)]
-    for name in kernels:
+    for name in named:
         if name not in known:
             raise UnknownName("tier", name, known, hint=f"`ktrial profiles {profile.name}` shows its tiers")
 
 
-def _why_not(tier: Tier, kernels: Mapping[str, str] | None) -> str | None:
-    """What keeps a tier from being run; in guests only a kernel that nobody named."""
+def _why_not(tier: Tier, kernels: Mapping[str, str] | None, built: Built | None) -> str | None:
+    """What keeps a tier from being run; in guests only a kernel that nobody named and that cannot be built."""
+    if built is not None and tier.fragments:
+        return _why_not_built(tier, built)
     if kernels is None or (tier.build is not None and tier.name not in kernels):
         return tier.lacking
     return None
 
 
-def _stacked(tiers: Sequence[Tier], kernels: Mapping[str, str]) -> Iterator[tuple[str, ArmFile]]:
+def _why_not_built(tier: Tier, built: Built) -> str | None:
+    known = load_fragments()
+    fragments = with_extended([one for one in tier.fragments if one in known], known)
+    asked = [f"{what} {value}" for one in fragments for what, value in one.build.asked.items()]
+    if built.exact and asked:
+        told = ", ".join(dict.fromkeys(asked))
+        return f"it asks for {told}, of which an exact guest says nothing; --mode emulated or kvm runs it"
+    patches = [f"{symbol} comes with {patch}" for one in fragments for symbol, patch in one.patches.items()]
+    if patches and tier.name not in built.patches:
+        return f"{'; '.join(patches)}: --patch {tier.name}=FILE brings it"
+    return None
+
+
+def _stacked(tiers: Sequence[Tier], kernels: Mapping[str, str], built: Built | None) -> Iterator[tuple[str, ArmFile]]:
     profiles: list[str] = []
     words: list[str] = []
+    change = KernelChange()
     kernel: str | None = None
     for tier in tiers:
         profiles += [tier.profile] if tier.profile is not None else []
         words += tier.boot
         kernel = kernels.get(tier.name, kernel)
-        yield tier.name, ArmFile(profile=tuple(profiles), boot=tuple(words), kernel=kernel)
+        if built is not None:
+            more = [one for one in tier.fragments if one not in change.fragments]
+            patches = built.patches.get(tier.name, ())
+            change = KernelChange(fragments=(*change.fragments, *more), patches=(*change.patches, *patches))
+        own = change if change != KernelChange() else kernel
+        yield tier.name, ArmFile(profile=tuple(profiles), boot=tuple(words), kernel=own)
+
+
+def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
+    """The same where a tier of whose fragments no other kernel comes (`keys` tell them apart) has the one below it."""
+    arms: dict[str, ArmFile] = {}
+    below = ladder.control
+    for name, arm in ladder.arms.items():
+        same = keys.get(name) == keys.get(below) and name != below
+        arms[name] = msgspec.structs.replace(arm, kernel=arms[below].kernel) if same else arm
+        below = name
+    return ladder._replace(arms=arms)
 
 
 def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dangerous: bool = False) -> dict[str, Plan]:

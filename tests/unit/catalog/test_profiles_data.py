@@ -212,7 +212,7 @@ ANDROID_ONLY = [
 
 PROFILE_KEYS = {"name", "summary", "source", "extends", "notes", "generated", "setting", "tier", "require"}
 SETTING_KEYS = {"knob", "value", "why", "when", "controlled"}
-TIER_KEYS = {"name", "profile", "build", "why"}
+TIER_KEYS = {"name", "profile", "build", "fragments", "why"}
 COMPARISON = re.compile(r'([a-z_.]+) (==|!=|<=|>=|<|>|in) (true|false|-?\d+|"[^"]*"|\["[^"]*"(?:, "[^"]*")*\])')
 OPERATORS_BY_TYPE = {
     "bool": {"==", "!="},

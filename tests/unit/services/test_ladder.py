@@ -9,10 +9,20 @@ import pytest
 from ktrial.catalog.loader import load_catalog
 from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.domain.guest_kernel import KernelChange, KernelRecipe
 from ktrial.domain.plan import Plan
 from ktrial.domain.profile import Profile, Tier
 from ktrial.domain.trial_file import ArmFile, GuestFile, TrialFile, check_trial_file
-from ktrial.services.ladder import Ladder, ladder_of, ladder_trial, left_out, possible, tier_plans
+from ktrial.services.ladder import (
+    Built,
+    Ladder,
+    ladder_of,
+    ladder_trial,
+    left_out,
+    possible,
+    tier_plans,
+    with_own_kernels,
+)
 from ktrial.services.trial_prepare import arm_plans
 from ktrial.services.trial_protocol import protocol_of
 from tests.support.blame import TASKS
@@ -27,8 +37,8 @@ FILES = {
 TEMPLATE = TrialFile(name="ladder", suite="tool", primary="time", arms={})
 
 
-def tier(name: str, what: str | None = None, build: str | None = None, boot: tuple[str, ...] = ()) -> Tier:
-    return Tier(name=name, why="because", profile=what, build=build, boot=boot)
+def tier(name: str, what: str | None = None, build: str | None = None, **more: tuple[str, ...]) -> Tier:
+    return Tier(name=name, why="because", profile=what, build=build, **more)
 
 
 def known(*tiers: Tier, **more: Any) -> Catalog:
@@ -141,6 +151,56 @@ def test_in_guests_tiers_bring_kernels_and_words_for_their_command_lines() -> No
     check_trial_file(ladder_trial(ladder, template))
 
 
+def test_tiers_are_built_on_those_below_them() -> None:
+    using = known(
+        tier("T0", "stock"),
+        tier("T1", "calm", fragments=("arashi-t1",)),
+        tier("T2", build="x", fragments=("lto-thin",)),
+        tier("T3", build="y", fragments=("arashi-t3b",)),
+        tier("T4", boot=("preempt=full",)),
+        tier("T5", build="z", fragments=("arashi-t1", "./mine.config")),
+        tier("T6", build="nobody says of what"),
+    )
+    ladder = ladder_of("ladder", using, {}, Built({"T3": ("bore.patch", "more.patch")}, exact=True))
+    first = KernelChange(fragments=("arashi-t1",))
+    third = KernelChange(fragments=("arashi-t1", "arashi-t3b"), patches=("bore.patch", "more.patch"))
+    last = msgspec.structs.replace(third, fragments=("arashi-t1", "arashi-t3b", "./mine.config"))
+    words = ("preempt=full",)
+    assert ladder.arms == {
+        "T0": ArmFile(),
+        "T1": ArmFile(profile=("calm",), kernel=first),
+        "T3": ArmFile(profile=("calm",), kernel=third),
+        "T4": ArmFile(profile=("calm",), kernel=third, boot=words),
+        "T5": ArmFile(profile=("calm",), kernel=last, boot=words),
+    }
+    assert ladder.not_run == {
+        "T2": "it asks for the compiler clang, of which an exact guest says nothing; --mode emulated or kvm runs it",
+        "T6": "needs a build: nobody says of what",
+    }
+    template = msgspec.structs.replace(TEMPLATE, guest=GuestFile(kernel=KernelRecipe(tree="linux")))
+    check_trial_file(ladder_trial(ladder, template))
+    emulated = ladder_of("ladder", using, {}, Built({}, exact=False))
+    assert emulated.arms["T2"].kernel == KernelChange(fragments=("arashi-t1", "lto-thin"))
+    assert emulated.not_run["T3"] == (
+        "SCHED_BORE comes with BORE, from firelzrd/bore-scheduler: --patch T3=FILE brings it"
+    )
+
+
+def test_a_tier_of_which_no_other_kernel_comes_is_not_run_for_it() -> None:
+    using = known(
+        tier("T0", "stock"), tier("T1", build="x", fragments=("btf",)), tier("T2", build="y", fragments=("hz-250",))
+    )
+    ladder = ladder_of("ladder", using, {}, Built({}, exact=True))
+    found = with_own_kernels(ladder, {"T0": "a", "T1": "b", "T2": "b"})
+    assert found.arms["T2"].kernel == found.arms["T1"].kernel == KernelChange(fragments=("btf",))
+    assert possible(found, planned(found, using)).not_run == {"T2": "changes nothing here: it is in force already"}
+
+
+def test_a_patch_for_no_tier_gets_a_did_you_mean() -> None:
+    with pytest.raises(UnknownName, match="T11"):
+        ladder_of("ladder", known(tier("T0", "stock"), tier("T1", "calm")), {}, Built({"T11": ("a",)}, exact=True))
+
+
 def test_a_kernel_for_no_tier_gets_a_did_you_mean() -> None:
     with pytest.raises(UnknownName, match="T11"):
         ladder_of("ladder", known(tier("T0", "stock"), tier("T1", build="x")), {"T11": "new"})
@@ -172,3 +232,6 @@ def test_every_ladder_of_the_catalog_can_be_asked_for() -> None:
         assert len(ladder_of(name, using).arms) >= 2
     assert list(ladder_of("arashi", using).arms) == ["T0", "T1", "T3a"]
     assert set(ladder_of("arashi", using).not_run) == {"T2a", "T3b"}
+    assert list(ladder_of("arashi", using, {}, Built({}, exact=True)).arms) == ["T0", "T1", "T3a"]
+    every = ladder_of("arashi", using, {}, Built({"T3b": ("bore.patch",)}, exact=False))
+    assert (list(every.arms), every.not_run) == (["T0", "T1", "T2a", "T3a", "T3b"], {})

@@ -10,7 +10,7 @@ import click
 
 from ktrial.cli.measuring import TakesCommand, own_words, refuse_faulty
 from ktrial.cli.names import profile_names
-from ktrial.cli.trial_options import designed_options, guest_options, measured_options, protocol_file
+from ktrial.cli.trial_options import build_options, designed_options, guest_options, measured_options, protocol_file
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, Refused
 
@@ -21,6 +21,8 @@ from ktrial.domain.errors import BadInput, Refused
 @click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="A further outcome that is judged.")
 @click.option("--guest", is_flag=True, help="Try it in guests: every visit of a tier is a boot.")
 @click.option("--kernel", "kernels", multiple=True, metavar="TIER=KERNEL", help="In guests: what a tier has built.")
+@build_options
+@click.option("--patch", "patches", multiple=True, metavar="TIER=FILE|URL", help="A patch that a tier brings.")
 @guest_options
 @designed_options
 @click.pass_context
@@ -31,12 +33,14 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     ktrial ladder arashi --suite arashi --primary schbench.wakeup_p99
     ktrial ladder ./mine.toml -- ./my-test
     ktrial ladder arashi --kernel T0=6.12.117+deb12-amd64 --kernel T1=./t1 --suite wakeups-busy
+    ktrial ladder arashi --tree linux.tar.xz --mode emulated --suite wakeups-busy
 
     All tiers run in the same blocks, in random order. Those that need a boot or a build are listed as not run; in
-    guests they run too, with the kernels that are named for them.
+    guests they run too, with the kernels that are named for them, or with --tree built: each on top of those below.
+    Tiers of another compiler or its flags are for emulated guests and those with KVM; in exact ones they are not run.
     """
     from ktrial.cli import guest_trialing
-    from ktrial.cli.laddering import in_guests, kernels_of_tiers, planned
+    from ktrial.cli.laddering import built_tiers, in_guests, kernels_of_tiers, planned, show_built, with_own_kernels
     from ktrial.cli.trying import run_file, show_protocol
     from ktrial.domain.trial_file import check_trial_file
     from ktrial.report.ladder import tiers_text
@@ -49,7 +53,8 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     catalog, (ladder_name,) = app.catalog_for((name,))
     kernels = kernels_of_tiers(options)
-    ladder = ladder_of(ladder_name, catalog, kernels)
+    built = built_tiers(options)
+    ladder = ladder_of(ladder_name, catalog, kernels, built)
     suite = options["suite"] or (ladder_name if own is None and ladder_name in app.suites else None)
     if suite is None and own is None:
         refuse_faulty(app, ladder_name)
@@ -58,6 +63,10 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     if kernels is not None:
         template = in_guests(template, ladder, kernels, options)
         check_trial_file(ladder_trial(ladder, template))
+    if built is not None:
+        ladder = with_own_kernels(app, ladder, template)
+        if options["dry_run"]:
+            return show_built(app, ladder, template)
     dangerous = options["yes_dangerous"]
     plans = planned(app, ladder, template, catalog, allow_dangerous=dangerous)
     ladder = possible(ladder, plans)
