@@ -95,3 +95,13 @@ def test_the_tiers_of_arashi_are_built_on_top_of_each_other(sources: tuple[str, 
         ["btf", "arashi-t1"],
         ["btf", "arashi-t1", "arashi-t3a"],
     ]
+
+
+def test_of_two_symbols_and_a_word_the_symbol_that_did_it_is_named_alone(sources: tuple[str, ...]) -> None:
+    factors = ("--set", "PRINTK_TIME=y", "--set", "HIGH_RES_TIMERS=n", "--boot", "skew_tick=1", "--known", "worse")
+    done = ktrial("blame", *sources, *factors, *MEASURED, "--json")
+    assert done.returncode == 0, done.stderr
+    assert "4 kernels, of which" in done.stderr
+    blame = json.loads(done.stdout.splitlines()[-1])["blame"]
+    assert [(one["factors"], one["kind"]) for one in blame["culprits"]] == [(["kconfig:HIGH_RES_TIMERS=n"], "alone")]
+    assert blame["suspects"] == []

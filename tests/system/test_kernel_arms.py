@@ -173,6 +173,29 @@ def test_tiers_of_a_ladder_are_built(archive: Path, tmp_path: Path) -> None:
         assert told in err.getvalue()
 
 
+def test_symbols_that_are_to_be_blamed_are_looked_at_in_every_combination(archive: Path, tmp_path: Path) -> None:
+    words = ("blame", "--tree", str(archive), "--config", "tinyconfig", "--suite", "wakeups-busy", "--dry-run")
+
+    def blamed(*more: str) -> Ran:
+        out, err = io.StringIO(), io.StringIO()
+        return Ran(main([*words, *more], out, err), out.getvalue(), err.getvalue())
+
+    shown = blamed("--set", "HZ_1000=y", "--set", "SLOW=y", "--set", "BROKEN=y")
+    assert shown.status == 0, shown.err
+    assert "8 kernels, of which 8 have to be built when they are drawn" in shown.err
+    assert "3 settings are told apart" in shown.err
+    assert built(tmp_path) == []
+    for more, status, told in (
+        (("--set", "HZ_1000=y", "--set", "STUBBORN=y"), 4, "arm STUBBORN: 1 of 1 symbols does not hold"),
+        (("--set", "HZ_1000=y", "--set", "HZ_250=y"), 2, "of the arms control and HZ_250 are built of the very same"),
+        (("--set", "HZ_1000=y"), 2, "only kconfig:HZ_1000=y changes anything here"),
+        (("--set", "HZ_1000=y", "--kernel", "running"), 2, "--kernel names a kernel, and --tree builds one"),
+    ):
+        refused = blamed(*more)
+        assert refused.status == status, refused.err
+        assert told in " ".join(refused.err.split())
+
+
 def test_ctrl_c_ends_a_build_and_the_same_command_goes_on(archive: Path, tmp_path: Path) -> None:
     words = ("--tree", str(archive), "--config", "tinyconfig", "--set", "SLOW=y", "--suite", "wakeups-busy")
     argv = [sys.executable, "-m", "ktrial", "kernel", "trial", *words]

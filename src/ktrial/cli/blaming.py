@@ -7,17 +7,17 @@ import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ktrial.domain.errors import Refused
+from ktrial.domain.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from ktrial.cli.wiring import App
     from ktrial.domain.blame import Blame, BlamePart, BlameQuestion, Known
     from ktrial.domain.plan import Plan
-    from ktrial.domain.trial_file import ArmFile, TrialFile
+    from ktrial.domain.trial_file import ArmFile, GuestFile, TrialFile
     from ktrial.services.trial_ready import Prepared
 
 
@@ -29,12 +29,68 @@ class Budgets(NamedTuple):
     budget: int
 
 
+def asked(
+    app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
+) -> tuple[ArmFile, TrialFile]:
+    """All that was named as one arm, and what is measured."""
+    from ktrial.cli.trial_options import template_file
+    from ktrial.domain.guest_kernel import KernelChange
+    from ktrial.domain.trial_file import CONTROL, ArmFile
+    from ktrial.services.blame_question import symbol_factors
+    from ktrial.services.trial_words import arms_of, default_suite, pair
+
+    environment = dict(pair(one, "--env") for one in options["environment"])
+    guest = _guest(options)
+    boots, symbols = options["boots"], symbol_factors(options["settings"])
+    named = words or environment or not (boots or symbols)
+    arms = arms_of(words, app.catalog, environment, placebo=False) if named else {"all": ArmFile()}
+    if len(arms) > 2:
+        raise BadInput("a setting has one value here", hint="`ktrial try` tries several values of one knob")
+    arm = next(arm for name, arm in arms.items() if name != CONTROL)
+    together = {name: value for one in symbols for name, value in one.symbols.items()}
+    arm = msgspec.structs.replace(
+        arm,
+        boot=tuple(word for text in boots for word in text.split()),
+        kernel=KernelChange(set=together) if together else None,
+    )
+    number = len(arm.set) + len(arm.environment) + len(boots) + len(symbols)
+    title = [word for word in words if "=" not in word] or [f"{number}-settings"]
+    return arm, template_file(
+        f"blame-{'+'.join(title)}"[:40].rstrip("-._+"),
+        own,
+        options,
+        {},
+        suite=options["suite"] or (default_suite(words, app.catalog) if own is None else None),
+        parameters=dict(pair(one, "-p") for one in options["given"]),
+        primary=options["primary"],
+        secondary=options["secondary"],
+        arms={},
+        guest=guest,
+    )
+
+
+def _guest(options: Mapping[str, Any]) -> GuestFile | None:
+    """Where it is asked for, the guests that everything is tried in."""
+    from ktrial.cli.trial_options import guest_shape, recipe_of, refuse_shape
+    from ktrial.domain.trial_file import GuestFile
+
+    recipe = recipe_of(options, "settings")
+    if recipe is not None and options["kernel"]:
+        raise BadInput("--kernel names a kernel, and --tree builds one", hint="leave one of them out")
+    kernel = recipe or options["kernel"]
+    if options["guest"] or options["boots"] or kernel:
+        return GuestFile(kernel=kernel or "running", **guest_shape(options))
+    refuse_shape(options)
+    return None
+
+
 def question_of(
     app: App,
     arm: ArmFile,
     template: TrialFile,
     budgets: Budgets,
     boots: Sequence[str],
+    symbols: Sequence[str],
     *,
     seed: int | None,
     allow_dangerous: bool,
@@ -45,8 +101,10 @@ def question_of(
 
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
+    if symbols:
+        _check_kernels(app, symbols, template)
     plan = _planned(app, arm, template, allow_dangerous=allow_dangerous)
-    factors = factors_of(plan, app.catalog.knobs, arm.environment, boots)
+    factors = factors_of(plan, app.catalog.knobs, arm.environment, boots, symbols)
     drawn = secrets.randbelow(2**32) if seed is None else seed
     name = f"{template.name}-{secrets.token_hex(3)}"
     known, cap, budget = budgets
@@ -56,8 +114,26 @@ def question_of(
     return question, left_out_of(plan)
 
 
+def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> None:
+    """Raise for a combination of symbols that cannot be built; how many kernels there are is said."""
+    from ktrial.cli.kernel_workshop import workshop_of
+    from ktrial.domain.trial_file import check_trial_file
+    from ktrial.services.blame_question import combinations_of
+    from ktrial.services.guest_kernels import planned_kernels, refuse_same
+
+    file = combinations_of(symbols, template)
+    check_trial_file(file)
+    workshop = workshop_of(app)
+    plans = planned_kernels(file, workshop)
+    refuse_same(file, plans)
+    missing = [plan for plan in plans.values() if plan.image is None]
+    workshop.check_room(missing)
+    app.say(f"{len(plans)} kernels, of which {len(missing)} have to be built when they are drawn")
+
+
 def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bool) -> Plan:
     """What all of it comes to, on this machine or in a guest that has the words."""
+    from ktrial.domain.plan import Plan
     from ktrial.domain.trial_file import check_trial_file
     from ktrial.services.blame_question import whole
     from ktrial.services.guest_trial import plans_in_guests
@@ -70,6 +146,8 @@ def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bo
     from ktrial.cli.guest_trialing import scout, words_of
 
     check_trial_file(file)
+    if not (arm.words or arm.boot):
+        return Plan(title="all", changes=(), same=(), refusals=())
     words = words_of(app, file)
     return plans_in_guests(file, partial(scout, app), words, lambda root, names: plan(root, only=names))["all"]
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from ktrial.domain.guest_kernel import KernelChange
 from ktrial.domain.judgement import Judgement, Screened
 from ktrial.domain.trial_file import ArmFile, TrialFile, Value
 from ktrial.domain.verdict import Effect, Verdict
@@ -23,13 +24,14 @@ Fate = Literal["recovered", "recovered in part", "not recovered", "retained", "l
 class Factor(msgspec.Struct, frozen=True, kw_only=True):
     """What is switched on and off as one: settings that cannot be told apart, a variable of the environment, or words.
 
-    Those are of the kernel's command line, in guests.
+    Those are of the kernel's command line, in guests; there it may also be symbols of the kernel's configuration.
     """
 
     name: str
     set: Mapping[str, Value] = {}
     environment: Mapping[str, str] = {}
     boot: tuple[str, ...] = ()
+    symbols: Mapping[str, str] = {}
 
 
 class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,10 +52,12 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
     def arm(self, names: tuple[str, ...]) -> ArmFile:
         """The arm in which these factors are on."""
         chosen = [one for one in self.factors if one.name in names]
+        symbols = {name: value for one in chosen for name, value in one.symbols.items()}
         return ArmFile(
             set={knob: value for one in chosen for knob, value in one.set.items()},
             environment={name: value for one in chosen for name, value in one.environment.items()},
             boot=tuple(word for one in chosen for word in one.boot),
+            kernel=KernelChange(set=symbols) if symbols else None,
             placebo=not chosen,
         )
 

@@ -24,19 +24,23 @@ class Interrupts:
     """In its `with` block SIGINT, SIGTERM and SIGHUP are only noted; `wait` and `check` raise the KeyboardInterrupt.
 
     Outside, in other threads, and for those that the caller ignores, nothing is changed. The KeyboardInterrupt holds
-    the signal's number, and so does `number` from then on.
+    the signal's number, and so does `number` from then on. A block within its block changes nothing.
     """
 
     def __init__(self) -> None:
         self._pipe: tuple[int, int] | None = None
         self._before: dict[signal.Signals, Any] = {}
         self._noted = 0
+        self._depth = 0
         self.number: int = signal.SIGINT
         #: Called about once a second while something is waited for; what it raises ends the wait.
         self.watch: Callable[[], None] | None = None
         self._looked_s = -_WATCH_EACH_S
 
     def __enter__(self) -> Self:
+        self._depth += 1
+        if self._depth > 1:
+            return self
         if threading.current_thread() is threading.main_thread():
             self._pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             self._noted = 0
@@ -47,6 +51,9 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
         for one, was in self._before.items():
             signal.signal(one, was)
         self._before = {}

@@ -9,6 +9,8 @@ import msgspec
 
 from ktrial.domain.blame import BlameQuestion, Factor
 from ktrial.domain.errors import BadInput, Contradiction, Refused
+from ktrial.domain.guest_kernel import KernelChange
+from ktrial.domain.kernel_request import parse_set
 from ktrial.domain.knob import Knob
 from ktrial.domain.plan import Change, Plan, ZramStep
 from ktrial.domain.stored_trial import ArmSettings
@@ -17,12 +19,19 @@ from ktrial.domain.trial_file import ArmFile, TrialFile
 #: Below this there is no choice.
 _FEWEST = 2
 _MOST = 127
+#: Of so many sets of symbols every combination is built: 16 kernels.
+_MOST_SYMBOLS = 4
+_LONGEST = 60
 
 
 def factors_of(
-    plan: Plan, knobs: Mapping[str, Knob], environment: Mapping[str, str], boots: Sequence[str] = ()
+    plan: Plan,
+    knobs: Mapping[str, Knob],
+    environment: Mapping[str, str],
+    boots: Sequence[str] = (),
+    symbols: Sequence[str] = (),
 ) -> tuple[Factor, ...]:
-    """Each knob that the plan changes, all its instances together, each variable of the environment, each of `boots`.
+    """Each knob that the plan changes, all its instances together, each variable, each of `boots` and of `symbols`.
 
     Knobs that the kernel changes with each other are one factor: switched one by one, neither keeps its value. So is a
     zram device, which is set up as a whole.
@@ -43,12 +52,43 @@ def factors_of(
     made += [Factor(name=name, environment={name: value}) for name, value in environment.items()]
     _refuse_twice([word for text in boots for word in text.split()])
     made += [Factor(name=f"boot:{text}", boot=tuple(text.split())) for text in boots]
+    made += symbol_factors(symbols)
     if len(made) < _FEWEST:
         told = f"only {made[0].name} changes anything here" if made else "nothing of it changes anything here"
         raise BadInput(f"{told}: there is nobody else to blame", hint="`ktrial try` tells what it does")
     if len(made) > _MOST:
         raise BadInput(f"{len(made)} settings are more than {_MOST}", hint="name fewer, or a part of the profile")
     return tuple(made)
+
+
+def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
+    """Each of `--set`, of one symbol or several. Raises where they cannot be switched one by one."""
+    if len(symbols) > _MOST_SYMBOLS:
+        raise BadInput(
+            f"{len(symbols)} times --set: up to {2 ** len(symbols)} kernels would have to be built",
+            hint=f"{_MOST_SYMBOLS} at most; several symbols in one --set 'A=y B=n' are switched as one, and "
+            "`ktrial ladder --tree` takes a tier for each",
+        )
+    found = []
+    for text in symbols:
+        wishes = [parse_set(word) for word in text.split()]
+        found.append(Factor(name=f"kconfig:{text}", symbols={wish.symbol: wish.value for wish in wishes}))
+    names = [name for one in found for name in one.symbols]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise Contradiction(f"--set says {twice} twice", hint="one value of each; `ktrial kernel trial` tries several")
+    return found
+
+
+def combinations_of(symbols: Sequence[str], template: TrialFile) -> TrialFile:
+    """A trial with every kernel that a blame of these may need: for planning only."""
+    factors = symbol_factors(symbols)
+    arms = {"control": ArmFile()}
+    for number in range(1, 2 ** len(factors)):
+        chosen = [one for place, one in enumerate(factors) if number >> place & 1]
+        together = {name: value for one in chosen for name, value in one.symbols.items()}
+        name = "+".join(together)
+        arms[name if len(name) <= _LONGEST else f"set-{number}"] = ArmFile(kernel=KernelChange(set=together))
+    return msgspec.structs.replace(template, arms=arms)
 
 
 def _refuse_twice(words: Sequence[str]) -> None:

@@ -47,6 +47,18 @@ def test_under_nohup_a_hangup_is_nothing() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+def test_a_block_within_its_block_changes_nothing() -> None:
+    interrupts = Interrupts()
+    before = signal.getsignal(signal.SIGINT)
+    with interrupts:
+        with interrupts:
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_it_ends_a_sleep() -> None:
     with Interrupts() as interrupts:
         press()

@@ -10,12 +10,13 @@ import pytest
 from ktrial.cli.coursing import belongs, is_open
 from ktrial.domain.blame import Blame, Factor
 from ktrial.domain.errors import BadInput, Contradiction, Refused
+from ktrial.domain.guest_kernel import KernelChange, KernelRecipe
 from ktrial.domain.judgement import Judged
 from ktrial.domain.plan import Change, Plan, ZramStep
 from ktrial.domain.stored_trial import ArmSettings
-from ktrial.domain.trial_file import TrialFile
+from ktrial.domain.trial_file import ArmFile, DesignFile, GuestFile, TrialFile, check_trial_file
 from ktrial.services.blame import follow
-from ktrial.services.blame_question import check_combinations, factors_of, left_out_of
+from ktrial.services.blame_question import check_combinations, combinations_of, factors_of, left_out_of
 from ktrial.services.blame_words import fate_of
 from tests.support.blame import blamed, question
 from tests.support.knobs import KNOBS
@@ -187,6 +188,37 @@ def test_words_of_a_command_line_are_factors() -> None:
     arm = asked.arm(("boot:threadirqs", "vm.dirty_ratio"))
     assert (arm.boot, arm.set, arm.placebo) == (("threadirqs",), {"vm.dirty_ratio": "1"}, False)
     assert asked.arm(()).placebo
+
+
+def test_symbols_are_factors_and_each_set_of_them_is_a_kernel() -> None:
+    found = factors_of(plan(), KNOBS, {}, (), ("HZ_100=y HZ_250=n", "CONFIG_PREEMPT=y"))
+    assert [(one.name, one.symbols) for one in found] == [
+        ("kconfig:HZ_100=y HZ_250=n", {"HZ_100": "y", "HZ_250": "n"}),
+        ("kconfig:CONFIG_PREEMPT=y", {"PREEMPT": "y"}),
+    ]
+    asked = msgspec.structs.replace(question(2), factors=found)
+    both = KernelChange(set={"HZ_100": "y", "HZ_250": "n", "PREEMPT": "y"})
+    assert asked.arm(tuple(one.name for one in found)).kernel == both
+    assert asked.arm(()) == ArmFile(placebo=True)
+    arms = combinations_of(("HZ_100=y HZ_250=n", "PREEMPT=y"), question(2).trial).arms
+    assert {name: arm.kernel for name, arm in arms.items()} == {
+        "control": None,
+        "HZ_100+HZ_250": KernelChange(set={"HZ_100": "y", "HZ_250": "n"}),
+        "PREEMPT": KernelChange(set={"PREEMPT": "y"}),
+        "HZ_100+HZ_250+PREEMPT": both,
+    }
+    long = combinations_of([f"{letter * 20}=y" for letter in "ABCD"], question(2).trial)
+    assert len(long.arms) == 16
+    guest = GuestFile(kernel=KernelRecipe(tree="l"))
+    check_trial_file(msgspec.structs.replace(long, guest=guest, design=DesignFile()))
+
+
+def test_more_kernels_than_anybody_builds_are_refused() -> None:
+    with pytest.raises(BadInput, match="5 times --set: up to 32 kernels") as caught:
+        factors_of(plan(), KNOBS, {}, (), [f"{letter}=y" for letter in "ABCDE"])
+    assert "a tier for each" in (caught.value.hint or "")
+    with pytest.raises(Contradiction, match="--set says A twice"):
+        factors_of(plan(), KNOBS, {}, (), ("A=y", "B=y A=n"))
 
 
 def test_one_word_with_two_values_cannot_be_switched_freely() -> None:
