@@ -16,7 +16,7 @@ import pytest
 from ktrial.cli.main import main
 from ktrial.report.bench import duration
 from tests.guest.sources import BUILDS, whole_archive
-from tests.support.small_kernel import write_fragment
+from tests.support.small_kernel import DEBUG, write_fragment
 from tests.support.tree import Ran
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.xdist_group("kernel-builds")]
@@ -27,7 +27,7 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.fragment = write_fragment(folder / "small.config")
+        self.fragment = write_fragment(folder / "small.config", *DEBUG)
 
     def run(self, *argv: str) -> Ran:
         with pytest.MonkeyPatch.context() as patch:

@@ -22,6 +22,7 @@ bzImage:
 	@mkdir -p $(O)/init $(O)/arch/x86/boot
 	@echo 'savedcmd_init/main.o := $(CC) -O2 -march=x86-64 $(KCFLAGS) -c -o init/main.o init/main.c' \
 		> $(O)/init/.main.o.cmd
+	@touch $(O)/init/main.o
 	@echo '  CC      kernel/fork.o'
 	@env | grep -E '^(KBUILD_BUILD|SOURCE_DATE_EPOCH|CCACHE_PREFIX)' | sort > $(O)/told
 	@if grep -q CONFIG_BROKEN=y $(O)/.config; then cat $(SRC)/failure >&2; exit 1; fi

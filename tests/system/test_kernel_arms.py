@@ -68,7 +68,9 @@ def run(*argv: str) -> Ran:
     return Ran(main(["kernel", *argv], out, err), out.getvalue(), err.getvalue())
 
 
-def test_each_kernel_is_built_once_and_kept(archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_kernel_is_built_once_and_kept(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     patch = tmp_path / "mine.patch"
     patch.write_text(PATCH)
     patched = ArmFile(kernel=KernelChange(patches=(str(patch),)))
@@ -79,6 +81,7 @@ def test_each_kernel_is_built_once_and_kept(archive: Path, tmp_path: Path, capsy
     assert len(built(tmp_path)) == 3
     assert "CONFIG_HZ_1000=y" in (Path(words["fast"]).parents[3] / ".config").read_text()
     assert capsys.readouterr().err.count("to be built") == 3
+    assert not [path for folder in built(tmp_path) for path in folder.rglob("*.o")], "nobody makes anything of them"
     stamps = [Path(word).stat().st_mtime_ns for word in words.values()]
     assert words_of(App(may_ask=False), file) == words
     assert [Path(word).stat().st_mtime_ns for word in words.values()] == stamps
@@ -87,6 +90,8 @@ def test_each_kernel_is_built_once_and_kept(archive: Path, tmp_path: Path, capsy
     assert words_of(App(may_ask=False), file) == words
     assert capsys.readouterr().err.count("to be built") == 1
     assert Path(words["fast"]).read_bytes() == Path(words["control"]).read_bytes()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    assert not set(words_of(App(may_ask=False), file).values()) & set(words.values()), "time is built in"
 
 
 def test_sources_that_may_change_unseen_are_made_again(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,6 +99,7 @@ def test_sources_that_may_change_unseen_are_made_again(tree: Path, capsys: pytes
     words = words_of(App(may_ask=False), file)
     assert words_of(App(may_ask=False), file) == words
     assert capsys.readouterr().err.count("to be built") == 4
+    assert (Path(words["fast"]).parents[3] / "init" / "main.o").is_file(), "make takes what has not changed"
 
 
 def test_what_cannot_be_is_told_before_anything_is_built(archive: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ktrial.cli.wiring import App
     from ktrial.domain.kernel_identity import KernelFound
     from ktrial.domain.kernel_made import KernelMade, PackageKind, Tool
+    from ktrial.domain.kernel_source import KernelSource
     from ktrial.kernels.make import Make
     from ktrial.services.kernel_making import Order
 
@@ -73,6 +74,12 @@ def tools_of(ready: Prepared, more: tuple[str, ...]) -> tuple[Tool, ...]:
     return versions(ready.toolchain, ready.configured.symbols, ready.opened.folder)
 
 
+def stamped(source: KernelSource) -> KernelSource:
+    """With the time that the environment says, where it says one."""
+    said = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return msgspec.structs.replace(source, epoch_s=int(said)) if said.isascii() and said.isdigit() else source
+
+
 def order_of(
     app: App,
     ready: Prepared,
@@ -87,10 +94,7 @@ def order_of(
     """What is built in a folder, and what make is told there."""
     from ktrial.services.kernel_making import Order, make_environment, make_variables, with_places_left_out
 
-    symbols, source = ready.configured.symbols, ready.opened.source
-    said = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if said.isascii() and said.isdigit():
-        source = msgspec.structs.replace(source, epoch_s=int(said))
+    symbols, source = ready.configured.symbols, stamped(ready.opened.source)
     variables = make_variables(ready.toolchain, ready.architecture, launcher, ready.flagged, ready.optimise)
     variables = with_places_left_out(variables, symbols, str(ready.opened.folder.resolve()), str(output.resolve()))
     variables |= app.kernels.signing(symbols)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ktrial.cli.kernel_building import build_order, launched, launcher_of, order_of, tools_of
+from ktrial.cli.kernel_building import build_order, launched, launcher_of, order_of, stamped, tools_of
 from ktrial.cli.kernel_wishes import Wishes, prepared
 from ktrial.domain.errors import Refused
 from ktrial.services.guest_kernels import KernelPlan
@@ -74,7 +74,7 @@ class KernelWorkshop:
         ready = prepared(self._app, wishes, target=recipe.target, optimise=optimise)
         tools = tools_of(ready, launched(self._launcher))
         make = make_variables(ready.toolchain, ready.architecture, None, ready.flagged, ready.optimise)
-        sure = build_key(ready.opened.source, ready.configured, tools, make)
+        sure = build_key(stamped(ready.opened.source), ready.configured, tools, make)
         said = (recipe, ready.configured.sha256, tools, str(ready.opened.folder))
         key = sure or hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:24]
         folder = self._folder(key)
@@ -107,12 +107,16 @@ class KernelWorkshop:
 
     def build(self, plan: KernelPlan) -> str:
         """Where the image is; what another process has built meanwhile is taken."""
+        from ktrial.kernels.build import drop_objects
+
         planned = self._of(plan)
         with _locked(planned.folder):
             made = self._app.kernels.built.at(planned.folder) if planned.known else None
             if made is None:
                 order = order_of(self._app, planned.ready, planned.tools, planned.folder, launcher=self._launcher)
                 made = build_order(self._app, planned.ready, order, planned.folder)
+                if planned.known:
+                    drop_objects(planned.folder)
         asked = msgspec.json.encode(plan.recipe, order="deterministic")
         self._planned[asked] = planned._replace(plan=plan._replace(image=made.image))
         return made.image

@@ -205,6 +205,13 @@ def read_flags(out: Path) -> Flags | None:
     return None
 
 
+def drop_objects(out: Path) -> None:
+    """Remove what only make would use again, most of a build; image, configuration, commands and log stay."""
+    for path in out.rglob("*.[oa]"):
+        if path.is_file() and not path.is_symlink():
+            path.unlink(missing_ok=True)
+
+
 def flags_of_image(place: str) -> Flags | None:
     """What the objects of an image were compiled with, where it lies in the folder that it was built in."""
     path = Path(place)
