@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from ktrial.catalog.loader import load_catalog
 from ktrial.catalog.symptoms import load_symptoms
 from ktrial.services.diagnose import diagnose
+from perf.arguments import argument, how_many
 from tests.support.recordings import recording
 
 #: What is planted -> the symptom that it must be named as.
@@ -41,7 +42,7 @@ WANTED, ALPHA = 0.95, 0.05
 
 def main(argv: list[str]) -> int:
     """Print the table; 1 if a promise is not kept."""
-    count = int(argv[0]) if argv else 50
+    count = argument("RECORDINGS", 50, how_many, argv)
     symptoms = load_symptoms(load_catalog())
     named = exact = false = shuffled = 0
     print(f"{'planted':<32} {'named alone':>12} {'half: named':>12} {'shuffled: any':>14}")

@@ -15,6 +15,7 @@ from scipy import stats
 
 from ktrial.domain.question import Answer, Observation, Question
 from ktrial.stats.foreign import judge_foreign
+from perf.arguments import argument, how_many
 from perf.side_by_side import measure, report
 
 ARMS = ("stock", "a", "b", "c")
@@ -62,7 +63,7 @@ def differences(answers: tuple[Answer, ...], theirs: list[float]) -> float:
 
 
 def main() -> int:
-    asked = questions(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    asked = questions(argument("OUTCOMES", 1000, how_many))
     apart = differences(judge_foreign(asked), wilcoxon_each(asked))
     print(f"largest difference of p-values between the two: {apart:.1e}")
     times_s = measure({OURS: lambda: judge_foreign(asked), THEIRS: lambda: wilcoxon_each(asked)}, ROUNDS)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from perf.arguments import argument
 from perf.side_by_side import measure, report
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,7 +53,7 @@ def cpu_s(action: Callable[[], None]) -> float:
 def main() -> int:
     """Measure and print; 1 when a goal was missed."""
     python = str(ROOT / ".venv/bin/python")
-    benchstat = sys.argv[1] if len(sys.argv) > 1 else shutil.which("benchstat")
+    benchstat = argument("BENCHSTAT", shutil.which("benchstat"), str)
     with tempfile.TemporaryDirectory() as folder:
         old, new = Path(folder, "old.txt"), Path(folder, "new.txt")
         generator = random.Random(7)

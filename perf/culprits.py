@@ -23,6 +23,7 @@ import numpy as np
 
 from ktrial.stats.screening import CAP, Signs, design, screen
 from ktrial.stats.sequential import Rule, decide
+from perf.arguments import argument, how_many
 from perf.noise_sources import Array, Generator
 from tests.support.blame import blamed, question
 
@@ -168,7 +169,7 @@ def slack(share: float, trials: int) -> float:
 
 
 def main(arguments: list[str]) -> int:
-    trials = int(arguments[0]) if arguments else 400
+    trials = argument("TRIALS", 400, how_many, arguments)
     rng = np.random.default_rng(15)
     begin = time.perf_counter()
     missed = []

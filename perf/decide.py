@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 from ktrial.stats.judge import judge
+from perf.arguments import argument, how_many
 from perf.noise_sources import DISTURBANCES, GROWING, Array, Generator, Noise, Rows, drawn, recorded, sources, world
 from perf.peers import PEERS, Procedure, Result, judged
 from perf.sequential_peers import SEQUENTIAL_PEERS
@@ -336,7 +337,7 @@ PARTS: tuple[Callable[[int, Generator, Scores], None], ...] = (
 
 
 def main(arguments: list[str]) -> int:
-    trials = int(arguments[0]) if arguments else 10_000
+    trials = argument("TRIALS", 10_000, how_many, arguments)
     generator = np.random.default_rng(20260)
     scores = Scores(trials)
     begin = time.perf_counter()

@@ -22,6 +22,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+from perf.arguments import argument, how_many
 from tests.support.references import REFERENCES, ours, theirs, user_session
 
 ROUNDS = 20
@@ -94,7 +95,7 @@ def row(who: str, values: Sequence[float], verdict: str = "") -> None:
 
 def main() -> int:
     """Measure and print; 1 when a goal was missed or could not be judged."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    rounds = argument("ROUNDS", ROUNDS, how_many)
     met = True
     found, busy = measure(rounds)
     if busy > MOST_BUSY:

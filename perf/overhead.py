@@ -31,6 +31,7 @@ from ktrial.host.folders import state_folder
 from ktrial.store.database import Database
 from ktrial.store.recorder import Recorder
 from ktrial.store.runs import Store
+from perf.arguments import argument, how_many
 
 GOAL_SHARE = 0.03
 BENCHMARK_S = 5.0
@@ -74,13 +75,14 @@ _STOP_S = 10.0
 
 def main() -> int:
     """Measure and print; 1 when a goal was missed."""
+    if len(sys.argv) == 3:
+        return {"begin": begin, "end": end, "check": check}[sys.argv[1]](Path(sys.argv[2]))
+    blocks = argument("BLOCKS", BLOCKS, how_many)
     if os.geteuid() != 0:
         print("perf.overhead sets a knob: run it as root", file=sys.stderr)
         return 1
-    if len(sys.argv) == 3:
-        return {"begin": begin, "end": end, "check": check}[sys.argv[1]](Path(sys.argv[2]))
     within = own_time()
-    return 0 if disturbance(int(sys.argv[1]) if len(sys.argv) > 1 else BLOCKS) and within else 1
+    return 0 if disturbance(blocks) and within else 1
 
 
 def own_time() -> bool:

@@ -44,6 +44,7 @@ from ktrial.formats import (
     wrk,
     xplane,
 )
+from perf.arguments import argument, how_many
 
 Reader = Callable[..., Any]
 CASES = Path(ktrial.benchmarks.__file__).parent
@@ -311,7 +312,7 @@ def row(name: str, size: int) -> tuple[str, bool]:
 
 
 def main(arguments: list[str]) -> int:
-    size = int(arguments[0]) * 1_000_000 if arguments else 50_000_000
+    size = argument("MB", 50, how_many, arguments) * 1_000_000
     print(f"{'reader':22}{'MB':>6}{'MB/s':>9}{'peer MB/s':>11}{'times peer':>12}{'memory/input':>14}")
     missed = 0
     for name in INPUTS:

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from ktrial.host.find_agent import find_agent
+from perf.arguments import argument, how_many
 
 SAMPLES = 40
 ROUNDS = 5
@@ -222,7 +223,7 @@ def main() -> int:
     if sys.argv[1:2] == ["--reap"]:
         reap(sys.argv[2:])
         return 0
-    samples = int(sys.argv[1]) if len(sys.argv) > 1 else SAMPLES
+    samples = argument("SAMPLES", SAMPLES, how_many)
     met = bare()
     met = against_vmstat() and met
     print(f"everybody at once, one sample a second, {ROUNDS} rounds of {samples} samples:")

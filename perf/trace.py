@@ -33,6 +33,7 @@ from typing import NamedTuple
 from ktrial.host.agent import AgentSession
 from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import ProcessTransport
+from perf.arguments import argument, how_many
 
 ROUNDS = 5
 FEW, MANY = 200, 100_000
@@ -267,10 +268,10 @@ def measure(program: str, tools: dict[str, Tool], many: int) -> dict[str, list[t
 
 def main() -> int:
     """Measure and print; 1 when the goal was missed or a peer is not installed."""
+    many = argument("ROUND_TRIPS", MANY, how_many)
     if os.geteuid() != 0:
         print("perf.trace traces: run it as root", file=sys.stderr)
         return 1
-    many = int(sys.argv[1]) if len(sys.argv) > 1 else MANY
     missing = sorted({tool for tool, _ in TOOLS.values() if tool is not None and shutil.which(tool) is None})
     if missing:
         print(f"not installed: {', '.join(missing)}")

@@ -21,6 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from perf.arguments import argument, how_many
+
 SECONDS = 180
 GOAL_SHARE = 0.01
 #: ktrial takes so many samples while the others take one.
@@ -42,7 +44,7 @@ PEERS = {
 
 def main() -> int:
     """Measure and print; 1 when the goal was missed or a peer is not installed."""
-    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
+    seconds = argument("SECONDS", SECONDS, how_many)
     missing = [peer.program for peer in PEERS.values() if shutil.which(peer.program) is None]
     if missing:
         print(f"not installed: {', '.join(missing)}")
