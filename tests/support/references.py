@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 import statistics
+import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -56,12 +57,16 @@ def _which(name: str) -> str | None:
     return shutil.which(name, path="/usr/bin:/usr/sbin:/usr/local/bin:/bin")
 
 
+#: Where files of fio and of our load lie: not in memory.
+_DISK = "/var/tmp"
+
+
 def _rate(name: str) -> Callable[[Figures], float]:
     return lambda results: results[name] / results["elapsed_ns"] * 1e9
 
 
-#: perf's pipe across CPUs 0 and 1, in a folder of its own; it fails where its second task was not moved.
-_CROSS = 'cd "$(mktemp -d)" || exit\n' + CROSS + '[ "$(cat pinned)" = "0 1" ] || exit\nrm -r "$PWD"'
+#: perf's pipe across CPUs 0 and 1; it fails where its second task was not moved.
+_CROSS = CROSS + '[ "$(cat pinned)" = "0 1" ] || exit'
 
 
 def _fileio(operation: str, order: str, fio: str, *, cold: bool = False) -> Reference:
@@ -75,13 +80,13 @@ def _fileio(operation: str, order: str, fio: str, *, cold: bool = False) -> Refe
             "operation": operation,
             "order": order,
             "cache": "cold" if cold else "warm",
-            "directory": "/var/tmp",
+            "directory": _DISK,
             **sized,
         },
         ours=lambda results: results["moved_bytes"] / results["busy_ns"] * 1e9,
         argv=(
             *("fio", "--name=ktrial-reference", f"--rw={fio}", "--ioengine=psync", "--bs=128k", "--size=32m"),
-            *("--directory=/var/tmp", "--unlink=1"),
+            "--unlink=1",
             # Else it writes other bytes each time, which takes longer than to write them.
             "--scramble_buffers=0",
             *(once if cold else warm),
@@ -232,17 +237,18 @@ def _median_us(text: str) -> float:
 
 
 def theirs(reference: Reference, session: AgentSession) -> float:
-    """The tool's number, in the unit of ours."""
+    """The tool's number, in the unit of ours. It runs in a folder of its own, on the disk that our load uses."""
     assert reference.program is not None
-    answer = session.request(
-        "exec",
-        argv=[reference.program, *reference.argv[1:]],
-        environment={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
-        directory="/",
-        limit_s=60.0,
-        **({"cpus": list(reference.cpus)} if reference.cpus else {}),
-        **reference.around,
-    )
+    with tempfile.TemporaryDirectory(prefix="ktrial-reference-", dir=_DISK) as folder:
+        answer = session.request(
+            "exec",
+            argv=[reference.program, *reference.argv[1:]],
+            environment={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+            directory=folder,
+            limit_s=60.0,
+            **({"cpus": list(reference.cpus)} if reference.cpus else {}),
+            **reference.around,
+        )
     said = read_bytes(answer["stdout"]).decode() + read_bytes(answer["stderr"]).decode()
     assert answer["exit"] == {"status": 0}, said
     if not reference.pattern:
