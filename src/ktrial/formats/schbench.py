@@ -4,6 +4,9 @@
 Text goes to stderr and prints cumulative blocks at each interval: the last block of a label is the result. `99.0th:`
 stands in several blocks, so it is read under its label only; the star marks the percentile that the tool watches (99
 for latencies, 50 for requests a second) and is no part of the value. A block of 0 samples prints zeros: no result.
+
+Whole text ends with a line end; since 2023 a line about the whole run comes after the last block. Before that the last
+block is the end, and a text cut after a block of an interval tells a shorter run than was asked for.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ _HEADER = re.compile(
 _ROW = re.compile(r"\s+(\*?) ?(\d+\.\d+)th: (\S+)(?:\s+\((\d+) samples\))?\s*")
 _EXTREMES = re.compile(r"\s+min=([^,\s]+), max=(\S+)")
 _JSON_KEY = re.compile(r"(wakeup_latency|request_latency|rps)_(?:pct(\d+\.\d+)|(min|max))")
+#: What the text since 2023 says of the whole run, after its last block.
+_ENDS = ("average rps:", "final rps goal was ", "avg worker transfer:")
 _BLOCKS = {"wakeup_latency": ("wakeup", "us"), "request_latency": ("request", "us"), "rps": ("rps", "1/s")}
 
 
@@ -93,7 +98,9 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
     found: dict[str, Quantity] = {}
     goal: int | None = None
     runtime: int | None = None
+    ended = False
     for line, text in numbered(data, source):
+        ended = text.startswith(_ENDS) or (ended and not _HEADER.match(text))
         if match := _HEADER.match(text):
             label = (match[1] or "wakeup").lower() if match[3] is None else "rps"
             if label in blocks:
@@ -111,6 +118,8 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
             goal = whole(text.removeprefix("final rps goal was "), source, line, "a goal")
     if not blocks:
         raise unreadable(source, None, "the whole output", "schbench's: no '… percentiles (…)' block was found")
+    if not data.endswith(b"\n") or (layout == "2023" and not ended):
+        raise unreadable(source, None, "the end", "the end of schbench's output: it is cut off")
     done = {label: _finished(block, label, source) for label, block in blocks.items()}
     return SchbenchRun(
         layout=layout, blocks=done, average_rps=found.get("average_rps"), rps_goal=goal, runtime_s=runtime
