@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ktrial.catalog.loader import read_toml
+from ktrial.catalog.loader import read_listed
 from ktrial.catalog.model import BUILT_IN, Catalog
 from ktrial.domain.address import parse_address
 from ktrial.domain.errors import BadInput, KtrialError, UnknownName
@@ -22,7 +22,7 @@ def load_goals(folders: Iterable[Path], catalog: Catalog, measurable: Iterable[s
     goals: dict[str, Goal] = {}
     for folder in (BUILT_IN, *folders):
         for path in sorted((folder / "goals").glob("*.toml")):
-            goal = read_toml(path, Goal)
+            goal = read_listed(path, Goal)
             try:
                 _check(goal, catalog, known)
             except KtrialError as error:

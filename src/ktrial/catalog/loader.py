@@ -51,7 +51,7 @@ def load_catalog(folders: Iterable[Path] = ()) -> Catalog:
         if path.parent.name == "knobs":
             _read_knobs(path, knobs, sources, places)
         else:
-            profile = _read_profile(path, profiles)
+            profile = _checked_profile(path, read_listed(path, Profile), profiles)
             places[f"profile {profile.name}"] = Place(path, "$")
     catalog = Catalog(knobs, profiles, kinds, sources)
     _check_catalog(catalog, places)
@@ -61,7 +61,7 @@ def load_catalog(folders: Iterable[Path] = ()) -> Catalog:
 def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
     """The catalog with the profile of one more file, checked like the others, and that profile's name."""
     profiles = dict(catalog.profiles)
-    profile = _read_profile(path, profiles)
+    profile = _checked_profile(path, read_toml(path, Profile), profiles)
     larger = msgspec.structs.replace(catalog, profiles=profiles)
     check_profile(profile, larger, path)
     return larger, profile.name
@@ -74,6 +74,13 @@ def read_toml(path: Path, shape: type[T]) -> T:
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
     return toml_text.parse_bytes(data, str(path), shape, _HINT)
+
+
+def read_listed(path: Path, shape: type[T]) -> T:
+    """A file that nobody named, as its folder lists it; one that might be waited for, such as a named pipe, is none."""
+    if path.exists() and not path.is_file():
+        raise BadInput("is no regular file", file=str(path), hint="take it out of the folder, or rename it")
+    return read_toml(path, shape)
 
 
 def parse_toml(text: str, file: str, shape: type[T]) -> T:
@@ -144,7 +151,7 @@ def check_profile(profile: Profile, catalog: Catalog, file: Path | None = None) 
 
 
 def _read_knobs(path: Path, knobs: dict[str, Knob], sources: Mapping[str, Source], places: dict[str, Place]) -> None:
-    for number, knob in enumerate(read_toml(path, _KnobFile).knob):
+    for number, knob in enumerate(read_listed(path, _KnobFile).knob):
         place = Place(path, f"$.knob[{number}]")
         try:
             check_knob(knob)
@@ -159,8 +166,7 @@ def _read_knobs(path: Path, knobs: dict[str, Knob], sources: Mapping[str, Source
         places[knob.id] = place
 
 
-def _read_profile(path: Path, profiles: dict[str, Profile]) -> Profile:
-    profile = read_toml(path, Profile)
+def _checked_profile(path: Path, profile: Profile, profiles: dict[str, Profile]) -> Profile:
     if not _PROFILE_NAME.fullmatch(profile.name):
         raise Place(path, "$").mended(
             BadInput(f"{profile.name!r} is no profile's name", hint="use letters, digits and . _ - alone"), key=".name"

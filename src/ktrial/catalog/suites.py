@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from ktrial.catalog.loader import read_toml
+from ktrial.catalog.loader import read_listed
 from ktrial.catalog.model import BUILT_IN
 from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.errors import BadInput, KtrialError, UnknownName
@@ -17,8 +16,6 @@ from ktrial.domain.gate import parse_gates
 from ktrial.domain.own_benchmark import OwnBenchmark
 from ktrial.domain.suite import Suite, SuiteEntry, check_entry, parse_cpus, parse_sample_period
 from ktrial.domain.toml_text import locate
-
-T = TypeVar("T")
 
 _STRESSORS = ("cpu", "matrix", "vm", "pipe", "context", "switch", "mutex", "futex")
 
@@ -59,7 +56,7 @@ def load_suites(
     suites: dict[str, Suite] = {}
     for path in _files("suites", (BUILT_IN, *folders)):
         try:
-            suite = _read(path, Suite)
+            suite = read_listed(path, Suite)
             _check(suite, path, benchmarks, unusable)
             if suite.name in suites:
                 raise _taken(path, f"a suite called {suite.name} exists already")
@@ -74,15 +71,8 @@ def _files(kind: str, folders: Iterable[Path]) -> list[Path]:
     return [path for folder in folders for path in sorted((folder / kind).glob("*.toml"))]
 
 
-def _read(path: Path, shape: type[T]) -> T:
-    """The file; one that might be waited for, such as a named pipe, is none."""
-    if path.exists() and not path.is_file():
-        raise BadInput("is no regular file", file=str(path), hint="take it out of the folder, or rename it")
-    return read_toml(path, shape)
-
-
 def _own_benchmark(path: Path, found: Mapping[str, Benchmark]) -> OwnBenchmark:
-    own = _read(path, OwnBenchmark)
+    own = read_listed(path, OwnBenchmark)
     for where, error in own.faults():
         line, column = locate(path.read_text(encoding="utf-8"), where, "")
         raise BadInput(error.message, file=str(path), line=line, column=column, hint=error.hint)
@@ -105,7 +95,7 @@ def _note(path: Path, error: BadInput, faults: list[Faulty] | None) -> None:
 def _meant(path: Path) -> str:
     """The name that stands in the file; the file's own where that cannot be read."""
     try:
-        name = _read(path, dict).get("name")
+        name = read_listed(path, dict).get("name")
     except BadInput:
         name = None
     return name if isinstance(name, str) else path.stem

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ktrial.benchmarks import all_benchmarks
 from ktrial.catalog.compiled import compiled_catalog
+from ktrial.catalog.goals import load_goals
 from ktrial.catalog.loader import load_catalog, with_profile_file
 from ktrial.catalog.model import BUILT_IN, catalog_files
+from ktrial.catalog.suites import load_suites
 from ktrial.domain.errors import BadInput, KtrialError
 
+BENCHMARKS = all_benchmarks()
 KNOB = """[[knob]]
 id = "vm.own_knob"
 kind = "sysctl"
@@ -218,3 +224,21 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path, data: st.DataObject) 
     except KtrialError as error:
         assert error.exit_status == 2
         assert error.message
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("kind", ["knobs", "profiles", "goals"])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str, make: Callable[[Path], None]) -> None:
+    (tmp_path / kind).mkdir()
+    make(tmp_path / kind / "other.toml")
+    with pytest.raises(BadInput, match=rf"{kind}/other.toml: is no regular file") as told:
+        load_goals([tmp_path], load_catalog([tmp_path]), [*BENCHMARKS, *load_suites([], BENCHMARKS)])
+    assert told.value.hint == "take it out of the folder, or rename it"
+
+
+def test_a_profile_may_come_through_a_pipe_that_was_named(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b'name = "piped"\nsummary = "s"\n[[setting]]\nknob = "vm.swappiness"\nvalue = 3\n')
+    os.close(writer)
+    assert with_profile_file(load_catalog(), Path(f"/dev/fd/{reader}"))[1] == "piped"
+    os.close(reader)
