@@ -164,9 +164,11 @@ def order_of(
     from ktrial.services.schedule import Order
     from ktrial.services.suites import tasks_of
 
+    unplaced: dict[str, BadInput] = {}
     return Order(
         suite=suite.name,
-        tasks=tasks_of(suite, benchmarks, facts, cpus),
+        tasks=tasks_of(suite, benchmarks, facts, cpus, unplaced),
+        unplaced=unplaced,
         rounds=runs,
         seed=secrets.randbelow(2**32) if seed is None else seed,
         drawn=seed is None,

@@ -41,6 +41,8 @@ VERSIONED_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 DIRECTORY = "{directory}"
 #: Parameters of a benchmark that places its tasks itself: on which CPUs. They lie within those chosen for it.
 CPU_PARAMETERS = ("cpu", "other_cpu")
+#: Parameter of a benchmark that keeps its CPUs busy: how many tasks at a time; 0 is one for each CPU it may use.
+JOBS_PARAMETER = "jobs"
 #: Among a run's files: what an invocation `watches`.
 WATCHED = "watched.json"
 #: And what an invocation that `records` leaves: the recording or why there is none, and the phases in it.

@@ -66,8 +66,13 @@ def measure(
 
 
 def _missing(order: Order, executor: Executor) -> dict[str, Availability]:
+    """What cannot run here, by label."""
+    unplaced = {
+        label: Availability(benchmark=label, what="", why=error.message, next=error.hint)
+        for label, error in order.unplaced.items()
+    }
     found = examine_with(((task.benchmark, task.parameters) for task in order.tasks), executor)
-    return {task.label: one for task, one in zip(order.tasks, found, strict=True) if not one.ready}
+    return unplaced | {task.label: one for task, one in zip(order.tasks, found, strict=True) if not one.ready}
 
 
 class _Rounds:
@@ -258,8 +263,8 @@ class _Rounds:
         return Result(
             session=self._session,
             where=self._store.where(self._session.session),
-            wanted=len(self._order.tasks),
-            complete=len(self._order.tasks) - len(holes),
+            wanted=self._order.wanted,
+            complete=self._order.wanted - len(holes),
             holes=tuple(holes),
             interrupted=interrupted,
             summaries=summarise(self.records, self._headlines()),

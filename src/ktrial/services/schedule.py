@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ktrial.domain.benchmark import Invocation
+from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.gate import GateLimits
 from ktrial.domain.own_benchmark import OwnBenchmark
@@ -22,7 +23,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     With `drawn` the seed is a fresh one, and an earlier measurement's may be used instead; with `fresh` none is gone on
     with. `gates` judge the runs; those that are left out have their defaults. `sample_period_s` is the time between two
-    samples beside each run; None for no samples.
+    samples beside each run; None for no samples. `unplaced` are benchmarks of the suite that cannot run on the CPUs
+    that were asked for: label -> what is wrong.
     """
 
     suite: str
@@ -35,6 +37,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     load: SuiteLoad | None = None
     gates: Mapping[str, GateLimits] = {}
     sample_period_s: float | None = None
+    unplaced: Mapping[str, BadInput] = {}
+
+    @property
+    def wanted(self) -> int:
+        """How many benchmarks the suite has."""
+        return len(self.tasks) + len(self.unplaced)
 
 
 class Place(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import CPU_PARAMETERS, Benchmark
+from ktrial.domain.benchmark import CPU_PARAMETERS, JOBS_PARAMETER, Benchmark
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.facts import FactBook
 from ktrial.domain.suite import Suite, SuiteEntry, Task, check_entry, parse_cpus
@@ -73,8 +73,17 @@ def _typed(text: str, default: Any, where: str) -> Any:
     raise BadInput(f"{where}: {text!r} is no {'whole ' if isinstance(default, int) else ''}number")
 
 
-def tasks_of(suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook, cpus: str | None) -> tuple[Task, ...]:
-    """The suite's benchmarks with all their parameters; `cpus` pins all of them, else each as the suite says."""
+def tasks_of(
+    suite: Suite,
+    benchmarks: Mapping[str, Benchmark],
+    facts: FactBook,
+    cpus: str | None,
+    unplaced: dict[str, BadInput] | None = None,
+) -> tuple[Task, ...]:
+    """The suite's benchmarks with all their parameters; `cpus` pins all of them, else each as the suite says.
+
+    What cannot run on these CPUs goes to `unplaced`, unless nothing can; without that it is raised.
+    """
     kinds = {"little": facts.value("cpu.efficiency_cores"), "big": facts.value("cpu.performance_cores")}
     tasks = []
     for entry in suite.benchmark:
@@ -82,14 +91,14 @@ def tasks_of(suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook,
         pinned = cpus if cpus is not None else entry.cpus
         chosen = parse_cpus(pinned, kinds) if pinned is not None else None
         _check_online(chosen, pinned, facts.value("cpu.online"))
-        tasks.append(
-            Task(
-                label=entry.label,
-                benchmark=benchmark,
-                parameters=_placed(entry, benchmark, chosen, pinned),
-                cpus=chosen,
-            )
-        )
+        try:
+            parameters = _placed(entry, benchmark, chosen, pinned)
+        except BadInput as error:
+            if unplaced is None or len(unplaced) + 1 == len(suite.benchmark):
+                raise BadInput(f"{entry.label}: {error.message}", hint=error.hint) from None
+            unplaced[entry.label] = error
+        else:
+            tasks.append(Task(label=entry.label, benchmark=benchmark, parameters=parameters, cpus=chosen))
     return tuple(tasks)
 
 
@@ -97,19 +106,21 @@ def _placed(entry: SuiteEntry, benchmark: Benchmark, chosen: Sequence[int] | Non
     """All parameters; those of a benchmark that places its tasks itself name CPUs that were chosen, the first ones."""
     parameters = {**benchmark.parameters, **entry.parameters}
     places = [name for name in CPU_PARAMETERS if name in parameters]
-    if chosen is None or not places:
+    if chosen is None:
         return parameters
+    if parameters.get(JOBS_PARAMETER) == 0:
+        parameters[JOBS_PARAMETER] = len(chosen)
     given = [entry.parameters[name] for name in places if name in entry.parameters]
     if outside := [cpu for cpu in given if cpu not in chosen]:
-        raise BadInput(f"{entry.label}: its parameters name CPU {outside[0]}, which is not among {said!r}")
+        raise BadInput(f"its parameters name CPU {outside[0]}, which is not among {said!r}")
     free = [cpu for cpu in chosen if cpu not in given]
     for name in places:
         if name in entry.parameters:
             continue
         if not free:
             raise BadInput(
-                f"{entry.label} needs {len(places)} CPUs, and {said!r} names {len(chosen)}",
-                hint="name more CPUs, or measure without it",
+                f"it needs {len(places)} CPUs, and {said!r} names {len(chosen)}",
+                hint="name more CPUs, or measure without --cpus",
             )
         parameters[name] = free.pop(0)
     return parameters

@@ -14,7 +14,7 @@ from ktrial.domain.gate import GateLimits
 from ktrial.domain.own_benchmark import OwnBenchmark
 from ktrial.domain.run import RunRecord
 from ktrial.domain.suite import Suite, SuiteEntry, SuiteLoad, Task, orders
-from ktrial.services.events import Began, Event, Result, RunBegan, RunEnded
+from ktrial.services.events import Began, Event, Hole, Result, RunBegan, RunEnded
 from ktrial.services.measure import measure
 from ktrial.services.schedule import Order, plan_of
 from ktrial.services.suites import find_suite, tasks_of, with_parameters
@@ -157,6 +157,18 @@ def test_one_failed_run_leaves_the_others_and_a_hole() -> None:
     (summary,) = result.summaries
     assert (summary.n, summary.median, summary.minimum, summary.maximum) == (2, 2.0, 1.5, 2.5)
     assert result.complete == 0
+
+
+def test_what_cannot_run_on_the_cpus_asked_for_is_a_hole() -> None:
+    bench = Bench(task("a"), rounds=1)
+    bench.order = msgspec.structs.replace(
+        bench.order, unplaced={"pipe": BadInput("it needs 2 CPUs, and '0' names 1", hint="name more CPUs")}
+    )
+    result, records = bench.run()
+    assert [record.benchmark for record in records] == ["a"]
+    assert (result.wanted, result.complete) == (2, 1)
+    assert result.holes == (Hole(benchmark="pipe", why="it needs 2 CPUs, and '0' names 1", next="name more CPUs"),)
+    assert result.session.missing == {"pipe": "it needs 2 CPUs, and '0' names 1"}
 
 
 def test_a_missing_tool_is_a_hole_with_the_install_command() -> None:

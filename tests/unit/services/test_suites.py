@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On which CPUs benchmarks run that place their tasks themselves, when others are asked for."""
+"""On which CPUs benchmarks run, when some are asked for, and with how many jobs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ktrial.services.suites import tasks_of
 FACTS = FactBook(
     {
         "cpu.online": Fact(value=list(range(8))),
+        "cpu.threads": Fact(value=8),
         "cpu.performance_cores": Fact(value=[0, 1, 2, 3]),
         "cpu.efficiency_cores": Fact(value=[4, 5, 6, 7]),
     }
@@ -49,10 +50,30 @@ def test_the_ends_of_a_pipe_stay_on_two_cpus_of_those_chosen() -> None:
 
 
 def test_what_cannot_be_placed_is_refused() -> None:
-    with pytest.raises(BadInput, match="perf-pipe-cross-cpu needs 2 CPUs, and '5' names 1"):
+    with pytest.raises(BadInput, match="perf-pipe-cross-cpu: it needs 2 CPUs, and '5' names 1"):
         placed("perf-pipe-cross-cpu", "5")
     with pytest.raises(BadInput, match="its parameters name CPU 1, which is not among 'little'"):
         placed("perf-pipe-same-cpu", "little", cpu=1)
+
+
+def test_of_a_suite_only_what_cannot_be_placed_is_left_out() -> None:
+    suite = Suite("own", "", (SuiteEntry("hackbench-pipe-thread"), SuiteEntry("perf-pipe-cross-cpu")))
+    unplaced: dict[str, BadInput] = {}
+    (task,) = tasks_of(suite, all_benchmarks(), FACTS, "5", unplaced)
+    assert (task.label, task.cpus) == ("hackbench-pipe-thread", (5,))
+    assert {label: error.message for label, error in unplaced.items()} == {
+        "perf-pipe-cross-cpu": "it needs 2 CPUs, and '5' names 1"
+    }
+    alone = Suite("own", "", (SuiteEntry("perf-pipe-cross-cpu"),))
+    with pytest.raises(BadInput, match="perf-pipe-cross-cpu: it needs 2 CPUs"):
+        tasks_of(alone, all_benchmarks(), FACTS, "5", {})
+
+
+@pytest.mark.parametrize("name", ["kernel-compile", "kernel-compile-llvm"])
+def test_a_build_has_as_many_jobs_as_cpus_that_it_may_use(name: str) -> None:
+    found = {cpus: placed(name, cpus, tree="/usr/src/linux", target="vmlinux") for cpus in (None, "little", "5")}
+    assert [argv[-2] for _, argv in found.values()] == ["-j8", "-j4", "-j1"]
+    assert placed(name, "little", tree="/usr/src/linux", target="vmlinux", jobs=3)[1][-2] == "-j3"
 
 
 def test_others_run_on_all_that_were_chosen_and_so_do_their_servers() -> None:
