@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ktrial.domain.comparison import ArmSource, Comparison, OutcomeComparison
+
+#: So many holes are named in an answer.
+_NAMED = 3
 
 
 class HoleRow(NamedTuple):
@@ -34,6 +37,23 @@ def hole_rows(found: Comparison) -> tuple[HoleRow, ...]:
     shown = {outcome.benchmark for outcome in found.outcomes}
     wanted = dict.fromkeys(name for one in (control, *arms) for name in one.missing if name not in shown)
     return (*rows, *(_nowhere(name, (control, *arms)) for name in wanted))
+
+
+def holes_sentence(rows: Iterable[HoleRow]) -> str:
+    """How many rows have no partner, for the end of an answer; nothing where all have one."""
+    found = tuple(rows)
+    some = dict.fromkeys(row.name for row in found if row.outcome is not None)
+    none = dict.fromkeys(row.name for row in found if row.outcome is None)
+    counted = (("measured on one side only", some, "outcome"), ("wanted and measured nowhere", none, "benchmark"))
+    parts = [f"{what}: {_counted(list(names), kind)}" for what, names, kind in counted if names]
+    told = "; ".join(parts)
+    return f" {told[0].upper()}{told[1:]}." if told else ""
+
+
+def _counted(names: list[str], kind: str) -> str:
+    """`2 outcomes (a, b)`; more than a few are not named."""
+    named = f" ({', '.join(names)})" if len(names) <= _NAMED else ""
+    return f"{len(names)} {kind}{'s'[: len(names) != 1]}{named}"
 
 
 def _of_outcome(outcome: OutcomeComparison, control: ArmSource, arms: list[ArmSource]) -> Iterator[HoleRow]:

@@ -9,8 +9,8 @@ from itertools import groupby
 from ktrial.domain.comparison import ArmSource, Comparison, Contrast, OutcomeComparison, StateChange
 from ktrial.domain.effect_words import effect_text
 from ktrial.domain.finding import Finding
+from ktrial.domain.holes import HoleRow, hole_rows
 from ktrial.report.bench import number, percent, scale_for
-from ktrial.report.holes import HoleRow, hole_rows
 from ktrial.report.ladder import full_picture
 from ktrial.report.machines import HEADERS, machine_rows
 from ktrial.report.run_conditions import by_arm

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from ktrial.domain.comparison import Comparison, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
+from ktrial.domain.holes import hole_rows
 from ktrial.report.bench import percent
 from ktrial.report.charts.drawing import MARKS
-from ktrial.report.holes import hole_rows
 from ktrial.report.machines import HEADERS, NUMERIC, machine_rows
 from ktrial.report.numbers import column
 from ktrial.report.order import asked_only, by_level, by_weight, explored, short_names

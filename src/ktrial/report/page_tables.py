@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
+from ktrial.domain.holes import hole_rows
 from ktrial.domain.verdict import Verdict
 from ktrial.report.bench import percent
 from ktrial.report.charts.drawing import MARKS, Cast, Chart
-from ktrial.report.holes import hole_rows
 from ktrial.report.machines import HEADERS, NUMERIC, machine_rows
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.numbers import column

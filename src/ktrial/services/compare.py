@@ -25,6 +25,7 @@ from ktrial.domain.comparison import Comparison, Contrast, Exclusion, OutcomeCom
 from ktrial.domain.comparison_words import answer_of, contrast_sentence
 from ktrial.domain.errors import UnknownName
 from ktrial.domain.finding import CONFOUNDED, Finding
+from ktrial.domain.holes import hole_rows, holes_sentence
 from ktrial.domain.pairing import pair_sessions
 from ktrial.domain.percentile import NOT_PRIMARY
 from ktrial.domain.question import Answer, Question
@@ -174,7 +175,7 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
     )
     names = [arm.name for arm in arms]
     scope = scope_over(everything) if asked.pool else scope_of(everything)
-    return Comparison(
+    made = Comparison(
         title=f"{' and '.join(names) if len(names) < 3 else f'{len(names)} arms'} against {control.name}",
         answer=answer_of(control.name, names, outcomes, findings, scope, asked.accepted),
         scope=scope,
@@ -187,6 +188,7 @@ def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judg
         reproduce=asked.reproduce,
         versions=asked.versions,
     )
+    return msgspec.structs.replace(made, answer=made.answer + holes_sentence(hole_rows(made)))
 
 
 def _not_primary(named: Series | None) -> Iterator[Finding]:

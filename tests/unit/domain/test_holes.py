@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import msgspec
 
 from ktrial.domain.comparison import Comparison
+from ktrial.domain.holes import HoleRow, hole_rows, holes_sentence
 from ktrial.report.comparison_terminal import comparison_text
-from ktrial.report.holes import hole_rows
 from ktrial.report.html import html_page
 from ktrial.report.markdown import markdown
 from tests.support.comparisons import two_arms
@@ -57,3 +57,15 @@ def test_every_format_shows_it() -> None:
 
 def test_a_comparison_without_arms_has_none() -> None:
     assert hole_rows(msgspec.structs.replace(two_arms(6), arms=(), outcomes=())) == ()
+
+
+def test_the_answer_counts_holes() -> None:
+    control, arm = (one.arm for one in two_arms(6).arms)
+    assert not holes_sentence(hole_rows(two_arms(6)))
+    made = without(arm, {control: {"schbench": NOT_HERE}})
+    name = made.outcomes[0].name
+    assert holes_sentence(hole_rows(made)) == (
+        f" Measured on one side only: 1 outcome ({name}); wanted and measured nowhere: 1 benchmark (schbench)."
+    )
+    many = [HoleRow("fio", f"p{number}", arm, 0, 6, "why") for number in range(4)]
+    assert holes_sentence(many) == " Measured on one side only: 4 outcomes."

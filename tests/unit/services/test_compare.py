@@ -166,7 +166,10 @@ def test_an_outcome_that_only_one_arm_has_is_shown_and_not_judged() -> None:
     other = Arm(name="tuned", sources=(), runs=(a_run("t/1", measured(3.0, "p99"), boot="b1"),))
     found = compared(an_arm("stock", STOCK), [other])
     assert [one.contrasts for one in found.outcomes] == [(), ()]
-    assert found.answer == "There is nothing to compare: no outcome of stock is in tuned."
+    assert found.answer == (
+        "There is nothing to compare: no outcome of stock is in tuned. "
+        "Measured on one side only: 2 outcomes (wakeup.p50, wakeup.p99)."
+    )
     assert len([one for one in found.findings if one.kind == "outcome-missing"]) == 2
 
 
