@@ -156,6 +156,9 @@ def _unknown(arms: Sequence[Arm]) -> Iterator[Doubt]:
     missing = [KEYS[name].what for name in _EXPECTED if not all(one.values_of(name) for one in arms)]
     if not any(run.readings.get("temperature_c") is not None for one in arms for run in one.runs):
         missing.append("temperature at the start")
+    own = any(run.session is not None and run.trial_arm is None for one in arms for run in one.runs)
+    if own and not all(one.states for one in arms):
+        missing.append("tunable state of the machine, which a result file does not hold")
     if missing:
         sentence = f"not known of every arm, so not compared: {', '.join(missing)}"
         yield Doubt(arm=arms[-1].name, finding=Finding(kind="not-known", level="note", sentence=sentence))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from ktrial.domain.benchmark import Direction, Unit
+from ktrial.domain.run import RunRecord
 
 
 class ForeignMeasurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +25,8 @@ class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
     """One execution. `group` is what it is compared by; `block` the round that it shares with runs of other groups.
 
     `number` is its place in the file, from 1: the only order that is known. `attributes` are what else the file says of
-    it, as text (command, host, kernel, parameters). `failure` says why it gave no measurement.
+    it, as text (command, host, kernel, parameters). `failure` says why it gave no measurement. `record` is all that is
+    known of a run of ktrial's own.
     """
 
     group: str
@@ -34,6 +36,7 @@ class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
     block: str | None = None
     attributes: Mapping[str, str] = {}
     failure: str | None = None
+    record: RunRecord | None = None
 
 
 class ForeignResults(msgspec.Struct, frozen=True, kw_only=True):

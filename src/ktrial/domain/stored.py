@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from ktrial.domain.benchmark import Direction, Unit
-from ktrial.domain.run import variation
+from ktrial.domain.run import RunRecord, Session, variation
 
 #: `running` has a writer that is alive; one whose writer is gone becomes `interrupted`.
 RunState = Literal["running", "ok", "failed", "void", "interrupted"]
@@ -56,6 +56,47 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
     measurements: tuple[StoredMeasurement, ...]
     raw: Mapping[str, str]
     document: Mapping[str, Any] | None
+
+
+def state_of(record: RunRecord) -> RunState:
+    """How a run ended; one that was made again counts as little as a void one."""
+    if record.exit.interrupted:
+        return "interrupted"
+    if record.void or record.repeated:
+        return "void"
+    return "ok" if record.ok else "failed"
+
+
+def stored_session(session: Session, started_unix_ms: int) -> StoredSession:
+    """A session that was measured by ktrial."""
+    return StoredSession(
+        session=session.session,
+        suite=session.suite,
+        label=session.label,
+        origin="bench",
+        kernel_release=session.kernel_release,
+        boot_id=session.boot_id,
+        started_unix_ms=started_unix_ms,
+        runs={},
+        document=msgspec.to_builtins(session),
+    )
+
+
+def stored_run(record: RunRecord) -> StoredRun:
+    """A run that was measured by ktrial."""
+    document = msgspec.to_builtins(record)
+    del document["session"]
+    return StoredRun(
+        session=record.session.session,
+        number=record.run,
+        benchmark=record.benchmark,
+        state=state_of(record),
+        warm_up=record.is_warm_up,
+        started_unix_ms=record.started_unix_ms,
+        measurements=msgspec.convert(document["measurements"], tuple[StoredMeasurement, ...]),
+        raw={},
+        document=document,
+    )
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):

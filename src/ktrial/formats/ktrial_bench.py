@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.benchmark import Direction, Unit
+from ktrial.domain.run import RunRecord
 from ktrial.formats.tool_output import json_document, json_list, json_table, unreadable
 
 SCHEMA = "ktrial.bench/1"
@@ -25,7 +26,7 @@ class BenchMeasurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of a run's record; the rest stays in the file."""
+    """What is read of every run's record; `whole` is all of it, where it has the form that is written today."""
 
     run: int
     benchmark: str
@@ -35,6 +36,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None = None
     tool_version: str | None = None
     argv: tuple[str, ...] = ()
+    whole: RunRecord | None = None
 
 
 class _Hole(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +100,7 @@ def _missing(document: Mapping[str, Any], runs: Sequence[_Record], source: str) 
 
 def _record(value: object, at: str, source: str) -> _Record:
     try:
-        record = msgspec.convert(json_table(value, source, at), _Record)
+        record = msgspec.convert({**json_table(value, source, at), "whole": None}, _Record)
     except msgspec.ValidationError as error:
         raise unreadable(source, None, at, f"a run's record: {error}") from None
     if not record.measurements and record.failure is None:
@@ -106,7 +108,11 @@ def _record(value: object, at: str, source: str) -> _Record:
     names = [one.outcome for one in record.measurements]
     if len(set(names)) != len(names):
         raise unreadable(source, None, at, "a run's record: an outcome stands twice")
-    return record
+    try:
+        whole = msgspec.convert(value, RunRecord)
+    except msgspec.ValidationError:
+        whole = None
+    return msgspec.structs.replace(record, whole=whole)
 
 
 def _attributes(session: Mapping[str, Any]) -> dict[str, str]:

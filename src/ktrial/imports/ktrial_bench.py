@@ -43,9 +43,14 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
                 ),
                 attributes=attributes,
                 failure=one.failure,
+                record=one.whole,
             )
         )
-    notes = ["artefacts and conditions of the runs stay in the file; a bundle brings them along"]
+    notes = [
+        "artefacts, order and conditions of the runs stay in the file: compare the file itself, or bring in a bundle"
+    ]
+    if old := sum(one.whole is None for one in file.runs):
+        notes.append(f"records of another form, of which the numbers alone are read: {old}")
     if file.warm_ups:
         notes.append(f"warm-ups left out: {file.warm_ups}")
     notes += [f"{benchmark} is missing: {why}" for benchmark, why in file.missing.items()]

@@ -15,7 +15,7 @@ from ktrial.domain.compared import WALL, ComparedRun
 from ktrial.domain.foreign import ForeignRun
 from ktrial.domain.gate import Reading
 from ktrial.domain.percentile import events_of
-from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession
+from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession, stored_run, stored_session
 
 #: Facts of a session's machine by the key that they are compared under.
 _FACTS = {
@@ -77,9 +77,8 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
     """A run of the store; None for one that never was to count, or has not ended."""
     if run.warm_up or run.state == "running":
         return None
-    document = run.document or {}
-    name = f"{session.session}/{run.number}"
     if first_origin(session).startswith("import:"):
+        document = run.document or {}
         clocks = {f"file {session.document.get('sha256')}": float(run.number)}
         foreign = ForeignRun(
             group=session.label or "",
@@ -90,12 +89,18 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
             attributes=document.get("attributes") or {},
             failure=_failure(run),
         )
-        made = _foreign(name, foreign, clocks)
+        made = _foreign(f"{session.session}/{run.number}", foreign, clocks)
         events = _events(foreign, run.measurements)
         return msgspec.structs.replace(made, measurements=run.measurements, void=run.state == "void", events=events)
+    return _own(session, run)
+
+
+def _own(session: StoredSession, run: StoredRun) -> ComparedRun:
+    """A run that was measured by ktrial."""
+    document = run.document or {}
     readings = readings_of(document)
     made = ComparedRun(
-        name=name,
+        name=f"{session.session}/{run.number}",
         benchmark=run.benchmark,
         measurements=run.measurements if run.state == "ok" else (),
         failure=_failure(run),
@@ -132,7 +137,9 @@ def first_origin(session: StoredSession) -> str:
 
 
 def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
-    """A run of a file that is not in the store."""
+    """A run of a file that is not in the store; one of ktrial's own is known as if it were."""
+    if run.record is not None:
+        return _own(stored_session(run.record.session, run.record.started_unix_ms), stored_run(run.record))
     made = _foreign(f"{file}#{run.number}", run, {f"file {digest}": float(run.number)})
     measured = tuple(
         StoredMeasurement(

@@ -11,7 +11,7 @@ import msgspec
 
 from ktrial.domain.kept_trial import record_of
 from ktrial.domain.run import Earlier, RunRecord, Session
-from ktrial.domain.stored import RunState, StoredMeasurement, StoredRun, StoredSession
+from ktrial.domain.stored import stored_run, stored_session
 from ktrial.store.runs import Store
 
 
@@ -65,17 +65,7 @@ class Recorder:
 
     def begin(self, session: Session, plan: str) -> None:
         """A measurement begins."""
-        stored = StoredSession(
-            session=session.session,
-            suite=session.suite,
-            label=session.label,
-            origin="bench",
-            kernel_release=session.kernel_release,
-            boot_id=session.boot_id,
-            started_unix_ms=self._unix_ms(),
-            runs={},
-            document=msgspec.to_builtins(session),
-        )
+        stored = stored_session(session, self._unix_ms())
         self._open_store().begin(stored, plan)
 
     def keep_state(self, session: str, place: str, state: bytes) -> None:
@@ -92,32 +82,5 @@ class Recorder:
 
     def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
         """A run ended; how `ktrial show` calls it."""
-        document = msgspec.to_builtins(record)
-        del document["session"]
-        self._open_store().save(
-            StoredRun(
-                session=record.session.session,
-                number=record.run,
-                benchmark=record.benchmark,
-                state=_state(record),
-                warm_up=record.is_warm_up,
-                started_unix_ms=record.started_unix_ms,
-                measurements=tuple(_measurement(one) for one in document["measurements"]),
-                raw={},
-                document=document,
-            ),
-            parts,
-        )
+        self._open_store().save(stored_run(record), parts)
         return f"{record.session.session}/{record.run}"
-
-
-def _state(record: RunRecord) -> RunState:
-    if record.exit.interrupted:
-        return "interrupted"
-    if record.void or record.repeated:
-        return "void"
-    return "ok" if record.ok else "failed"
-
-
-def _measurement(told: Mapping[str, object]) -> StoredMeasurement:
-    return msgspec.convert(told, StoredMeasurement)

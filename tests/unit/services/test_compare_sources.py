@@ -8,16 +8,24 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from ktrial.domain.compared import source_of
+from ktrial.cli.measuring import write_result
+from ktrial.domain.comparability import doubts
+from ktrial.domain.compared import places, source_of
 from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.foreign import ImportOptions
+from ktrial.domain.stored import stored_run, stored_session
+from ktrial.domain.suite import Task
 from ktrial.imports.registry import all_importers
 from ktrial.services.compare_sources import MOST_ARMS, Reading, Source, gather, pick_control
 from ktrial.services.compared_runs import from_store, readings_of
+from ktrial.services.measure import measure
 from ktrial.services.results import Results
+from ktrial.services.schedule import Order
 from ktrial.store.database import Database
 from ktrial.store.runs import Store
 from tests.support.arms import an_arm
+from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore
 from tests.support.stores import a_record, a_run, a_session
 
 TIME = {"outcome": "time", "value": 0.173, "unit": "s", "direction": "lower", "original": "0.173 s"}
@@ -112,6 +120,28 @@ def test_what_a_suite_lacked_is_known_of_files_and_of_the_store(tmp_path: Path) 
         "schbench": "not installed",
         "perf": "failed: runs 1/1, the last: ended with status 1",
     }
+
+
+def test_a_result_file_tells_of_its_runs_what_the_store_tells(store: Store, tmp_path: Path) -> None:
+    machine = {"cpu.model": Fact(value="Example"), "os.machine": Fact(value="6acda0e9"), "boot.id": Fact(value="b1")}
+    task = Task(label="a", benchmark=FakeBenchmark(name="a"), parameters={"loops": 10}, cpus=(0, 2))
+    order = Order(suite="own", tasks=(task,), rounds=3, seed=7, label="calm")
+    executor, kept = FakeExecutor(), FakeStore()
+    result, records = measure(order, executor, kept, FakeClock(), FactBook(machine), lambda _: None)
+    store.begin(stored_session(result.session, 1))
+    for record in records:
+        store.save(stored_run(record), {})
+    write_result(tmp_path / "calm.json", result, records)
+    read = msgspec.structs.replace(reading(), read=lambda path: Path(path).read_bytes())
+    file = str(tmp_path / "calm.json")
+    (of_file,) = gather([Source(word=file, name=None, target=file, files=(file,))], no_store, read).arms
+    (of_store,) = gather([word("calm")], lambda: as_results(store), reading()).arms
+    assert of_file.name == of_store.name
+    assert of_file.runs == of_store.runs
+    assert (of_file.runs[0].known["cpus"], of_file.runs[0].boot, of_file.runs[0].machine) == ("0,2", "b1", "6acda0e9")
+    assert list(places([of_file]).values()) == [1, 2, 3]
+    (unknown,) = [one.finding.sentence for one in doubts(of_file, [an_arm("x", [])]) if one.finding.kind == "not-known"]
+    assert "tunable state of the machine, which a result file does not hold" in unknown
 
 
 def test_the_groups_of_a_column_are_arms() -> None:
