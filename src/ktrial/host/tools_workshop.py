@@ -132,7 +132,7 @@ class Workshop:
                 f"{place} is not what was expected: its SHA-256 is {found}, not {accepted_sha256}",
                 hint="nothing of it was unpacked; get it again, or find out who changed it",
             )
-        unpack(archive, self._folder / "unpacked").rename(self._source)
+        unpack(archive, self._folder / "unpacked", place).rename(self._source)
         return Source(kind="archive", place=place, archive_sha256=found, verified="sha256")
 
     def _open_folder(self, path: Path, recipe: Recipe) -> Source:
@@ -151,16 +151,18 @@ class Workshop:
         return Source(kind="folder", place=str(path), verified="no")
 
     def _git(self, argv: Sequence[str], remote: str, what: str) -> str:
+        afar = remote.startswith("https://")
         return self._run(
             argv,
             what=what,
+            next_step="get the source elsewhere, and give its folder or archive with --from" if afar else None,
             more={
                 **{name: os.environ[name] for name in _NETWORK if name in os.environ},
                 **({"GIT_SSL_CAINFO": os.environ["SSL_CERT_FILE"]} if "SSL_CERT_FILE" in os.environ else {}),
                 "GIT_CONFIG_NOSYSTEM": "1",
                 "GIT_CONFIG_GLOBAL": "/dev/null",
                 "GIT_TERMINAL_PROMPT": "0",
-                "GIT_ALLOW_PROTOCOL": "https" if remote.startswith("https://") else "file",
+                "GIT_ALLOW_PROTOCOL": "https" if afar else "file",
                 "GIT_OPTIONAL_LOCKS": "0",
             },
         )
@@ -172,6 +174,7 @@ class Workshop:
         *,
         more: Mapping[str, str] | None = None,
         what: str | None = None,
+        next_step: str | None = None,
     ) -> str:
         """What a program prints on stdout; everything goes to the log. `what` begins the message of a failure."""
         program = argv[0] if argv[0].startswith("/") else self.programs([argv[0]])[argv[0]]
@@ -201,7 +204,8 @@ class Workshop:
             log.write(printed)
         if status != 0:
             told = f"{what or ' '.join(argv)}: {argv[0]} ended with status {status}{quoted(said)}"
-            raise KtrialError(told, hint=f"all that was said is in {self._log}")
+            where = f"all that was said is in {self._log}"
+            raise KtrialError(told, hint=f"{next_step}; {where}" if next_step else where)
         return printed.decode("utf-8", "replace")
 
     def _clear(self, *more: Path) -> None:

@@ -38,23 +38,27 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def unpack(archive: Path, into: Path) -> Path:
-    """Unpack a tar archive below `into`: the folder of its files, which is its only top folder where it has one."""
+def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
+    """Unpack a tar archive below `into`: the folder of its files, which is its only top folder where it has one.
+
+    Errors call it `place`, where the user named it so.
+    """
+    shown = place or str(archive)
     into.mkdir()
     left_bytes, left_files = TREE_BYTES, TREE_FILES
     try:
         with tarfile.open(archive, "r:*") as tar:
             for member in tar:
-                _check_name(archive, member.name)
+                _check_name(shown, member.name)
                 left_bytes -= member.size
                 left_files -= 1
                 if left_bytes < 0 or left_files < 0:
-                    raise KtrialError(f"{archive} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files")
-                _unpack_member(archive, tar, member, into)
+                    raise KtrialError(f"{shown} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files")
+                _unpack_member(shown, tar, member, into)
     except OSError as error:
-        raise KtrialError(f"{archive} cannot be unpacked: {error.strerror or error}") from None
+        raise KtrialError(f"{shown} cannot be unpacked: {error.strerror or error}") from None
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise KtrialError(f"{archive} cannot be unpacked: {error}", hint="it must be a tar archive") from None
+        raise KtrialError(f"{shown} cannot be unpacked: {error}", hint="it must be a tar archive") from None
     entries = list(into.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink() else into
 
@@ -70,10 +74,10 @@ def check_size(folder: Path) -> None:
             raise KtrialError(f"{folder} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files")
 
 
-def _unpack_member(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
+def _unpack_member(shown: str, tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
     """A folder, a file or a link within the archive; anything else is refused. Python 3.11.2 has no filter for it."""
     target = into / member.name
-    _check_way(archive, target, into)
+    _check_way(shown, target, into)
     if member.isdir():
         target.mkdir(parents=True, exist_ok=True)
         return
@@ -86,35 +90,35 @@ def _unpack_member(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo,
         os.utime(target, (member.mtime, member.mtime))
     elif member.issym():
         meant = PurePosixPath(member.name).parent / member.linkname
-        _check_name(archive, os.path.normpath(meant), member.linkname)
+        _check_name(shown, os.path.normpath(meant), member.linkname)
         target.symlink_to(member.linkname)
     elif member.islnk():
-        _check_name(archive, member.linkname)
+        _check_name(shown, member.linkname)
         linked = into / member.linkname
-        _check_way(archive, linked, into)
+        _check_way(shown, linked, into)
         if linked.is_symlink() or not linked.is_file():
-            raise _distrusted(archive, f"{member.linkname!r} is no file of it")
+            raise _distrusted(shown, f"{member.linkname!r} is no file of it")
         target.hardlink_to(linked)
     else:
-        raise _distrusted(archive, f"{member.name!r} is neither a file nor a folder nor a link")
+        raise _distrusted(shown, f"{member.name!r} is neither a file nor a folder nor a link")
 
 
-def _check_way(archive: Path, target: Path, into: Path) -> None:
+def _check_way(shown: str, target: Path, into: Path) -> None:
     """Nothing is written or read through a link."""
     for parent in target.parents:
         if parent == into:
             return
         if parent.is_symlink():
-            raise _distrusted(archive, f"the way to {target.name!r} goes through a link")
+            raise _distrusted(shown, f"the way to {target.name!r} goes through a link")
 
 
-def _check_name(archive: Path, name: str, link: str = "") -> None:
+def _check_name(shown: str, name: str, link: str = "") -> None:
     if name.startswith("/") or link.startswith("/") or ".." in PurePosixPath(name).parts:
-        raise _distrusted(archive, f"{(link or name)!r} leads out of it")
+        raise _distrusted(shown, f"{(link or name)!r} leads out of it")
 
 
-def _distrusted(archive: Path, why: str) -> KtrialError:
-    return KtrialError(f"{archive} cannot be trusted: {why}", hint="nothing of it was built or kept")
+def _distrusted(shown: str, why: str) -> KtrialError:
+    return KtrialError(f"{shown} cannot be trusted: {why}", hint="nothing of it was built or kept")
 
 
 def _put(write: Callable[[bytes], object], data: bytes) -> None:

@@ -142,6 +142,13 @@ def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
         unpack(path, tmp_path / "out")
 
 
+def test_an_archive_is_called_as_the_user_called_it(tmp_path: Path) -> None:
+    cut = tmp_path / "archive"
+    cut.write_bytes(archive(tmp_path / "a.tgz", (member("run"), bytes(100_000))).read_bytes()[:-60])
+    with pytest.raises(KtrialError, match=r"^/home/me/a\.tgz cannot be unpacked"):
+        unpack(cut, tmp_path / "out", "/home/me/a.tgz")
+
+
 def test_a_link_of_a_link_is_refused(tmp_path: Path) -> None:
     """`a/up` stays within, and what is below it would not."""
     links = [(member("a/b/up", tarfile.SYMTYPE, ".."), b""), (member("x", tarfile.LNKTYPE, "a/b/up/../../out"), b"")]
