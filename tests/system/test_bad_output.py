@@ -228,11 +228,19 @@ def test_the_locale_is_pinned(bench: Bench) -> None:
     "script", ["head -c 2147483648 /dev/zero", "yes | head -c 2147483648 >&2"], ids=["zeros", "lines"]
 )
 def test_two_gigabytes_of_output_take_no_memory(bench: Bench, script: str) -> None:
-    failed(bench, bench.run("--", "sh", "-c", script), "printed more than is captured")
+    metric = ("--metric", "x_count:lower=x: ([0-9]+)")
+    failed(bench, bench.run(*metric, "--", "sh", "-c", script), "printed more than is captured")
     peak_bytes = bench.peak_bytes
     assert bench.run("--", "true").status == 0
     assert bench.peak_bytes > 10 * MIB
     assert peak_bytes < bench.peak_bytes + 64 * MIB
+
+
+def test_a_command_of_which_no_number_is_read_may_print_more_than_is_kept(bench: Bench) -> None:
+    ran = bench.run("--", "head", "-c", "3000000", "/dev/zero")
+    assert ran.status == 0, ran.err
+    (record,) = bench.records()
+    assert record["notes"] == ["only the beginning of its output is kept: it printed more than is captured"]
 
 
 def test_a_file_of_two_gigabytes_takes_little_memory(bench: Bench) -> None:

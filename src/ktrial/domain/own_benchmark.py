@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.benchmark import (
+    Benchmark,
     Direction,
     Invocation,
     Measurement,
@@ -21,6 +22,7 @@ from ktrial.domain.benchmark import (
     Probe,
     RawOutput,
     Unit,
+    check_exit,
 )
 from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.facts import FactBook
@@ -254,7 +256,14 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             for name, value, factor, unit in used
             if value is not None
         ]
-        return ParsedRun(measurements=tuple(found))
+        notes = ("only the beginning of its output is kept: it printed more than is captured",) if raw.cut else ()
+        return ParsedRun(measurements=tuple(found), notes=notes)
+
+
+def check_run(benchmark: Benchmark, raw: RawOutput) -> None:
+    """Raise BadRun unless a run of it ended well; a command whose output nobody reads may print as much as it likes."""
+    unread = isinstance(benchmark, OwnBenchmark) and not benchmark.metric
+    check_exit(msgspec.structs.replace(raw, cut=False) if unread else raw)
 
 
 def _whole(found: re.Match[str]) -> str:

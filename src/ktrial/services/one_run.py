@@ -8,9 +8,10 @@ from typing import Protocol as Port
 
 import msgspec
 
-from ktrial.domain.benchmark import Invocation, ParsedRun, RawOutput, check_exit, check_measurements
+from ktrial.domain.benchmark import Invocation, ParsedRun, RawOutput, check_measurements
 from ktrial.domain.errors import BadRun
 from ktrial.domain.gate import VOID, why_void
+from ktrial.domain.own_benchmark import check_run
 from ktrial.domain.run import (
     LOAD_THROUGHPUT,
     Artefact,
@@ -198,7 +199,7 @@ def _kept(
 def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:
     """The measurements, or none and why."""
     try:
-        check_exit(raw)
+        check_run(task.benchmark, raw)
         parsed = task.benchmark.parse(raw, task.parameters)
         check_measurements(task.benchmark.outcomes, parsed)
     except BadRun as error:

@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.arm_command import EJECTED
-from ktrial.domain.benchmark import Benchmark, ParsedRun, RawOutput, check_exit, check_measurements
+from ktrial.domain.benchmark import Benchmark, ParsedRun, RawOutput, check_measurements
 from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.frames import FRAME_OUTCOMES
 from ktrial.domain.gate import VOID
+from ktrial.domain.own_benchmark import check_run
 from ktrial.domain.run import LOAD_THROUGHPUT, Kept
 from ktrial.domain.stored import StoredRun
 from ktrial.services.frames import read_frames
@@ -71,7 +72,7 @@ def read_again(
             parsed, outcomes = _frames(output)
         else:
             benchmark = benchmarks[document["tool"]]
-            check_exit(output)
+            check_run(benchmark, output)
             parsed = benchmark.parse(output, {**benchmark.parameters, **document["parameters"]})
             outcomes = {one.name: one for one in benchmark.outcomes}
         check_measurements(tuple(outcomes.values()), parsed)
