@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from ktrial.formats.tool_output import Quantity, numbered, quantity, unreadable, whole
+from ktrial.formats.tool_output import Quantity, ended_lines, quantity, unreadable, whole
 
 _HEAD = re.compile(r"Running in (\w+) mode with (\S+) groups using (\S+) file descriptors each \(== (\S+) tasks\)")
 _EACH = re.compile(r"Each sender will pass (\S+) messages of (\S+) bytes")
@@ -29,7 +29,7 @@ def read_hackbench(data: bytes, source: str = "stdout") -> HackbenchRun:
     head: tuple[str, int, int] | None = None
     each: tuple[int, int] | None = None
     time: Quantity | None = None
-    for line, text in numbered(data, source):
+    for line, text in ended_lines(data, source):
         if match := _HEAD.match(text):
             head = (match[1], whole(match[2], source, line, "groups"), whole(match[4], source, line, "tasks"))
         elif match := _EACH.match(text):

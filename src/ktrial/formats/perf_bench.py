@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from ktrial.formats.tool_output import Quantity, number, numbered, quantity, unreadable, whole
+from ktrial.formats.tool_output import Quantity, ended_lines, number, quantity, unreadable, whole
 
 _BANNER = re.compile(r"# Running '?([a-z0-9_-]+/[a-z0-9_-]+)'? benchmark")
 _TOTAL = re.compile(r"\s*Total time:\s*(\S+) \[?sec\]?")
@@ -180,7 +180,7 @@ def _lines(data: bytes, source: str, wanted: str) -> Iterator[tuple[int, str]]:
     """The lines from the banner on; refuses a banner of another benchmark and an output without one."""
     first: str | None = None
     opened = False
-    for line, text in numbered(data, source):
+    for line, text in ended_lines(data, source):
         first = text if first is None else first
         if not opened and (match := _BANNER.match(text)):
             if not match[1].startswith(wanted):

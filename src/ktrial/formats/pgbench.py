@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.formats.tool_output import Quantity, numbered, quantity, unreadable, whole
+from ktrial.formats.tool_output import Quantity, ended_lines, numbered, quantity, unreadable, whole
 
 _VERSION = re.compile(r"pgbench \((\S+)")
 _FIELD = re.compile(r"([a-z][a-z ]+?)(?:: | = )(.*)")
@@ -128,7 +128,7 @@ def read_log(data: bytes, source: str) -> PgbenchLog:
     """Read a log of `--log` at a fixed rate: one line a transaction."""
     histogram: dict[int, int] = {}
     skipped = 0
-    for line, text in numbered(data, source):
+    for line, text in ended_lines(data, source):
         fields = text.split()
         if len(fields) != _LOG_FIELDS:
             raise unreadable(source, line, text, f"the {_LOG_FIELDS} fields of a transaction at a fixed rate")

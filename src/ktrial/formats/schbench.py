@@ -20,11 +20,11 @@ import msgspec
 from ktrial.formats.tool_output import (
     Quantity,
     decoded,
+    ended_lines,
     json_document,
     json_quantity,
     json_table,
     json_whole,
-    numbered,
     quantity,
     unreadable,
     whole,
@@ -99,7 +99,7 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
     goal: int | None = None
     runtime: int | None = None
     ended = False
-    for line, text in numbered(data, source):
+    for line, text in ended_lines(data, source):
         ended = text.startswith(_ENDS) or (ended and not _HEADER.match(text))
         if match := _HEADER.match(text):
             label = (match[1] or "wakeup").lower() if match[3] is None else "rps"
@@ -118,8 +118,10 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
             goal = whole(text.removeprefix("final rps goal was "), source, line, "a goal")
     if not blocks:
         raise unreadable(source, None, "the whole output", "schbench's: no '… percentiles (…)' block was found")
-    if not data.endswith(b"\n") or (layout == "2023" and not ended):
-        raise unreadable(source, None, "the end", "the end of schbench's output: it is cut off")
+    if layout == "2023" and not ended:
+        raise unreadable(
+            source, None, "the end", "what tells of the whole run after the last block: the output is cut off"
+        )
     done = {label: _finished(block, label, source) for label, block in blocks.items()}
     return SchbenchRun(
         layout=layout, blocks=done, average_rps=found.get("average_rps"), rps_goal=goal, runtime_s=runtime

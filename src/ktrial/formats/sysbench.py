@@ -12,12 +12,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.formats.tool_output import Quantity, number, numbered, quantity, unreadable, whole
+from ktrial.formats.tool_output import Quantity, ended_lines, number, quantity, unreadable, whole
 
 _VERSION = re.compile(r"sysbench (\d+\.\d+\S*)")
 _TOTAL_OPERATIONS = re.compile(r"Total operations:\s*(\S+) \(\s*(\S+) per second\)")
 _TRANSFERRED = re.compile(r"(\S+) MiB transferred \((\S+) MiB/sec\)")
 _PERCENTILE = re.compile(r"\s*(\d+)th percentile:\s*(.*)")
+#: Begins the last line of the latencies, behind which nothing is read.
+_LAST = "sum:"
 _SETTING = re.compile(r"\s*(Prime numbers limit|block size|operation): (\S+)\s*")
 
 
@@ -51,7 +53,8 @@ def read_sysbench(data: bytes, source: str = "stdout") -> SysbenchRun:
     version: str | None = None
     percentile: int | None = None
     section = ""
-    for line, text in numbered(data, source):
+    ended = False
+    for line, text in ended_lines(data, source):
         if version is None and (match := _VERSION.match(text)):
             version = match[1]
         elif text and not text[0].isspace() and text.endswith(":"):
@@ -62,9 +65,12 @@ def read_sysbench(data: bytes, source: str = "stdout") -> SysbenchRun:
             percentile = whole(match[1], source, line, "a percentile")
             _keep(found, "percentile", quantity(match[2], "ms", source, line, "milliseconds"), source, line)
         else:
+            ended = ended or (section.startswith("Latency") and text.lstrip().startswith(_LAST))
             _read_memory(text, found, source, line)
             _read_label(text, section, (found, counts), source, line)
     run = _whole_run(found, counts, version, percentile, source)
+    if not ended:
+        raise unreadable(source, None, "the latencies", f"whole: the line {_LAST!r} is missing")
     return msgspec.structs.replace(run, settings=settings)
 
 

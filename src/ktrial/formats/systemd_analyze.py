@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import msgspec
 
-from ktrial.formats.tool_output import Quantity, numbered, unreadable
+from ktrial.formats.tool_output import Quantity, ended_lines, unreadable
 
 _BEGIN = "Startup finished in "
 _TERM = re.compile(r"(?P<span>[^()]{1,60}) \((?P<name>[a-z][a-z -]{0,30})\)")
@@ -47,7 +47,7 @@ def read_boot_times(data: bytes, source: str = "stdout") -> BootTimes:
     terms: dict[str, Quantity] = {}
     total: Quantity | None = None
     target: tuple[str, Quantity] | None = None
-    for line, text in numbered(data, source):
+    for line, text in ended_lines(data, source):
         if text.startswith(_BEGIN):
             if terms:
                 raise unreadable(source, line, text, "the only boot: there is one already")

@@ -83,6 +83,13 @@ def numbered(data: bytes, source: str) -> Iterator[tuple[int, str]]:
         begin = end + 1
 
 
+def ended_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
+    """The same of an output whose last line must have its end: cut within it, a part of a number would be read."""
+    if data.strip() and not data.endswith(b"\n"):
+        raise unreadable(source, data.count(b"\n") + 1, "the end", "a whole last line: the output is cut off")
+    return numbered(data, source)
+
+
 def number(text: str, source: str, line: int | None, wanted: str) -> float:
     """A finite decimal number, not negative; says so when it seems to be written for another locale."""
     stripped = text.strip()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ktrial.formats.tool_output import Quantity, numbered, quantity, unreadable, whole
+from ktrial.formats.tool_output import Quantity, ended_lines, quantity, unreadable, whole
 
 _TITLE = re.compile(r"Running (\S+) test @ .*")
 _HEAD = re.compile(r"  (\S+) threads and (\S+) connections")
@@ -45,7 +45,7 @@ def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
     """Read wrk's stdout."""
 
     def one(pattern: re.Pattern[str], wanted: str) -> tuple[int, re.Match[str]]:
-        found = [(line, match) for line, text in numbered(data, source) if (match := pattern.fullmatch(text))]
+        found = [(line, match) for line, text in ended_lines(data, source) if (match := pattern.fullmatch(text))]
         if len(found) != 1:
             raise unreadable(source, None, "the whole output", f"wrk's, with the line {wanted} once")
         return found[0]
@@ -57,7 +57,7 @@ def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
     errors: dict[str, int] = {}
     refused = 0
     duration: str | None = None
-    for line, text in numbered(data, source):
+    for line, text in ended_lines(data, source):
         if match := _QUANTILE.fullmatch(text):
             quantiles[match[1]] = _duration(match[2], source, line)
         elif match := _TITLE.fullmatch(text):

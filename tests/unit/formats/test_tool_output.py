@@ -122,6 +122,23 @@ def test_nothing_recognised_is_an_error(name: str) -> None:
     assert [data for data in nothing if is_read(name, data)] == []
 
 
+#: Readers of what is printed line by line or block by block: what was cut between two is read.
+BLOCKS = ("perf memory", "pgbench log", "systemd-analyze")
+
+
+@EVERY
+def test_what_was_cut_off_is_refused_or_read_as_the_whole(name: str) -> None:
+    data = good(name)
+    whole = GOOD[name][0](data, "here")
+    sizes = {*range(0, len(data), max(1, len(data) // 200)), *range(max(0, len(data) - 300), len(data))}
+    if name in BLOCKS:
+        sizes = {size for size in sizes if not data[:size].endswith(b"\n")}
+    other = [
+        size for size in sorted(sizes) if is_read(name, data[:size]) and GOOD[name][0](data[:size], "here") != whole
+    ]
+    assert other == []
+
+
 @EVERY
 def test_another_tools_output_is_refused(name: str) -> None:
     for other in GOOD:
