@@ -165,6 +165,10 @@ def order_of(
     from ktrial.services.suites import tasks_of
 
     unplaced: dict[str, BadInput] = {}
+    if cpus is None and (cpus := cpus_left(facts)) is not None:
+        app.say(
+            f"it was started with CPUs {cpus} alone (taskset, a cpuset): all runs are on them, as with --cpus {cpus}"
+        )
     return Order(
         suite=suite.name,
         tasks=tasks_of(suite, benchmarks, facts, cpus, unplaced),
@@ -178,6 +182,12 @@ def order_of(
         gates=limits_of(suite, gates),
         sample_period_s=suite.sample_period_s,
     )
+
+
+def cpus_left(facts: FactBook) -> str | None:
+    """The CPUs that whoever started this left to it, and so to all runs; None where that is all of them."""
+    online, left = frozenset(facts.value("cpu.online") or ()), os.sched_getaffinity(0)
+    return ",".join(map(str, sorted(left & online))) if online and not online <= left else None
 
 
 def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:

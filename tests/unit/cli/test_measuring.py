@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.cli.measuring import check_output
+from ktrial.cli.measuring import check_output, cpus_left
 from ktrial.domain.errors import BadInput
+from ktrial.domain.facts import Fact, FactBook
 
 
 def bind(path: Path) -> None:
@@ -30,3 +31,14 @@ def test_a_file_is_replaced_when_told(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="exists already"):
         check_output(tmp_path / "out", force=False)
     check_output(tmp_path / "out", force=True)
+
+
+@pytest.mark.parametrize(
+    "online, left, wanted",
+    [([0, 1, 2, 3], {0, 1, 2, 3}, None), ([0, 2], {0, 1, 2}, None), ([0, 1, 2, 3], {3, 1}, "1,3"), (None, {1}, None)],
+)
+def test_cpus_that_were_left_to_it_are_known(
+    monkeypatch: pytest.MonkeyPatch, online: list[int] | None, left: set[int], wanted: str | None
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: left)
+    assert cpus_left(FactBook({} if online is None else {"cpu.online": Fact(value=online)})) == wanted
