@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def how_many(text: str) -> int:
-    """A whole number from 1 on. Raises ValueError."""
-    number = int(text)
+    """A whole number from 1 on. Raises ArgumentTypeError."""
+    number = int(text) if text.isdecimal() else 0
     if number < 1:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
     return number
 
 
