@@ -188,10 +188,14 @@ def test_a_command_that_never_ends_is_killed_with_its_children(home: Path) -> No
     assert records(home)[0]["exit"]["timed_out"]
 
 
-def test_too_much_output_fails_the_run(home: Path) -> None:
-    ran = run("bench", "-n", "1", "--", "head", "-c", "3000000", "/dev/zero")
+def test_too_much_output_fails_the_run_where_numbers_are_read_from_it(home: Path) -> None:
+    command = ("--", "head", "-c", "3000000", "/dev/zero")
+    ran = run("bench", "-n", "1", "--metric", "x_count:lower=x: ([0-9]+)", *command)
     assert ran.status == 1
-    assert "FAILED: " in ran.err
+    assert "FAILED: printed more than is captured" in ran.err
+    ran = run("bench", "-n", "1", *command)
+    assert ran.status == 0, ran.err
+    assert records(home)[-1]["notes"] == ["only the beginning of its output is kept: it printed more than is captured"]
 
 
 def processes(mark: str) -> list[str]:
