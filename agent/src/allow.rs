@@ -43,6 +43,17 @@ const NEVER_WRITE: Patterns = &[
     "/sys/module/firmware_class/parameters/path",
 ];
 
+/// Files that move, stop or kill the processes of a control group, or say what they may open: no knobs.
+const NEVER_WRITE_OF_GROUPS: Patterns = &[
+    "cgroup.*",
+    "tasks",
+    "devices.*",
+    "notify_on_release",
+    "release_agent",
+];
+
+const GROUPS: Patterns = &["/sys/fs/cgroup/", "/dev/stune/", "/dev/cpuctl/"];
+
 /// Files of a device folder that reach past the driver: raw registers, removal, binding, firmware.
 const NEVER_WRITE_NAMES: Patterns = &[
     "config",
@@ -57,7 +68,6 @@ const NEVER_WRITE_NAMES: Patterns = &[
     "new_id",
     "uevent",
     "reload",
-    "release_agent",
     "hot_add",
     "hot_remove",
     "backing_dev",
@@ -255,7 +265,10 @@ fn may_write(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let device =
         path.starts_with("/sys/") && !path.starts_with("/sys/module/") && !path.starts_with("/sys/kernel/");
-    any(WRITE, path) && !any(NEVER_WRITE, path) && !(device && any(NEVER_WRITE_NAMES, name))
+    any(WRITE, path)
+        && !any(NEVER_WRITE, path)
+        && !(device && any(NEVER_WRITE_NAMES, name))
+        && !(any(GROUPS, path) && any(NEVER_WRITE_OF_GROUPS, name))
 }
 
 fn may_read(path: &str) -> bool {
@@ -406,10 +419,37 @@ mod tests {
             "/proc/sysrq-trigger",
             "/sys/kernel/debug/x",
             "/sys/fs/cgroup/a/release_agent",
+            "/sys/fs/cgroup/a/b/cgroup.kill",
+            "/sys/fs/cgroup/a/cgroup.procs",
+            "/sys/fs/cgroup/devices/a/devices.allow",
+            "/dev/cpuctl/a/tasks",
             "/sys/bus/pci/devices/0000:00:01.0/remove",
             "/sys/bus/pci/drivers_probe",
         ] {
             assert!(forbidden(&root, path, Purpose::Write), "{path}");
+        }
+    }
+
+    #[test]
+    fn groups_within_groups_are_written_and_nothing_beside_them() {
+        let (folder, root) = tree();
+        let group = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/app.slice/a\\x2db.scope";
+        let inside = folder.path().join(group.trim_start_matches('/'));
+        fs::create_dir_all(&inside).unwrap();
+        fs::write(inside.join("memory.high"), "max\n").unwrap();
+        symlink("../../../../../../../../etc", inside.join("out")).unwrap();
+        let path = check(&root, &format!("{group}/memory.high"), Purpose::Write).unwrap();
+        assert_eq!(path, inside.join("memory.high"));
+        for rest in [
+            "../memory.high",
+            "../../../../../../../../etc/shadow",
+            "./memory.high",
+            "out/shadow",
+        ] {
+            assert!(
+                forbidden(&root, &format!("{group}/{rest}"), Purpose::Write),
+                "{rest}"
+            );
         }
     }
 

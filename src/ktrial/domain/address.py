@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -74,8 +75,31 @@ def selector_conditions(selector: str) -> dict[str, str]:
     return conditions
 
 
-def selects(selector: str, label: str, record: Mapping[str, Any] | None) -> bool:
-    """Whether an instance is meant: by a name pattern, or by fields of its fact record."""
+def group_pattern(selector: str) -> str | None:
+    """The pattern for the agent's `list` of control groups within others; None of those that lie in no other.
+
+    Raises BadInput for what is no path of a group.
+    """
+    parts = selector.split("/")
+    if len(parts) == 1:
+        return None
+    if any(part in {"", ".", ".."} for part in parts):
+        raise BadInput(
+            f"{selector!r} names no control group",
+            hint="its path below /sys/fs/cgroup, without a / at its ends: user.slice/user-1000.slice",
+        )
+    return re.sub(r"\?|\[[^\]/]*\]", "*", selector)
+
+
+def selects(selector: str, label: str, record: Mapping[str, Any] | None, *, nested: bool = False) -> bool:
+    """Whether an instance is meant: by a name pattern, or by fields of its fact record.
+
+    Of instances that lie within one another `*` stands for anything within one name, and each is meant by itself.
+    """
+    if nested:
+        parts, wanted = label.split("/"), selector.split("/")
+        fits = len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+        return fits or label == selector
     if not selector.startswith("["):
         return any(fnmatch.fnmatchcase(name, selector) for name in (label, label.partition("/")[0]))
     if record is None:

@@ -49,12 +49,14 @@ PLACEHOLDERS: dict[str, tuple[str, str]] = {
     "zram": (r"zram\d+", ""),
     "interface": (r"[^/]+", ""),
     "queue": (r"[^/]+", ""),
-    "slice": (r"[^/]+", ""),
+    "slice": (r"[^/]+(?:/[^/]+)*", ""),
     "device": (r"[^/]+", ""),
     "node": (r"node\d+", ""),
     "host": (r"host\d+", ""),
     "state": (r"state\d+", ""),
 }
+#: Its instances lie within one another: `user.slice/user-1000.slice`.
+_NESTED = "slice"
 #: Placeholder -> the fact whose records describe such instances.
 INSTANCE_FACTS = {
     "block": "block.devices",
@@ -150,6 +152,11 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return tuple(re.findall(_PLACEHOLDER, self.files[0])) if self.files else ()
 
     @property
+    def nested(self) -> bool:
+        """Whether its instances are control groups, which lie within one another."""
+        return _NESTED in self.placeholders
+
+    @property
     def area(self) -> str:
         """First part of its name, such as `vm`, `queue` or `boot`."""
         return re.split(r"[.:]", self.id, maxsplit=1)[0]
@@ -205,9 +212,9 @@ def clear_each_other(left: Knob, right: Knob) -> bool:
     return numbers and right.id in left.couples and left.id in right.couples
 
 
-def place_pattern(place: str) -> str:
-    """A place as a pattern for the agent's `list`: every placeholder becomes `*`."""
-    return re.sub(_PLACEHOLDER, "*", place)
+def place_pattern(place: str, group: str | None = None) -> str:
+    """A place as a pattern for the agent's `list`: every placeholder becomes `*`, or that pattern of a group."""
+    return re.sub(_PLACEHOLDER, lambda found: group if group and found[1] == _NESTED else "*", place)
 
 
 def instance_of(place: str, path: str) -> str | None:

@@ -57,7 +57,12 @@ def meant_instances(
     return [
         instance
         for instance in instances
-        if selects(selector, instance.label, facts.record(source, instance.label.partition("/")[0]) if source else None)
+        if selects(
+            selector,
+            instance.label,
+            facts.record(source, instance.label.partition("/")[0]) if source else None,
+            nested=knob.nested,
+        )
     ]
 
 

@@ -41,7 +41,7 @@ def explain(machine: Machine, knob: Knob, selector: str | None = None) -> Explan
     """
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders and selector is not None else None
     facts = machine.facts((*_FACTS, source) if source else _FACTS)
-    state = observe(machine, [knob])[knob.id] if knob.files else None
+    state = observe(machine, [knob], [selector])[knob.id] if knob.files else None
     if selector is not None:
         labels = [instance.label for instance in state.instances if instance.label] if state is not None else []
         chosen = meant_instances(knob, selector, state.instances, facts) if state is not None and labels else []

@@ -23,7 +23,8 @@ def now_of(machine: Machine, entries: Sequence[LedgerEntry], knobs: Mapping[str,
     facts = machine.facts(_MACHINE_FACTS)
     addresses = {address for entry in entries for address in (*entry.changes, *entry.held)}
     wanted = {name for address in addresses if (name := address.partition("@")[0]) in knobs and knobs[name].files}
-    states = observe(machine, [knobs[name] for name in sorted(wanted)]) if wanted else {}
+    meant = [address.partition("@")[2] for address in addresses]
+    states = observe(machine, [knobs[name] for name in sorted(wanted)], meant) if wanted else {}
     values = {}
     for name, state in states.items():
         for instance in state.instances:

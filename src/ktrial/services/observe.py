@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ktrial.domain.address import group_pattern
 from ktrial.domain.knob import Knob, instance_of, place_pattern
 from ktrial.domain.mounts import MOUNTS, mount_options, read_only_mount
 from ktrial.domain.reading import InstanceState, KnobState, Reading
@@ -27,12 +28,18 @@ def with_couples(knobs: Iterable[Knob], known: Mapping[str, Knob]) -> list[Knob]
     return list(found.values())
 
 
-def observe(machine: Machine, knobs: Iterable[Knob]) -> dict[str, KnobState]:
-    """Where each knob is on this machine and what its files show: one `list` and one `read` for all."""
+def observe(machine: Machine, knobs: Iterable[Knob], meant: Iterable[str | None] = ()) -> dict[str, KnobState]:
+    """Where each knob is on this machine and what its files show: one `list` and one `read` for all.
+
+    Control groups within others are looked at where a selector of `meant` names them: there may be thousands.
+    """
     knobs = list(knobs)
-    patterns = [place_pattern(place) for knob in knobs for place in knob.files]
-    matches = machine.list([*patterns, _NEW_ZRAM, f"{_DEBUGFS}*"])
-    chosen = {knob.id: _first_present(knob, matches) for knob in knobs}
+    nested = any(knob.nested for knob in knobs)
+    groups = [found for one in meant if nested and one is not None and (found := group_pattern(one)) is not None]
+    patterns = {knob.id: _patterns(knob, groups) for knob in knobs}
+    asked = dict.fromkeys(pattern for places in patterns.values() for one in places.values() for pattern in one)
+    matches = machine.list([*asked, _NEW_ZRAM, f"{_DEBUGFS}*"])
+    chosen = {knob.id: _first_present(patterns[knob.id], matches) for knob in knobs}
     wanted: list[str] = [MOUNTS]
     for knob in knobs:
         for label, path in chosen[knob.id]:
@@ -44,9 +51,18 @@ def observe(machine: Machine, knobs: Iterable[Knob]) -> dict[str, KnobState]:
     return {knob.id: _state(knob, chosen[knob.id], readings, matches, is_root=machine.is_root) for knob in knobs}
 
 
-def _first_present(knob: Knob, matches: Mapping[str, tuple[str, ...]]) -> list[tuple[str, str]]:
-    for place in knob.files:
-        found = [(instance_of(place, path), path) for path in matches.get(place_pattern(place), ())]
+def _patterns(knob: Knob, groups: Iterable[str]) -> dict[str, list[str]]:
+    """What is to be listed of each of its places."""
+    own = [None, *groups] if knob.nested else [None]
+    return {place: [place_pattern(place, group) for group in own] for place in knob.files}
+
+
+def _first_present(
+    patterns: Mapping[str, Iterable[str]], matches: Mapping[str, tuple[str, ...]]
+) -> list[tuple[str, str]]:
+    for place, own in patterns.items():
+        paths = dict.fromkeys(path for pattern in own for path in matches.get(pattern, ()))
+        found = [(instance_of(place, path), path) for path in paths]
         instances = [(label, path) for label, path in found if label is not None]
         if instances:
             return instances
@@ -58,7 +74,8 @@ def _beside(place: str | None, knob: Knob, label: str) -> str | None:
     if place is None:
         return None
     text = place
-    for name, part in zip(knob.placeholders, label.split("/"), strict=False):
+    parts = [label] if len(knob.placeholders) == 1 else label.split("/")
+    for name, part in zip(knob.placeholders, parts, strict=False):
         component = part.removeprefix("irq") if name == "irq" else part
         text = text.replace(f"{{{name}}}", component)
     return text

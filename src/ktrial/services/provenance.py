@@ -48,12 +48,16 @@ def origins(
     knobs: Iterable[Knob],
     claims: Claims | None = None,
     facts: FactBook | None = None,
+    meant: Iterable[str | None] = (),
 ) -> tuple[Origin, ...]:
-    """Who set each of these knobs, per instance. Knobs that are not on this machine come back as `absent`."""
+    """Who set each of these knobs, per instance. Knobs that are not on this machine come back as `absent`.
+
+    `meant` are selectors of instances that are asked for.
+    """
     knobs = list(knobs)
     claims = claims if claims is not None else gather(machine)
     facts = facts if facts is not None else machine.facts(FACTS)
-    states = observe(machine, (knob for knob in knobs if knob.files))
+    states = observe(machine, (knob for knob in knobs if knob.files), meant)
     found: list[Origin] = []
     for knob in knobs:
         state = states.get(knob.id)

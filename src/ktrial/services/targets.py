@@ -102,8 +102,9 @@ def _by_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> Target 
 def _selector(place: str, path: str) -> str | None:
     """The instances that a path (with globs) means: "" for all or where there are none; None if it is another file."""
     names = _PLACEHOLDER.findall(place)
-    parts = [re.escape(part) for part in _PLACEHOLDER.sub("{}", place).split("{}")]
-    found = re.fullmatch(r"([^/]+)".join(parts), path)
+    taken = _PLACEHOLDER.split(place)
+    shapes = [f"({PLACEHOLDERS[part][0]}|[^/]+)" if at % 2 else re.escape(part) for at, part in enumerate(taken)]
+    found = re.fullmatch("".join(shapes), path)
     if found is None:
         return None
     labels = []

@@ -96,8 +96,12 @@ def _name(settings: Mapping[str, str], profiles: Sequence[str], environment: Map
     return text[:60] or "tried"
 
 
-def _short(knob: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", re.split(r"[.:]", knob)[-1])
+def _short(address: str) -> str:
+    """The last part of a knob's name, and which instance; of a group in others its own name alone."""
+    knob, at, selector = address.partition("@")
+    name = re.split(r"[.:]", knob)[-1]
+    instance = selector if selector.count("/") < 2 else selector.rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{name}{at}{instance}")
 
 
 def default_suite(words: Sequence[str], catalog: Catalog) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ktrial.catalog.model import Catalog
-from ktrial.domain.address import is_assignment, parse_assignment
+from ktrial.domain.address import is_assignment, parse_address, parse_assignment
 from ktrial.domain.condition import Truth, evaluate
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.facts import FactBook
@@ -63,13 +63,10 @@ def make_plan(
     facts = machine.facts()
     _check_requirements(words, catalog, facts)
     requests = tuple(_generated(request, machine, catalog, facts) for request in requests_from(words, catalog))
-    knobs = [
-        find_knob(setting.knob, catalog.knobs)
-        for request in requests
-        for setting in request.settings
-        if not isinstance(setting, Profile)
-    ]
-    states = observe(machine, with_couples(knobs, catalog.knobs))
+    names = [setting.knob for request in requests for setting in request.settings if not isinstance(setting, Profile)]
+    knobs = [find_knob(name, catalog.knobs) for name in names]
+    meant = [parse_address(name).selector for name in names]
+    states = observe(machine, with_couples(knobs, catalog.knobs), meant)
     context = Context(catalog.knobs, catalog.kinds, facts, states)
     found = resolve(" ".join(words), requests, context, allow_dangerous=allow_dangerous, later_wins=later_wins)
     return found, facts

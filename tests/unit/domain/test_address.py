@@ -46,6 +46,27 @@ def test_selectors(selector: str, label: str, meant: bool) -> None:
     assert selects(selector, label, {"rotational": False, "transport": "sata"}) is meant
 
 
+@pytest.mark.parametrize(
+    "selector, label, meant",
+    [
+        ("a.slice", "a.slice", True),
+        ("a.slice", "a.slice/b", False),
+        ("*", "a.slice/b", False),
+        ("a.slice/*", "a.slice/b", True),
+        ("a.slice/*", "a.slice/b/c", False),
+        ("a.slice/[b]", "a.slice/[b]", True),
+        ("a.slice/u@1.service", "a.slice/u@1.service", True),
+    ],
+)
+def test_selectors_of_what_lies_within_one_another(selector: str, label: str, meant: bool) -> None:
+    assert selects(selector, label, None, nested=True) is meant
+
+
+def test_a_group_within_others_keeps_its_whole_name() -> None:
+    address, value = parse_assignment("cgroup:cpu.max@u.slice/u@1.service/a\\x2db.scope=50000 100000")
+    assert (address.selector, value) == ("u.slice/u@1.service/a\\x2db.scope", "50000 100000")
+
+
 def test_selector_by_fact_takes_nothing_that_has_no_record() -> None:
     assert not selects("[rotational=false]", "sda", None)
 

@@ -102,6 +102,45 @@ def test_selector_on_a_knob_without_instances() -> None:
         plan("vm.swappiness@x=1")
 
 
+HIGH = knob("cgroup:memory.high", kind="sysfs", places=["/sys/fs/cgroup/{slice}/memory.high"], value={"type": "text"})
+WITH_GROUPS = msgspec.structs.replace(catalog(), knobs={**KNOBS, HIGH.id: HIGH})
+GROUPS = {
+    f"/sys/fs/cgroup/{group}/memory.high": "max\n"
+    for group in ("user.slice", "user.slice/user-1000.slice", "user.slice/user-1000.slice/user@1000.service", "b.slice")
+}
+
+
+@pytest.mark.parametrize(
+    "selector, groups",
+    [
+        ("*", ["b.slice", "user.slice"]),
+        ("user.slice", ["user.slice"]),
+        ("user.slice/*", ["user.slice/user-1000.slice"]),
+        ("user.slice/user-?000.slice/user@1000.service", ["user.slice/user-1000.slice/user@1000.service"]),
+    ],
+)
+def test_control_groups_within_groups_are_each_meant_by_themselves(selector: str, groups: list[str]) -> None:
+    found = plan(f"cgroup:memory.high@{selector}=1", using=WITH_GROUPS, files=GROUPS)
+    assert sorted(change.address for change in found.changes) == [f"cgroup:memory.high@{group}" for group in groups]
+    paths = {f"/sys/fs/cgroup/{group}/memory.high" for group in groups}
+    assert {change.path for change in found.changes} == paths
+
+
+def test_a_group_and_one_in_it_may_have_values_of_their_own() -> None:
+    words = ("cgroup:memory.high@user.slice=1", "cgroup:memory.high@user.slice/user-1000.slice=2")
+    found = plan(*words, using=WITH_GROUPS, files=GROUPS)
+    assert [(change.address.partition("@")[2], change.new_text) for change in found.changes] == [
+        ("user.slice", "1"),
+        ("user.slice/user-1000.slice", "2"),
+    ]
+
+
+@pytest.mark.parametrize("selector", ["/user.slice", "user.slice/", "user.slice/../b.slice", "a//b", "./b.slice"])
+def test_a_path_that_leads_elsewhere_names_no_group(selector: str) -> None:
+    with pytest.raises(BadInput, match="names no control group"):
+        plan(f"cgroup:memory.high@{selector}=1", using=WITH_GROUPS, files=GROUPS)
+
+
 def test_no_instance_is_meant() -> None:
     (refusal,) = plan("queue:scheduler@mmcblk*=none").refusals
     assert refusal.kind is Why.NO_INSTANCE

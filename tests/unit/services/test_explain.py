@@ -8,6 +8,7 @@ from ktrial.domain.knob import Knob
 from ktrial.domain.reading import Reading
 from ktrial.services.explain import explain
 from tests.support.knobs import LATENCY, NOHZ, SCHEDULER, SWAPPINESS
+from tests.support.knobs import knob as made
 from tests.support.machine import FakeMachine
 
 FILES: dict[str, str | Reading] = {
@@ -28,6 +29,14 @@ def test_all_instances_or_those_that_are_meant() -> None:
     assert set(explain(MACHINE, SCHEDULER).values) == {"nvme0n1", "sda"}
     assert explain(MACHINE, SCHEDULER, "sd*").values == {"sda": "none [mq-deadline]"}
     assert set(explain(MACHINE, SCHEDULER, "[rotational=false]").values) == {"nvme0n1"}
+
+
+def test_a_control_group_within_others_is_looked_up() -> None:
+    place = "/sys/fs/cgroup/{slice}/memory.high"
+    high = made("cgroup:memory.high", kind="sysfs", places=[place], value={"type": "text"})
+    files = {place.replace("{slice}", group): f"{group}\n" for group in ("a.slice", "a.slice/b.scope")}
+    assert explain(FakeMachine(files), high, "a.slice/b.scope").values == {"a.slice/b.scope": "a.slice/b.scope"}
+    assert set(explain(FakeMachine(files), high).values) == {"a.slice"}
 
 
 @pytest.mark.parametrize("knob", [SCHEDULER, SWAPPINESS, NOHZ, LATENCY])

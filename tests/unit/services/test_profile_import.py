@@ -38,6 +38,11 @@ def settings(text: str, catalog: Catalog, file: str = "-") -> list[tuple[str, An
         ("-", "echo 1 > /proc/sys/vm/page-cluster\n", [("vm.page-cluster", 1)]),
         ("-", "echo none | tee /sys/block/nvme0n1/queue/scheduler\n", [("queue:scheduler@nvme0n1", "none")]),
         ("-", "echo none > /sys/block/*/queue/scheduler\n", [("queue:scheduler@*", "none")]),
+        (
+            "/etc/tmpfiles.d/a.conf",
+            "w /sys/fs/cgroup/user.slice/user-1000.slice/memory.high - - - - 1073741824\n",
+            [("cgroup:memory.high@user.slice/user-1000.slice", "1073741824")],
+        ),
         ("-", "for d in /sys/block/sd*; do echo 64 > $d/queue/nr_requests; done\n", [("queue:nr_requests@sd*", 64)]),
         (
             "-",

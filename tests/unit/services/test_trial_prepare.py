@@ -375,6 +375,12 @@ def test_a_trial_is_named_after_what_is_tried() -> None:
     assert named("vm.swappiness=10,11,12") == "swappiness"
     assert named("vm.swappiness=10,60", "vm.dirty_ratio=5,30") == "swappiness-dirty_ratio"
     assert named(placebo=True) == "placebo"
+    known = msgspec.structs.replace(
+        catalog(),
+        knobs={"cgroup:cpu.max": knob("cgroup:cpu.max", kind="sysfs", places=["/sys/fs/cgroup/{slice}/cpu.max"])},
+    )
+    words = ["cgroup:cpu.max@user.slice/user-1000.slice/user@1000.service/a.scope=5"]
+    assert name_of(arms_of(words, known, {}, placebo=False)) == "max-a.scope-5"
 
 
 def test_several_values_of_several_knobs_are_an_arm_for_each_combination() -> None:

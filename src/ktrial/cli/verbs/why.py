@@ -38,14 +38,15 @@ def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
     facts = machine.facts(FACTS)
     found: list[Origin] = []
     for address, knob in wanted:
-        here = origins(machine, app.catalog, [knob], claims, facts)
         selector = address.selector
+        here = origins(machine, app.catalog, [knob], claims, facts, [selector])
         source = INSTANCE_FACTS.get(knob.placeholders[0], "") if knob.placeholders else ""
         labels = {origin: origin.address.partition("@")[2] for origin in here}
         meant = [
             origin
             for origin, label in labels.items()
-            if selector is None or selects(selector, label, facts.record(source, label.partition("/")[0]))
+            if selector is None
+            or selects(selector, label, facts.record(source, label.partition("/")[0]), nested=knob.nested)
         ]
         if not meant and selector is not None:
             raise UnknownName(
