@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Sequence
@@ -17,11 +18,16 @@ _OTHERS = (Path("/var/tmp"),)
 
 def recording_place(
     usual: Path,
-    watched: Iterable[Path],
+    watched: Iterable[Path] | None,
     others: Sequence[Path] = _OTHERS,
     disks: Callable[[Path], frozenset[str]] = disks_of,
 ) -> Path:
-    """The usual folder, or one of the user's own in another, where that alone lies on no disk of what is watched."""
+    """The usual folder, or one of the user's own in another, where that alone lies on no disk of what is watched.
+
+    The usual one too where it is not known what that is.
+    """
+    if watched is None:
+        return usual
     busy = frozenset().union(*(disks(path) for path in watched))
     there = next((folder for folder in (usual, *usual.parents) if folder.exists()), usual)
     if not disks(there) & busy:
@@ -33,8 +39,11 @@ def recording_place(
     return usual
 
 
-def paths_of(words: Sequence[str] | None, pid: int | None, proc: Path = Path("/proc")) -> list[Path]:
-    """What is watched reads and writes there: the program and where it was started, or the system; and swap."""
+def paths_of(words: Sequence[str] | None, pid: int | None, proc: Path = Path("/proc")) -> list[Path] | None:
+    """What is watched reads and writes there: the program and where it was started, or the system; and swap.
+
+    None where it cannot be told where swap lies.
+    """
     if pid is not None:
         found = [proc / str(pid) / "exe", proc / str(pid) / "cwd"]
     elif words:
@@ -43,9 +52,17 @@ def paths_of(words: Sequence[str] | None, pid: int | None, proc: Path = Path("/p
         found = [Path("/")]
     try:
         lines = (proc / "swaps").read_text().splitlines()[1:]
+    except FileNotFoundError:
+        # A kernel without swap has no such file.
+        return found if (proc / "self").exists() else None
     except OSError:
-        lines = []
-    return [*found, *(Path(line.split()[0]) for line in lines if line.startswith("/"))]
+        return None
+    return [*found, *(Path(_plain(line.split()[0])) for line in lines if line.startswith("/"))]
+
+
+def _plain(name: str) -> str:
+    """A name of /proc/swaps, in which blanks are written in octal."""
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), name)
 
 
 def _own(folder: Path) -> Path | None:

@@ -53,8 +53,17 @@ def test_a_folder_that_somebody_else_can_write_to_is_not_taken(tmp_path: Path) -
 def test_what_is_watched_is_the_program_where_it_was_started_and_swap(tmp_path: Path) -> None:
     header = "Filename Type Size Used Priority\n"
     (tmp_path / "swaps").write_text(f"{header}/dev/sda2 partition 1 0 -2\n/my\\040swap file 1 0 -3\n")
-    swaps = [Path("/dev/sda2"), Path("/my\\040swap")]
-    assert paths_of(("sh", "-c", "true"), None, tmp_path)[-2:] == swaps
-    assert Path.cwd() in paths_of(("sh",), None, tmp_path)
-    assert paths_of(None, 7, tmp_path)[:2] == [tmp_path / "7/exe", tmp_path / "7/cwd"]
-    assert paths_of(None, None, tmp_path / "none") == [Path("/")]
+    swaps = [Path("/dev/sda2"), Path("/my swap")]
+    found = [paths_of(words, pid, tmp_path) or [] for words, pid in ((("sh", "-c", "true"), None), (None, 7))]
+    assert found[0][-2:] == swaps
+    assert Path.cwd() in found[0]
+    assert found[1][:2] == [tmp_path / "7/exe", tmp_path / "7/cwd"]
+
+
+def test_where_swap_lies_is_not_guessed(tmp_path: Path) -> None:
+    assert paths_of(None, None, tmp_path / "no-proc") is None
+    (tmp_path / "self").mkdir()
+    assert paths_of(None, None, tmp_path) == [Path("/")]
+    (tmp_path / "swaps").mkdir()
+    assert paths_of(None, None, tmp_path) is None
+    assert recording_place(tmp_path / "state", None, [tmp_path], lambda path: frozenset(("sda",))) == tmp_path / "state"
