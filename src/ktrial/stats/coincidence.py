@@ -77,11 +77,14 @@ def coincidences(
     phases: Sequence[tuple[float, float]],
     alpha: float = 0.05,
     last: Collection[str] = (),
+    makes: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Coincidence, ...]:
     """Each cause that was active at all: those named first, in the order in which they were taken.
 
-    What is in `last` may follow from a stutter: it is taken only where no other cause stands.
+    What is in `last` may follow from a stutter: it is taken only where no other cause stands. `makes` says which causes
+    one brings about: it is taken before them, where it stands and overlaps most of what they do.
     """
+    made_by = {effect: cause for cause, effects in (makes or {}).items() for effect in effects}
     seen = {name: overlaps(one, begins_s, ends_s) for name, one in activities.items() if len(one.begins_s)}
     moved = {name: _by_chance(activities[name], begins_s, ends_s, phases) for name in seen}
     whole = {name: _against(seen[name], moved[name], np.ones(len(begins_s), dtype=bool)) for name in seen}
@@ -99,6 +102,9 @@ def coincidences(
         if not standing:
             break
         best = max(standing, key=lambda name: (name not in last, now[name].score))
+        behind = made_by.get(best)
+        if behind in standing and _mostly(seen[best] & open_stutters, seen[behind]):
+            best = behind
         taken[best] = corrected[best]
         open_stutters &= ~seen[best]
         left.remove(best)
@@ -152,10 +158,13 @@ def _by_chance(activity: Activity, begins_s: Array, ends_s: Array, phases: Seque
     generator = np.random.default_rng(_SEED)
     shifts = SHIFTS if len(begins_s) <= _MANY else _FEW_SHIFTS
     found = np.zeros((shifts, len(begins_s)), dtype=bool)
-    for begin_s, end_s in phases:
+    # A stutter that began before what was recorded is one of the first phase: what it overlaps counts here as there.
+    starts = np.array([begin_s for begin_s, _ in phases])
+    phase_of = np.clip(np.searchsorted(starts, begins_s, side="right") - 1, 0, len(phases) - 1)
+    for number, (begin_s, end_s) in enumerate(phases):
         length_s = end_s - begin_s
         shares = generator.uniform(0, 1, size=shifts)
-        inside = np.flatnonzero((begins_s >= begin_s) & (begins_s < end_s))
+        inside = np.flatnonzero(phase_of == number)
         if length_s <= 0 or len(inside) == 0:
             continue
         round_twice = _twice(activity, begin_s, end_s)

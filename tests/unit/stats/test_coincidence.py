@@ -94,3 +94,20 @@ def test_unrelated_causes_are_not_named(seed: int) -> None:
     stutters = np.array(scattered(100 + seed))
     causes = {str(one): activity(*scattered(1000 + 20 * seed + one, 30)) for one in range(8)}
     assert not any(one.named for one in coincidences(causes, stutters, stutters + 0.1, ONE))
+
+
+def test_a_stutter_that_began_before_the_recording_overlaps_by_chance_as_often_as_others() -> None:
+    stutters = np.array([-0.5, *scattered(7)])
+    busy = merged(np.arange(0.0, 1000.0, 2.0), np.arange(1.9, 1001.0, 2.0))
+    (found,) = coincidences({"busy": busy}, stutters, stutters + 1.0, ONE)
+    assert (len(found.overlapping), found.expected, found.named) == (len(stutters), len(stutters), False)
+
+
+def test_what_a_cause_brings_about_does_not_hide_it() -> None:
+    stutters = np.array(scattered(9))
+    causes = {"delay": activity(*stutters, took_s=0.05), "quota": activity(*(stutters - 0.5), took_s=1.5)}
+    told = [coincidences(causes, stutters, stutters + 0.1, ONE, makes=makes) for makes in (None, {"quota": ("delay",)})]
+    assert [[one.cause for one in found if one.named] for found in told] == [["delay"], ["quota"]]
+    elsewhere = {**causes, "quota": activity(*stutters[:8], took_s=1.5)}
+    found = coincidences(elsewhere, stutters, stutters + 0.1, ONE, makes={"quota": ("delay",)})
+    assert [one.cause for one in found if one.named] == ["delay"]
