@@ -33,11 +33,20 @@ class PhaseFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worst(msgspec.Struct, frozen=True, kw_only=True):
-    """The stutter in which a cause was at work for longest, and what was seen of the cause then."""
+    """The stutter in which a cause was at work for longest, and what was seen of the cause then.
+
+    `spans` is when the cause was at work around it.
+    """
 
     begin_s: float
     duration_s: float
     seen: str
+    spans: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def around_s(self) -> float:
+        """So much before and after it is told with it."""
+        return max(2.0, 3 * self.duration_s)
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from ktrial.domain.diagnosis import Cause, Diagnosis
+from ktrial.domain.diagnosis import Cause, Diagnosis, Worst
 from ktrial.domain.units import show_bytes, show_seconds
 from ktrial.report.diagnose_devices import HEADERS, device_rows, device_sentences
 from ktrial.report.diagnose_tables import (
@@ -22,6 +22,8 @@ from ktrial.report.diagnose_tables import (
 from ktrial.report.terminal import clean, labelled, paragraph, table
 from ktrial.report.words import p_text
 
+#: Columns of a time line of text.
+_STRIP = 60
 #: So many episodes are told.
 SHOWN_EPISODES = 10
 #: What stands above those who grew before stutters.
@@ -117,7 +119,9 @@ def _cause_lines(found: Diagnosis, width: int) -> list[str]:
     if rows:
         shown = range(len(CAUSES)) if found.frame_kind else (0, 5)
         lines += [table([CAUSES[at] for at in shown], [[row[at] for at in shown] for row in rows], width=width)]
-    lines += [paragraph(clean(line), width=width) for cause in found.named for line in cause_sentences(cause)]
+    for cause in found.causes:
+        lines += [paragraph(clean(line), width=width) for line in cause_sentences(cause)]
+        lines += [] if cause.worst is None else worst_strip(cause.worst)
     headers, by_phase = phase_cause_rows(found)
     lines += ["", table(headers, by_phase, width=width)] if by_phase else []
     lines += [labelled(label, names, width=width, label_columns=19) for label, names in not_at_work(found)]
@@ -134,6 +138,19 @@ def cause_sentences(cause: Cause) -> list[str]:
         threads = ", ".join(f"{name} {count}" for name, count in cause.threads.items())
         lines.append(f"Threads hit: {threads}.")
     return lines
+
+
+def worst_strip(worst: Worst) -> list[str]:
+    """The worst stutter and what was at work in and around it, as two lines of one axis."""
+    begin_s, end_s = worst.begin_s, worst.begin_s + worst.duration_s
+    first_s, last_s = max(0.0, begin_s - worst.duration_s), end_s + worst.duration_s
+    step_s = (last_s - first_s) / _STRIP
+    moments = [first_s + step_s * place for place in range(_STRIP)]
+
+    def strip(spans: Sequence[tuple[float, float]]) -> str:
+        return "".join("#" if any(a <= at + step_s and b >= at for a, b in spans) else "." for at in moments)
+
+    return [f"  late     {strip([(begin_s, end_s)])}", f"  at work  {strip(worst.spans)}"]
 
 
 def not_at_work(found: Diagnosis) -> list[tuple[str, str]]:

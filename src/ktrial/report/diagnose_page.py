@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ktrial.domain.diagnosis import Diagnosis, Worst
+from ktrial.domain.diagnosis import Cause, Diagnosis, Worst
 from ktrial.report.charts.drawing import PAGE, Style, label
 from ktrial.report.charts.latencies import latencies_chart
 from ktrial.report.charts.svg import inline_svg
@@ -42,8 +42,6 @@ from ktrial.report.page_tables import table
 from ktrial.report.timeline_script import TIMELINE_SCRIPT, TIMELINE_STYLE
 
 _WIDE = 900
-#: So much before and after the worst example is drawn with it.
-_AROUND_S = 2.0
 
 
 def diagnosis_page(found: Sequence[tuple[Diagnosis, Sequence[str]]]) -> str:
@@ -114,7 +112,7 @@ def _causes(number: int, found: Diagnosis) -> list[Part]:
     for place, cause in enumerate(found.causes):
         example: list[Part] = [tag("p", sentence) for sentence in cause_sentences(cause)]
         if cause.worst is not None:
-            example.append(_example(f"t{number}-{place}", found, cause.name, cause.worst))
+            example.append(_example(f"t{number}-{place}", found, cause, cause.worst))
         if cause.standing == "named":
             parts += example
         elif example:
@@ -136,9 +134,13 @@ def _devices(number: int, found: Diagnosis) -> list[Part]:
     return parts
 
 
-def _example(prefix: str, found: Diagnosis, name: str, worst: Worst) -> Markup:
-    """The seconds around one stutter."""
-    around_s = max(_AROUND_S, 3 * worst.duration_s)
+def _example(prefix: str, found: Diagnosis, cause: Cause, worst: Worst) -> Markup:
+    """The seconds around one stutter, with the cause as it was at work to the millisecond."""
+    name, around_s = cause.name, worst.around_s
+    lanes = tuple(
+        msgspec.structs.replace(lane, spans=worst.spans) if lane.cause == cause.id else lane for lane in found.lanes
+    )
+    found = msgspec.structs.replace(found, lanes=lanes)
     part = part_of(found, worst.begin_s - around_s, worst.begin_s + worst.duration_s + around_s, f"worst of {name}")
     chart = timeline_chart(part, Style(palette=PAGE, width=_WIDE, titled=False))
     return tag("figure", Markup(inline_svg(chart, prefix)), tag("figcaption", f"The worst example of {name}."))
@@ -150,7 +152,7 @@ def _time_line(number: int, name: str, found: Diagnosis) -> Markup:
     drawn = inline_svg(chart, f"t{number}").replace(f"t{number}-title", name, 1)
     begin_s = min((phase.begin_s for phase in found.phases), default=0.0)
     named = {cause.id for cause in found.named}
-    names = {cause.id: label(cause.name, 30) for cause in found.causes}
+    names = {cause.id: label(cause.name, 27) for cause in found.causes}
     told = {
         "begin": begin_s,
         "end": begin_s + max(found.length_s, 1e-3),

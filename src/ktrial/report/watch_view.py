@@ -63,9 +63,10 @@ def _line(track: Track, cells: int) -> str:
 
 def _figure(value: float, unit: str) -> str:
     if unit == "share":
-        return f"{value:.1%}"
+        # Two looks are not read in one moment with their times.
+        return f"{min(value, 1.0):.1%}"
     if unit == "delay":
-        return f"{value * 1e3:.3g} ms/s"
+        return f"{value * 1e3:.3g} ms/s" if value < 0.9995 else f"{value:.3g} s/s"
     short = f"{value:.0f}" if value < 10_000 else f"{value / 1e3:.0f} k" if value < 1e7 else f"{value / 1e6:.0f} M"
     return f"{short} /s"
 

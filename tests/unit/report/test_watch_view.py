@@ -55,6 +55,16 @@ def test_a_picture_has_a_bar_for_each_second_and_blanks_for_what_is_not_known() 
     assert any("0 /s         2 /s" in line for line in lines)
 
 
+def test_shares_are_at_most_all_and_long_delays_are_in_seconds() -> None:
+    tracks = (
+        Track(name="cpu pressure", unit="share", values=(1.0012,)),
+        Track(name="run delay", unit="delay", values=(1.35, 0.579)),
+    )
+    lines = watch_view(msgspec.structs.replace(MOMENT, tracks=tracks), title="x", width=80)
+    assert any(line.startswith("cpu pressure") and line.endswith("100.0%       100.0%") for line in lines)
+    assert any(line.startswith("run delay") and line.endswith("579 ms/s     1.35 s/s") for line in lines)
+
+
 def test_nothing_but_noise_is_not_blown_up() -> None:
     quiet = Track(name="cpu", unit="share", values=(0.001, 0.002, 0.0))
     assert sparkline(quiet, 3) == "▁▁▁"

@@ -173,7 +173,7 @@ def _lanes(found: Diagnosis, style: Style, x: Spec, names: dict[str, str], named
         for place, lane in enumerate(order)
         for span in _apart(lane, found.length_s / _SHOWN)
     ]
-    titles = [{"lane": place, "name": label(names[lane.cause], 30)} for place, lane in enumerate(order)]
+    titles = [{"lane": place, "name": label(names[lane.cause], 27)} for place, lane in enumerate(order)]
     y: Spec = {"field": "lane", "type": "ordinal", "axis": None}
     colour: Spec = {
         "field": "named",
