@@ -265,10 +265,10 @@ fn may_write(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let device =
         path.starts_with("/sys/") && !path.starts_with("/sys/module/") && !path.starts_with("/sys/kernel/");
-    any(WRITE, path)
-        && !any(NEVER_WRITE, path)
-        && !(device && any(NEVER_WRITE_NAMES, name))
-        && !(any(GROUPS, path) && any(NEVER_WRITE_OF_GROUPS, name))
+    let forbidden = any(NEVER_WRITE, path)
+        || device && any(NEVER_WRITE_NAMES, name)
+        || any(GROUPS, path) && any(NEVER_WRITE_OF_GROUPS, name);
+    any(WRITE, path) && !forbidden
 }
 
 fn may_read(path: &str) -> bool {

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import re
 import subprocess
-from array import array
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import pytest
 
 from ktrial.domain.guest import Shape
-from ktrial.domain.recording import Frames, Recording, Source
-from tests.support.guest_recordings import recorded_in_guest
+from ktrial.domain.recording import Recording
+from tests.support.guest_recordings import recorded_in_guest, with_frames
 from tests.support.planted_stutters import diagnosed, named, shuffled, told
 
 pytestmark = [pytest.mark.xdist_group("guest"), pytest.mark.timeout(900)]
@@ -68,12 +66,16 @@ echo 2048 > /proc/sys/vm/min_free_kbytes
 
 
 class Plant(NamedTuple):
-    """What must be named; what is set up, what the frames do, and who holds them up."""
+    """What must be named; what is set up, what the frames do, who holds them up, and how long it is looked at.
+
+    A hog takes memory every three seconds: of 40 seconds chance can tell too little.
+    """
 
     cause: str | None
     before: str
     frames: str
     beside: str
+    seconds: int = SECONDS
 
 
 PLANTED = {
@@ -81,7 +83,7 @@ PLANTED = {
     "higher_priority": Plant("scheduler-delay", "", "cpu", "{program} spin &"),
     "slow_device": Plant("device-latency", DELAYED, "device /dev/loop1", DELAYS),
     "dirty_pages": Plant("dirty-throttling", SLOW_TO_WRITE, "file /tmp/m/log", "{program} write /tmp/m/much 2 &"),
-    "memory_hog": Plant("direct-reclaim", SWAP, "memory 4", "{program} hog 720 155 &"),
+    "memory_hog": Plant("direct-reclaim", SWAP, "memory 4", "{program} hog 720 155 &", 90),
 }
 
 
@@ -100,29 +102,15 @@ def record(program: Path, plant: Plant) -> Recording:
         program=program.name,
         frames=plant.frames,
         beside=plant.beside.replace("{program}", program.name),
-        seconds=SECONDS,
-        limit=SECONDS + 10,
+        seconds=plant.seconds,
+        limit=plant.seconds + 10,
     )
     shape = Shape(mode="exact", memory_bytes=1 << 30, cpus=1)
     tools = ("mkfs.ext4", "dmsetup", "losetup", str(program))
     recording, lines, answers = recorded_in_guest(script, shape, 800, tools, ("loop", "ext4", "dm-delay", "zram"))
     started = re.search(r"\"started_ns\":\s*(\d+)", answers)
     assert started is not None, answers[-500:]
-    return _with_frames(recording, lines, int(started[1]))
-
-
-def _with_frames(recording: Recording, lines: str, started_ns: int) -> Recording:
-    rows = [tuple(map(int, line.split())) for line in lines.splitlines()]
-    inside = [((end_ns - started_ns) / 1e9, took_ns / 1e9) for end_ns, took_ns in rows]
-    inside = [(end_s, took_s) for end_s, took_s in inside if 0 <= end_s <= recording.length_s]
-    frames = Frames(
-        kind="frame",
-        source="frames",
-        ends_s=array("d", (end_s for end_s, _ in inside)),
-        durations_s=array("d", (took_s for _, took_s in inside)),
-    )
-    sources = (*recording.sources, Source(name="frames", state="active", seen=len(inside)))
-    return msgspec.structs.replace(recording, frames=frames, sources=sources)
+    return with_frames(recording, lines, int(started[1]))
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Sequence
+
+import msgspec
 
 from ktrial.cli.kernel_wiring import Kernels
 from ktrial.domain.guest import Job, Shape
-from ktrial.domain.recording import Recording
+from ktrial.domain.recording import Frames, Recording, Source
 from ktrial.domain.wire import read_bytes
 from ktrial.formats.ktrial_recording import read_recording
 from ktrial.kernels.guest import Limits
@@ -21,7 +24,32 @@ from tests.guest.kernels import KERNELS, fetch
 def recorded_in_guest(
     script: str, shape: Shape, limit_s: float, tools: Sequence[str] = (), modules: Sequence[str] = ()
 ) -> tuple[Recording, str, str]:
-    """What a script of busybox has recorded; what it printed before an empty line; the agent's answers after it.
+    """What a script has recorded; what it printed before an empty line; the agent's answers after it."""
+    printed, answers = run_in_guest(script, shape, limit_s, tools, modules)
+    chunks = [json.loads(line).get("chunk") for line in answers.splitlines()]
+    recording = read_recording(b"".join(read_bytes(chunk) for chunk in chunks if chunk), "guest")
+    return recording, printed, answers
+
+
+def with_frames(recording: Recording, lines: str, started_ns: int) -> Recording:
+    """The recording with the frames that a program of the guest told: their ends and lengths in nanoseconds."""
+    rows = [tuple(map(int, line.split())) for line in lines.splitlines()]
+    inside = [((end_ns - started_ns) / 1e9, took_ns / 1e9) for end_ns, took_ns in rows]
+    inside = [(end_s, took_s) for end_s, took_s in inside if 0 <= end_s <= recording.length_s]
+    frames = Frames(
+        kind="frame",
+        source="frames",
+        ends_s=array("d", (end_s for end_s, _ in inside)),
+        durations_s=array("d", (took_s for _, took_s in inside)),
+    )
+    sources = (*recording.sources, Source(name="frames", state="active", seen=len(inside)))
+    return msgspec.structs.replace(recording, frames=frames, sources=sources)
+
+
+def run_in_guest(
+    script: str, shape: Shape, limit_s: float, tools: Sequence[str] = (), modules: Sequence[str] = ()
+) -> tuple[str, str]:
+    """What a script of busybox printed before an empty line, and after it.
 
     One boot, also where it is exact: over hours two of them drift apart by the idle moments in which an emulator's
     threads race (docs/decisions/0033), and what is asked here is what was kept.
@@ -38,6 +66,4 @@ def recorded_in_guest(
     run = guests.boot(found, job, brought, shape, Limits(limit_s))
     assert (run.failure, run.exit_status) == (None, 0), run.stderr
     printed, _, answers = run.stdout.decode().partition("\n\n")
-    chunks = [json.loads(line).get("chunk") for line in answers.splitlines()]
-    recording = read_recording(b"".join(read_bytes(chunk) for chunk in chunks if chunk), "guest")
-    return recording, printed, answers
+    return printed, answers

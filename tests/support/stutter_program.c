@@ -4,6 +4,7 @@
  *                    one line a frame: its end on CLOCK_MONOTONIC and its length, in nanoseconds
  *   write NAME MIB   writes in bursts
  *   spin             takes the CPU from everybody else, at real-time priority
+ *   burn             the same as an ordinary program
  *   hog HELD MIB     holds memory for good, and takes more in bursts
  */
 #define _GNU_SOURCE
@@ -102,12 +103,16 @@ static _Noreturn void write_much(const char *name, long mebibytes) {
     }
 }
 
-static _Noreturn void spin(void) {
-    at_priority(50);
+static _Noreturn void burn(void) {
     for (;;) {
         wait_a_while();
         for (long long end = now() + STALL_NS; now() < end;) {}
     }
+}
+
+static _Noreturn void spin(void) {
+    at_priority(50);
+    burn();
 }
 
 static _Noreturn void hog(size_t held, size_t more) {
@@ -136,6 +141,7 @@ int main(int words, char **word) {
     if (!strcmp(role, "write")) write_much(first, atol(second));
     if (!strcmp(role, "hog")) hog((size_t)atol(first) << 20, (size_t)atol(second) << 20);
     if (!strcmp(role, "spin")) spin();
+    if (!strcmp(role, "burn")) burn();
     if (strcmp(role, "frames")) return 2;
     if (!strcmp(first, "cpu")) frames(nothing);
     if (!strcmp(first, "file") && (file = open(second, O_WRONLY | O_CREAT, 0644)) >= 0) frames(writes_a_file);

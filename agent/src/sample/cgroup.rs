@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cgroup`: memory, throttling and pressure of the control group of a process.
+//! `cgroup`: memory, throttling and pressure of the control group of a process, and of those above it that have a limit.
 
 use super::feed::{Column, Feed, Found};
 use super::text::{Keyed, Number};
 use crate::root::Root;
+use std::collections::BTreeMap;
 
 const MOUNT: &str = "/sys/fs/cgroup";
-/// Counters of files of lines, by file: what a column is called after it.
-const LINES: [(&str, &str, &[&str]); 3] = [
-    (
-        "memory.events",
-        "memory_events",
-        &["high", "max", "oom", "oom_kill"],
-    ),
-    (
-        "cpu.stat",
-        "cpu",
-        &["nr_throttled", "throttled_usec", "usage_usec"],
-    ),
+/// A file of lines, what a column is called after it, and its counters that are wanted.
+type Lines = (&'static str, &'static str, &'static [&'static str]);
+const EVENTS: &[&str] = &["high", "max", "oom", "oom_kill"];
+const CPU: Lines = (
+    "cpu.stat",
+    "cpu",
+    &["nr_throttled", "throttled_usec", "usage_usec"],
+);
+const OWN: [Lines; 3] = [
+    ("memory.events", "memory_events", EVENTS),
+    CPU,
     (
         "memory.stat",
         "memory",
@@ -30,49 +30,171 @@ const LINES: [(&str, &str, &[&str]); 3] = [
         ],
     ),
 ];
+/// Of a group above: what happened at its own limits, and not at those of the groups in it.
+const ABOVE: [Lines; 2] = [("memory.events.local", "memory_events", EVENTS), CPU];
+/// Files that limit a group.
+const LIMITS: [&str; 3] = ["memory.high", "memory.max", "cpu.max"];
 
 /// That of this process.
 pub fn open(root: &Root, process: u32) -> Found {
-    let path = format!("/proc/{process}/cgroup");
-    let text = match root.read_text(&path) {
-        Ok(text) => text,
-        Err(error) => return Found::none(format!("{path}: {error}")),
+    let group = match group_of(root, process) {
+        Ok(group) => group,
+        Err(why) => return Found::none(why),
     };
-    let Some(group) = text.lines().find_map(|line| line.strip_prefix("0::")) else {
-        return Found::none("the process is in no control group of version 2");
-    };
-    let folder = format!("{MOUNT}{}", group.trim_end_matches('/'));
     let mut found = Found::default();
+    add(root, &group, "cgroup", &OWN, &mut found);
+    if found.feeds.is_empty() && found.missing.is_empty() {
+        return Found::none(format!(
+            "{MOUNT}{group} tells nothing of memory and CPU (controllers of version 1, or none)"
+        ));
+    }
+    for (number, above) in (1..).zip(upwards(&group).skip(1)) {
+        if limits(root, above)
+            .values()
+            .any(|limit| !limit.starts_with("max"))
+        {
+            add(root, above, &format!("cgroup.above{number}"), &ABOVE, &mut found);
+        }
+    }
+    found
+}
+
+/// The limits of the group of a process and of those above it, the nearest first; only of groups that can have some.
+pub fn limits_of(root: &Root, process: u32) -> Vec<BTreeMap<&'static str, String>> {
+    let Ok(group) = group_of(root, process) else {
+        return Vec::new();
+    };
+    let told = upwards(&group).map(|path| (path, limits(root, path)));
+    told.filter(|(_, limits)| !limits.is_empty())
+        .map(|(path, mut limits)| {
+            limits.insert("path", path.to_owned());
+            limits
+        })
+        .collect()
+}
+
+/// The path of the process's group below the mount, without a final `/`.
+fn group_of(root: &Root, process: u32) -> Result<String, String> {
+    let path = format!("/proc/{process}/cgroup");
+    let text = root
+        .read_text(&path)
+        .map_err(|error| format!("{path}: {error}"))?;
+    let Some(group) = text.lines().find_map(|line| line.strip_prefix("0::")) else {
+        return Err("the process is in no control group of version 2".to_owned());
+    };
+    if group.split('/').any(|part| part == "..") {
+        return Err("the control group of the process lies outside what can be seen from here".to_owned());
+    }
+    Ok(group.trim_end_matches('/').to_owned())
+}
+
+/// A group, and those that it lies in up to the topmost one below the root.
+fn upwards(group: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(group), |group| Some(group.rsplit_once('/')?.0))
+        .filter(|group| !group.is_empty())
+}
+
+fn limits(root: &Root, group: &str) -> BTreeMap<&'static str, String> {
+    let read = |file| Some((file, root.read_text(&format!("{MOUNT}{group}/{file}")).ok()?));
+    LIMITS.into_iter().filter_map(read).collect()
+}
+
+/// The columns of one group.
+fn add(root: &Root, group: &str, prefix: &str, lines: &[Lines], found: &mut Found) {
+    let label = Some(group.to_owned());
     for (file, what) in [("memory.current", "memory"), ("memory.swap.current", "swap")] {
-        let path = format!("{folder}/{file}");
+        let path = format!("{MOUNT}{group}/{file}");
         if root.path(&path).exists() {
-            let column = Column::level(format!("cgroup.{what}"), "B", 1).labelled(Some(group.to_owned()));
+            let column = Column::level(format!("{prefix}.{what}"), "B", 1).labelled(label.clone());
             found.add(Feed::open(root, &path, vec![column], Number::any()));
         }
     }
-    for (file, what, wanted) in LINES {
-        let path = format!("{folder}/{file}");
+    for (file, what, wanted) in lines {
+        let path = format!("{MOUNT}{group}/{file}");
         let Ok(text) = root.read_bytes(&path) else {
             continue;
         };
         let (names, parser) = Keyed::layout(&text, b' ', 1, |name| wanted.contains(&name));
         let column = |name: &String| match name.strip_suffix("_usec") {
-            Some(time) => Column::counter(format!("cgroup.{what}.{time}"), "s", 1_000_000),
-            None => Column::counter(format!("cgroup.{what}.{name}"), "count", 1),
+            Some(time) => Column::counter(format!("{prefix}.{what}.{time}"), "s", 1_000_000),
+            None => Column::counter(format!("{prefix}.{what}.{name}"), "count", 1),
         };
         if !names.is_empty() {
-            found.add(Feed::open(
-                root,
-                &path,
-                names.iter().map(column).collect(),
-                parser,
-            ));
+            let columns = names.iter().map(|name| column(name).labelled(label.clone()));
+            found.add(Feed::open(root, &path, columns.collect(), parser));
         }
     }
-    if found.feeds.is_empty() && found.missing.is_empty() {
-        return Found::none(format!(
-            "{folder} tells nothing of memory and CPU (controllers of version 1, or none)"
-        ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const GROUP: &str = "/user.slice/user-1000.slice/user@1000.service/app.slice/game.scope";
+
+    fn machine(group: &str, files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path.trim_start_matches('/'));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("/proc/7/cgroup", &format!("3:cpu:/old\n0::{group}\n"));
+        for (path, text) in files {
+            write(&format!("{MOUNT}{path}"), text);
+        }
+        let root = Root::new(folder.path());
+        (folder, root)
     }
-    found
+
+    fn file(group: &str, name: &str) -> String {
+        format!("{group}/{name}")
+    }
+
+    #[test]
+    fn groups_above_are_read_where_they_have_a_limit() {
+        let [own, above, free] = ["memory.events", "memory.events.local", "memory.events.local"];
+        let (own, above) = (file(GROUP, own), file("/user.slice", above));
+        let (free, open, limit) = (
+            file("/user.slice/user-1000.slice", free),
+            file("/user.slice/user-1000.slice", "memory.high"),
+            file("/user.slice", "memory.high"),
+        );
+        let events = "low 0\nhigh 3\nmax 0\noom 0\noom_kill 0\n";
+        let files = [
+            (own.as_str(), events),
+            (above.as_str(), events),
+            (free.as_str(), events),
+            (open.as_str(), "max\n"),
+            (limit.as_str(), "1048576\n"),
+        ];
+        let (_folder, root) = machine(GROUP, &files);
+        let found = super::open(&root, 7);
+        let columns = found.feeds.iter().flat_map(|feed| &feed.columns);
+        let told: Vec<(&str, Option<&str>)> = columns
+            .filter(|column| column.name.contains("events.high"))
+            .map(|column| (column.name.as_str(), column.label.as_deref()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("cgroup.memory_events.high", Some(GROUP)),
+                ("cgroup.above4.memory_events.high", Some("/user.slice")),
+            ]
+        );
+        let limits = limits_of(&root, 7);
+        let paths: Vec<&str> = limits.iter().map(|one| one["path"].as_str()).collect();
+        assert_eq!(paths, ["/user.slice/user-1000.slice", "/user.slice"]);
+        assert_eq!(limits[1]["memory.high"], "1048576");
+    }
+
+    #[test]
+    fn what_lies_outside_a_container_is_not_looked_for() {
+        let (_folder, root) = machine("/../other.slice", &[("/other.slice/memory.high", "1\n")]);
+        assert!(super::open(&root, 7).feeds.is_empty());
+        assert!(limits_of(&root, 7).is_empty());
+        let (_folder, root) = machine("/", &[("/memory.stat", "pgscan 1\n")]);
+        assert!(limits_of(&root, 7).is_empty());
+    }
 }

@@ -35,7 +35,7 @@ mod vmstat;
 mod zones;
 mod zram;
 
-pub(crate) use cgroup::open as cgroup_of;
+pub(crate) use cgroup::{limits_of, open as cgroup_of};
 pub(crate) use threads::open as threads_of;
 
 use crate::error::{Error, Kind, Result};

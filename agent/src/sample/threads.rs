@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `threads`: of each thread of a process, its time on a CPU, its waiting for one, its faults and its state.
+//! `threads`: of each thread of a process, its time on a CPU, its waiting for one, its faults, its state and its CPU.
 
 use super::feed::{Cell, Column, Feed, Found, Parser, Progress, MISSING};
 use super::text::number;
 use crate::root::Root;
 
 const PER_S: u64 = 1_000_000_000;
-/// Fields of `stat` after the name: state, minor and major faults.
+/// Fields of `stat` after the name: state, then minor and major faults and the CPU that it ran on last.
 const STATE: usize = 0;
-const FAULTS: [usize; 2] = [7, 9];
+const NUMBERS: [usize; 3] = [7, 9, 36];
 
 struct Delays;
 struct Stat;
@@ -30,12 +30,13 @@ pub fn open(root: &Root, process: u32, threads: &[i32]) -> Found {
         let times = vec![counter("run", "s", PER_S), counter("wait", "s", PER_S)];
         found.add(Feed::open(root, &format!("{folder}/schedstat"), times, Delays));
         let state = named(Column::level(format!("threads.{thread}.state"), "letter", 1));
-        let faults = vec![
+        let told = vec![
             state,
             counter("minor_faults", "count", 1),
             counter("major_faults", "count", 1),
+            named(Column::level(format!("threads.{thread}.cpu"), "number", 1)),
         ];
-        found.add(Feed::open(root, &format!("{folder}/stat"), faults, Stat));
+        found.add(Feed::open(root, &format!("{folder}/stat"), told, Stat));
     }
     if found.feeds.is_empty() && found.missing.is_empty() {
         return Found::none(format!("there is no process {process}"));
@@ -73,7 +74,10 @@ impl Parser for Stat {
                 .and_then(|field| number(field))
                 .map_or(MISSING, |found| found.0)
         };
-        row.copy_from_slice(&[Cell::from(*letter), value(FAULTS[0]), value(FAULTS[1])]);
+        row[0] = Cell::from(*letter);
+        for (cell, place) in row[1..].iter_mut().zip(NUMBERS) {
+            *cell = value(place);
+        }
         Progress::Done
     }
 }
@@ -84,10 +88,10 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let mut row = [0; 3];
-        let text = b"42 (a) S 1 (b) D 1 42 42 0 -1 4194304 97 5 3 6 0 0 0 0 20\n";
+        let mut row = [0; 4];
+        let text = b"42 (a) S 1 (b) D 1 42 42 0 -1 4194304 97 5 3 6 0 0 0 0 20 0 1 0 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 17 3 0 0\n";
         assert_eq!(Stat.parse(text, &mut row), Progress::Done);
-        assert_eq!(row, [Cell::from(b'D'), 97, 3]);
+        assert_eq!(row, [Cell::from(b'D'), 97, 3, 3]);
         assert_eq!(Stat.parse(b"42 (a", &mut row), Progress::Garbage);
     }
 }

@@ -7,9 +7,11 @@
 mod ahead;
 mod blocks;
 mod group;
+mod head;
 mod lateness;
 mod names;
 mod output;
+mod served;
 mod sources;
 mod triggers;
 mod usage;
@@ -24,12 +26,14 @@ use crate::trace::{Event, Options, Tracer};
 use ahead::Ahead;
 use blocks::Holds;
 use group::{Group, Reads};
+use head::head;
 use lateness::Lateness;
 use names::Names;
 use output::Output;
 use rustix::time::{clock_gettime, ClockId};
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
+use served::Served;
 use std::collections::BTreeMap;
 use triggers::Triggers;
 use usage::Usage;
@@ -170,6 +174,7 @@ struct Watch<'a> {
     events: Vec<Value>,
     used: Vec<Value>,
     seen_events: Vec<Value>,
+    served: Served,
     started_ns: u64,
     bytes: u64,
 }
@@ -218,6 +223,7 @@ impl<'a> Watch<'a> {
             events: Vec::new(),
             used: Vec::new(),
             seen_events: Vec::new(),
+            served: Served::read(root),
             started_ns,
             bytes: 0,
         };
@@ -419,34 +425,13 @@ impl<'a> Watch<'a> {
         let mut tail = json!({
             "ended": ended, "started_ns": self.started_ns, "wall_ns": now_ns() - self.started_ns,
             "cpu_ns": process_cpu_ns(), "bytes": self.bytes, "sources": sources, "trace": trace, "dropped": self.output.dropped,
+            "interrupts": self.served.until(&Served::read(root)),
         });
         let last = blocks::json_block(Holds::Tail, &tail);
         self.send(&[last]);
         tail["dropped"] = json!(self.output.finish());
         tail
     }
-}
-
-fn head(
-    context: &Context,
-    request: &Request,
-    rates: &[(&'static str, u64)],
-    absent: &Map<String, Value>,
-    trace: &Value,
-    started_ns: u64,
-) -> Value {
-    let before_ns = now_ns();
-    let unix_at_zero_ns = group::unix_at_zero_ns(before_ns);
-    let error_ns = now_ns() - before_ns;
-    let rates: BTreeMap<&str, u64> = rates.iter().copied().collect();
-    json!({
-        "schema": "ktrial.recording/1", "agent": env!("CARGO_PKG_VERSION"), "boot_id": context.store.boot_id(),
-        "kernel": context.root.read_text("/proc/sys/kernel/osrelease").ok(), "architecture": std::env::consts::ARCH,
-        "cpus": std::thread::available_parallelism().map_or(1, std::num::NonZero::get), "started_ns": started_ns,
-        "unix_at_zero_ns": unix_at_zero_ns, "clock_error_ns": error_ns,
-        "process": request.process, "frame_thread": request.frame_thread, "nvme": crate::facts::nvme::sleepers(&context.root),
-        "period_ns": rates, "absent": absent, "trace": trace,
-    })
 }
 
 /// `thread` is the one of the frames, and whether the event's is a watched one; None where threads cannot be told apart.

@@ -27,4 +27,8 @@ def load_symptoms(catalog: Catalog, path: Path = BUILT_IN / "symptoms.toml") -> 
         except KtrialError as error:
             raise BadInput(f"{symptom.id}: {error.message}", file=str(path), hint=error.hint) from None
         found[symptom.id] = symptom
+    for symptom in found.values():
+        unknown = sorted(set(symptom.makes) - set(found))
+        if unknown:
+            raise BadInput(f"{symptom.id} makes {unknown[0]}, which is no symptom", file=str(path))
     return found

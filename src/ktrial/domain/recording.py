@@ -52,7 +52,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """One quantity over time, named as in the catalog of symptoms (`vmstat.allocstall`, `disks.nvme0n1.await`).
 
-    Series of one source share their `times_s`, as one and the same array.
+    Series of one source share their `times_s`, as one and the same array. `label` is what the kernel calls it: the
+    control group, the interrupt's device.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     kind: SeriesKind
     times_s: Values[float]
     values: Values[float]
+    label: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what does not fit together."""
@@ -133,6 +135,22 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     io_bytes: Values[float] | None = None
 
 
+class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """A control group and its limits when the recording began, as the kernel shows them; None of a file it lacks."""
+
+    path: str
+    memory_high: str | None = msgspec.field(default=None, name="memory.high")
+    memory_max: str | None = msgspec.field(default=None, name="memory.max")
+    cpu_max: str | None = msgspec.field(default=None, name="cpu.max")
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """How often an interrupt came on each CPU, by the CPU's number; `label` is what the kernel calls it."""
+
+    label: str
+    cpus: Mapping[str, int]
+
+
 class CrossCheck(msgspec.Struct, frozen=True, kw_only=True):
     """The number of events that were seen beside the kernel's own counter for the same thing."""
 
@@ -146,7 +164,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """A whole recording. `begin_s` and `end_s` bound what was watched; `ended` says whether it ends as it was meant to.
 
     `labels` are what people call it (arm, workload); `machine` holds facts as they were then (`memory_bytes`, `cpus`,
-    `kernel`). `program` is what was watched, None for the whole machine.
+    `kernel`). `program` is what was watched, None for the whole machine. `groups` are the program's control group and
+    those above it, the nearest first; `interrupts` those that came most often, None where nobody counted them.
     """
 
     name: str
@@ -165,6 +184,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     latencies: Mapping[str, Latencies] = {}
     gaps: tuple[Gap, ...] = ()
     checks: tuple[CrossCheck, ...] = ()
+    groups: tuple[GroupLimits, ...] = ()
+    interrupts: Mapping[str, Served] | None = None
     labels: Mapping[str, str] = {}
     machine: Mapping[str, str | int | float] = {}
     notes: tuple[str, ...] = ()

@@ -7,6 +7,9 @@ from typing import Literal
 
 import msgspec
 
+#: How a value is computed for the machine and the recording.
+Compute = Literal["watermark-lead", "group-memory", "group-cpu", "irq-away", "zram-half", "double", "half", "zero"]
+
 
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A series that shows a cause at work while it lies beyond a limit. One of the limits is given.
@@ -50,7 +53,7 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     knob: str
     why: str
     value: str | int | None = None
-    compute: Literal["watermark-lead", "double", "half", "zero"] | None = None
+    compute: Compute | None = None
 
     def __post_init__(self) -> None:
         """A value or a way to it."""
@@ -62,6 +65,7 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """A cause. `lag_s` is how long after it a stutter may still begin.
 
     `consequence`: it also follows from a stutter, so it is named only for stutters that nothing else explains.
+    `makes`: causes that it brings about, which are named only for stutters that it does not explain.
     """
 
     id: str
@@ -71,6 +75,7 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     happening: tuple[Happening, ...] = ()
     lag_s: float = 0.0
     consequence: bool = False
+    makes: tuple[str, ...] = ()
     remedy: tuple[Remedy, ...] = ()
     no_remedy: str | None = None
 

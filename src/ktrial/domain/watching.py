@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from ktrial.domain.finding import Finding
+from ktrial.domain.recording import Served
 
 #: The tracer may miss so many of a counter's steps at its beginning and end, and so large a share.
 EDGE_EVENTS = 3
@@ -159,6 +160,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     sources: dict[str, dict[str, Any]]
     trace: Traced | None = None
     dropped: int = 0
+    interrupts: dict[str, Served] | None = None
     interrupted: bool = False
 
     @property

@@ -88,6 +88,8 @@ def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bo
         latencies=_latencies(blocks, states),
         gaps=tuple(gaps),
         checks=_checks(blocks),
+        groups=head.groups,
+        interrupts=None if blocks.tail is None else blocks.tail.interrupts,
         machine=_machine(head),
         notes=_notes(blocks, head),
     )
@@ -121,7 +123,9 @@ def _series(
 
 def _one(name: str, source: str, sensor: Sensor, times_s: array[float], values: array[float]) -> Series:
     kind = _KINDS[sensor.kind]
-    return Series(name=name, source=source, unit=sensor.unit, kind=kind, times_s=times_s, values=values)
+    return Series(
+        name=name, source=source, unit=sensor.unit, kind=kind, times_s=times_s, values=values, label=sensor.label
+    )
 
 
 def _joined(before: Series, after: Series) -> Series:
@@ -314,5 +318,7 @@ def _clock_error_s(blocks: Blocks, head: Head) -> float:
 
 
 def _machine(head: Head) -> dict[str, str | int | float]:
-    known = {name: getattr(head, name) for name in ("kernel", "architecture", "cpus", "boot_id", "process")}
+    known = {
+        name: getattr(head, name) for name in ("kernel", "architecture", "cpus", "boot_id", "process", "frame_thread")
+    }
     return {name: value for name, value in known.items() if value is not None}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ktrial.domain.latency import PowerState
+from ktrial.domain.recording import GroupLimits
 from ktrial.domain.sensors import Sensor
 from ktrial.domain.watching import Ended, TracedEvent
 from ktrial.domain.written_blocks import BLOCK, ROWS, OwnSource
@@ -47,6 +48,7 @@ class Head(msgspec.Struct):
     process: int | None = None
     frame_thread: int | None = None
     nvme: dict[str, Sleeper] = {}
+    groups: tuple[GroupLimits, ...] = ()
 
 
 class Layout(msgspec.Struct):

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from ktrial.domain.diagnosis import (
@@ -25,6 +26,7 @@ from ktrial.domain.diagnosis import (
 from ktrial.domain.errors import BadInput
 from ktrial.domain.recording import Frames, Recording
 from ktrial.domain.symptom import Symptom
+from ktrial.domain.units import show_seconds
 from ktrial.services.diagnose_causes import AtWork, at_work, rate_of
 from ktrial.services.diagnose_devices import devices
 from ktrial.services.run_recording import is_telling
@@ -67,7 +69,8 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
     active = {one.symptom.id: one.activity for one in working if one.activity is not None and _ever(one)}
     enough = stutters.count >= FEWEST_STUTTERS
     last = {symptom.id for symptom in symptoms.values() if symptom.consequence}
-    found = coincidences(active, stutters.begins_s, stutters.ends_s, bounds, last=last) if enough else ()
+    makes = {symptom.id: symptom.makes for symptom in symptoms.values()}
+    found = coincidences(active, stutters.begins_s, stutters.ends_s, bounds, last=last, makes=makes) if enough else ()
     causes = _causes(found, working, stutters, recording, bounds)
     explained = {place for one in found if one.named for place in one.overlapping}
     runs = episodes(stutters.begins_s, stutters.ends_s, EPISODE_GAP_S)
@@ -104,7 +107,7 @@ def _of_clocks(recording: Recording, frames: Frames) -> tuple[str, ...]:
     if frames.kind == "wake-up" or recording.unix_at_zero_s is None:
         return ()
     error_s = recording.clock_error_s + frames.clock_error_s
-    apart = f"to within {1e3 * error_s:.3g} ms" if error_s else "exactly"
+    apart = f"to within {show_seconds(error_s)}" if error_s else "exactly"
     zero = f"{recording.unix_at_zero_s:.3f} s after 1970"
     return (f"the ends of {frames.kind}s are on the recording's clock {apart}; its zero is {zero}",)
 
@@ -212,7 +215,11 @@ def _worst(one: Coincidence, working: AtWork, stutters: Stutters) -> Worst | Non
         seen = f"{longest.kind}{by}, {1e3 * (longest.duration_s or 0.0):.3g} ms"
     else:
         seen = ", ".join(working.shown_by[:2])
-    return Worst(begin_s=begin_s, duration_s=end_s - begin_s, seen=seen)
+    worst = Worst(begin_s=begin_s, duration_s=end_s - begin_s, seen=seen)
+    first_s, last_s = begin_s - worst.around_s, end_s + worst.around_s
+    beside = (activity.begins_s <= last_s) & (activity.ends_s >= first_s)
+    around = zip(activity.begins_s[beside].tolist(), activity.ends_s[beside].tolist(), strict=True)
+    return msgspec.structs.replace(worst, spans=tuple((max(a, first_s), min(b, last_s)) for a, b in around))
 
 
 def _within_s(activity: Activity, begin_s: float, end_s: float) -> float:
@@ -323,7 +330,7 @@ def _lanes(working: Sequence[AtWork], recording: Recording) -> tuple[Lane, ...]:
         if one.activity is None or not len(one.activity.begins_s):
             continue
         wide = merged(one.activity.begins_s, one.activity.ends_s + apart_s)
-        spans = zip(wide.begins_s.tolist(), wide.ends_s.tolist(), strict=True)
+        spans = zip(wide.begins_s.tolist(), (wide.ends_s - apart_s).tolist(), strict=True)
         found.append(Lane(cause=one.symptom.id, spans=tuple(spans)))
     return tuple(found)
 

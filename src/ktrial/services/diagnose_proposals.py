@@ -14,11 +14,12 @@ from ktrial.domain.diagnosis import Cause, Diagnosis, Proposal
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.knob import Knob
 from ktrial.domain.knob_search import find_knob
-from ktrial.domain.plan import Change
+from ktrial.domain.plan import Change, ZramStep
 from ktrial.domain.recording import Recording
 from ktrial.domain.symptom import Remedy, Symptom
 from ktrial.domain.watermarks import MOST_SCALE, RESERVE, scale_for
 from ktrial.services.diagnose_causes import rate_of
+from ktrial.services.diagnose_values import Computed, group_cpu, group_memory, irq_away, zram_half
 from ktrial.services.observe import observe
 from ktrial.services.ports import Machine
 from ktrial.services.trial_words import default_suite
@@ -30,6 +31,7 @@ _LEAD_S = 0.5
 _MOST_KEPT = 0.1
 _DEMAND = ("vmstat.pgalloc_*", "vmstat.pgscan_direct", "vmstat.pgsteal_direct")
 _CLAIMS = 2
+_ZRAM = "zram:disksize"
 
 
 def with_proposals(
@@ -44,40 +46,95 @@ def with_proposals(
             left_out.append(f"{symptom.name}: {symptom.no_remedy}")
         for remedy in symptom.remedy:
             try:
-                word = _word(remedy, recording, machine, catalog)
-                plan, _ = make_plan(machine, catalog, (word,))
+                word, because = _word(remedy, recording, machine, catalog, diagnosis)
+                # Nothing is applied: what is dangerous is said with its price, and its line says so again.
+                plan, _ = make_plan(machine, catalog, (word,), allow_dangerous=remedy.compute == "group-memory")
             except KtrialError as error:
                 left_out.append(f"{remedy.knob}: {error.message}")
                 continue
             left_out += [f"{refusal.address}: {refusal.reason}" for refusal in plan.refusals]
             left_out += [f"{change.address}: {change.new_text} is in force already" for change in plan.same]
-            found += [_proposal(cause, remedy, change, catalog) for change in plan.changes]
+            why = remedy.why if because is None else f"{remedy.why}: {because}"
+            found += [_proposal(cause, why, change, catalog) for change in plan.changes]
+            if plan.zram is not None:
+                found.append(_zram_proposal(cause, why, plan.zram, catalog))
     once = {one.knob: one for one in reversed(found)}
     kept = tuple(one for one in found if once[one.knob] is one)
     return msgspec.structs.replace(diagnosis, proposals=kept), tuple(dict.fromkeys(left_out))
 
 
-def _proposal(cause: Cause, remedy: Remedy, change: Change, catalog: Catalog) -> Proposal:
+def _proposal(cause: Cause, why: str, change: Change, catalog: Catalog) -> Proposal:
     knob = catalog.knobs[change.knob]
     word = f"{change.address}={change.new_text}"
-    try:
-        measure: tuple[str, ...] = ("--suite", default_suite((word,), catalog))
-    except BadInput:
-        measure = ("--", "YOUR-PROGRAM")
-    return Proposal(
-        cause=cause.id,
-        knob=change.address,
-        value=change.new_text,
-        now=change.old_text,
-        why=remedy.why,
-        price=knob.price,
-        evidence=tuple(f"{claim.status}: {claim.claim}" for claim in knob.evidence[:_CLAIMS]),
-        try_line=("ktrial", "try", word, *measure),
+    measure = _measure(word, catalog)
+    if change.risk == "dangerous":
+        measure = ("--yes-dangerous", *measure)
+    return _told(
+        cause, knob, (change.address, change.new_text, change.old_text), why, ("ktrial", "try", word, *measure)
     )
 
 
-def _word(remedy: Remedy, recording: Recording, machine: Machine, catalog: Catalog) -> str:
+def _zram_proposal(cause: Cause, why: str, step: ZramStep, catalog: Catalog) -> Proposal:
+    knob = catalog.knobs[_ZRAM]
+    value = str(step.size_bytes)
+    line = ("ktrial", "try", f"{_ZRAM}={value}", *_measure(f"{_ZRAM}={value}", catalog))
+    return _told(cause, knob, (_ZRAM, value, "none"), why, line)
+
+
+def _told(
+    cause: Cause, knob: Knob, change: tuple[str, str, str | None], why: str, try_line: tuple[str, ...]
+) -> Proposal:
+    """`change` is the address, the value for it and that in force."""
+    address, value, now = change
+    return Proposal(
+        cause=cause.id,
+        knob=address,
+        value=value,
+        now=now,
+        why=why,
+        price=knob.price,
+        evidence=tuple(f"{claim.status}: {claim.claim}" for claim in knob.evidence[:_CLAIMS]),
+        try_line=try_line,
+    )
+
+
+def _measure(word: str, catalog: Catalog) -> tuple[str, ...]:
+    """What could tell it apart: a suite, or the person's own program."""
+    try:
+        return ("--suite", default_suite((word,), catalog))
+    except BadInput:
+        return ("--", "YOUR-PROGRAM")
+
+
+def _word(
+    remedy: Remedy, recording: Recording, machine: Machine, catalog: Catalog, diagnosis: Diagnosis
+) -> tuple[str, str | None]:
+    """The setting, and what in the recording its value comes from where it comes from there."""
     knob = find_knob(remedy.knob, catalog.knobs)
+    computed = _computed(remedy, knob, recording, machine, diagnosis)
+    if computed is not None:
+        return f"{computed.address}={computed.value}", computed.because
+    return _from_what_is_in_force(remedy, knob, recording, machine), None
+
+
+def _computed(
+    remedy: Remedy, knob: Knob, recording: Recording, machine: Machine, diagnosis: Diagnosis
+) -> Computed | None:
+    """Of remedies whose value and instance come from the recording."""
+    match remedy.compute:
+        case "group-memory":
+            return group_memory(knob, recording, machine)
+        case "group-cpu":
+            return group_cpu(knob, recording, machine)
+        case "irq-away":
+            return irq_away(knob, recording, machine, diagnosis)
+        case "zram-half":
+            return zram_half(knob, machine)
+        case _:
+            return None
+
+
+def _from_what_is_in_force(remedy: Remedy, knob: Knob, recording: Recording, machine: Machine) -> str:
     address = f"{knob.id}@{_instance(knob, recording)}" if knob.placeholders else knob.id
     if remedy.value is not None:
         return f"{address}={remedy.value}"

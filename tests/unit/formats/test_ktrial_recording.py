@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.domain.errors import UnreadableOutput
-from ktrial.domain.recording import Source
+from ktrial.domain.recording import GroupLimits, Served, Source
 from ktrial.formats.ktrial_recording import is_recording, read_recording
 from tests.support.written_recordings import HEAD, START_NS, TAIL, block, events, layout, recording, samples
 
@@ -117,6 +117,23 @@ def test_threads_that_come_and_go_keep_their_own_moments() -> None:
     )
     assert list(found.series["threads.7.state"].values) == [82, 83]
     assert list(found.series["threads.8.state"].times_s) == [0.1]
+
+
+def test_groups_and_who_served_interrupts_are_told() -> None:
+    group = "/user.slice/a.scope"
+    head = {**HEAD, "groups": [{"path": group, "memory.high": "1048576"}], "process": 7, "frame_thread": 9}
+    tail = {**TAIL, "interrupts": {"24": {"label": "virtio0", "cpus": {"1": 40}}}}
+    column = {**COUNT, "label": group}
+    whole = recording(
+        layout(2, "cgroup", {"cgroup.memory": column}), samples(2, [START_NS], [[82]]), head=head, tail=tail
+    )
+    found = read_recording(whole, "a.ktr")
+    assert found.groups == (GroupLimits(path=group, memory_high="1048576"),)
+    assert found.interrupts == {"24": Served(label="virtio0", cpus={"1": 40})}
+    assert found.series["cgroup.memory"].label == group
+    assert (found.machine["process"], found.machine["frame_thread"]) == (7, 9)
+    cut = read_recording(recording(head=HEAD, tail=None), "b.ktr")
+    assert (cut.groups, cut.interrupts) == ((), None)
 
 
 def test_wake_ups_are_frames_of_their_period_and_lateness() -> None:

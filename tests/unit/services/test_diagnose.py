@@ -69,6 +69,32 @@ def test_what_is_told_of_a_cause() -> None:
     assert max(len(line) for line in text.splitlines() if "ktrial try" not in line) <= 80
 
 
+def test_every_cause_that_overlaps_a_stutter_has_its_worst_example_and_whom_it_hit() -> None:
+    found = planted("direct-reclaim", shuffled=True)[1]
+    told = [cause for cause in found.causes if cause.overlapping]
+    assert told
+    assert not found.named
+    text = diagnosis_text(found, width=80)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    for cause in told:
+        assert f"Worst of {cause.name}: " in text
+    lines = [line.split() for line in text.splitlines() if line.startswith(("  late ", "  at work "))]
+    assert [words[0] for words in lines] == ["late", "at"] * len(told)
+    late, at_work = (lines[at][-1] for at in (0, 1))
+    assert len(late) == len(at_work) == 60
+    assert late.strip(".") == "#" * late.count("#")
+    assert any(one == other == "#" for one, other in zip(late, at_work, strict=True))
+
+
+def test_pictures_show_when_a_cause_was_at_work_and_no_longer() -> None:
+    found = planted("direct-reclaim")[1]
+    worst = found.named[0].worst
+    assert worst is not None
+    assert all(end_s - begin_s < 0.1 for begin_s, end_s in worst.spans)
+    lane = next(lane for lane in found.lanes if lane.cause == "direct-reclaim")
+    assert min(end_s - begin_s for begin_s, end_s in lane.spans) < 0.05
+
+
 def test_a_remedy_that_is_in_force_or_cannot_be_read_is_not_proposed() -> None:
     made, diagnosis = planted("vmstat.pswpin")
     found, left_out = with_proposals(diagnosis, SYMPTOMS, made, FakeMachine(FILES, FACTS), CATALOG)
