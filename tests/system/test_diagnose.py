@@ -95,3 +95,13 @@ def test_what_is_no_recording(tmp_path: Path, root: FakeRoot) -> None:
     ran = root.run("diagnose", str(tmp_path / "notes.txt"))
     assert ran.status == 2
     assert "no recording that is known" in ran.err
+
+
+def test_a_file_that_was_written_in_another_locale_is_bad_input(tmp_path: Path, root: FakeRoot) -> None:
+    titles = "r b swpd free buff cache si so bi bo in cs us sy id wa st"
+    row = "1 0 0 1,5 1 1 0 0 0 0 0 0 0 0 0 0 0"
+    log = tmp_path / "vmstat.log"
+    log.write_text(f"procs memory swap io system cpu\n{titles}\n{row}\n{row}\n")
+    ran = root.run("diagnose", "--interval", "1s", str(log))
+    assert ran.status == 2
+    assert "vmstat.log:4: '1,5' is not free" in ran.err

@@ -25,6 +25,25 @@ def test_apply_verify_status_revert(root: FakeRoot) -> None:
     assert root.run("status").out.startswith("Nothing is applied.")
 
 
+def test_a_control_group_deep_within_others_is_set_tried_and_put_back(root: FakeRoot) -> None:
+    group = "user.slice/user-1000.slice/user@1000.service/app.slice/app-a\\x2db.scope"
+    for path in (group, "user.slice", "user.slice/user-1000.slice"):
+        root.write(f"/sys/fs/cgroup/{path}/memory.high", "67108864\n")
+    before = root.values()
+    setting = f"cgroup:memory.high@{group}=104857600"
+    assert root.run("apply", setting, "--yes").status == 0
+    assert root.read(f"/sys/fs/cgroup/{group}/memory.high") == "104857600\n"
+    assert sum(text != before[name] for name, text in root.values().items()) == 1
+    assert "ktrial, transaction 1" in root.run("why", setting.partition("=")[0]).out
+    assert root.run("revert").status == 0
+    assert root.values() == before
+    tried = root.run("try", setting, "--dry-run", "--", "true")
+    assert tried.status == 0, tried.err
+    assert "high-app-a-x2db.scope-104857600" in tried.out
+    refused = root.run("apply", "cgroup:memory.high@user.slice/../user.slice=5", "--yes")
+    assert (refused.status, root.values()) == (2, before)
+
+
 def test_the_whole_micro_stutter_profile_comes_back(root: FakeRoot) -> None:
     before = root.values()
     assert root.run("apply", "micro-stutter-watermarks", "--yes").status == 0

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktrial.domain.errors import BadInput
+from ktrial.domain.errors import BadInput, UnreadableOutput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,9 +60,13 @@ def recording(
     files = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
     if not files:
         raise BadInput("no file in it", file=str(path), hint="name a recording")
-    parts = [
-        read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s) for file in files
-    ]
+    try:
+        parts = [
+            read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s) for file in files
+        ]
+    except UnreadableOutput as error:
+        # What a person names is input: no run has failed.
+        raise BadInput(error.message, hint="--format says what it is, where that was guessed wrongly") from None
     if began_s is not None:
         parts = [
             part if part.frames is None else msgspec.structs.replace(part, unix_at_zero_s=began_s) for part in parts
