@@ -20,7 +20,8 @@ use std::time::Duration;
 
 /// The name that the kernel starts the first process by.
 const FIRST: &str = "/init";
-const JOB: &str = "/ktrial/job.json";
+/// What it is to do.
+pub(crate) const JOB: &str = "/ktrial/job.json";
 /// The serial port beside the console's: the second of a PC, a card where the board has a console of its own.
 const LINE: &str = if cfg!(target_arch = "x86_64") {
     "/dev/ttyS1"

@@ -43,21 +43,3 @@ def test_facts_and_settings_are_those_of_the_guest(kernel: Kernel) -> None:
     assert done.returncode == 0, done.stderr
     assert "vm.swappiness" in done.stdout
     assert Path("/proc/sys/vm/swappiness").read_text() != "17\n"
-
-
-def test_a_guest_is_examined_as_a_machine() -> None:
-    done = ktrial(KERNELS[-1], "doctor")
-    assert done.returncode == 0, done.stderr
-    assert release(KERNELS[-1].tree) in done.stdout
-
-
-def test_a_load_is_measured_in_a_guest() -> None:
-    done = ktrial(KERNELS[-1], "bench", "agent-contextswitch-same", "-n", "1", "-p", "duration_s=1")
-    assert done.returncode == 0, done.stderr
-    assert "round-trip-p50" in done.stdout
-
-
-def test_a_guest_is_watched(tmp_path: Path) -> None:
-    done = ktrial(KERNELS[-1], "watch", "--for", "3s", "-o", str(tmp_path / "recording"))
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "recording" / "recording.ktr").exists()

@@ -147,6 +147,7 @@ class FakeExecutor:
 
     agent_version = "0.1.0"
     container: Container | None = None
+    in_guest = False
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ use crate::sys;
 
 pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("virtualisation.kind", || hypervisor(machine));
+    sink.add("virtualisation.ktrial", || own_guest(machine.root));
     sink.add("container.kind", || container(machine));
 }
 
@@ -23,6 +24,11 @@ pub(super) fn is_firecracker(machine: &Machine) -> bool {
     }
     let words = machine.command_line().unwrap_or_default();
     words.iter().any(|word| word.contains("firecracker"))
+}
+
+/// Whether this is a guest that ktrial booted: its first process is the agent, with the job that it was given.
+fn own_guest(root: &Root) -> Probe<bool> {
+    Ok(text(root, "/proc/1/comm")? == "init" && seen(root, crate::guest::JOB))
 }
 
 fn hypervisor(machine: &Machine) -> Probe<&'static str> {
@@ -213,5 +219,22 @@ mod tests {
         assert_eq!(signature_name(b"KVMKVMKVM\0\0\0"), Some("kvm"));
         assert_eq!(signature_name(b"TCGTCGTCGTCG"), Some("qemu-tcg"));
         assert_eq!(signature_name(&[0; 12]), None);
+    }
+
+    #[test]
+    fn a_guest_of_ktrial_has_a_job_and_a_first_process_of_its_name() {
+        let place = tempfile::tempdir().unwrap();
+        let root = Root::new(place.path());
+        let write = |path: &str, content: &str| {
+            let path = place.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        };
+        write("proc/1/comm", "init\n");
+        assert_eq!(own_guest(&root), Ok(false));
+        write("ktrial/job.json", "{}");
+        assert_eq!(own_guest(&root), Ok(true));
+        write("proc/1/comm", "systemd\n");
+        assert_eq!(own_guest(&root), Ok(false));
     }
 }

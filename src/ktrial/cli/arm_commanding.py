@@ -64,9 +64,12 @@ def extras_of(file: TrialFile) -> dict[str, ArmExtras]:
 
 
 def undo_left_commands(app: App) -> int:
-    """Undo what the commands of a killed trial have left; how many there were. The measuring lock must be held."""
+    """Undo what the commands of a killed trial have left; how many there were. The measuring lock must be held.
+
+    They are this machine's: a guest has none.
+    """
     journal = app.measuring_place.commands
-    if not journal.left():
+    if app.host is not None or not journal.left():
         return 0
     from ktrial.services.arm_commands import undo_left
 
@@ -75,7 +78,7 @@ def undo_left_commands(app: App) -> int:
 
 def recover_commands(app: App) -> int:
     """The same for `ktrial recover`: what belongs to a trial that goes on is left alone."""
-    if not app.measuring_place.commands.left():
+    if app.host is not None or not app.measuring_place.commands.left():
         return 0
     try:
         app.lock_runs()

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of `wiring` that is about other hosts than this machine: `--host guest:KERNEL`."""
+"""The part of `wiring` that is about other hosts than this machine: `--host guest:NAME` and `--host guest:KERNEL`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ktrial.domain.errors import BadInput
+from ktrial.domain.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
     from ktrial.cli.kernel_wiring import Kernels, Role
-    from ktrial.host.guest_transport import GuestTransport
+    from ktrial.domain.guest import Mode, Shape
+    from ktrial.host.guest_transport import Guest, GuestTransport
+    from ktrial.host.kept_guest import Keeper
+    from ktrial.kernels.lab import Lab
     from ktrial.kernels.running_guest import RunningGuest
 
 _GUEST = "guest:"
@@ -19,39 +24,114 @@ _MEMORY_BYTES, _CPUS = 1 << 30, 2
 _BEGIN_LIMIT_S = 120.0
 
 
+def boot_to_talk(
+    lab: Lab,
+    kernel: str,
+    mode: Mode | None = None,
+    shape: Shape | None = None,
+    modules: tuple[str, ...] = (),
+    tools: tuple[str, ...] = (),
+) -> tuple[RunningGuest, Mode]:
+    """A guest with sessions and the mode that it runs in: by default KVM where that works."""
+    import msgspec
+
+    from ktrial.domain.guest import GuestPlace, Shape
+
+    mode = mode or ("emulated" if lab.why_no_kvm(kernel) is not None else "kvm")
+    shape = shape or Shape(mode=mode, memory_bytes=_MEMORY_BYTES, cpus=_CPUS)
+    place = GuestPlace(
+        kernel=kernel,
+        shape=msgspec.structs.replace(shape, mode=mode),
+        modules=modules,
+        disk=lab.can_have_disk(kernel),
+        limit_s=_BEGIN_LIMIT_S,
+        tools=tools,
+    )
+    return lab.talk(place), mode
+
+
+@contextmanager
+def keeper(name: str) -> Iterator[Keeper]:
+    """Hands out sessions with a guest to other commands."""
+    from ktrial.host.kept_guest import Keeper
+
+    found = Keeper(name)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def again(host: GuestHost | None) -> str:
+    """How a further command begins that is to reach the same host."""
+    return "ktrial" if host is None else f"ktrial --host {host.word}"
+
+
+def as_before(host: GuestHost | None) -> str:
+    """What is left of the changes of a trial that has ended."""
+    if host is not None and not host.is_kept:
+        return "the guest ends with this command, and all that was set in it"
+    return f"the {'machine' if host is None else 'guest'} is as before: `{again(host)} status`"
+
+
 class GuestHost:
-    """A guest that is the host of one command: it boots when it is first needed, and ends with the command."""
+    """A guest as the host of one command: one that is kept, or else one that boots when it is first needed."""
 
     def __init__(self, word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> None:
         if not word.startswith(_GUEST) or word == _GUEST:
-            raise BadInput(f"--host {word}: no host that ktrial reaches", hint="--host guest:KERNEL boots one")
-        self._kernel = word.removeprefix(_GUEST)
+            raise BadInput(
+                f"--host {word}: no host that ktrial reaches",
+                hint="--host guest:KERNEL boots one; --host guest:NAME is one that `ktrial kernel boot --keep` keeps",
+            )
+        #: As it was asked for.
+        self.word = word
+        self._name = word.removeprefix(_GUEST)
         self._kernels = kernels
         self._say = say
-        self._booted = False
+        self._guest: Guest | None = None
 
     def connect(self, role: Role) -> GuestTransport:
         """An agent of its own in the guest."""
+        if self._guest is None:
+            self._guest = self._kept or self._booted()
         return self._kernels().transport_to(self._guest, role)
 
     def close(self) -> None:
-        """End the guest, where one was booted."""
-        if self._booted:
+        """Let go of a guest that is kept; end one that was booted."""
+        if self._guest is not None:
             self._guest.close()
 
-    @cached_property
-    def _guest(self) -> RunningGuest:
-        from ktrial.domain.guest import GuestPlace, Shape
+    @property
+    def is_kept(self) -> bool:
+        """Whether the guest goes on after this command."""
+        return self._kept is not None
 
-        lab = self._kernels().lab
-        mode = "emulated" if lab.why_no_kvm(self._kernel) is not None else "kvm"
-        place = GuestPlace(
-            kernel=self._kernel,
-            shape=Shape(mode=mode, memory_bytes=_MEMORY_BYTES, cpus=_CPUS),  # type: ignore[arg-type]
-            disk=lab.can_have_disk(self._kernel),
-            limit_s=_BEGIN_LIMIT_S,
-        )
-        guest = lab.talk(place)
-        self._booted = True
+    @cached_property
+    def _kept(self) -> Guest | None:
+        """The guest of that name; None where none is kept."""
+        from ktrial.host.kept_guest import KeptGuest, is_name
+
+        if not is_name(self._name):
+            return None
+        with contextlib.suppress(FileNotFoundError):
+            guest = KeptGuest(self._name)
+            self._say(
+                f"the host is the guest {self._name} ({guest.kept.mode}) with Linux {guest.kept.release}, which goes on"
+            )
+            return guest
+        return None
+
+    def _booted(self) -> Guest:
+        from ktrial.host.kept_guest import kept_names
+
+        try:
+            guest, mode = boot_to_talk(self._kernels().lab, self._name)
+        except UnknownName as error:
+            kept = ", ".join(kept_names())
+            hint = error.hint if error.nearest else f"`ktrial kernel boot KERNEL --keep {self._name}` keeps one"
+            raise BadInput(
+                f"--host {self.word}: no guest is kept under this name, and {error.message}",
+                hint=f"{hint}; kept are: {kept}" if kept else hint,
+            ) from None
         self._say(f"the host is a guest ({mode}) with Linux {guest.begun.release}; it ends with this command")
         return guest

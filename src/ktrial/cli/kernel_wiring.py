@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ktrial.cli.kernel_workshop import KernelWorkshop
     from ktrial.host.agent import AgentSession
-    from ktrial.host.guest_transport import GuestTransport
+    from ktrial.host.guest_transport import Guest, GuestTransport
     from ktrial.kernels.built import BuiltKernels
     from ktrial.kernels.compilers import Compilers
     from ktrial.kernels.configure import Configuring
@@ -23,12 +23,8 @@ if TYPE_CHECKING:
     from ktrial.kernels.lab import Lab
     from ktrial.kernels.patching import Patches
     from ktrial.kernels.probe_build import ProbeBuild
-    from ktrial.kernels.running_guest import RunningGuest
     from ktrial.kernels.sources import Sources
     from ktrial.kernels.tree import SourceTree
-
-#: An emulated guest may take a while to start an agent.
-_GUEST_LIMIT_S = 60.0
 
 Role = Literal["root", "user"]
 
@@ -149,21 +145,21 @@ class Kernels:
         return Lab(self.images, self.guests_for, self._work)
 
     @staticmethod
-    def session_in(guest: RunningGuest, role: Role) -> AgentSession:
+    def session_in(guest: Guest, role: Role) -> AgentSession:
         """A session with an agent of its own in a guest."""
         from ktrial.host.agent import AgentSession
 
-        return AgentSession(Kernels.transport_to(guest, role), hello_limit_s=_GUEST_LIMIT_S)
+        return AgentSession(Kernels.transport_to(guest, role))
 
     @staticmethod
-    def transport_to(guest: RunningGuest, role: Role) -> GuestTransport:
+    def transport_to(guest: Guest, role: Role) -> GuestTransport:
         """An agent of its own in a guest."""
         from functools import partial
 
         from ktrial.host.guest_transport import GuestTransport
 
         ends = guest.open(["serve", "--role", role], root=role == "root")
-        return GuestTransport(ends.to_agent, ends.from_agent, partial(guest.kill, ends.session))
+        return GuestTransport(ends.to_agent, ends.from_agent, partial(guest.kill, ends.session), guest.why_gone)
 
     def guests_for(self, kernel: KernelFiles) -> Guests:
         """Guests that can run this kernel, with the agent as their first process."""

@@ -124,6 +124,8 @@ def choose(
         )
     if words is not None:
         own = own_benchmark(words, metrics, _LIMIT_S if limit_s is None else limit_s)
+        if app.host is not None:
+            own = _in_guest(app, own)
         return find_suite(own.name, {}, {own.name: own}), {own.name: own}
     if limit_s is not None:
         raise BadInput("--limit is for a command after --", hint="benchmarks have limits of their own; leave it out")
@@ -132,6 +134,24 @@ def choose(
     refuse_faulty(app, suite or "")
     warn_of_faulty(app)
     return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
+
+
+def _in_guest(app: App, own: OwnBenchmark) -> OwnBenchmark:
+    """The same where its program lies in the guest. Raises BadInput where the guest has it not."""
+    import msgspec
+
+    from ktrial.domain.guest import guest_path
+
+    program, *rest = own.argv
+    place = guest_path(program)
+    if app.executor.programs([place])[place] is None:
+        name = program.rpartition("/")[2]
+        raise BadInput(
+            f"{name} is not in the guest",
+            hint=f"`ktrial kernel boot KERNEL --keep NAME --tool {program}` keeps one that has it",
+        )
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp"}
+    return msgspec.structs.replace(own, argv=(place, *rest), directory="/tmp", environment=environment)
 
 
 def refuse_faulty(app: App, name: str) -> None:

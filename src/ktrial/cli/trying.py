@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ktrial.domain.errors import GuardTripped, Refused
+from ktrial.domain.errors import BadInput, GuardTripped, Refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,12 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     undo_left_commands(app)
     suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, file.limit_s)
-    return trial_ready.prepare(app, file, suite, benchmarks, extras_of(file), allow_dangerous=allow_dangerous)
+    extras = extras_of(file)
+    if extras and app.host is not None:
+        raise BadInput(
+            f"the arm {next(iter(extras))} runs programs, which a guest has none of", hint="leave --host out"
+        )
+    return trial_ready.prepare(app, file, suite, benchmarks, extras, allow_dangerous=allow_dangerous)
 
 
 def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
@@ -123,6 +128,7 @@ def _to_its_end(
 def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
     """Say what came of it; the exit status."""
     from ktrial.cli import interruption
+    from ktrial.cli.host_wiring import again, as_before
     from ktrial.cli.ledgering import note
     from ktrial.domain.manual_arm import is_by_hand
     from ktrial.report.terminal import columns
@@ -139,14 +145,11 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         text = msgspec.json.encode(document).decode() + "\n" if as_json else trial_text(found, width=columns())
         sys.stdout.write(text)
     if interrupted:
-        app.say(f"{interruption.words(app.interrupts.number)}; `ktrial trial resume {stored.trial}` goes on with it")
+        resume = f"{again(app.host)} trial resume {stored.trial}"
+        app.say(f"{interruption.words(app.interrupts.number)}; `{resume}` goes on with it")
         return interruption.status(app.interrupts.number)
     say_next(app, stored)
-    left = (
-        ""
-        if is_by_hand(stored.file) or stored.file.guest is not None
-        else "; the machine is as before: `ktrial status`"
-    )
+    left = "" if is_by_hand(stored.file) or stored.file.guest is not None else f"; {as_before(app.host)}"
     app.say(f"kept as {stored.trial}{left}")
     if broken:
         raise GuardTripped(f"a guard is broken: {broken[0]}")

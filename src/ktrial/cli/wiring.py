@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ktrial.cli.desktop_wiring import WithDesktop
 from ktrial.cli.root_wiring import connect_root, give_up_root
+from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.catalog.model import Catalog
@@ -83,12 +84,13 @@ class App(WithDesktop):
         self._machine_root = machine_root
         self._machine_state = machine_state
         self._sessions: list[Closes] = []
-        self._host: GuestHost | None = None
+        #: None where it is this machine.
+        self.host: GuestHost | None = None
         if host is not None:
             from ktrial.cli.host_wiring import GuestHost
 
-            self._host = GuestHost(host, lambda: self.kernels, self.say)
-            self._sessions.append(self._host)
+            self.host = GuestHost(host, lambda: self.kernels, self.say)
+            self._sessions.append(self.host)
         self._root: AgentSession | None = None
         #: The score of this process when memory runs out, before it was protected.
         self._oom_before: int | None = None
@@ -100,7 +102,7 @@ class App(WithDesktop):
     @property
     def on_this_machine(self) -> bool:
         """Whether the sessions look at this machine itself rather than at a folder that stands for one."""
-        return self._machine_root is None and self._host is None
+        return self._machine_root is None and self.host is None
 
     @property
     def may_run_trials(self) -> bool:
@@ -109,8 +111,8 @@ class App(WithDesktop):
 
     def _detached(self, *more: str) -> Detached:
         """An agent of the user that no Ctrl-C reaches."""
-        if self._host is not None:
-            return self._host.connect("user")
+        if self.host is not None:
+            return self.host.connect("user")
         from ktrial.host.find_agent import find_agent
         from ktrial.host.transport import DetachedTransport
 
@@ -196,7 +198,7 @@ class App(WithDesktop):
         from ktrial.host.transport import ProcessTransport
 
         here = [str(find_agent()), *self._arguments("user")]
-        session = AgentSession(ProcessTransport(here) if self._host is None else self._host.connect("user"))
+        session = AgentSession(ProcessTransport(here) if self.host is None else self.host.connect("user"))
         self._sessions.append(session)
         return session
 
@@ -210,8 +212,8 @@ class App(WithDesktop):
         from ktrial.host.agent import AgentSession
 
         transport: Transport
-        if self._host is not None:
-            transport = self._host.connect("root")
+        if self.host is not None:
+            transport = self.host.connect("root")
         elif helper is not None:
             transport = helper.start()
         else:
@@ -372,13 +374,9 @@ class App(WithDesktop):
         from ktrial.host.executor import AgentExecutor
 
         root = self.root_session if self.can_be_root else None
-        work = self.measuring_place.work
+        work, box = self.measuring_place.work, self.tools.box if self.host is None else None
         executor = AgentExecutor(
-            lambda: self._detached(*self._exposed()),
-            work,
-            root,
-            self.tools.box,
-            self.interrupts,
+            lambda: self._detached(*self._exposed()), work, root, box, self.interrupts, in_guest=self.host is not None
         )
         self._sessions.append(executor)
         return executor
@@ -387,6 +385,8 @@ class App(WithDesktop):
         """The executor that takes programs from where --tools says."""
         if tools is None:
             return self.executor
+        if self.host is not None:
+            raise BadInput("--tools takes programs of this machine, --host another one", hint="leave one of them out")
         from ktrial.domain.container import parse_tools
         from ktrial.host.container import ContainerExecutor
         from ktrial.host.find_agent import find_agent

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -91,6 +91,22 @@ class GuestPlace(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
 
 
+class Ends(NamedTuple):
+    """The two pipes of a session in a guest, as the head has them, and its number there."""
+
+    to_agent: int
+    from_agent: int
+    session: int
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A guest that outlives a command, as it is told to those that use it."""
+
+    kernel: str
+    release: str
+    mode: Mode
+
+
 def guest_path(path: str) -> str:
     """Where a program lies in a guest: as here, but for folders that the guest has something else in."""
     return f"/usr/bin/{path.rpartition('/')[2]}" if path.startswith(_HIDDEN) else path
@@ -154,11 +170,14 @@ def status_of(ended: Ended) -> int:
     return STATUS_FAILED
 
 
+_LONGER = "--limit gives it longer, --append loglevel=7 lets its kernel say more"
+
+
 class GuestFailed(KtrialError):
     """The guest did not come to its end."""
 
-    def __init__(self, message: str, exit_status: int) -> None:
-        super().__init__(message, hint="--limit gives it longer, --append loglevel=7 lets its kernel say more")
+    def __init__(self, message: str, exit_status: int, hint: str = _LONGER) -> None:
+        super().__init__(message, hint=hint)
         self.exit_status = exit_status
 
 

@@ -63,6 +63,7 @@ MACHINE_FACTS = (
     "swap.total",
     "thp.enabled",
     "virtualisation.kind",
+    "virtualisation.ktrial",
 )
 
 

@@ -190,6 +190,11 @@ class ContainerExecutor:
         """Whether the agent carries out loads itself."""
         return self._outside.has_loads
 
+    @property
+    def in_guest(self) -> bool:
+        """Whether the container is in a guest."""
+        return False
+
     def obtain_root(self, purpose: str) -> None:
         """Never: there is nothing here that root could do."""
         raise PrivilegeMissing(f"{purpose} needs root, which there is not with --tools", hint="leave --tools out")

@@ -49,7 +49,7 @@ class AgentExecutor:
 
     `connect` starts one as the user, detached. `root` opens the session of root, given what it is for; None where root
     cannot be had. Programs of `tools`, which ktrial built for this user, come before those of the fixed folders.
-    Waiting for a run heeds `interrupts`.
+    Waiting for a run heeds `interrupts`. `in_guest`: the agents are in a guest, which has no private directories.
     """
 
     container: None = None
@@ -61,7 +61,10 @@ class AgentExecutor:
         root: OpenRoot | None,
         tools: Toolbox | None = None,
         interrupts: Interrupts | None = None,
+        *,
+        in_guest: bool = False,
     ) -> None:
+        self.in_guest = in_guest
         self._connect = connect
         self._rights = Rights(root, connect)
         self._work = work

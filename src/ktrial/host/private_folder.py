@@ -10,10 +10,12 @@ from pathlib import Path
 
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.mounts import MOUNTS, file_system
+from ktrial.host.folders import state_folder
 
 _NAME = "ktrial-work"
 #: Where root looks besides XDG_RUNTIME_DIR.
 ROOTS_OWN = Path("/run")
+_OF_USERS = Path("/run/user")
 
 
 def own_tmpfs() -> Path:
@@ -30,6 +32,13 @@ def own_tmpfs() -> Path:
         "this benchmark works in memory, and there is no tmpfs of this user's own",
         hint="set XDG_RUNTIME_DIR to a folder of yours on a tmpfs: mkdir -m 700 /dev/shm/NAME",
     )
+
+
+def private_place(name: str) -> Path:
+    """A folder of that name below one of this user's own that goes with the session, or else beside the results."""
+    places = (*_places(), _OF_USERS / str(os.geteuid()))
+    own = (place for place in places if place.is_dir() and place.stat().st_uid == os.geteuid())
+    return next(own, state_folder()) / name
 
 
 def _places() -> tuple[Path, ...]:

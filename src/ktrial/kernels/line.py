@@ -7,10 +7,11 @@ import contextlib
 import os
 from queue import SimpleQueue
 from threading import Condition, Thread
-from typing import IO, NamedTuple
+from typing import IO
 
 import msgspec
 
+from ktrial.domain.guest import Ends
 from ktrial.formats import guest_line
 from ktrial.formats.guest_line import Frames, Garbled
 
@@ -18,14 +19,8 @@ from ktrial.formats.guest_line import Frames, Garbled
 _WINDOW_BYTES = 3000
 _PIECE_BYTES = 1000
 _CHUNK_BYTES = 1 << 16
-
-
-class Ends(NamedTuple):
-    """The two pipes of a session, as the head has them, and its number on the line."""
-
-    to_agent: int
-    from_agent: int
-    session: int
+#: So long a guest may have no room for what opens or ends a session; one that hangs never has.
+_ROOM_LIMIT_S = 20.0
 
 
 class Line:
@@ -58,17 +53,23 @@ class Line:
             said.put(b"")
         Thread(target=_hand_over, args=(said, there), daemon=True).start()
         start = {"session": session, "arguments": arguments, "root": root}
-        self._send(guest_line.START, msgspec.json.encode(start))
+        if not self._send(guest_line.START, msgspec.json.encode(start), _ROOM_LIMIT_S):
+            said.put(b"")
         Thread(target=self._pass_on, args=(session, here), daemon=True).start()
         return Ends(to_agent, from_agent, session)
 
     def kill(self, session: int) -> None:
         """End a session the hard way."""
-        self._send(guest_line.KILL, guest_line.numbered(session, b""))
+        self._send(guest_line.KILL, guest_line.numbered(session, b""), _ROOM_LIMIT_S)
 
     def end(self) -> None:
         """Have the guest end."""
-        self._send(guest_line.END, b"")
+        self._send(guest_line.END, b"", _ROOM_LIMIT_S)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it carries nothing more."""
+        return self._closed
 
     def heard_out(self, limit_s: float) -> None:
         """Wait until all was heard that a guest said which is gone; its streams may be closed then."""
@@ -83,13 +84,15 @@ class Line:
                 break
         os.close(here)
 
-    def _send(self, kind: bytes, content: bytes) -> bool:
-        """One frame, as soon as the guest has room for it; False where the line is closed."""
+    def _send(self, kind: bytes, content: bytes, limit_s: float | None = None) -> bool:
+        """One frame, as soon as the guest has room for it; False where the line is closed, or has none in time."""
         frame = guest_line.encoded(kind, content)
+
+        def ready() -> bool:
+            return self._closed or not self._under_way or self._under_way + len(frame) <= _WINDOW_BYTES
+
         with self._changed:
-            while not self._closed and self._under_way and self._under_way + len(frame) > _WINDOW_BYTES:
-                self._changed.wait()
-            if self._closed:
+            if not self._changed.wait_for(ready, limit_s) or self._closed:
                 return False
             self._under_way += len(frame)
             try:

@@ -17,10 +17,10 @@ from typing import TypeVar
 import msgspec
 
 from ktrial.domain.errors import AgentError
-from ktrial.domain.guest import STATUS_FAILED, STATUS_LIMIT, Begun, GuestFailed
+from ktrial.domain.guest import STATUS_FAILED, STATUS_LIMIT, Begun, Ends, GuestFailed
 from ktrial.formats import guest_line
 from ktrial.formats.guest_line import Frame, Frames, Garbled
-from ktrial.kernels.line import Ends, Line
+from ktrial.kernels.line import Line
 
 _CHUNK_BYTES = 1 << 16
 _LOOK_S = 0.2
@@ -75,9 +75,16 @@ class RunningGuest:
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
         """A session with an agent of its own. Raises AgentError where the guest is gone."""
-        if self._process.poll() is not None:
-            raise AgentError("lost", f"the guest has ended{self._last_lines()}", hint="start the command again")
+        if (gone := self.why_gone()) is not None:
+            raise AgentError("lost", gone, hint="start the command again")
         return self._line.open(arguments, root=root)
+
+    def why_gone(self) -> str | None:
+        """What became of the guest, with its console's last lines; None while it can be talked to."""
+        if not self._line.closed:
+            return None
+        broken = f": {self._line.broken}" if self._line.broken is not None else ""
+        return f"the guest has ended{broken}{self._last_lines()}"
 
     def kill(self, session: int) -> None:
         """End a session the hard way."""

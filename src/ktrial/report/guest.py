@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ktrial.domain.guest import EXACT_CLOCK, GuestBootTime, GuestRun, Program
+from ktrial.domain.guest import EXACT_CLOCK, Begun, GuestBootTime, GuestRun, Program
 from ktrial.domain.wire import wire_bytes
-from ktrial.report.terminal import labelled
+from ktrial.report.terminal import labelled, paragraph
 
 _LAST_LINES = 12
 _LABEL_COLUMNS = 14
@@ -98,6 +98,14 @@ def guest_text(run: GuestRun, kernel: str, *, width: int) -> str:
         + line("first process", f"after {begun.uptime_s:.2f} s of the guest's own time")
         + line("whole boot", f"{run.wall_s:.1f} s here, to the end of the guest")
     )
+
+
+def kept_text(name: str, begun: Begun, mode: str, *, width: int) -> str:
+    """A guest that is kept, and how to reach it."""
+    machine = f"{begun.cpus} CPU{'s'[: begun.cpus != 1]}, {begun.memory_bytes >> 20} MiB of memory for it"
+    told = labelled(name, f"Linux {begun.release}, {mode}, {machine}", width=width, label_columns=_LABEL_COLUMNS)
+    use = f"`ktrial --host guest:{name} VERB …` in another terminal does it there. Ctrl-C here ends it."
+    return f"{told}\n{paragraph(use, width=width)}\n"
 
 
 def boot_time_text(found: GuestBootTime, top: int, *, width: int) -> str:

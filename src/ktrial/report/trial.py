@@ -72,7 +72,7 @@ def _rules(protocol: Protocol, forecast: TrialForecast | None, unread: Sequence[
     yield "refuses", f"a run beyond: {refuse}" if refuse else "no gate refuses"
     yield "doubts", f"a run beyond: {doubt}" if doubt else "no gate doubts"
     if unread:
-        yield "unread", f"this machine shows nothing for {', '.join(unread)}: these gates hold nothing off"
+        yield "unread", f"there is nothing to read here for {', '.join(unread)}: these gates hold nothing off"
 
 
 def changed_text(arm: ArmSettings) -> str:

@@ -136,7 +136,7 @@ class Around:
             names = ", ".join(counter.domain for counter in closed)
             notes.append(f"energy of {names} is not measured: {why or 'its counter cannot be read'}")
         elif not every:
-            notes.append("energy is not measured: this machine shows no counter of RAPL, hwmon or a battery")
+            notes.append("energy is not measured: there is no counter of RAPL, hwmon or a battery here")
         if not every and any(found[pattern] for pattern in INSTANTS):
             notes.append("power that is told for an instant only is not measured: nothing is read during a run")
         return tuple(usable), tuple(notes)

@@ -23,6 +23,8 @@ _TOOLS: dict[PackageTool, tuple[str, str]] = {
 }
 #: The next step for a program that is not in the container's image.
 IN_CONTAINER = "put it into the image, or let `ktrial tools container` make one"
+#: The next step for one that a guest that is the host does not have.
+IN_GUESTS = "`ktrial kernel trial` brings programs into its guests"
 #: The programs that tell which package tool there is.
 PACKAGE_PROGRAMS = tuple(program for program, _ in _TOOLS.values())
 
@@ -88,13 +90,26 @@ def _examine(
     programs: Mapping[str, str | None],
     tool: PackageTool | None,
 ) -> Availability:
+    if executor.in_guest and any("/" not in name for name in benchmark.needs):
+        why = "a guest that is the host runs the agent's own loads"
+        return Availability(benchmark=benchmark.name, what=benchmark.what, why=why, next=IN_GUESTS)
+    return _examined(benchmark, parameters, executor, programs, tool)
+
+
+def _examined(
+    benchmark: Benchmark,
+    parameters: Parameters,
+    executor: Executor,
+    programs: Mapping[str, str | None],
+    tool: PackageTool | None,
+) -> Availability:
     why: str | None = None
     step: str | None = None
     absent = [name for name in benchmark.needs if programs.get(name) is None]
     unseen = [name for name in absent if name.startswith(KERNEL_FILES)]
     if unseen:
         why, step = (
-            f"this machine shows no {unseen[0]}",
+            f"there is no {unseen[0]} here",
             "run it on hardware that does; guests and containers rarely do",
         )
     elif absent:

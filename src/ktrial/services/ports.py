@@ -114,6 +114,10 @@ class Executor(Protocol):
     def has_loads(self) -> bool:
         """Whether the agent carries out loads itself."""
 
+    @property
+    def in_guest(self) -> bool:
+        """Whether it is a guest of ktrial's that is the host: it has no private directories for programs."""
+
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
         """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
 

@@ -26,7 +26,7 @@ from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Event, Proto
 from ktrial.services.trial_builds import builds_that_count, same_builds
 from ktrial.services.trial_protocol import outcome_around
 from ktrial.services.trial_reasons import why
-from ktrial.services.trial_scope import claimed, guest_findings, guest_scope, scope_of
+from ktrial.services.trial_scope import claimed, clock_of_host, guest_findings, guest_scope, scope_of
 from ktrial.services.trial_story import story_of
 from ktrial.services.trial_visits import visits_of
 
@@ -100,6 +100,8 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
     if trial.file.guest is not None:
         scope = guest_scope(trial.file.guest, told.records)
         findings = (*findings, *guest_findings(trial.file.guest))
+    else:
+        findings = (*findings, *clock_of_host(told.records))
     named = [one for one in outcomes if one.role != "exploratory"]
     return Comparison(
         title=protocol.name,

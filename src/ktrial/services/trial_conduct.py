@@ -32,6 +32,7 @@ from ktrial.services.trial_prepare import found_values
 from ktrial.services.trial_protocol import outcomes_around, protocol_of
 from ktrial.services.trial_ready import Prepared, Rig, control_tasks, order_of, session_for, workload_of
 from ktrial.services.trial_resume import untold
+from ktrial.services.trial_scope import refuse_elsewhere
 from ktrial.services.trial_world import TrialWorld
 
 
@@ -174,6 +175,7 @@ def carry_on(
     earlier = world.run_store.of_session(stored.session)
     if earlier is None:
         raise KtrialError(f"another ktrial goes on with {stored.trial}", hint="wait for it, or stop it")
+    refuse_elsewhere(stored.trial, earlier.session, ready.facts)
     log = list(world.trials.log(stored.trial))
     late = untold(log, earlier.records, [task.label for task in ready.tasks])
     if not is_by_hand(stored.file) and (void := cut_off([*log, *late], earlier.records, None)) is not None:

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ktrial.domain.arm_build import Visit
+from ktrial.domain.errors import Refused
+from ktrial.domain.facts import FactBook
 from ktrial.domain.finding import Finding
 from ktrial.domain.guest import EMULATED_CLOCK, EXACT_CLOCK
-from ktrial.domain.run import RunRecord
+from ktrial.domain.run import RunRecord, Session
 from ktrial.domain.trial_file import GuestFile
 from ktrial.domain.trial_log import ArmFound, Event, Protocol, RunEnded
 from ktrial.services.trial_builds import across
@@ -17,19 +19,47 @@ from ktrial.services.trial_builds import across
 
 def scope_of(protocol: Protocol, records: Iterable[RunRecord], builds: Mapping[Visit, str]) -> str:
     """Only what was drawn anew for every visit is what a verdict reaches beyond."""
+    records = tuple(records)
+    here = "guest" if any(in_guest(one.session) for one in records) else "machine"
     places = {(one.trial.arm, one.trial.boot_id) for one in records if one.trial is not None}
     boots = {boot for _, boot in places}
     if builds:
-        machine = "on this boot of this machine" if len(boots) <= 1 else "on this machine"
+        machine = f"on this boot of this {here}" if len(boots) <= 1 else f"on this {here}"
         return f"{across(builds)}, {machine}"
     if len(boots) <= 1:
-        return "on this boot of this machine"
+        return f"on this boot of this {here}"
     if protocol.replicate != "run":
-        return f"on this machine, across {len(boots)} boots"
+        return f"on this {here}, across {len(boots)} boots"
     arms = {arm for arm, _ in places}
     if len(boots) == len(places) == len(arms) == 2:
-        return "on this boot pair of this machine"
-    return f"on these {len(boots)} boots of this machine"
+        return f"on this boot pair of this {here}"
+    return f"on these {len(boots)} boots of this {here}"
+
+
+def in_guest(session: Session) -> bool:
+    """Whether runs were made in a guest that ktrial booted."""
+    own = session.machine.get("virtualisation.ktrial")
+    return own is not None and own.value is True
+
+
+def refuse_elsewhere(trial: str, began: Session, facts: FactBook) -> None:
+    """What began in a guest does not go on outside of one, nor the other way round."""
+    if in_guest(began) != bool(facts.value("virtualisation.ktrial")):
+        there, next_ = ("in a guest", "--host guest:…") if in_guest(began) else ("on a machine", "no --host")
+        raise Refused(f"{trial} began {there}, and this is another place", hint=f"go on with it there: {next_}")
+
+
+def clock_of_host(records: Iterable[RunRecord]) -> tuple[Finding, ...]:
+    """What the clock means where runs were made in an emulated guest that was the host."""
+    sessions = {one.session.session: one.session for one in records}.values()
+    if not any(in_guest(one) and _hypervisor(one) != "kvm" for one in sessions):
+        return ()
+    return (Finding(kind="guest-clock", level="note", sentence=EMULATED_CLOCK),)
+
+
+def _hypervisor(session: Session) -> object:
+    kind = session.machine.get("virtualisation.kind")
+    return None if kind is None else kind.value
 
 
 def guest_scope(guest: GuestFile, records: Iterable[RunRecord]) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from ktrial.formats import guest_line
 from ktrial.formats.guest_line import Frames, encoded, number_of, numbered
+from ktrial.kernels import line
 from ktrial.kernels.line import _WINDOW_BYTES, Line
 
 
@@ -109,6 +110,18 @@ def test_no_more_is_sent_than_the_terminal_of_the_guest_holds(guest: Guest) -> N
     Thread(target=pour, args=(ends.to_agent, b"x" * 40_000), daemon=True).start()
     assert all_of(ends.from_agent) == b"X" * 40_000
     assert guest.most_under_way <= _WINDOW_BYTES
+
+
+def test_a_guest_that_hangs_holds_up_nobody(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "_ROOM_LIMIT_S", 0.05)
+    guest.acknowledges = False
+    ends = guest.line.open([], root=True)
+    os.write(ends.to_agent, b"x" * 3 * _WINDOW_BYTES)
+    late = guest.line.open(["x" * _WINDOW_BYTES], root=True)
+    assert os.read(late.from_agent, 1) == b""
+    assert [one["arguments"] for one in guest.started] == [[]]
+    for descriptor in (*ends[:2], *late[:2]):
+        os.close(descriptor)
 
 
 def test_a_session_can_be_killed(guest: Guest) -> None:

@@ -53,7 +53,7 @@ def test_the_announcement_has_cost_sight_and_rules() -> None:
     assert "unread" not in said
     said = announcement(fixed, arms, (), 0, unread=("on_ac", "governor"), rules=True, width=100)
     assert "build = prog by make" in said
-    assert "unread   this machine shows nothing for on_ac, governor: these gates hold nothing off" in said
+    assert "unread   there is nothing to read here for on_ac, governor: these gates hold nothing off" in said
     assert "costs    not known without a noise profile of this outcome" in said
     assert "refuses  a run beyond: " in said
 

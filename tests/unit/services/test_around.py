@@ -79,7 +79,7 @@ def test_where_there_is_nothing_it_is_said_once_and_nothing_is_zero() -> None:
     record, notes = run(Heater(FakeMachine({})))
     assert values(record) == {"time": 1.5}
     assert (record.conditions, record.notes) == (None, ())
-    assert notes == ("energy is not measured: this machine shows no counter of RAPL, hwmon or a battery",)
+    assert notes == ("energy is not measured: there is no counter of RAPL, hwmon or a battery here",)
 
 
 def test_what_only_root_may_read_is_said_once() -> None:

@@ -15,7 +15,7 @@ from ktrial.domain.facts import FactBook
 from ktrial.domain.run import Execution, Watch
 from ktrial.domain.suite import Task
 from ktrial.domain.tool import Receipt, Recipe, Source
-from ktrial.services.availability import IN_CONTAINER, Availability, examine, examine_with
+from ktrial.services.availability import IN_CONTAINER, IN_GUESTS, Availability, examine, examine_with
 from ktrial.services.measure import measure
 from ktrial.services.schedule import Order
 from ktrial.services.tools import get_tool
@@ -108,6 +108,15 @@ def test_the_next_step_for_a_tool_that_is_missing(
     executor.container = container
     (found,) = examine([FakeBenchmark(name="a", needs=("schbench",), packages=packages)], executor)
     assert found.next == step
+
+
+def test_a_guest_that_is_the_host_runs_the_loads_of_its_agent_and_what_lies_in_it() -> None:
+    executor = FakeExecutor(installed=("schbench", "/usr/bin/own"))
+    executor.in_guest = True
+    needs: tuple[tuple[str, ...], ...] = ((), ("schbench",), ("/usr/bin/own",))
+    found = examine([FakeBenchmark(name="a", needs=one) for one in needs], executor)
+    assert [one.ready for one in found] == [True, False, True]
+    assert found[1].next == IN_GUESTS
 
 
 class Tells(FakeExecutor):

@@ -9,15 +9,19 @@ import msgspec
 import pytest
 
 from ktrial.domain.errors import Refused
+from ktrial.domain.facts import Fact, FactBook
+from ktrial.domain.guest import EMULATED_CLOCK
 from ktrial.domain.manual_arm import Due
 from ktrial.domain.run import RunRecord
 from ktrial.domain.trial_log import ArmFound, BlockDrawn, BlockVoided, Event, RunEnded
 from ktrial.services.trial_boots import boots_misused, cut_off, refuse_used_boot, visit_in
-from ktrial.services.trial_scope import claimed, scope_of, unvouched
+from ktrial.services.trial_scope import claimed, clock_of_host, refuse_elsewhere, scope_of, unvouched
 from tests.support.records import run_record
 from tests.support.trials import protocol
 
 Replicate = Literal["run", "boot"]
+#: Whether it is a guest of ktrial's, and which hypervisor is seen; the first is one whose clock must be told.
+PLACES = ((True, "qemu-tcg"), (True, "kvm"), (False, "qemu-tcg"), (False, "none"))
 
 
 def made(run: int, arm: str, block: int | None, boot: str | None, *, interrupted: bool = False) -> RunRecord:
@@ -114,6 +118,39 @@ def test_what_a_verdict_holds_for(replicate: Replicate, boots: str, scope: str) 
     arms = ("case", "control") * 2
     records = [made(run, arm, 1 + run // 2, boot) for run, (arm, boot) in enumerate(zip(arms, boots, strict=False))]
     assert scope_of(protocol(replicate=replicate), records, {}) == scope
+
+
+def within(record: RunRecord, *, guest: bool, kind: str = "qemu-tcg") -> RunRecord:
+    """The same run in another place."""
+    facts = {"virtualisation.ktrial": Fact(value=guest), "virtualisation.kind": Fact(value=kind)}
+    session = msgspec.structs.replace(record.session, machine={**record.session.machine, **facts})
+    return msgspec.structs.replace(record, session=session)
+
+
+@pytest.mark.parametrize("guest, place", [(True, "guest"), (False, "machine")])
+def test_a_verdict_of_a_guest_says_so(guest: bool, place: str) -> None:
+    runs = [made(1, "case", 1, "a"), made(2, "control", 1, "b")]
+    records = [within(run, guest=guest) for run in runs]
+    assert scope_of(protocol(replicate="run"), records[:1], {}) == f"on this boot of this {place}"
+    assert scope_of(protocol(replicate="run"), records, {}) == f"on this boot pair of this {place}"
+    assert scope_of(protocol(replicate="boot"), records, {}) == f"on this {place}, across 2 boots"
+
+
+def test_what_the_clock_of_an_emulated_guest_means_is_told() -> None:
+    run = made(1, "case", 1, "a")
+    told = [clock_of_host([within(run, guest=guest, kind=kind)]) for guest, kind in PLACES]
+    assert [[one.sentence for one in found] for found in told] == [[EMULATED_CLOCK], [], [], []]
+    assert clock_of_host([run]) == ()
+
+
+def test_a_trial_goes_on_where_it_began() -> None:
+    run = made(1, "case", 1, "a")
+    for guest in (True, False):
+        began = within(run, guest=guest).session
+        refuse_elsewhere("t", began, FactBook({"virtualisation.ktrial": Fact(value=guest)}))
+        with pytest.raises(Refused, match=f"t began {'in a guest' if guest else 'on a machine'}, and this is another"):
+            refuse_elsewhere("t", began, FactBook({"virtualisation.ktrial": Fact(value=not guest)}))
+    refuse_elsewhere("t", run.session, FactBook({}))
 
 
 def test_what_a_person_vouches_for_is_told() -> None:

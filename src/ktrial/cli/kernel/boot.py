@@ -10,14 +10,14 @@ import click
 
 from ktrial.cli.options import json_option, seconds, write_json
 from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.domain.guest import GuestRun, Mode, Shape
     from ktrial.services.guests import Booted
 
 _MODES = ("kvm", "emulated", "exact")
-_LEAST_MEMORY, _MOST_CPUS = 64 << 20, 64
+_MOST_CPUS = 64
+_LIMIT = "60s"
 
 
 @click.command(short_help="Boot a kernel in a guest and run a program there.")
@@ -29,7 +29,8 @@ _LEAST_MEMORY, _MOST_CPUS = 64 << 20, 64
 @click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="CPUs of the guest: 2, or 1 where time is exact.")
 @click.option("--append", multiple=True, metavar="WORDS", help="Add to the kernel's command line.")
 @click.option("--mode", type=click.Choice(_MODES), help="By default kvm where it works, or else emulated.")
-@click.option("--limit", default="60s", show_default=True, metavar="TIME", help="End the guest then.")
+@click.option("--keep", metavar="NAME", help="Keep it for other commands: `ktrial --host guest:NAME VERB`.")
+@click.option("--limit", metavar="TIME", help="End the guest then.  [60s; none with --keep]")
 @json_option
 @click.pass_obj
 def command(
@@ -42,7 +43,8 @@ def command(
     cpus: int | None,
     append: tuple[str, ...],
     mode: Mode | None,
-    limit: str,
+    keep: str | None,
+    limit: str | None,
     as_json: bool,
 ) -> int:
     """Boot KERNEL in a guest with nothing but PROGRAM, the tools named and their libraries; then the guest ends.
@@ -51,14 +53,16 @@ def command(
     ktrial kernel boot running
     ktrial kernel boot linux-image-6.12.117+deb12-amd64.deb -- hackbench -l 100
     ktrial kernel boot ./bzImage --mode exact -- cyclictest -l 1000 -q
+    ktrial kernel boot running --keep lab           # then: ktrial --host guest:lab VERB
 
     KERNEL is `running`, an installed version, an image, a package of Debian, or a folder with one kernel in it. The
     guest has no disk and no network. With --mode exact it is run twice, and both runs must be the same to the last
-    byte.
+    byte. With --keep it goes on until Ctrl-C here or --limit, and serves other commands, one at a time.
 
     The exit status is PROGRAM's own; 128 and the signal's number where one killed it; 127 where it is not there, 126
     where it cannot be run, 124 where --limit passed, 125 where the guest failed.
     """
+    from ktrial.cli.guest_shape import guest_shape
     from ktrial.domain.guest import GuestFailed, Job
     from ktrial.kernels.guest import Limits
     from ktrial.kernels.host_tools import bring_for
@@ -66,8 +70,14 @@ def command(
     from ktrial.report.guest import failure_text, guest_json
     from ktrial.services.guests import boot_in, settle_s
 
-    shape = _shape(memory, cpus, append, mode)
-    limit_s = seconds(limit, "--limit")
+    shape = guest_shape(memory, cpus, append, mode)
+    if keep is not None:
+        from ktrial.cli import guest_keeping
+
+        guest_keeping.check(app, keep, program, mode, as_json=as_json)
+        limit_s = None if limit is None else seconds(limit, "--limit")
+        return guest_keeping.keep(app, kernel, keep, mode, shape, (modules, tools), limit_s)
+    limit_s = seconds(limit or _LIMIT, "--limit")
     found = app.kernels.images.find(kernel)
     guests = app.kernels.guests_for(found)
     brought, started = bring_for(program, tools, guests.architecture)
@@ -86,29 +96,6 @@ def command(
     if booted.run.failure is not None:
         raise GuestFailed(failure_text(booted.run), booted.run.exit_status)
     return booted.run.exit_status
-
-
-def _shape(memory: str, cpus: int | None, append: tuple[str, ...], mode: Mode | None) -> Shape:
-    from ktrial.domain.guest import Shape
-    from ktrial.domain.units import parse_quantity, show_bytes
-
-    try:
-        memory_bytes = int(parse_quantity(memory, "bytes"))
-    except ValueError as error:
-        raise BadInput(f"--memory: {error}") from None
-    if memory_bytes < _LEAST_MEMORY:
-        raise BadInput(f"--memory {memory}: a guest needs {show_bytes(_LEAST_MEMORY)} or more")
-    if mode == "exact" and cpus not in (None, 1):
-        raise BadInput(
-            f"--cpus {cpus}: an exact guest has one CPU",
-            hint="the emulator runs one CPU until it idles, so that a comparison on several means nothing",
-        )
-    return Shape(
-        mode=mode or "emulated",
-        memory_bytes=memory_bytes,
-        cpus=cpus or (1 if mode == "exact" else 2),
-        append=append,
-    )
 
 
 def _write(app: App, booted: Booted, image: str, *, alone: bool) -> None:

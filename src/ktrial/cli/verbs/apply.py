@@ -78,7 +78,9 @@ def command(
 
         return ask_to_keep(root, transaction, seconds(confirm, "--confirm"))
     if for_:
-        app.say(f"reverts by itself in {for_}; `ktrial confirm {transaction}` keeps it")
+        from ktrial.cli.host_wiring import again
+
+        app.say(f"reverts by itself in {for_}; `{again(app.host)} confirm {transaction}` keeps it")
     return 0
 
 

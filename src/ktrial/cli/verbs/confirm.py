@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import click
 
+from ktrial.cli.host_wiring import again
 from ktrial.cli.wiring import App
 
 
@@ -14,4 +15,4 @@ from ktrial.cli.wiring import App
 def command(app: App, transaction: int) -> None:
     """Turn the lease of transaction N into `keep`: it stays until reverted or reboot."""
     app.root_session(f"confirming transaction {transaction}").request("confirm", transaction=transaction)
-    app.say(f"transaction {transaction} is kept; `ktrial revert` undoes it")
+    app.say(f"transaction {transaction} is kept; `{again(app.host)} revert` undoes it")
