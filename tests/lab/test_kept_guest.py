@@ -53,20 +53,17 @@ def test_a_command_of_the_guest_is_tried(kept: KeptGuest) -> None:
     assert status == 0, errors
     (outcome,) = [one for one in json.loads(out.splitlines()[-1])["comparison"]["outcomes"] if one["role"] == "primary"]
     assert [one["verdict"] for one in outcome["contrasts"]] == ["better"]
-    status, _, errors = kept.run("bench", "-n", "1", "--", "ls")
-    assert (status, "ls is not in the guest" in errors) == (2, True), errors
+    status, _, errors = kept.run("bench", "-n", "1", "--", "perl", "-v")
+    assert (status, "perl is not in the guest" in errors) == (2, True), errors
 
 
 def test_a_trial_that_is_killed_leaves_the_guest_as_before(kept: KeptGuest) -> None:
-    process = kept.start(*TRIAL, "--no-profile", "--budget", "50")
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith("block 1"):
-            break
-    status, _, errors = kept.run("status")
+    with kept.start(*TRIAL, "--no-profile", "--budget", "50") as process:
+        assert process.stderr is not None
+        assert any(line.startswith("block 1") for line in process.stderr)
+        status, _, errors = kept.run("status")
+        process.kill()
     assert (status, "the guest lab is in use: process" in errors) == (1, True), errors
-    process.kill()
-    process.wait()
     time.sleep(1)
     assert kept.in_force() == []
     (trial,) = json.loads(ktrial("trial", "list", "--json").stdout)["trials"]

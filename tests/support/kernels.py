@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import lzma
 import struct
 import tarfile
+from collections.abc import Callable
+
+import zstandard
 
 BANNER = (
     b"Linux version 6.12.7-test (me@here) (gcc-12 (Distribution 12.2.0-14) 12.2.0, "
@@ -91,17 +95,75 @@ def image(**more: bytes) -> bytes:
 
 def package(files: dict[str, bytes]) -> bytes:
     """A Debian package with these files."""
-    inner = io.BytesIO()
-    with tarfile.open(fileobj=inner, mode="w") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(f"./{name}")
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-    members = {"debian-binary": b"2.0\n", "data.tar.xz": lzma.compress(inner.getvalue())}
+    inner = _tar({f"./{name}": data for name, data in files.items()})
+    members = {"debian-binary": b"2.0\n", "data.tar.xz": lzma.compress(inner)}
     found = b"!<arch>\n"
     for name, data in members.items():
         found += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) % 2)
     return found
+
+
+def _tar(files: dict[str, bytes]) -> bytes:
+    inner = io.BytesIO()
+    with tarfile.open(fileobj=inner, mode="w") as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return inner.getvalue()
+
+
+def packed_tar(files: dict[str, bytes], packing: str | None) -> bytes:
+    """A package of pacman's with these files."""
+    return _PACKERS[packing](_tar(files))
+
+
+_PACKERS: dict[str | None, Callable[[bytes], bytes]] = {
+    None: bytes,
+    **dict.fromkeys(("gz", "gzip"), gzip.compress),
+    "xz": lzma.compress,
+    "bzip2": bz2.compress,
+    **dict.fromkeys(("zst", "zstd"), zstandard.ZstdCompressor().compress),
+}
+
+
+def cpio(files: dict[str, bytes]) -> bytes:
+    """An archive of RPM's with these files, and a folder that has the name of none."""
+    found = b""
+    folder = ("./lib", 0o040755, b"")
+    for name, mode, data in (folder, *((f"./{name}", 0o100644, data) for name, data in files.items())):
+        found += _cpio_entry(name, mode, data)
+    return found + _cpio_entry("TRAILER!!!", 0, b"")
+
+
+def _cpio_entry(name: str, mode: int, data: bytes) -> bytes:
+    numbers = (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
+    head = b"070701" + b"".join(b"%08x" % number for number in numbers) + name.encode() + b"\0"
+    return head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4)
+
+
+def rpm(
+    files: dict[str, bytes],
+    packing: str,
+    *,
+    says: str | None = None,
+    form: str = "cpio",
+    archive: bytes | None = None,
+) -> bytes:
+    """An RPM package with these files; `says` how it is packed, in what `form`, and another `archive`."""
+    lead = b"\xed\xab\xee\xdb\x03\0".ljust(96, b"\0")
+    signature = _rpm_header({1000: "nothing"})
+    header = _rpm_header({1000: "kernel-core", 1124: form, 1125: says or packing})
+    payload = _PACKERS[packing](cpio(files) if archive is None else archive)
+    return lead + signature + b"\0" * (-len(signature) % 8) + header + payload
+
+
+def _rpm_header(words: dict[int, str]) -> bytes:
+    index, store = b"", b""
+    for tag, word in words.items():
+        index += struct.pack(">IIII", tag, 6, len(store), 1)
+        store += word.encode() + b"\0"
+    return b"\x8e\xad\xe8\x01" + b"\0" * 4 + struct.pack(">II", len(words), len(store)) + index + store
 
 
 def flat(words: bytes = b"base_slice_ns\0", config: bytes | None = None, build_id: bytes = BUILD_ID) -> bytes:

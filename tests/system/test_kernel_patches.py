@@ -159,7 +159,10 @@ def test_hunks_on_other_lines_count_and_fuzz_is_none(tree: Path, sources: Source
         "--- a/.git/hooks/x\n+++ b/.git/hooks/x\n@@ -0,0 +1 @@\n+x\n",
     ],
 )
-def test_a_patch_that_leads_out_of_the_tree_is_refused(text: str, tree: Path, sources: Sources, tmp_path: Path) -> None:
+def test_a_patch_that_leads_out_of_the_tree_is_refused_before_a_copy_is_made(
+    text: str, tree: Path, sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ktrial.kernels.sources._copy", lambda *_: pytest.fail("a copy is made"))
     (tree / "away").symlink_to(tmp_path)
     with pytest.raises(Refused, match=r"leads out of the tree|is git's own"):
         sources.patched(sources.open(str(tree)), patches(tmp_path, patch_file(tmp_path, text)))

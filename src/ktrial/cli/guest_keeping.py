@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from ktrial.cli.options import seconds
 from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ def check(app: App, name: str, program: tuple[str, ...], mode: Mode | None, *, a
         )
 
 
-def keep(
+def keep_guest(
     app: App,
     kernel: str,
     name: str,
     mode: Mode | None,
     shape: Shape,
     brought: tuple[tuple[str, ...], tuple[str, ...]],
-    limit_s: float | None,
+    limit: str | None,
 ) -> int:
     """Boot it, and hand out sessions with it; `brought` are modules and tools."""
     from ktrial.cli.host_wiring import boot_to_talk, keeper
@@ -47,6 +48,7 @@ def keep(
     from ktrial.report.guest import kept_text
     from ktrial.report.terminal import columns
 
+    limit_s = None if limit is None else seconds(limit, "--limit")
     with keeper(name) as keeps:
         guest, ran = boot_to_talk(app.kernels.lab, kernel, mode, shape, *brought)
         try:

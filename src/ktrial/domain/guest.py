@@ -170,7 +170,7 @@ def status_of(ended: Ended) -> int:
     return STATUS_FAILED
 
 
-_LONGER = "--limit gives it longer, --append loglevel=7 lets its kernel say more"
+_LONGER = "--limit gives it longer, --memory more room; --append loglevel=7 lets its kernel say more"
 
 
 class GuestFailed(KtrialError):

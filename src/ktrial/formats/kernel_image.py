@@ -94,7 +94,7 @@ def _machine(kernel: bytes, source: str) -> str:
     raise BadInput(
         f"it is no kernel's image: it begins with {kernel[:4].hex(' ') or 'nothing'}",
         file=source,
-        hint="a kernel is a bzImage, Image or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a linux-image package of Debian",
+        hint="a kernel is a bzImage, Image or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a package with one",
     )
 
 

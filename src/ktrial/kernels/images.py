@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of this machine: by path, by version, out of a package of Debian, with their configuration."""
+"""Kernels of this machine: by path, by version, out of a package, with their configuration."""
 
 from __future__ import annotations
 
 import gzip
-import lzma
 import os
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.kernel_identity import KernelFound
-from ktrial.formats import debian_package
 from ktrial.formats.kernel_identity import identify, identify_running
 from ktrial.kernels.built_objects import built_objects, is_built_tree
+from ktrial.kernels.kernel_packages import is_package, kernel_of
 
 RUNNING = "running"
 _BTF = "/sys/kernel/btf/vmlinux"
@@ -59,7 +57,7 @@ class Images:
         if path.is_dir():
             return self._in_folder(path, word)
         if path.is_file() or "/" in word:
-            return _package(path, word) if _begins(path, debian_package.MAGIC) else _image(path, word)
+            return _package(path, word) if _is_package(path) else _image(path, word)
         return self._installed(word)
 
     def installed(self) -> dict[str, Path]:
@@ -75,7 +73,7 @@ class Images:
     def _installed(self, version: str) -> KernelFiles:
         found = self.installed()
         if version not in found:
-            hint = "give the path of a vmlinuz, a bzImage or a linux-image package of Debian"
+            hint = "give the path of a vmlinuz, a bzImage, or a package with a kernel (.deb, .rpm, .pkg.tar.*)"
             raise UnknownName("installed kernel", version, found, hint=hint)
         return _image(found[version], version)
 
@@ -89,9 +87,11 @@ class Images:
         return _image(inside[0], word)
 
 
-def _begins(path: Path, magic: bytes) -> bool:
-    with _opened(path) as file:
-        return file.read(len(magic)) == magic
+def _is_package(path: Path) -> bool:
+    try:
+        return is_package(path)
+    except OSError as error:
+        raise BadInput(f"it cannot be read: {error.strerror}", file=str(path)) from None
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -132,53 +132,10 @@ def _config_places(path: Path) -> Iterator[Path]:
 
 
 def _package(path: Path, word: str) -> KernelFiles:
-    """The kernel of a Debian package. It is read only as far as the folder `boot` goes."""
-    image: tuple[str, bytes] | None = None
-    config: tuple[str, bytes] | None = None
-    try:
-        for name, content in _boot_files(path):
-            if name.startswith(("vmlinuz-", "vmlinux-")):
-                image = name, content
-            if name.startswith("config-"):
-                config = name, content
-    except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
-        raise BadInput(f"its files cannot be read: {error}", file=word, hint="download it anew") from None
-    if image is None:
-        raise BadInput("there is no boot/vmlinuz-… in this package", file=word, hint="take a linux-image package")
-    data, text = config if config is not None else (None, None)
-    return KernelFiles(word, f"{word}:boot/{image[0]}", image[1], text, data and f"{word}:boot/{data}")
-
-
-def _boot_files(path: Path) -> Iterator[tuple[str, bytes]]:
-    with path.open("rb") as file, package_files(file, path) as archive:
-        seen = False
-        for entry in archive:
-            name = entry.name.removeprefix("./")
-            if name.startswith("boot/") and entry.isfile():
-                seen = True
-                if entry.size > _LIMIT_BYTES:
-                    raise BadInput(f"{name} has more than {_LIMIT_BYTES >> 20} MiB", file=str(path))
-                content = archive.extractfile(entry)
-                yield name.removeprefix("boot/"), content.read() if content is not None else b""
-            elif seen and not name.startswith("boot"):
-                return
-
-
-def package_files(file: IO[bytes], path: Path) -> tarfile.TarFile:
-    """The archive of the files within a package of Debian, which `file` was opened from."""
-    at = len(debian_package.MAGIC)
-    while True:
-        file.seek(at)
-        member = debian_package.member(file.read(debian_package.HEADER_BYTES), at, str(path))
-        if member.name.startswith("data.tar"):
-            break
-        at = member.next
-    file.seek(member.offset)
-    if member.name.endswith(".zst"):
-        import zstandard
-
-        return tarfile.open(fileobj=zstandard.ZstdDecompressor().stream_reader(file), mode="r|")
-    return tarfile.open(fileobj=file, mode="r|*")
+    image, config = kernel_of(path, word)
+    if config is None:
+        return KernelFiles(word, f"{word}:{image.name}", image.content)
+    return KernelFiles(word, f"{word}:{image.name}", image.content, config.content, f"{word}:{config.name}")
 
 
 def read_kernel(images: Images, word: str) -> KernelFound:

@@ -82,7 +82,7 @@ def apply(patch: Patch, tree: Path) -> AppliedPatch:
 
     Raises Refused with the first hunk that does not fit; the tree is of no use then.
     """
-    _check_names(patch, tree)
+    check_names(patch, tree)
     argv = ["patch", f"-p{patch.strip}", "-F0", "-N", "--batch", "--no-backup-if-mismatch", "-r", "-", "-d", str(tree)]
     try:
         done = subprocess.run(argv, input=patch.data, capture_output=True, check=False, timeout=_LIMIT_S)
@@ -165,7 +165,7 @@ def _no_more(data: bytes, place: str) -> bytes:
     return data
 
 
-def _check_names(patch: Patch, tree: Path) -> None:
+def check_names(patch: Patch, tree: Path) -> None:
     """Raise Refused for a name, or a link, that leads out of the tree."""
     root = tree.resolve()
     for file in patch.files:

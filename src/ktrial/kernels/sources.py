@@ -26,8 +26,8 @@ from ktrial.domain.units import show_bytes
 from ktrial.formats import debian_package
 from ktrial.formats.patch_families import FILES, families
 from ktrial.formats.x86_makefile import read_tree_version
-from ktrial.kernels.images import package_files
-from ktrial.kernels.patching import Patch, apply
+from ktrial.kernels.kernel_packages import package_files
+from ktrial.kernels.patching import Patch, apply, check_names
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tar.zst")
 _INNER = "usr/src/linux-source-"
@@ -94,6 +94,8 @@ class Sources:
         return Opened(noted, place / "linux", ours=True)
 
     def _patch(self, opened: Opened, patches: Sequence[Patch], place: Path) -> KernelSource:
+        for patch in patches:  # before a whole tree is copied for it
+            check_names(patch, opened.folder)
         part = place.with_name(f"{place.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(place, ignore_errors=True)

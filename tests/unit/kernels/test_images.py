@@ -87,6 +87,58 @@ def test_packages_that_hold_no_kernel(tmp_path: Path, content: bytes, why: str) 
         Images().find(str(package))
 
 
+FILES = {
+    "lib/modules/6.12.7-test/kernel/x.ko": b"module",
+    "lib/modules/6.12.7-test/vmlinuz": IMAGE,
+    "lib/modules/6.12.7-test/config": kernels.CONFIG,
+}
+
+
+@pytest.mark.parametrize("packing", ["gzip", "xz", "zstd", "bzip2"])
+def test_an_rpm_package(packing: str, tmp_path: Path) -> None:
+    package = tmp_path / "kernel-core.rpm"
+    package.write_bytes(kernels.rpm(FILES, packing))
+    found = read_kernel(Images(), str(package))
+    assert found.place == f"{package}:lib/modules/6.12.7-test/vmlinuz"
+    assert found.identity.hz == 250
+
+
+@pytest.mark.parametrize("packing", ["zst", "xz", "gz", None])
+def test_a_package_of_pacman(packing: str | None, tmp_path: Path) -> None:
+    package = tmp_path / f"linux-6.12.7-1-x86_64.pkg.tar{'' if packing is None else '.' + packing}"
+    files = {".PKGINFO": b"pkgname = linux\n", **{f"usr/{name}": content for name, content in FILES.items()}}
+    package.write_bytes(kernels.packed_tar(files, packing))
+    found = read_kernel(Images(), str(package))
+    assert found.place == f"{package}:usr/lib/modules/6.12.7-test/vmlinuz"
+    assert found.identity.hz == 250
+
+
+@pytest.mark.parametrize(
+    "name, content, why",
+    [
+        ("x.rpm", kernels.rpm({"usr/share/doc/x": b"text"}, "gzip"), "nor lib/modules"),
+        ("x.rpm", kernels.rpm(FILES, "gzip")[:-200], "cannot be read|ends within"),
+        ("x.rpm", kernels.rpm(FILES, "xz")[:-200], "cannot be read|ends within"),
+        ("x.rpm", kernels.rpm(FILES, "zstd")[:-200], "cannot be read|ends within"),
+        ("x.rpm", kernels.rpm(FILES, "gzip")[:100], "a header of an RPM package is wanted"),
+        ("x.rpm", kernels.rpm(FILES, "gzip")[:160], "of a header is wanted"),
+        ("x.rpm", kernels.rpm(FILES, "gzip", says="lzop"), "packed with 'lzop'"),
+        ("x.rpm", kernels.rpm(FILES, "gzip", form="drpm"), "holds its files as 'drpm'"),
+        ("x.rpm", kernels.rpm(FILES, "gzip", archive=b"no cpio" * 40), "at byte 0 of its archive a cpio header"),
+        ("x.rpm", kernels.rpm(FILES, "xz", says="zstd"), "cannot be read"),
+        ("x.pkg.tar.zst", kernels.packed_tar({"usr/x": b"text"}, "zst"), "nor lib/modules"),
+        ("x.pkg.tar.zst", kernels.packed_tar(FILES, "zst")[:-100], "cannot be read"),
+        ("x.pkg.tar", b"no archive" * 100, "cannot be read"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_packages_of_others_that_hold_no_kernel(tmp_path: Path, name: str, content: bytes, why: str) -> None:
+    package = tmp_path / name
+    package.write_bytes(content)
+    with pytest.raises(BadInput, match=why):
+        Images().find(str(package))
+
+
 @pytest.mark.parametrize("name", ["Image", "vmlinuz.efi"])
 def test_a_tree_built_for_arm64(name: str, tmp_path: Path) -> None:
     (tmp_path / "arch/arm64/boot").mkdir(parents=True)

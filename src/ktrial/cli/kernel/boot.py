@@ -55,13 +55,14 @@ def command(
     ktrial kernel boot ./bzImage --mode exact -- cyclictest -l 1000 -q
     ktrial kernel boot running --keep lab           # then: ktrial --host guest:lab VERB
 
-    KERNEL is `running`, an installed version, an image, a package of Debian, or a folder with one kernel in it. The
-    guest has no disk and no network. With --mode exact it is run twice, and both runs must be the same to the last
+    KERNEL is `running`, an installed version, an image, a package (.deb, .rpm, .pkg.tar), or a folder with one in it.
+    The guest has no disk and no network. With --mode exact it is run twice, and both runs must be the same to the last
     byte. With --keep it goes on until Ctrl-C here or --limit, and serves other commands, one at a time.
 
     The exit status is PROGRAM's own; 128 and the signal's number where one killed it; 127 where it is not there, 126
     where it cannot be run, 124 where --limit passed, 125 where the guest failed.
     """
+    from ktrial.cli.guest_keeping import check, keep_guest
     from ktrial.cli.guest_shape import guest_shape
     from ktrial.domain.guest import GuestFailed, Job
     from ktrial.kernels.guest import Limits
@@ -72,12 +73,8 @@ def command(
 
     shape = guest_shape(memory, cpus, append, mode)
     if keep is not None:
-        from ktrial.cli import guest_keeping
-
-        guest_keeping.check(app, keep, program, mode, as_json=as_json)
-        limit_s = None if limit is None else seconds(limit, "--limit")
-        return guest_keeping.keep(app, kernel, keep, mode, shape, (modules, tools), limit_s)
-    limit_s = seconds(limit or _LIMIT, "--limit")
+        check(app, keep, program, mode, as_json=as_json)
+        return keep_guest(app, kernel, keep, mode, shape, (modules, tools), limit)
     found = app.kernels.images.find(kernel)
     guests = app.kernels.guests_for(found)
     brought, started = bring_for(program, tools, guests.architecture)
@@ -88,7 +85,7 @@ def command(
     def boot(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
         return guests.boot(found, job, brought, shape, Limits(limit_s, begin_limit_s))
 
-    booted = boot_in(mode, shape, limit_s, boot, guests)
+    booted = boot_in(mode, shape, seconds(limit or _LIMIT, "--limit"), boot, guests)
     if as_json:
         write_json(guest_json(booted, found.image_path, started, tuple(brought.tools)))
     else:

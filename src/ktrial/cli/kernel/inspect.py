@@ -19,7 +19,7 @@ from ktrial.cli.wiring import App
 def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
     """Show what KERNEL is: version, compiler, LTO, BTF, HZ, preemption, scheduler, build id.
 
-    KERNEL is `running`, an installed version, an image, a package of Debian, or a folder with one kernel in it. All is
+    KERNEL is `running`, an installed version, an image, a package with one, or a folder with one kernel in it. All is
     read from the kernel itself and from its configuration: inside it, beside it, in its package or tree, or in /proc.
     -march and -O are read where it was built, from the command that compiled an object.
     """
