@@ -19,8 +19,13 @@ def range_text(one: Range, factor: float, unit: str) -> str:
     """An estimate with its interval, where there is one."""
     sign = f" {unit}" if unit else ""
     if one.low is None or one.high is None:
-        return f"{one.estimate * factor:.3g}{sign}"
-    return f"{one.estimate * factor:.3g}{sign} ({one.low * factor:.3g} to {one.high * factor:.3g})"
+        return f"{plain(one.estimate * factor)}{sign}"
+    return f"{plain(one.estimate * factor)}{sign} ({plain(one.low * factor)} to {plain(one.high * factor)})"
+
+
+def plain(value: float) -> str:
+    """Three significant digits; larger numbers whole."""
+    return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def cause_rows(found: Diagnosis) -> list[list[str]]:
@@ -80,7 +85,7 @@ def figure_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
     for one in found.figures:
         whole = range_text(Range(estimate=one.mean, low=one.low, high=one.high), 1, "")
         parts = ["-" if part is None else range_text(part, 1, "") for part in one.by_phase] if told else []
-        rows.append([one.name, one.unit, whole, f"{one.peak:.3g}", *parts])
+        rows.append([one.name, one.unit, whole, plain(one.peak), *parts])
     return ["mean of", "unit", "whole", "peak", *told], rows
 
 
