@@ -73,7 +73,18 @@ def decoded(data: bytes, source: str) -> str:
 
 def numbered(data: bytes, source: str) -> Iterator[tuple[int, str]]:
     """The lines of an output with their numbers from 1, one at a time, without line ends."""
+    return _lines(decoded(data, source))
+
+
+def ended_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
+    """The same of an output whose last line must have its end: cut within it, a part of a number would be read."""
     text = decoded(data, source)
+    if not text.endswith("\n"):
+        raise unreadable(source, text.count("\n") + 1, "the end", "a whole last line: the output is cut off")
+    return _lines(text)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
     begin, number = 0, 0
     while begin < len(text):
         number += 1
@@ -81,13 +92,6 @@ def numbered(data: bytes, source: str) -> Iterator[tuple[int, str]]:
         end = len(text) if end < 0 else end
         yield number, text[begin:end].rstrip("\r")
         begin = end + 1
-
-
-def ended_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
-    """The same of an output whose last line must have its end: cut within it, a part of a number would be read."""
-    if data.strip() and not data.endswith(b"\n"):
-        raise unreadable(source, data.count(b"\n") + 1, "the end", "a whole last line: the output is cut off")
-    return numbered(data, source)
 
 
 def number(text: str, source: str, line: int | None, wanted: str) -> float:

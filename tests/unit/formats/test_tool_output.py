@@ -36,6 +36,7 @@ from ktrial.formats import (
     tool_output,
     wrk,
 )
+from ktrial.formats.tool_output import ended_lines
 
 Reader = Callable[[bytes, str], Any]
 CASES = Path(ktrial.benchmarks.__file__).parent
@@ -366,3 +367,12 @@ def test_stress_ng_counts_an_entry_and_not_its_instances() -> None:
     assert set(entry.extra) == {"minor-page-faults-per-sec", "major-page-faults-per-sec", "nanosecs-per-page-fault"}
     with pytest.raises(UnreadableOutput, match="part of a list entry"):
         stress_ng.read_stress_ng(text.replace(b"\n      bogo-ops: 714", b"\n   bogo-ops: 714"), "here")
+
+
+@pytest.mark.parametrize(
+    "data, wanted",
+    [(b"", "it is empty"), (b"12\0", "it is binary"), (b"12\xff", "UTF-8 text"), (b"1\n12", "the output is cut off")],
+)
+def test_what_is_no_text_is_told_before_what_is_cut_off(data: bytes, wanted: str) -> None:
+    with pytest.raises(UnreadableOutput, match=wanted):
+        list(ended_lines(data, "stdout"))
