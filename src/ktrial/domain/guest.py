@@ -170,14 +170,15 @@ def status_of(ended: Ended) -> int:
     return STATUS_FAILED
 
 
-_LONGER = "--limit gives it longer, --memory more room; --append loglevel=7 lets its kernel say more"
+_MORE = "--memory gives it more room, --append loglevel=7 lets its kernel say more"
+_LONGER = f"--limit gives it longer, {_MORE}"
 
 
 class GuestFailed(KtrialError):
     """The guest did not come to its end."""
 
-    def __init__(self, message: str, exit_status: int, hint: str = _LONGER) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, message: str, exit_status: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint or (_LONGER if exit_status == STATUS_LIMIT else _MORE))
         self.exit_status = exit_status
 
 

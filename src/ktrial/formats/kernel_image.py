@@ -21,6 +21,7 @@ _SIZE_BYTES = 4
 _FLAT_AT = 56
 _FLAT = {b"ARM\x64": "aarch64", b"RSC\x05": "riscv64"}
 _ZBOOT = b"zimg"
+_SAYS_LINUX = b"Linux version "
 _BANNER = re.compile(rb"Linux version (\S+) \(([^\n\0]*)\n?")
 #: First bytes of a payload -> how it is packed, and what unpacks it; None where nothing here does.
 _PACKED: tuple[tuple[bytes, str, Callable[[bytes], bytes] | None], ...] = (
@@ -59,9 +60,17 @@ def bootable(data: bytes, source: str, wanted: str) -> bytes:
     found = architecture(data, source) if is_setup else _machine(kernel, source)
     if found != wanted:
         raise BadInput(f"it is a kernel for {found}; these guests are {wanted}", file=source)
-    if kernel.startswith(elf.MAGIC) and wanted != "x86_64":
-        raise BadInput("QEMU does not start a vmlinux here", file=source, hint="take arch/arm64/boot/Image of its tree")
+    if kernel.startswith(elf.MAGIC):
+        _require_vmlinux(kernel, source, wanted)
     return kernel
+
+
+def _require_vmlinux(kernel: bytes, source: str, wanted: str) -> None:
+    """Refuse a program that is no kernel, and a kernel that no emulator starts in this form."""
+    if _SAYS_LINUX not in kernel:
+        raise BadInput("it is a program, and no kernel: it does not say of what version of Linux it is", file=source)
+    if wanted != "x86_64":
+        raise BadInput("QEMU does not start a vmlinux here", file=source, hint="take arch/arm64/boot/Image of its tree")
 
 
 def read_image(data: bytes, source: str) -> KernelImage:

@@ -248,13 +248,14 @@ def test_a_flat_kernel_says_no_more_than_it_shows() -> None:
     "image, why",
     [
         (kernels.image(), "it is a kernel for x86_64; these guests are aarch64"),
-        (kernels.elf({}, machine=183), "QEMU does not start a vmlinux here"),
+        (kernels.elf({".rodata": b"Linux version 6"}, machine=183), "QEMU does not start a vmlinux here"),
+        (kernels.elf({}, machine=183), "it is a program, and no kernel"),
         (kernels.zboot(gzip.compress(FLAT))[:-9], "is said to end at byte"),
         (kernels.zboot(b"\x89LZO\0"), "packed with lzo"),
         (b"MZ\0\0zimg", "is said to end at byte 0, and it has 8"),
         (gzip.compress(b"text"), "begins with 74 65 78 74"),
     ],
-    ids=["x86", "vmlinux", "cut off", "lzo", "head only", "text"],
+    ids=["x86", "vmlinux", "program", "cut off", "lzo", "head only", "text"],
 )
 def test_what_no_guest_of_arm64_is_started_with(image: bytes, why: str) -> None:
     with pytest.raises(BadInput, match=why):

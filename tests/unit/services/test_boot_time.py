@@ -63,8 +63,9 @@ def test_the_boot_is_timed_without_what_the_kernel_tells_of_it() -> None:
 
 
 def test_a_boot_that_fails_is_no_time() -> None:
-    with pytest.raises(GuestFailed, match="panicked"):
+    with pytest.raises(GuestFailed, match="panicked") as raised:
         boot_time(Lab(failure="the kernel panicked: x"), PLACE, 1)
+    assert "--limit" not in str(raised.value.hint), "more time would not help"
 
 
 def test_a_log_that_is_not_handed_over_is_told() -> None:
