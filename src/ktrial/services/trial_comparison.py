@@ -254,7 +254,8 @@ def _source(
     known = {}
     kernels = {one.trial.kernel_release for one in records if one.trial is not None and one.trial.arm == arm}
     if len(kernels) == 1 and (kernel := kernels.pop()) is not None:
-        known["kernel"] = kernel
+        # Where kernels are arms, two of them may be of one release.
+        known["kernel"] = trial.arms[arm].changes.get("kernel", trial.found.get("kernel", kernel))
     return ArmSource(
         arm=arm,
         sources=(trial.trial,),

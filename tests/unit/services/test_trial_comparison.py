@@ -230,6 +230,15 @@ def test_outcomes_of_own_commands_come_from_the_records() -> None:
     }
 
 
+def test_kernels_of_one_release_are_told_apart_by_their_builds() -> None:
+    kept = a_trial()
+    assert {one.known["kernel"] for one in kept.told().arms} == {kept.records[0].trial.kernel_release}  # type: ignore[union-attr]
+    arms = {**kept.stored.arms, "sw10": replace(kept.stored.arms["sw10"], changes={"kernel": "6.12.7, build b"})}
+    stored = replace(kept.stored, arms=arms, found={"kernel": "6.12.7, build a"})
+    known = {one.arm: one.known["kernel"] for one in kept._replace(stored=stored).told().arms}
+    assert (known.pop("sw10"), set(known.values())) == ("6.12.7, build b", {"6.12.7, build a"})
+
+
 def test_a_trial_that_goes_on_says_so() -> None:
     kept = a_trial(ended=False)
     found = kept.told()
