@@ -28,6 +28,10 @@ const DYING_WAIT: Duration = Duration::from_secs(5);
 /// What to do when the journal cannot be written.
 const UNWRITABLE: &str = "nothing was changed; make room on the disk or make it writable";
 
+/// What a kernel lacks that cannot lock files.
+const NO_LOCKS: &str =
+    "its kernel was built without locks of files: FILE_LOCKING=y in its configuration brings them";
+
 /// The state folder of a machine.
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -99,6 +103,9 @@ impl Store {
         })?;
         let began = Instant::now();
         while let Err(errno) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if errno == Errno::NOSYS {
+                return Err(Error::io("lock", path.display(), &errno.into()).hint(NO_LOCKS));
+            }
             if errno != Errno::WOULDBLOCK {
                 return Err(Error::io("lock", path.display(), &errno.into()));
             }

@@ -98,7 +98,7 @@ def test_the_tiers_of_arashi_are_built_on_top_of_each_other(sources: tuple[str, 
 
 
 def test_of_two_symbols_and_a_word_the_symbol_that_did_it_is_named_alone(sources: tuple[str, ...]) -> None:
-    factors = ("--set", "PRINTK_TIME=y", "--set", "HIGH_RES_TIMERS=n", "--boot", "skew_tick=1", "--known", "worse")
+    factors = ("--set", "PRINTK_TIME=y", "--set", "HIGH_RES_TIMERS=n", "--boot", "norandmaps", "--known", "worse")
     done = ktrial("blame", *sources, *factors, *MEASURED, "--json")
     assert done.returncode == 0, done.stderr
     assert "4 kernels, of which" in done.stderr

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from ktrial.domain.benchmark import Benchmark
-from ktrial.domain.errors import BadInput, KtrialError, Refused
+from ktrial.domain.errors import AgentError, BadInput, KtrialError, Refused
 from ktrial.domain.facts import FactBook
 from ktrial.domain.guest import GuestPlace, GuestRun, Job
 from ktrial.domain.guest_kernel import KernelChange
@@ -216,7 +216,11 @@ def _scouted(
         with scout(place) as root:
             _refuse_unknown_words(root, place)
             own = arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous, only=names)
-            rehearse(root, own, world.catalog.knobs)
+            try:
+                rehearse(root, own, world.catalog.knobs)
+            except AgentError as error:
+                error.message = f"{', '.join(names)}, tried in a guest: {error.message}"
+                raise
             plans |= own
             if file.control in names:
                 facts = root.facts()

@@ -11,7 +11,7 @@ import pytest
 
 from ktrial.benchmarks import all_benchmarks
 from ktrial.catalog.suites import load_suites
-from ktrial.domain.errors import BadInput, KtrialError, Refused
+from ktrial.domain.errors import AgentError, BadInput, KtrialError, Refused
 from ktrial.domain.guest import GuestPlace, GuestRun, Job
 from ktrial.domain.guest_kernel import KernelChange, KernelRecipe, kernel_of
 from ktrial.domain.kernel_identity import KernelFound, KernelIdentity
@@ -145,6 +145,19 @@ def test_arms_are_their_kernels_words_and_settings_and_only_what_must_be_asked_i
         "vm.swappiness": "60",
         "kernel": "6.12.1, build 0123456789ab",
     }
+
+
+def test_what_a_guest_refuses_is_told_with_the_arms_it_was_tried_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def request(_machine: Scouted, do: str, **_fields: Any) -> dict[str, Any]:
+        if do == "apply":
+            raise AgentError("io", "lock /var/lib/ktrial/lock: Function not implemented", hint="FILE_LOCKING=y")
+        return {"oldest": 1, "newest": 1, "log": "", "truncated": False}
+
+    monkeypatch.setattr(Scouted, "request", request)
+    with pytest.raises(AgentError) as raised:
+        prepared([])
+    assert raised.value.message.startswith("control, placebo, low, tried in a guest: lock /var/lib/ktrial/lock: ")
+    assert raised.value.hint == "FILE_LOCKING=y"
 
 
 def test_each_kernel_is_asked_once_for_the_arms_that_have_it() -> None:
