@@ -13,6 +13,7 @@ from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun,
 from ktrial.domain.container import Container
 from ktrial.domain.errors import AgentError, KtrialError, UnreadableOutput
 from ktrial.domain.facts import FactBook
+from ktrial.domain.guest import GuestTools
 from ktrial.domain.run import Earlier, Execution, RunRecord, Session, Watch
 from ktrial.domain.sensors import Samples, Sensor
 from tests.support.samples import document
@@ -147,7 +148,7 @@ class FakeExecutor:
 
     agent_version = "0.1.0"
     container: Container | None = None
-    in_guest = False
+    guest: GuestTools | None = None
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ktrial.cli.measuring import give_programs_of
 from ktrial.domain.errors import BadInput, Refused
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def question_of(
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     if symbols:
         _check_kernels(app, symbols, template)
+    give_programs_of(app, template.suite)
     plan = _planned(app, arm, template, allow_dangerous=allow_dangerous)
     factors = factors_of(plan, app.catalog.knobs, arm.environment, boots, symbols)
     drawn = secrets.randbelow(2**32) if seed is None else seed

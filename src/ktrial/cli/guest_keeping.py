@@ -50,14 +50,14 @@ def keep_guest(
 
     limit_s = None if limit is None else seconds(limit, "--limit")
     with keeper(name) as keeps:
-        guest, ran = boot_to_talk(app.kernels.lab, kernel, mode, shape, *brought)
+        guest, ran, tools = boot_to_talk(app.kernels.lab, kernel, mode, shape, *brought, runs_programs=True)
         try:
             for refused in guest.begun.unloaded:
                 app.say(f"the guest could not load {refused}")
             sys.stdout.write(kept_text(name, guest.begun, ran, width=columns()))
             sys.stdout.flush()
             with app.interrupts:
-                kept = Kept(kernel=kernel, release=guest.begun.release, mode=ran)
+                kept = Kept(kernel=kernel, release=guest.begun.release, mode=ran, tools=tools)
                 gone = keeps.serve(guest, kept, app.interrupts, limit_s)
         except KeyboardInterrupt:
             gone = None

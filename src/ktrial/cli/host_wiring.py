@@ -4,24 +4,32 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktrial.domain.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
     from ktrial.cli.kernel_wiring import Kernels, Role
-    from ktrial.domain.guest import Mode, Shape
+    from ktrial.domain.guest import GuestTools, Mode, Shape
     from ktrial.host.guest_transport import Guest, GuestTransport
-    from ktrial.host.kept_guest import Keeper
+    from ktrial.host.kept_guest import Keeper, KeptGuest
     from ktrial.kernels.lab import Lab
     from ktrial.kernels.running_guest import RunningGuest
 
 _GUEST = "guest:"
 _MEMORY_BYTES, _CPUS = 1 << 30, 2
 _BEGIN_LIMIT_S = 120.0
+
+
+class Talking(NamedTuple):
+    """A guest with sessions, the mode that it runs in, and where programs of this machine lie there."""
+
+    guest: RunningGuest
+    mode: Mode
+    tools: Mapping[str, str]
 
 
 def boot_to_talk(
@@ -31,11 +39,14 @@ def boot_to_talk(
     shape: Shape | None = None,
     modules: tuple[str, ...] = (),
     tools: tuple[str, ...] = (),
-) -> tuple[RunningGuest, Mode]:
-    """A guest with sessions and the mode that it runs in: by default KVM where that works."""
+    *,
+    runs_programs: bool = False,
+) -> Talking:
+    """A guest with sessions, by default with KVM where that works; with `runs_programs` benchmarks can run there."""
     import msgspec
 
     from ktrial.domain.guest import GuestPlace, Shape
+    from ktrial.host.run_folders import GUEST_PROGRAMS
 
     mode = mode or ("emulated" if lab.why_no_kvm(kernel) is not None else "kvm")
     shape = shape or Shape(mode=mode, memory_bytes=_MEMORY_BYTES, cpus=_CPUS)
@@ -45,9 +56,9 @@ def boot_to_talk(
         modules=modules,
         disk=lab.can_have_disk(kernel),
         limit_s=_BEGIN_LIMIT_S,
-        tools=tools,
+        tools=(*tools, *(GUEST_PROGRAMS if runs_programs and lab.runs_programs(kernel) else ())),
     )
-    return lab.talk(place), mode
+    return Talking(lab.talk(place), mode, lab.tools_in(place))
 
 
 @contextmanager
@@ -89,6 +100,35 @@ class GuestHost:
         self._kernels = kernels
         self._say = say
         self._guest: Guest | None = None
+        #: Programs of this machine that a guest is given which boots for this command, by name; None: not here.
+        self._programs: dict[str, str | None] = {}
+
+    def give(self, programs: Mapping[str, str | None]) -> None:
+        """Programs of this machine, by name, that the guest is to have when it boots; None where one is not here.
+
+        One that runs already has what it has.
+        """
+        if self._guest is None:
+            self._programs.update(programs)
+
+    def tools(self) -> GuestTools:
+        """The programs that the guest has."""
+        from ktrial.domain.guest import GuestTools, guest_path
+
+        if self._kept is not None:
+            return GuestTools(places=self._kept.kept.tools, kept=self._name)
+        places = {name: guest_path(path) for name, path in self._given.items()}
+        return GuestTools(places=places, found=self._programs, foreign=not self._runs_programs)
+
+    @property
+    def _given(self) -> dict[str, str]:
+        """Those that are here and run there."""
+        return {name: path for name, path in self._programs.items() if path is not None and self._runs_programs}
+
+    @cached_property
+    def _runs_programs(self) -> bool:
+        with self._named():
+            return self._kernels().lab.runs_programs(self._name)
 
     def connect(self, role: Role) -> GuestTransport:
         """An agent of its own in the guest."""
@@ -107,7 +147,7 @@ class GuestHost:
         return self._kept is not None
 
     @cached_property
-    def _kept(self) -> Guest | None:
+    def _kept(self) -> KeptGuest | None:
         """The guest of that name; None where none is kept."""
         from ktrial.host.kept_guest import KeptGuest, is_name
 
@@ -122,10 +162,19 @@ class GuestHost:
         return None
 
     def _booted(self) -> Guest:
+        with self._named():
+            given = tuple(self._given.values())
+            guest, mode, _ = boot_to_talk(self._kernels().lab, self._name, tools=given, runs_programs=bool(given))
+        self._say(f"the host is a guest ({mode}) with Linux {guest.begun.release}; it ends with this command")
+        return guest
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Says of a word that is no kernel that it is no guest either."""
         from ktrial.host.kept_guest import kept_names
 
         try:
-            guest, mode = boot_to_talk(self._kernels().lab, self._name)
+            yield
         except UnknownName as error:
             kept = ", ".join(kept_names())
             hint = error.hint if error.nearest else f"`ktrial kernel boot KERNEL --keep {self._name}` keeps one"
@@ -133,5 +182,3 @@ class GuestHost:
                 f"--host {self.word}: no guest is kept under this name, and {error.message}",
                 hint=f"{hint}; kept are: {kept}" if kept else hint,
             ) from None
-        self._say(f"the host is a guest ({mode}) with Linux {guest.begun.release}; it ends with this command")
-        return guest

@@ -87,6 +87,7 @@ def planned(
     """What each tier changes, asked of this machine or of a guest with its kernel."""
     from functools import partial
 
+    from ktrial.cli.measuring import give_programs_of
     from ktrial.services.guest_trial import plans_in_guests
     from ktrial.services.ladder import ladder_trial, tier_plans
 
@@ -95,6 +96,7 @@ def planned(
         return tier_plans(some, machine, catalog, allow_dangerous=allow_dangerous)
 
     if template.guest is None:
+        give_programs_of(app, template.suite)
         return plan(app.best_session("planning the tiers"), ladder.arms)
     from ktrial.cli.guest_trialing import scout, words_of
 

@@ -18,13 +18,14 @@ from ktrial.cli.streams import tell
 from ktrial.domain.errors import BadInput, KtrialError
 
 if TYPE_CHECKING:
+    from ktrial.cli.host_wiring import GuestHost
     from ktrial.cli.wiring import App
     from ktrial.domain.benchmark import Benchmark
     from ktrial.domain.facts import FactBook
     from ktrial.domain.gate import GateLimits
     from ktrial.domain.own_benchmark import OwnBenchmark
     from ktrial.domain.run import RunRecord
-    from ktrial.domain.suite import Suite
+    from ktrial.domain.suite import Suite, SuiteLoad
     from ktrial.services.events import Event, Result
     from ktrial.services.schedule import Order
 
@@ -125,7 +126,7 @@ def choose(
     if words is not None:
         own = own_benchmark(words, metrics, _LIMIT_S if limit_s is None else limit_s)
         if app.host is not None:
-            own = _in_guest(app, own)
+            own = _in_guest(app, app.host, own)
         return find_suite(own.name, {}, {own.name: own}), {own.name: own}
     if limit_s is not None:
         raise BadInput("--limit is for a command after --", hint="benchmarks have limits of their own; leave it out")
@@ -133,10 +134,28 @@ def choose(
         raise BadInput("--metric reads the output of a command after --", hint="put it after --, or leave --metric out")
     refuse_faulty(app, suite or "")
     warn_of_faulty(app)
+    give_programs_of(app, suite)
     return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
 
 
-def _in_guest(app: App, own: OwnBenchmark) -> OwnBenchmark:
+def give_programs(app: App, benchmarks: Sequence[Benchmark], load: SuiteLoad | None = None) -> None:
+    """Have a guest that boots for this command bring the programs that these need."""
+    from ktrial.services.guest_tools import looked_for
+
+    if app.host is not None and not app.host.is_kept and (wanted := looked_for(benchmarks, load)):
+        app.host.give(app.programs_here(wanted))
+
+
+def give_programs_of(app: App, suite: str | None) -> None:
+    """The same for a suite or a benchmark by its name, before anything is asked of the guest."""
+    from ktrial.services.suites import find_suite
+
+    if app.host is not None and suite:
+        found = find_suite(suite, app.suites, app.benchmarks)
+        give_programs(app, [app.benchmarks[one.use] for one in found.benchmark], found.load)
+
+
+def _in_guest(app: App, host: GuestHost, own: OwnBenchmark) -> OwnBenchmark:
     """The same where its program lies in the guest. Raises BadInput where the guest has it not."""
     import msgspec
 
@@ -144,6 +163,8 @@ def _in_guest(app: App, own: OwnBenchmark) -> OwnBenchmark:
 
     program, *rest = own.argv
     place = guest_path(program)
+    if not host.is_kept:
+        host.give({program: program})
     if app.executor.programs([place])[place] is None:
         name = program.rpartition("/")[2]
         raise BadInput(
@@ -185,7 +206,7 @@ def order_of(
     from ktrial.services.suites import tasks_of
 
     unplaced: dict[str, BadInput] = {}
-    if cpus is None and (cpus := cpus_left(facts)) is not None:
+    if cpus is None and app.host is None and (cpus := cpus_left(facts)) is not None:
         app.say(
             f"it was started with CPUs {cpus} alone (taskset, a cpuset): all runs are on them, as with --cpus {cpus}"
         )
@@ -243,6 +264,7 @@ def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:
     from ktrial.services.availability import examine
 
     warn_of_faulty(app)
+    give_programs(app, list(app.benchmarks.values()))
     found = examine(app.benchmarks.values(), app.executor_in(tools))
     if as_json:
         write_json({"schema": "ktrial.benchmarks/1", "benchmarks": found, "suites": list(app.suites.values())})

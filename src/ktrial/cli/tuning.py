@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ktrial.cli.measuring import refuse_faulty
+from ktrial.cli.measuring import give_programs_of, refuse_faulty
 from ktrial.domain.errors import BadInput, KtrialError, Refused, UnknownName
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def asked(
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     goal = _goal(app, name, own, options)
+    for one in goal.measure:
+        give_programs_of(app, one.suite)
     found = candidates_of([goal], app.best_session("reading all values"), app.catalog)
     candidates, left_out = list(found.candidates), dict(found.not_here)
     if own is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -374,12 +374,25 @@ class App(WithDesktop):
         from ktrial.host.executor import AgentExecutor
 
         root = self.root_session if self.can_be_root else None
-        work, box = self.measuring_place.work, self.tools.box if self.host is None else None
-        executor = AgentExecutor(
-            lambda: self._detached(*self._exposed()), work, root, box, self.interrupts, in_guest=self.host is not None
-        )
+        host, work = self.host, self.measuring_place.work
+        box = self.tools.box if host is None or not host.is_kept else None
+        connect, guest = lambda: self._detached(*self._exposed()), None if host is None else host.tools
+        executor = AgentExecutor(connect, work, root, box, self.interrupts, guest=guest)
         self._sessions.append(executor)
         return executor
+
+    def programs_here(self, names: Iterable[str]) -> dict[str, str | None]:
+        """Where programs are on this machine, whatever the host; None where one is not here."""
+        from ktrial.host.executor import AgentExecutor
+        from ktrial.host.find_agent import find_agent
+        from ktrial.host.transport import DetachedTransport
+
+        here = [str(find_agent()), "serve", "--role", "user"]
+        executor = AgentExecutor(lambda: DetachedTransport(here), self.measuring_place.work, None, self.tools.box)
+        try:
+            return executor.programs(names)
+        finally:
+            executor.close()
 
     def executor_in(self, tools: str | None) -> AgentExecutor | ContainerExecutor:
         """The executor that takes programs from where --tools says."""

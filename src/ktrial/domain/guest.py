@@ -100,11 +100,25 @@ class Ends(NamedTuple):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A guest that outlives a command, as it is told to those that use it."""
+    """A guest that outlives a command, as it is told to those that use it; `tools`: where its programs lie, by name."""
 
     kernel: str
     release: str
     mode: Mode
+    tools: Mapping[str, str] = {}
+
+
+class GuestTools(msgspec.Struct, frozen=True, kw_only=True):
+    """Programs of this machine in a guest that is the host of a command.
+
+    `places` are where they lie there, by name. `found` tells where this machine has what was looked for, None where it
+    has it not. `kept` is the name of a guest that goes on, which was given its programs at its boot.
+    """
+
+    places: Mapping[str, str]
+    found: Mapping[str, str | None] = {}
+    kept: str | None = None
+    foreign: bool = False
 
 
 def guest_path(path: str) -> str:

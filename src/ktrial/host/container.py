@@ -22,6 +22,7 @@ from ktrial.domain.benchmark import PROGRAM_FOLDERS, Invocation
 from ktrial.domain.container import DEFAULT_IMAGE, Container, Runtime, Wanted
 from ktrial.domain.errors import AgentError, KtrialError, PrivilegeMissing
 from ktrial.domain.facts import FactBook
+from ktrial.domain.guest import GuestTools
 from ktrial.domain.run import Execution, Watch
 from ktrial.host.agent import AgentSession
 from ktrial.host.executor import AgentExecutor, RunningLoad
@@ -170,6 +171,7 @@ class ContainerExecutor:
     #: What needs root is left out: inside there is none, and root's own loads measure no container.
     has_root = False
     runs_as_root = False
+    guest: GuestTools | None = None
 
     def __init__(
         self, box: Callable[[], Box], outside: AgentExecutor, work: Path, interrupts: Interrupts | None = None
@@ -189,11 +191,6 @@ class ContainerExecutor:
     def has_loads(self) -> bool:
         """Whether the agent carries out loads itself."""
         return self._outside.has_loads
-
-    @property
-    def in_guest(self) -> bool:
-        """Whether the container is in a guest."""
-        return False
 
     def obtain_root(self, purpose: str) -> None:
         """Never: there is nothing here that root could do."""

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,15 +20,16 @@ from ktrial.domain.benchmark import (
     Network,
     RawOutput,
 )
-from ktrial.domain.errors import AgentError, BadInput, KtrialError
+from ktrial.domain.errors import AgentError, BadInput
 from ktrial.domain.facts import FactBook
+from ktrial.domain.guest import GuestTools
 from ktrial.domain.run import Execution, Watch
 from ktrial.domain.tool import Receipt
 from ktrial.host.agent import AgentSession
 from ktrial.host.clock import SystemClock
 from ktrial.host.interrupts import Interrupts
-from ktrial.host.private_folder import own_tmpfs, remove
 from ktrial.host.rights import Connect, OpenRoot, Rights
+from ktrial.host.run_folders import FoldersHere, FoldersInGuest, RunFolders
 from ktrial.host.running import Course, Running, output_of, problem
 from ktrial.host.tools import Toolbox
 from ktrial.host.transport import Detached
@@ -40,8 +38,6 @@ from ktrial.host.transport import Detached
 CAPTURE_BYTES = 1 << 20
 #: A server that nobody ends any more ends by itself after so many seconds; no run with one takes longer.
 SERVER_LIMIT_S = 3600.0
-#: Bytes kept of a file that a run leaves.
-FILE_BYTES = 64 << 20
 
 
 class AgentExecutor:
@@ -49,7 +45,7 @@ class AgentExecutor:
 
     `connect` starts one as the user, detached. `root` opens the session of root, given what it is for; None where root
     cannot be had. Programs of `tools`, which ktrial built for this user, come before those of the fixed folders.
-    Waiting for a run heeds `interrupts`. `in_guest`: the agents are in a guest, which has no private directories.
+    Waiting for a run heeds `interrupts`. `guest` tells of the programs of a guest that the agents are in.
     """
 
     container: None = None
@@ -62,18 +58,23 @@ class AgentExecutor:
         tools: Toolbox | None = None,
         interrupts: Interrupts | None = None,
         *,
-        in_guest: bool = False,
+        guest: Callable[[], GuestTools] | None = None,
     ) -> None:
-        self.in_guest = in_guest
+        self._guest = guest
         self._connect = connect
         self._rights = Rights(root, connect)
-        self._work = work
+        self._folders: RunFolders = FoldersHere(work) if guest is None else FoldersInGuest(self._open)
         self._tools = tools
         self._interrupts = interrupts or Interrupts()
         self._clock = SystemClock(self._interrupts)
         self._transport: Detached | None = None
         self._session: AgentSession | None = None
         self._asked: AgentSession | None = None
+
+    @property
+    def guest(self) -> GuestTools | None:
+        """The programs of the guest that the agents are in; None where they are on a machine."""
+        return None if self._guest is None else self._guest()
 
     @property
     def agent_version(self) -> str:
@@ -121,7 +122,7 @@ class AgentExecutor:
         Whatever interrupts this ends the run, its servers and all children too.
         """
         self._interrupts.check()
-        with self._private_directory(in_memory=invocation.in_memory) as folder, Course() as course:
+        with self._private_directory(invocation) as folder, Course() as course:
             request = self._request(invocation, folder)
             started = (self._clock.monotonic_ns(), self._clock.unix_ms())
             asked = False
@@ -143,7 +144,7 @@ class AgentExecutor:
             if raw.failed is None and course.died is not None and not raw.interrupted:
                 raw = msgspec.structs.replace(raw, failed=course.died, exit_status=None)
             if invocation.load is None:
-                raw = _with_files(raw, folder, invocation.files)
+                raw = self._folders.with_files(raw, folder, invocation.files)
         return Execution(
             argv=(request["argv"][0], *invocation.argv[1:]) if invocation.argv else (),
             steps=(*course.steps, *_other_end(invocation, request)),
@@ -157,7 +158,10 @@ class AgentExecutor:
         )
 
     def _built(self, name: str) -> tuple[str, ...]:
-        """Where ktrial built the program; nowhere for one that it did not build."""
+        """Where ktrial built the program, or the guest has it; nowhere for others."""
+        if self._guest is not None:
+            place = self._guest().places.get(name)
+            return (place,) if place is not None else ()
         built = self._tools.find(name) if self._tools is not None and "/" not in name else None
         return (str(built[0]),) if built is not None else ()
 
@@ -196,8 +200,8 @@ class AgentExecutor:
 
     def start(self, invocation: Invocation) -> RunningLoad:
         """Start a background load; it ends when it is stopped."""
-        folder = self._make_directory(in_memory=invocation.in_memory)
-        return RunningLoad(self._start(invocation, folder), folder, invocation)
+        folder = self._make_directory(invocation)
+        return RunningLoad(self._start(invocation, folder), self._folders, folder, invocation)
 
     def _start(self, invocation: Invocation, folder: Path) -> Running:
         """Start something in an agent of its own."""
@@ -288,30 +292,23 @@ class AgentExecutor:
         return [place, *(word.replace(DIRECTORY, str(folder)) for word in argv[1:])]
 
     @contextmanager
-    def _private_directory(self, *, in_memory: bool) -> Iterator[Path]:
-        folder = self._make_directory(in_memory=in_memory)
+    def _private_directory(self, invocation: Invocation) -> Iterator[Path]:
+        folder = self._make_directory(invocation)
         try:
             yield folder
         finally:
-            remove(folder)
+            self._folders.remove(folder)
 
-    def _make_directory(self, *, in_memory: bool) -> Path:
-        work = own_tmpfs() if in_memory else self._work
-        try:
-            work.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return Path(tempfile.mkdtemp(prefix="run-", dir=work))
-        except OSError as error:
-            raise KtrialError(
-                f"cannot make a private directory in {work}: {error.strerror}",
-                hint="free some space there, or set XDG_STATE_HOME to another file system",
-            ) from None
+    def _make_directory(self, invocation: Invocation) -> Path:
+        return self._folders.make(in_memory=invocation.in_memory, for_program=invocation.load is None)
 
 
 class RunningLoad:
     """A background load in an agent of its own; implements `services.ports.RunningLoad`."""
 
-    def __init__(self, running: Running, folder: Path, invocation: Invocation) -> None:
+    def __init__(self, running: Running, folders: RunFolders, folder: Path, invocation: Invocation) -> None:
         self._running = running
+        self._folders = folders
         self._folder = folder
         self._files = invocation.files
 
@@ -322,9 +319,9 @@ class RunningLoad:
     def stop(self) -> RawOutput:
         """End it: what it printed and wrote."""
         try:
-            return _with_files(self._running.stop(), self._folder, self._files)
+            return self._folders.with_files(self._running.stop(), self._folder, self._files)
         finally:
-            remove(self._folder)
+            self._folders.remove(self._folder)
 
 
 def _other_end(invocation: Invocation, request: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
@@ -347,25 +344,3 @@ def _bytes(data: bytes) -> str | dict[str, str]:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
-
-
-def _with_files(raw: RawOutput, folder: Path, names: Iterable[str]) -> RawOutput:
-    files: dict[str, bytes] = {}
-    cut, unread = raw.cut, raw.unread
-    found = [path for name in names for path in sorted(folder.glob(name))]
-    for name in [str(path.relative_to(folder)) for path in found]:
-        try:
-            descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:  # it was there a moment ago: what the program takes away itself is no output
-            continue
-        except OSError as error:
-            unread = f"{name}: {error.strerror}"
-            continue
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            unread = f"{name}: no regular file"
-            continue
-        with os.fdopen(descriptor, "rb") as file:
-            files[name] = file.read(FILE_BYTES)
-            cut = cut or bool(file.read(1))
-    return msgspec.structs.replace(raw, files=files, cut=cut, unread=unread)

@@ -16,6 +16,7 @@ from ktrial.kernels import disk
 from ktrial.kernels.guest import Guests, Limits
 from ktrial.kernels.host_tools import Brought, bring
 from ktrial.kernels.images import Images, KernelFiles, read_kernel
+from ktrial.kernels.machines import host_architecture
 from ktrial.kernels.modules import modules_folder, take_modules
 from ktrial.kernels.running_guest import RunningGuest
 
@@ -56,6 +57,16 @@ class Lab:
         kernel, guests = self._found(place.kernel)
         brought, job = self._prepared(place, Job(), {})
         return guests.talk(kernel, job, brought, place.shape, place.limit_s)
+
+    def runs_programs(self, kernel: str) -> bool:
+        """Whether programs of this machine run in guests with this kernel."""
+        return self._found(kernel)[1].architecture == host_architecture()
+
+    def tools_in(self, place: GuestPlace) -> Mapping[str, str]:
+        """Where its programs of this machine lie in a guest, by name."""
+        _, guests = self._found(place.kernel)
+        brought = self._tools_for(guests.architecture, place.tools).tools
+        return {Path(name).name: where for name, where in brought.items()}
 
     def can_have_disk(self, kernel: str) -> bool:
         """Whether this kernel lies beside modules, and a file system can be made here."""

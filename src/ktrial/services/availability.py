@@ -11,6 +11,7 @@ import msgspec
 from ktrial.catalog.tools import recipe_for
 from ktrial.domain.benchmark import Benchmark, Parameters, Probe
 from ktrial.domain.errors import KtrialError
+from ktrial.domain.guest import GuestTools
 from ktrial.services.ports import Executor
 
 PackageTool = Literal["apt", "dnf", "pacman", "zypper"]
@@ -23,8 +24,6 @@ _TOOLS: dict[PackageTool, tuple[str, str]] = {
 }
 #: The next step for a program that is not in the container's image.
 IN_CONTAINER = "put it into the image, or let `ktrial tools container` make one"
-#: The next step for one that a guest that is the host does not have.
-IN_GUESTS = "`ktrial kernel trial` brings programs into its guests"
 #: The programs that tell which package tool there is.
 PACKAGE_PROGRAMS = tuple(program for program, _ in _TOOLS.values())
 
@@ -45,6 +44,11 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
     def ready(self) -> bool:
         """Whether it can run."""
         return self.why is None
+
+
+def is_program(benchmark: Benchmark) -> bool:
+    """Whether it is a program that needs nothing but its libraries, so that a guest can have it."""
+    return bool(getattr(benchmark, "standalone", False))
 
 
 def examine(benchmarks: Iterable[Benchmark], executor: Executor) -> tuple[Availability, ...]:
@@ -90,10 +94,36 @@ def _examine(
     programs: Mapping[str, str | None],
     tool: PackageTool | None,
 ) -> Availability:
-    if executor.in_guest and any("/" not in name for name in benchmark.needs):
-        why = "a guest that is the host runs the agent's own loads"
-        return Availability(benchmark=benchmark.name, what=benchmark.what, why=why, next=IN_GUESTS)
+    lacking = None if executor.guest is None else _lacking(benchmark, executor.guest, programs)
+    if lacking is not None:
+        return Availability(benchmark=benchmark.name, what=benchmark.what, why=lacking[0], next=lacking[1])
     return _examined(benchmark, parameters, executor, programs, tool)
+
+
+def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str | None]) -> tuple[str, str] | None:
+    """Why a guest that is the host has not what a benchmark needs, and the next step; None where it has."""
+    needed = [name for name in benchmark.needs if "/" not in name]
+    if needed and not is_program(benchmark):
+        return "it needs more than a program and its libraries, and a guest has nothing else", "measure it on a machine"
+    absent = [name for name in needed if programs.get(name) is None]
+    if not absent:
+        return None
+    names, verb = ", ".join(absent), "is" if len(absent) == 1 else "are"
+    if guest.foreign:
+        return f"{names} of this machine cannot run in a guest of another architecture", "take loads of the agent's own"
+    tools = " ".join(f"--tool {name}" for name in absent)
+    if guest.kept is not None:
+        again = f"ktrial kernel boot KERNEL --keep {guest.kept} {tools}"
+        return f"{names} {verb} not in the guest {guest.kept}", f"end it, boot it with what it is to have: `{again}`"
+    if not guest.found.keys() >= set(absent):
+        return (
+            f"{names} {verb} not in the guest",
+            f"`ktrial kernel boot KERNEL --keep NAME {tools}` keeps one that has it",
+        )
+    step = install_command(benchmark.packages, package_tool(guest.found))
+    if step is None and (recipe := recipe_for(absent)) is not None:
+        step = f"ktrial tools get {recipe.name}"
+    return f"{names} {verb} not installed on this machine, which guests have it from", step or "install it by hand"
 
 
 def _examined(

@@ -23,7 +23,8 @@ from ktrial.domain.run import Execution, RunRecord, TrialPlace, Watch
 from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.suite import Task
 from ktrial.domain.trial_log import BlockDrawn, Ended, Event, Looked, RunEnded, block_order
-from ktrial.services.guest_tools import RUNS, environment_of, in_guest, is_program
+from ktrial.services.availability import is_program
+from ktrial.services.guest_tools import RUNS, environment_of, in_guest
 from ktrial.services.guest_trial import GuestReady, Lab
 from ktrial.services.guest_visit import Asked, asked_of, came_of, job_of
 from ktrial.services.guests import agreement

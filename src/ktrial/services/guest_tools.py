@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,10 +13,10 @@ from ktrial.domain.benchmark import DIRECTORY, PINNED, Benchmark, Invocation, Ra
 from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.guest import guest_path
-from ktrial.domain.suite import Task
+from ktrial.domain.suite import SuiteLoad, Task
 from ktrial.domain.wire import wire_bytes
 from ktrial.formats.agent_replies import Reply
-from ktrial.services.availability import PACKAGE_PROGRAMS, install_command, package_tool
+from ktrial.services.availability import PACKAGE_PROGRAMS, install_command, is_program, package_tool
 
 if TYPE_CHECKING:
     from ktrial.services.ports import Executor
@@ -29,11 +29,6 @@ _FIRST_FILE, _MOST_FILES = 1_000_000, 100
 RUNS = "/ktrial/runs"
 _CAPTURE_BYTES = 1 << 20
 _FILE_LIMIT_S = 60.0
-
-
-def is_program(benchmark: Benchmark) -> bool:
-    """Whether it is a program that needs nothing but its libraries, so that a guest can have it."""
-    return bool(getattr(benchmark, "standalone", False))
 
 
 def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
@@ -50,6 +45,14 @@ def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
             hint = install_command(benchmark.packages, package_tool(found)) or f"ktrial tools get {name}"
             raise BadInput(f"{benchmark.name} brings {name} into its guests, which is not installed", hint=hint)
     return {name: place for name in (*wanted, _CAT) if (place := found.get(name)) is not None}
+
+
+def looked_for(benchmarks: Iterable[Benchmark], load: SuiteLoad | None = None) -> tuple[str, ...]:
+    """What is looked for on this machine so that a guest can have it, and is told how to get it."""
+    wanted = {name: None for one in benchmarks if is_program(one) for name in one.needs if "/" not in name}
+    if load is not None and load.use == "stress-ng":
+        wanted["stress-ng"] = None
+    return (*wanted, *PACKAGE_PROGRAMS) if wanted else ()
 
 
 def in_guest(invocation: Invocation, tools: Mapping[str, str]) -> Invocation:

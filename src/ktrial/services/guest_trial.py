@@ -22,8 +22,9 @@ from ktrial.domain.plan import Plan
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite, Task
 from ktrial.domain.trial_file import GuestFile, TrialFile, seconds
+from ktrial.services.availability import is_program
 from ktrial.services.guest_kernels import KernelWords
-from ktrial.services.guest_tools import is_program, tools_of
+from ktrial.services.guest_tools import tools_of
 from ktrial.services.guest_visit import needs_disk
 from ktrial.services.kernel_log import look
 from ktrial.services.ports import Machine

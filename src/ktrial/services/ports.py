@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ktrial.domain.container import Container
     from ktrial.domain.facts import FactBook
     from ktrial.domain.frames import Capture
+    from ktrial.domain.guest import GuestTools
     from ktrial.domain.reading import Reading
     from ktrial.domain.run import Earlier, Execution, Exit, RunRecord, Session, Watch
     from ktrial.domain.sensors import Samples
@@ -115,8 +116,8 @@ class Executor(Protocol):
         """Whether the agent carries out loads itself."""
 
     @property
-    def in_guest(self) -> bool:
-        """Whether it is a guest of ktrial's that is the host: it has no private directories for programs."""
+    def guest(self) -> GuestTools | None:
+        """The programs of a guest of ktrial's that is the host; None where it is a machine."""
 
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
         """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ktrial.cli.host_wiring import GuestHost, again, as_before
 from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.domain.guest import GuestPlace, GuestTools
 from ktrial.host.kept_guest import Keeper
 
 
@@ -21,6 +23,8 @@ class NoKernel:
 
     def why_no_kvm(self, kernel: str) -> str | None:
         raise UnknownName("installed kernel", kernel, ["6.12.7-test"], hint="give a path")
+
+    runs_programs = why_no_kvm
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +52,62 @@ def test_a_word_that_is_neither_a_guest_nor_a_kernel() -> None:
 def test_what_is_no_host(word: str) -> None:
     with pytest.raises(BadInput, match="no host that ktrial reaches"):
         host(word)
+
+
+class Booting:
+    """Boots guests in memory, and keeps what they were asked for."""
+
+    def __init__(self, *, runs: bool = True) -> None:
+        self.lab = self
+        self.places: list[GuestPlace] = []
+        self._runs = runs
+
+    def why_no_kvm(self, _: str) -> str | None:
+        return "there is none"
+
+    def runs_programs(self, _: str) -> bool:
+        return self._runs
+
+    def can_have_disk(self, _: str) -> bool:
+        return False
+
+    def talk(self, place: GuestPlace) -> Any:
+        self.places.append(place)
+        return SimpleNamespace(begun=SimpleNamespace(release="6.12.7-test"))
+
+    @staticmethod
+    def tools_in(_: GuestPlace) -> dict[str, str]:
+        return {}
+
+    @staticmethod
+    def transport_to(*_: object) -> None:
+        return None
+
+
+PROGRAMS = {"hackbench": "/usr/bin/hackbench", "schbench": "/var/lib/tools/schbench", "fio": None}
+
+
+def test_a_guest_that_boots_for_a_command_has_the_programs_that_are_here() -> None:
+    kernels: Any = Booting()
+    booted = GuestHost("guest:running", lambda: kernels, lambda _: None)
+    booted.give(PROGRAMS)
+    assert booted.tools() == GuestTools(
+        places={"hackbench": "/usr/bin/hackbench", "schbench": "/usr/bin/schbench"}, found=PROGRAMS
+    )
+    booted.connect("user")
+    helpers = ("mktemp", "cat", "rm")
+    assert kernels.places[0].tools == ("/usr/bin/hackbench", "/var/lib/tools/schbench", *helpers)
+    booted.give({"stress-ng": "/usr/bin/stress-ng"})
+    assert "stress-ng" not in booted.tools().found
+
+
+def test_a_guest_of_another_architecture_is_given_nothing() -> None:
+    kernels: Any = Booting(runs=False)
+    booted = GuestHost("guest:running", lambda: kernels, lambda _: None)
+    booted.give(PROGRAMS)
+    booted.connect("user")
+    assert kernels.places[0].tools == ()
+    assert booted.tools() == GuestTools(places={}, found=PROGRAMS, foreign=True)
 
 
 def test_what_is_said_of_the_host() -> None:

@@ -16,8 +16,9 @@ from ktrial import __version__
 from ktrial.domain.benchmark import AgentLoad, Invocation, RawOutput, check_exit
 from ktrial.domain.errors import BadRun, PrivilegeMissing
 from ktrial.host.agent import AgentSession
-from ktrial.host.executor import AgentExecutor, _with_files
+from ktrial.host.executor import AgentExecutor
 from ktrial.host.interrupts import Interrupts
+from ktrial.host.run_folders import FoldersHere
 from ktrial.host.transport import DetachedTransport
 
 EXEC = {
@@ -182,10 +183,10 @@ def test_without_root_nothing_that_needs_it_is_run(tmp_path: Path) -> None:
 
 def test_a_file_of_the_run_that_cannot_be_read_makes_it_no_run(tmp_path: Path) -> None:
     (tmp_path / "good").write_text("7")
-    read = _with_files(RawOutput(exit_status=0), tmp_path, ["good", "never-written"])
+    read = FoldersHere.with_files(RawOutput(exit_status=0), tmp_path, ["good", "never-written"])
     assert (read.files, read.unread) == ({"good": b"7"}, None)
     (tmp_path / "link").symlink_to("/etc/hostname")
     (tmp_path / "folder").mkdir()
     for name, why in (("link", "symbolic"), ("folder", "no regular file")):
         with pytest.raises(BadRun, match=f"left a file that cannot be read: {name}: .*{why}"):
-            check_exit(_with_files(RawOutput(exit_status=0), tmp_path, ["good", name]))
+            check_exit(FoldersHere.with_files(RawOutput(exit_status=0), tmp_path, ["good", name]))

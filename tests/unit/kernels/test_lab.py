@@ -96,3 +96,14 @@ def test_programs_of_a_pc_are_refused_in_a_guest_of_another_kind(found: Lab) -> 
     place = GuestPlace(kernel="arm", shape=SHAPE, tools=(str(Path("/bin/sh").resolve()),))
     with pytest.raises(BadInput, match="the guest is aarch64"):
         found.prepare(place)
+
+
+def test_programs_of_this_machine_run_in_guests_like_it_and_lie_where_they_are_told(
+    found: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ktrial.kernels.lab.host_architecture", lambda: "x86_64")
+    assert (found.runs_programs("here"), found.runs_programs("arm")) == (True, False)
+    brought = Brought({}, {}, {"hackbench": "/usr/bin/hackbench", "/opt/bin/own": "/opt/bin/own"})
+    monkeypatch.setattr("ktrial.kernels.lab.bring", lambda *_: brought)
+    place = GuestPlace(kernel="here", shape=SHAPE, tools=("hackbench", "/opt/bin/own"))
+    assert found.tools_in(place) == {"hackbench": "/usr/bin/hackbench", "own": "/opt/bin/own"}

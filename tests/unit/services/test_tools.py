@@ -12,10 +12,11 @@ from ktrial.domain.benchmark import Invocation, Parameters, Probe, RawOutput
 from ktrial.domain.container import Container
 from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.facts import FactBook
+from ktrial.domain.guest import GuestTools
 from ktrial.domain.run import Execution, Watch
 from ktrial.domain.suite import Task
 from ktrial.domain.tool import Receipt, Recipe, Source
-from ktrial.services.availability import IN_CONTAINER, IN_GUESTS, Availability, examine, examine_with
+from ktrial.services.availability import IN_CONTAINER, Availability, examine, examine_with
 from ktrial.services.measure import measure
 from ktrial.services.schedule import Order
 from ktrial.services.tools import get_tool
@@ -110,13 +111,46 @@ def test_the_next_step_for_a_tool_that_is_missing(
     assert found.next == step
 
 
-def test_a_guest_that_is_the_host_runs_the_loads_of_its_agent_and_what_lies_in_it() -> None:
+ABSENT = {"schbench": None, "sh": None}
+
+
+class Standalone(FakeBenchmark):
+    """A program that guests can have."""
+
+    standalone = True
+
+
+def test_a_guest_that_is_the_host_runs_programs_that_it_has_and_loads() -> None:
     executor = FakeExecutor(installed=("schbench", "/usr/bin/own"))
-    executor.in_guest = True
+    executor.guest = GuestTools(places={"schbench": "/usr/bin/schbench"}, kept="lab")
     needs: tuple[tuple[str, ...], ...] = ((), ("schbench",), ("/usr/bin/own",))
-    found = examine([FakeBenchmark(name="a", needs=one) for one in needs], executor)
-    assert [one.ready for one in found] == [True, False, True]
-    assert found[1].next == IN_GUESTS
+    assert all(one.ready for one in examine([Standalone(name="a", needs=one) for one in needs], executor))
+    (server,) = examine([FakeBenchmark(name="a", needs=("schbench",))], executor)
+    assert (server.ready, server.next) == (False, "measure it on a machine")
+
+
+@pytest.mark.parametrize(
+    "guest, why, step",
+    [
+        (
+            GuestTools(places={}, kept="lab"),
+            "schbench, sh are not in the guest lab",
+            "`ktrial kernel boot KERNEL --keep lab --tool schbench --tool sh`",
+        ),
+        (GuestTools(places={}, found={**ABSENT, "apt-get": "/x"}), "not installed on this", "sudo apt install sb"),
+        (GuestTools(places={}, found=ABSENT), "not installed on this machine", "install it by hand"),
+        (GuestTools(places={}), "schbench, sh are not in the guest", "--keep NAME --tool schbench --tool sh"),
+        (GuestTools(places={}, foreign=True), "of another architecture", "loads of the agent's own"),
+    ],
+)
+def test_what_a_guest_that_is_the_host_has_not(guest: GuestTools, why: str, step: str) -> None:
+    executor = FakeExecutor(installed=())
+    executor.guest = guest
+    (found,) = examine([Standalone(name="a", needs=("schbench", "sh"), packages={"apt": "sb"})], executor)
+    assert found.why is not None
+    assert why in found.why
+    assert found.next is not None
+    assert step in found.next
 
 
 class Tells(FakeExecutor):
