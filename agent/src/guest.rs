@@ -22,6 +22,8 @@ use std::time::Duration;
 const FIRST: &str = "/init";
 /// What it is to do.
 pub(crate) const JOB: &str = "/ktrial/job.json";
+/// What the head would say, where nobody talks to the guest: the same frames.
+const SCRIPT: &str = "/ktrial/script";
 /// The serial port beside the console's: the second of a PC, a card where the board has a console of its own.
 const LINE: &str = if cfg!(target_arch = "x86_64") {
     "/dev/ttyS1"
@@ -42,6 +44,8 @@ struct Job {
     settle_s: u64,
     /// Whether the head then opens sessions, and ends the guest itself.
     sessions: bool,
+    /// Whether what the head would say lies here, word for word, instead.
+    script: bool,
 }
 
 /// Whether this process is the first one of a guest's.
@@ -83,6 +87,9 @@ fn work() -> Result<()> {
     }
     if job.sessions {
         sessions::attend(&line, heard)?;
+    } else if job.script {
+        let script = File::open(SCRIPT).map_err(|error| Error::io("open", SCRIPT, &error))?;
+        sessions::attend(&line, script)?;
     }
     line.say(frames::END, &serde_json::json!({}))?;
     line.drain();

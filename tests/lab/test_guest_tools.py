@@ -34,7 +34,7 @@ def test_programs_run_in_a_guest_that_boots_for_the_command(
     for name, words in {**dict.fromkeys(PROGRAMS, ()), "cyclictest-fifo": ("-p", "seconds=1")}.items():
         status, events, errors = bench(f"guest:{kernel.tree}", name, "-n", "1", *words)
         assert status == 0, errors
-        (record,) = [one["record"] for one in events if one["event"] == "run-ended"]
+        (record,) = [one["record"] for one in events if one["event"] == "run"]
         assert record["measurements"], errors
         assert record["tool_version"]
     status, _, errors = bench(f"guest:{kernel.tree}", "-n", "1", "--", "hackbench", "-l", "10")

@@ -21,6 +21,8 @@ pub const END: u8 = b'z';
 pub const START: u8 = b'S';
 pub const INPUT: u8 = b'i';
 pub const KILL: u8 = b'K';
+/// From a script: nothing more is taken until a session has said so many lines, or has ended.
+pub const WAIT: u8 = b'W';
 /// How many bytes of the head's were taken from the line.
 pub const TAKEN: u8 = b'a';
 /// What a session says, after its number.

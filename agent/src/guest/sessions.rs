@@ -14,9 +14,8 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::spawn;
 
 const PIECE_BYTES: usize = 1 << 14;
@@ -39,7 +38,32 @@ struct Start {
 struct Session {
     input: Option<Sender<Vec<u8>>>,
     group: Option<Pid>,
-    over: Arc<AtomicBool>,
+    told: Arc<Told>,
+}
+
+/// What a session has told so far: lines, and whether it is over.
+#[derive(Default)]
+struct Told {
+    state: Mutex<(u64, bool)>,
+    changed: Condvar,
+}
+
+impl Told {
+    fn note(&self, lines: usize, over: bool) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = (state.0 + lines as u64, state.1 || over);
+        self.changed.notify_all();
+    }
+
+    fn over(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+
+    fn wait(&self, lines: u64) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = |(told, over): &mut (u64, bool)| *told < lines && !*over;
+        drop(self.changed.wait_while(state, missing));
+    }
 }
 
 /// Carries sessions until the head ends the guest or goes away.
@@ -59,6 +83,17 @@ pub fn attend(line: &Line, mut heard: impl Read) -> Result<()> {
                     sessions.insert(wanted.session, session);
                 }
             }
+            frames::WAIT => {
+                let wanted = numbered(&content)
+                    .and_then(|(number, lines)| Some((number, u32::from_be_bytes(lines.try_into().ok()?))));
+                let Some((number, lines)) = wanted else {
+                    return Err(Error::new(Kind::Malformed, "a wait without its lines"));
+                };
+                // One that is not there any more has ended.
+                if let Some(session) = sessions.get(&number) {
+                    session.told.wait(lines.into());
+                }
+            }
             frames::INPUT | frames::KILL => {
                 let Some((number, bytes)) = numbered(&content) else {
                     return Err(Error::new(Kind::Malformed, "a frame without a session's number"));
@@ -69,7 +104,7 @@ pub fn attend(line: &Line, mut heard: impl Read) -> Result<()> {
             }
             _ => return Err(Error::new(Kind::Malformed, format!("a frame of kind {kind}"))),
         }
-        sessions.retain(|_, session| !session.over.load(Ordering::Acquire));
+        sessions.retain(|_, session| !session.told.over());
     }
 }
 
@@ -94,7 +129,7 @@ fn numbered(content: &[u8]) -> Option<(u32, &[u8])> {
 impl Session {
     fn take(&mut self, kind: u8, bytes: &[u8]) {
         if kind == frames::KILL {
-            if let (Some(group), false) = (self.group, self.over.load(Ordering::Acquire)) {
+            if let (Some(group), false) = (self.group, self.told.over()) {
                 // It may have ended by itself meanwhile.
                 let _ = kill_process_group(group, Signal::KILL);
             }
@@ -130,7 +165,7 @@ fn start(wanted: &Start, line: &Line) -> Result<Option<Session>> {
             return Ok(None);
         }
     };
-    let over = Arc::new(AtomicBool::new(false));
+    let told = Arc::new(Told::default());
     let (input, pieces) = channel();
     if let Some(stdin) = child.stdin.take() {
         spawn(move || feed(&pieces, stdin));
@@ -138,10 +173,10 @@ fn start(wanted: &Start, line: &Line) -> Result<Option<Session>> {
     let session = Session {
         input: Some(input),
         group: i32::try_from(child.id()).ok().and_then(Pid::from_raw),
-        over: Arc::clone(&over),
+        told: Arc::clone(&told),
     };
     let (line, number) = (line.clone(), wanted.session);
-    spawn(move || carry(child, &line, number, &over));
+    spawn(move || carry(child, &line, number, &told));
     Ok(Some(session))
 }
 
@@ -155,7 +190,7 @@ fn feed(pieces: &Receiver<Vec<u8>>, mut stdin: ChildStdin) {
 }
 
 /// Hands over what the session says, then how it ended.
-fn carry(mut child: Child, line: &Line, number: u32, over: &AtomicBool) {
+fn carry(mut child: Child, line: &Line, number: u32, so_far: &Told) {
     if let Some(mut from) = child.stdout.take() {
         let mut piece = vec![0; NUMBER_BYTES + PIECE_BYTES];
         piece[..NUMBER_BYTES].copy_from_slice(&number.to_be_bytes());
@@ -163,14 +198,16 @@ fn carry(mut child: Child, line: &Line, number: u32, over: &AtomicBool) {
             if line.send(frames::SAID, &piece[..NUMBER_BYTES + count]).is_err() {
                 break;
             }
+            let parts = piece[NUMBER_BYTES..NUMBER_BYTES + count].split(|byte| *byte == b'\n');
+            so_far.note(parts.count() - 1, false);
         }
     }
     let ended = child.wait();
-    over.store(true, Ordering::Release);
     let mut told = ended.map_or_else(|error| json!({"unknown": error.to_string()}), ending);
     told["session"] = json!(number);
     // Where it fails the head is gone, and the guest ends.
     let _ = line.say(frames::OVER, &told);
+    so_far.note(0, true);
 }
 
 #[cfg(test)]
@@ -202,11 +239,39 @@ mod tests {
     }
 
     #[test]
+    fn nothing_more_is_taken_until_a_session_said_so_many_lines_or_ended() {
+        let (agent, head) = (Arc::new(Told::default()), Arc::new(Told::default()));
+        let (done, ended) = channel();
+        for (told, lines) in [(Arc::clone(&agent), 2), (Arc::clone(&head), u64::MAX)] {
+            let done = done.clone();
+            spawn(move || {
+                told.wait(lines);
+                done.send(lines).unwrap();
+            });
+        }
+        agent.note(1, false);
+        assert!(ended.recv_timeout(std::time::Duration::from_millis(50)).is_err());
+        agent.note(1, false);
+        assert_eq!(ended.recv().unwrap(), 2);
+        head.note(0, true);
+        assert_eq!(ended.recv().unwrap(), u64::MAX);
+        assert!(head.over() && !agent.over());
+    }
+
+    #[test]
+    fn a_wait_for_a_session_that_is_gone_is_over_at_once() {
+        let mut input = bytes(frames::WAIT, b"\0\0\0\x07\0\0\0\x01");
+        input.extend(bytes(frames::END, b""));
+        said_after(&input).0.unwrap();
+    }
+
+    #[test]
     fn what_is_no_frame_ends_the_sessions() {
         for bad in [
             bytes(b'?', b""),
             bytes(frames::INPUT, b"abc"),
             bytes(frames::START, b"{}"),
+            bytes(frames::WAIT, b"\0\0\0\x07\0"),
             vec![frames::INPUT, 0xff, 0xff, 0xff, 0xff],
             vec![frames::INPUT, 0],
         ] {

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,13 +13,14 @@ from ktrial.domain.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
     from ktrial.cli.kernel_wiring import Kernels, Role
+    from ktrial.cli.wiring import App
     from ktrial.domain.guest import GuestTools, Mode, Shape
-    from ktrial.host.guest_transport import Guest, GuestTransport
+    from ktrial.host.guest_transport import Guest
     from ktrial.host.kept_guest import Keeper, KeptGuest
+    from ktrial.host.transport import Detached
     from ktrial.kernels.lab import Lab
     from ktrial.kernels.running_guest import RunningGuest
 
-_GUEST = "guest:"
 _MEMORY_BYTES, _CPUS = 1 << 30, 2
 _BEGIN_LIMIT_S = 120.0
 
@@ -73,6 +74,20 @@ def keeper(name: str) -> Iterator[Keeper]:
         found.close()
 
 
+def programs_here(app: App, names: Iterable[str]) -> dict[str, str | None]:
+    """Where programs are on this machine, whatever the host; None where one is not here."""
+    from ktrial.host.executor import AgentExecutor
+    from ktrial.host.find_agent import find_agent
+    from ktrial.host.transport import DetachedTransport
+
+    here = [str(find_agent()), "serve", "--role", "user"]
+    executor = AgentExecutor(lambda: DetachedTransport(here), app.measuring_place.work, None, app.tools.box)
+    try:
+        return executor.programs(names)
+    finally:
+        executor.close()
+
+
 def again(host: GuestHost | None) -> str:
     """How a further command begins that is to reach the same host."""
     return "ktrial" if host is None else f"ktrial --host {host.word}"
@@ -85,31 +100,53 @@ def as_before(host: GuestHost | None) -> str:
     return f"the {'machine' if host is None else 'guest'} is as before: `{again(host)} status`"
 
 
+def host_of(word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> GuestHost:
+    """The host that a word names. Raises BadInput."""
+    from ktrial.cli.exact_host import ExactHost
+
+    for kind in (GuestHost, ExactHost):
+        if word.startswith(kind.prefix) and word != kind.prefix:
+            return kind(word, kernels, say)
+    raise BadInput(
+        f"--host {word}: no host that ktrial reaches",
+        hint="--host guest:KERNEL boots one, exact:KERNEL one whose time is exact; --host guest:NAME is one that "
+        "`ktrial kernel boot --keep` keeps",
+    )
+
+
 class GuestHost:
     """A guest as the host of one command: one that is kept, or else one that boots when it is first needed."""
 
+    #: How words that name such a host begin.
+    prefix = "guest:"
+    #: Whether its time counts instructions.
+    is_exact = False
+
     def __init__(self, word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> None:
-        if not word.startswith(_GUEST) or word == _GUEST:
-            raise BadInput(
-                f"--host {word}: no host that ktrial reaches",
-                hint="--host guest:KERNEL boots one; --host guest:NAME is one that `ktrial kernel boot --keep` keeps",
-            )
         #: As it was asked for.
         self.word = word
-        self._name = word.removeprefix(_GUEST)
+        self._name = word.removeprefix(self.prefix)
         self._kernels = kernels
         self._say = say
         self._guest: Guest | None = None
+        #: Whether something was asked of it: what it has is decided by then.
+        self._begun = False
+        #: Whether an exact guest is to have a disk; others have one where they can.
+        self._wants_disk = False
         #: Programs of this machine that a guest is given which boots for this command, by name; None: not here.
         self._programs: dict[str, str | None] = {}
 
-    def give(self, programs: Mapping[str, str | None]) -> None:
+    def check_verb(self, verb: str | None) -> None:
+        """Raise BadInput for a verb that such a host cannot serve: this one serves all."""
+
+    def give(self, programs: Mapping[str, str | None], *, disk: bool = False) -> None:
         """Programs of this machine, by name, that the guest is to have when it boots; None where one is not here.
 
-        One that runs already has what it has.
+        One that was asked something already has what it has.
         """
-        if self._guest is None:
+        if not self._begun:
             self._programs.update(programs)
+            self._wants_disk = self._wants_disk or disk
 
     def tools(self) -> GuestTools:
         """The programs that the guest has."""
@@ -118,7 +155,7 @@ class GuestHost:
         if self._kept is not None:
             return GuestTools(places=self._kept.kept.tools, kept=self._name)
         places = {name: guest_path(path) for name, path in self._given.items()}
-        return GuestTools(places=places, found=self._programs, foreign=not self._runs_programs)
+        return GuestTools(places=places, found=self._programs, foreign=not self._runs_programs, exact=self.is_exact)
 
     @property
     def _given(self) -> dict[str, str]:
@@ -130,8 +167,9 @@ class GuestHost:
         with self._named():
             return self._kernels().lab.runs_programs(self._name)
 
-    def connect(self, role: Role) -> GuestTransport:
+    def connect(self, role: Role) -> Detached:
         """An agent of its own in the guest."""
+        self._begun = True
         if self._guest is None:
             self._guest = self._kept or self._booted()
         return self._kernels().transport_to(self._guest, role)

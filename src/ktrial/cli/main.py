@@ -54,7 +54,7 @@ class Verbs(FolderGroup):
     metavar="FILE|URL",
     help="Keep results in FILE, or in a database: postgresql://USER@HOST/NAME (or set KTRIAL_STORE).",
 )
-@click.option("--host", metavar="guest:KERNEL", help="Do it in a guest with this kernel in place of this machine.")
+@click.option("--host", metavar="guest:KERNEL", help="Do it in a guest with this kernel (or exact:KERNEL).")
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--machine-state", hidden=True, type=click.Path(readable=False, path_type=Path))
 @click.pass_context
@@ -79,6 +79,8 @@ def cli(
         host=host,
     )
     ctx.call_on_close(ctx.obj.close)
+    if ctx.obj.host is not None:
+        ctx.obj.host.check_verb(ctx.invoked_subcommand)
 
 
 def _load_msgspec() -> None:

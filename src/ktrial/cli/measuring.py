@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -140,10 +140,15 @@ def choose(
 
 def give_programs(app: App, benchmarks: Sequence[Benchmark], load: SuiteLoad | None = None) -> None:
     """Have a guest that boots for this command bring the programs that these need."""
+    from ktrial.cli.host_wiring import programs_here
     from ktrial.services.guest_tools import looked_for
+    from ktrial.services.guest_visit import needs_disk
 
-    if app.host is not None and not app.host.is_kept and (wanted := looked_for(benchmarks, load)):
-        app.host.give(app.programs_here(wanted))
+    if app.host is None or app.host.is_kept:
+        return
+    wanted = looked_for(benchmarks, load)
+    disk = any(needs_disk(one.parameters) for one in benchmarks)
+    app.host.give(programs_here(app, wanted) if wanted else {}, disk=disk)
 
 
 def give_programs_of(app: App, suite: str | None) -> None:
@@ -325,6 +330,20 @@ class Progress:
 
     def _write(self, text: str) -> None:
         tell(sys.stderr, text)
+
+
+def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:
+    """Raise BadInput for what is done around runs: nothing disturbs an exact guest, and nothing is put back in it."""
+    from ktrial.domain.suite import Between
+
+    named = next((option for option, is_given in given.items() if is_given), None)
+    if named is None and suite.between != Between():
+        named = f"the suite {suite.name}"
+    if named is not None:
+        raise BadInput(
+            f"{named}: nothing is waited for, or put back, around runs in an exact guest",
+            hint="leave it out; `ktrial kernel trial` boots an exact guest for each visit",
+        )
 
 
 def check_output(path: Path | None, *, force: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -87,9 +87,9 @@ class App(WithDesktop):
         #: None where it is this machine.
         self.host: GuestHost | None = None
         if host is not None:
-            from ktrial.cli.host_wiring import GuestHost
+            from ktrial.cli.host_wiring import host_of
 
-            self.host = GuestHost(host, lambda: self.kernels, self.say)
+            self.host = host_of(host, lambda: self.kernels, self.say)
             self._sessions.append(self.host)
         self._root: AgentSession | None = None
         #: The score of this process when memory runs out, before it was protected.
@@ -380,19 +380,6 @@ class App(WithDesktop):
         executor = AgentExecutor(connect, work, root, box, self.interrupts, guest=guest)
         self._sessions.append(executor)
         return executor
-
-    def programs_here(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Where programs are on this machine, whatever the host; None where one is not here."""
-        from ktrial.host.executor import AgentExecutor
-        from ktrial.host.find_agent import find_agent
-        from ktrial.host.transport import DetachedTransport
-
-        here = [str(find_agent()), "serve", "--role", "user"]
-        executor = AgentExecutor(lambda: DetachedTransport(here), self.measuring_place.work, None, self.tools.box)
-        try:
-            return executor.programs(names)
-        finally:
-            executor.close()
 
     def executor_in(self, tools: str | None) -> AgentExecutor | ContainerExecutor:
         """The executor that takes programs from where --tools says."""

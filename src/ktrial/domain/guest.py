@@ -58,7 +58,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What the first process of the guest does.
 
     `programs` run one after the other, until one fails. `disk` is the type of the file system on the disk in memory;
-    with `sessions` the head opens some then, and ends the guest itself.
+    with `sessions` the head opens some then, and ends the guest itself; with `script` all that it would say lies in the
+    guest, word for word.
     """
 
     programs: tuple[Program, ...] = ()
@@ -66,6 +67,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     disk: str | None = None
     settle_s: int = 0
     sessions: bool = False
+    script: bool = False
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +121,7 @@ class GuestTools(msgspec.Struct, frozen=True, kw_only=True):
     found: Mapping[str, str | None] = {}
     kept: str | None = None
     foreign: bool = False
+    exact: bool = False
 
 
 def guest_path(path: str) -> str:
@@ -150,7 +153,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One boot. `failure` says why the guest did not come to its end; None where it did."""
+    """One boot. `failure` says why the guest did not come to its end; None where it did.
+
+    `said` are the frames of sessions that a script opened.
+    """
 
     shape: Shape
     emulator: str
@@ -162,6 +168,7 @@ class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float
     failure: str | None = None
     limit_passed: bool = False
+    said: bytes = b""
 
     @property
     def exit_status(self) -> int:

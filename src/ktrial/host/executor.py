@@ -63,10 +63,12 @@ class AgentExecutor:
         self._guest = guest
         self._connect = connect
         self._rights = Rights(root, connect)
-        self._folders: RunFolders = FoldersHere(work) if guest is None else FoldersInGuest(self._open)
+        self._folders: RunFolders = FoldersHere(work) if guest is None else FoldersInGuest(self._open, guest)
         self._tools = tools
         self._interrupts = interrupts or Interrupts()
         self._clock = SystemClock(self._interrupts)
+        #: Where programs of a guest are: they stay there.
+        self._known: dict[str, str | None] = {}
         self._transport: Detached | None = None
         self._session: AgentSession | None = None
         self._asked: AgentSession | None = None
@@ -112,9 +114,13 @@ class AgentExecutor:
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
         names = list(dict.fromkeys(names))
-        places = {name: (*self._built(name), *_places(name)) for name in names}
-        found = self._open().list([place for name in names for place in places[name]])
-        return {name: next((found[place][-1] for place in places[name] if found[place]), None) for name in names}
+        wanted = [name for name in names if name not in self._known]
+        places = {name: (*self._built(name), *_places(name)) for name in wanted}
+        listed = self._open().list([place for name in wanted for place in places[name]])
+        found = {name: next((listed[place][-1] for place in places[name] if listed[place]), None) for name in wanted}
+        if self._guest is not None:
+            self._known |= found
+        return {name: found[name] if name in found else self._known[name] for name in names}
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
         """Run it to its end or its limit, or to a Ctrl-C, which is told in the output.

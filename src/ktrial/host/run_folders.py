@@ -16,6 +16,7 @@ import msgspec
 from ktrial.domain.agent_output import exec_output
 from ktrial.domain.benchmark import PINNED, RawOutput
 from ktrial.domain.errors import AgentError, KtrialError
+from ktrial.domain.guest import GuestTools
 from ktrial.host.agent import AgentSession
 from ktrial.host.private_folder import own_tmpfs, remove
 
@@ -90,10 +91,14 @@ class FoldersHere:
 
 
 class FoldersInGuest:
-    """Directories of a guest, which three programs there make, read and take away; `session` is the user's."""
+    """Directories of a guest, which three programs there make, read and take away; `session` is the user's.
 
-    def __init__(self, session: Callable[[], AgentSession]) -> None:
+    In an exact guest, where each answer is a boot, they stay: it ends with the command.
+    """
+
+    def __init__(self, session: Callable[[], AgentSession], guest: Callable[[], GuestTools]) -> None:
         self._session = session
+        self._guest = guest
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
         """A fresh one. Raises KtrialError where the guest has not what makes it."""
@@ -130,7 +135,7 @@ class FoldersInGuest:
 
     def remove(self, folder: Path) -> None:
         """Take it away; what stays goes with the guest."""
-        if folder.name.startswith("run-"):
+        if folder.name.startswith("run-") and not self._guest().exact:
             with contextlib.suppress(AgentError):
                 self._ask("rm", "-rf", str(folder))
 

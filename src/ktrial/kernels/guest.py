@@ -111,6 +111,7 @@ class _Boot:
         self._ended: Ended | None = None
         self._over = False
         self._outputs = {guest_line.OUTPUT: bytearray(), guest_line.ERRORS: bytearray()}
+        self._said = bytearray()
 
     def run(self) -> GuestRun:
         """Starts the emulator, follows the guest's line, ends both."""
@@ -136,6 +137,7 @@ class _Boot:
             wall_s=time.monotonic() - begin,
             failure=failure,
             limit_passed=failure is not None and failure.startswith(_LATE),
+            said=bytes(self._said),
         )
 
     def _follow(self, process: subprocess.Popen[bytes], line: IO[bytes], begin: float) -> str | None:
@@ -167,7 +169,7 @@ class _Boot:
             return f"{_LATE} of {self._limits.whole_s:g} s passed; the guest ran its program"
         if (self._folder / "console").stat().st_size > CONSOLE_LIMIT_BYTES:
             return f"the guest wrote more than {CONSOLE_LIMIT_BYTES >> 20} MiB to its console"
-        if sum(map(len, self._outputs.values())) > OUTPUT_LIMIT_BYTES:
+        if sum(map(len, (self._said, *self._outputs.values()))) > OUTPUT_LIMIT_BYTES:
             return f"the program wrote more than {OUTPUT_LIMIT_BYTES >> 20} MiB"
         return None
 
@@ -178,6 +180,8 @@ class _Boot:
     def _one(self, frame: Frame) -> None:
         if frame.kind in self._outputs:
             self._outputs[frame.kind] += frame.content
+        elif frame.kind in {guest_line.SAID, guest_line.OVER}:
+            self._said += guest_line.encoded(*frame)
         elif frame.kind == guest_line.BEGUN:
             self._begun = typed(frame, Begun)
         elif frame.kind == guest_line.ENDED:

@@ -102,6 +102,9 @@ def _examine(
 
 def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str | None]) -> tuple[str, str] | None:
     """Why a guest that is the host has not what a benchmark needs, and the next step; None where it has."""
+    beyond: str | None = getattr(benchmark, "beyond_exact", None)
+    if guest.exact and beyond is not None:
+        return f"an exact guest tells nothing of it: {beyond}", "--host guest:KERNEL measures it in one that talks"
     needed = [name for name in benchmark.needs if "/" not in name]
     if needed and not is_program(benchmark):
         return "it needs more than a program and its libraries, and a guest has nothing else", "measure it on a machine"

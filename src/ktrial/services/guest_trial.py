@@ -110,7 +110,7 @@ def prepare_in_guests(
     suite = needed_suite(file, suite, benchmarks)
     refuse_what_guests_cannot(guest, suite, benchmarks)
     wanted = tasks_of(suite, benchmarks, FactBook({}), None)
-    disk = any(needs_disk(task) for task in wanted)
+    disk = any(needs_disk(task.parameters) for task in wanted)
     limit_s = seconds(guest.limit, "limit")
     tools = tools_of(wanted, world.executor) if any(is_program(task.benchmark) for task in wanted) else {}
     brought = tuple(tools.values())

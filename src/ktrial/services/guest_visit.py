@@ -56,9 +56,9 @@ def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple
     return tuple(found)
 
 
-def needs_disk(task: Task) -> bool:
-    """Whether its files need a file system that the kernel can take memory back from."""
-    return "directory" in task.parameters
+def needs_disk(parameters: Mapping[str, Any]) -> bool:
+    """Whether the files of a load with these need a file system that the kernel can take memory back from."""
+    return "directory" in parameters
 
 
 def job_of(

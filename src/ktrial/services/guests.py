@@ -41,14 +41,18 @@ def settle_s(mode: Mode | None) -> int:
     return EXACT_SETTLE_S if mode == "exact" else 0
 
 
-class House(Protocol):
+class Stops(Protocol):
+    """What runs guests, and can end them."""
+
+    def stop(self) -> None:
+        """End all guests that run."""
+
+
+class House(Stops, Protocol):
     """What runs the guests."""
 
     def why_no_kvm(self) -> str | None:
         """Why KVM cannot be used; None where it can."""
-
-    def stop(self) -> None:
-        """End all guests that run."""
 
 
 def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house: House) -> Booted:
@@ -68,7 +72,7 @@ def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house:
     return Booted(run=boot(msgspec.structs.replace(shape, mode="emulated"), limit_s), no_kvm=why)
 
 
-def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: House) -> Booted:
+def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> Booted:
     """Two boots at once, which must be the same to the last byte; where they differ a third one decides.
 
     Raises GuestDiffers where no two are the same.
@@ -114,14 +118,20 @@ def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) 
 def digest(run: GuestRun) -> str:
     """One hash over all that came of a boot."""
     found = hashlib.sha256()
-    for part in (run.console, run.stdout, run.stderr, msgspec.json.encode([run.begun, run.ended, run.failure])):
+    for part in (
+        run.console,
+        run.stdout,
+        run.stderr,
+        run.said,
+        msgspec.json.encode([run.begun, run.ended, run.failure]),
+    ):
         found.update(len(part).to_bytes(8, "big") + part)
     return found.hexdigest()
 
 
 def difference(first: GuestRun, second: GuestRun) -> str | None:
     """Where two boots differ first: stream, line, both texts; None where they are the same."""
-    for name in ("console", "stdout", "stderr"):
+    for name in ("console", "stdout", "stderr", "said"):
         one, other = (getattr(run, name).splitlines(keepends=True) for run in (first, second))
         for number in range(max(len(one), len(other))):
             left, right = (lines[number] if number < len(lines) else b"" for lines in (one, other))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.cli.host_wiring import GuestHost, again, as_before
+from ktrial.cli.host_wiring import GuestHost, again, as_before, host_of
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.guest import GuestPlace, GuestTools
 from ktrial.host.kept_guest import Keeper
@@ -48,10 +48,11 @@ def test_a_word_that_is_neither_a_guest_nor_a_kernel() -> None:
     keeper.close()
 
 
-@pytest.mark.parametrize("word", ["guest:", "ssh:x", "guest"])
+@pytest.mark.parametrize("word", ["guest:", "exact:", "ssh:x", "guest"])
 def test_what_is_no_host(word: str) -> None:
+    kernels: Any = NoKernel()
     with pytest.raises(BadInput, match="no host that ktrial reaches"):
-        host(word)
+        host_of(word, lambda: kernels, lambda _: None)
 
 
 class Booting:

@@ -6,11 +6,25 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from ktrial.cli.measuring import check_output, cpus_left
+from ktrial.benchmarks import all_benchmarks
+from ktrial.catalog.suites import load_suites
+from ktrial.cli.measuring import check_output, cpus_left, refuse_around
 from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import Fact, FactBook
+from ktrial.domain.suite import Between
+
+
+def test_around_runs_in_exact_guests_nothing_is_done() -> None:
+    suites = load_suites([], all_benchmarks())
+    refuse_around(suites["wakeups-busy"], {"--settle": False})
+    with pytest.raises(BadInput, match="--settle: nothing is waited for, or put back, around runs in an exact guest"):
+        refuse_around(suites["wakeups-busy"], {"--when-idle": False, "--settle": True})
+    resetting = msgspec.structs.replace(suites["wakeups-busy"], between=Between(sync=True))
+    with pytest.raises(BadInput, match=f"the suite {resetting.name}: nothing"):
+        refuse_around(resetting, {"--settle": False})
 
 
 def bind(path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from ktrial import __version__
 from ktrial.domain.benchmark import AgentLoad, Invocation, RawOutput, check_exit
 from ktrial.domain.errors import BadRun, PrivilegeMissing
+from ktrial.domain.guest import GuestTools
 from ktrial.host.agent import AgentSession
 from ktrial.host.executor import AgentExecutor
 from ktrial.host.interrupts import Interrupts
@@ -190,3 +191,15 @@ def test_a_file_of_the_run_that_cannot_be_read_makes_it_no_run(tmp_path: Path) -
     for name, why in (("link", "symbolic"), ("folder", "no regular file")):
         with pytest.raises(BadRun, match=f"left a file that cannot be read: {name}: .*{why}"):
             check_exit(FoldersHere.with_files(RawOutput(exit_status=0), tmp_path, ["good", name]))
+
+
+def test_programs_of_a_guest_are_looked_for_once_and_first_where_they_were_put(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    tools = GuestTools(places={"schbench": "/opt/tools/schbench"})
+    scene.executor = AgentExecutor(scene._connect, tmp_path / "work", None, guest=lambda: tools)
+    assert scene.executor.guest == tools
+    for _ in range(2):
+        assert scene.executor.programs(["schbench", "true"])["schbench"] == "/opt/tools/schbench"
+    listed = [fields["patterns"] for what, fields in scene.log if what.endswith(" list")]
+    assert len(listed) == 1
+    assert listed[0][0] == "/opt/tools/schbench"

@@ -11,6 +11,7 @@ import pytest
 
 from ktrial.domain.benchmark import RawOutput
 from ktrial.domain.errors import AgentError, KtrialError
+from ktrial.domain.guest import GuestTools
 from ktrial.host import run_folders
 from ktrial.host.run_folders import FoldersInGuest
 
@@ -19,7 +20,7 @@ class Guest:
     """A session whose guest is this machine below a folder; `gone`: every request fails."""
 
     def __init__(self) -> None:
-        self.gone = False
+        self.gone = self.exact = False
         self.programs = {"/usr/bin/mktemp", "/usr/bin/cat", "/usr/bin/rm"}
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def guest() -> Guest:
 def folders(guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FoldersInGuest:
     monkeypatch.setattr(run_folders, "_GUEST_DISK", str(tmp_path))
     session: Any = guest
-    return FoldersInGuest(lambda: session)
+    return FoldersInGuest(lambda: session, lambda: GuestTools(places={}, exact=guest.exact))
 
 
 def test_a_program_has_a_directory_of_its_own_whose_files_are_read_before_it_goes(folders: FoldersInGuest) -> None:
@@ -67,6 +68,13 @@ def test_a_program_has_a_directory_of_its_own_whose_files_are_read_before_it_goe
     assert raw.unread is None
     folders.remove(made)
     assert (made.exists(), other.exists()) == (False, True)
+
+
+def test_in_an_exact_guest_a_directory_stays(folders: FoldersInGuest, guest: Guest) -> None:
+    made = folders.make(in_memory=False, for_program=True)
+    guest.exact = True
+    folders.remove(made)
+    assert made.exists()
 
 
 def test_a_load_of_the_agents_own_works_where_all_do(folders: FoldersInGuest, guest: Guest, tmp_path: Path) -> None:

@@ -253,3 +253,12 @@ def test_what_the_kernel_or_the_boot_does_not_offer(name: str, raw: RawOutput, w
     assert (words or "") in (why or "")
     assert (why is None) == (words is None)
     assert not (why or "").endswith("."), "the next step follows it in one sentence"
+
+
+def test_an_exact_guest_does_not_measure_what_its_clock_cannot_tell() -> None:
+    executor = FakeExecutor(installed=("perf", "sh"))
+    executor.guest = GuestTools(places={}, exact=True)
+    found = examine([all_benchmarks()[name] for name in ("perf-memcpy", "perf-messaging")], executor)
+    assert [one.ready for one in found] == [False, True]
+    assert found[0].why is not None
+    assert "tells nothing of it: it measures caches" in found[0].why

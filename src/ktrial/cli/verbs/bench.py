@@ -19,6 +19,7 @@ from ktrial.cli.measuring import (
     list_benchmarks,
     order_of,
     own_words,
+    refuse_around,
     write_result,
 )
 from ktrial.cli.names import measurable_names
@@ -98,6 +99,9 @@ def command(
     chosen = with_parameters(chosen, benchmarks, given)
     if not app.may_run_trials:
         raise Refused("benchmarks run on machines, not in folders", hint="leave --machine-root out")
+    exact = app.host is not None and app.host.is_exact
+    if exact:
+        refuse_around(chosen, {"--when-idle": when_idle, "--settle": settle is not None, "--gate": bool(gates)})
     check_output(output, force=force)
     limits_of(chosen, gates)
     settle_s = None if settle is None else seconds(settle, "--settle")
@@ -107,7 +111,7 @@ def command(
     order = order_of(
         app, chosen, benchmarks, facts, runs=runs, cpus=cpus, seed=seed, gates=gates, label=label, fresh=fresh
     )
-    around = surroundings(app, chosen, order, when_idle=when_idle, settle_s=settle_s)
+    around = None if exact else surroundings(app, chosen, order, when_idle=when_idle, settle_s=settle_s)
     listen = Progress(as_json=as_json)
     with app.interrupts, listen:
         result, records = measure(order, executor, app.run_store, app.clock, facts, listen, around)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent in an exact guest: what it answers comes of booting the guest anew with all that was said to it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ktrial.host.interrupts import Interrupts
+
+
+class Conversation(Protocol):
+    """Sessions of a guest that is booted for each answer."""
+
+    def write(self, session: int, data: bytes) -> None:
+        """What an agent reads next."""
+
+    def hang_up(self, session: int) -> None:
+        """The end of what an agent reads."""
+
+    def let_end(self, session: int) -> None:
+        """What follows is said when the agent has ended."""
+
+    def answer(self, session: int) -> bytes:
+        """The next line that an agent says."""
+
+
+class ReplayedTransport:
+    """Implements `Detached`: nothing runs between two answers, so there is nothing to wait for, or to kill."""
+
+    asker: str | None = None
+
+    def __init__(self, talk: Conversation, session: int) -> None:
+        self._talk = talk
+        self._session = session
+        self._answer: bytes | None = None
+        self._hung_up = False
+        self._closed = False
+
+    def send(self, line: bytes) -> None:
+        """Write one request line."""
+        if self._hung_up:
+            raise BrokenPipeError("the session is closed")
+        self._talk.write(self._session, line)
+
+    def receive(self, limit_s: float | None = None) -> bytes:
+        """Read one reply line; `limit_s` is for agents that share this machine's time."""
+        del limit_s
+        answer = self._talk.answer(self._session) if self._answer is None else self._answer
+        self._answer = None
+        return answer
+
+    def wait(self, interrupts: Interrupts) -> None:
+        """Have the answer; a Ctrl-C meanwhile ends the waiting."""
+        if self._answer is None:
+            self._answer = self._talk.answer(self._session)
+        interrupts.check()
+
+    def hang_up(self) -> None:
+        """End the agent's input."""
+        if not self._hung_up:
+            self._hung_up = True
+            self._talk.hang_up(self._session)
+
+    def close(self) -> int | None:
+        """End the agent's input; what follows is said when it has ended."""
+        self.hang_up()
+        if not self._closed:
+            self._closed = True
+            self._talk.let_end(self._session)
+        return None
+
+    def abandon(self) -> None:
+        """Let go of it."""
+        self.close()
+
+    def finish(self) -> None:
+        """Let go of it."""
+        self.close()
+
+    def answered(self) -> bool:
+        """Whether there is something to read: it was asked for by then."""
+        return self._answer is not None
