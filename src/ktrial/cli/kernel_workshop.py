@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -79,6 +80,8 @@ class KernelWorkshop:
         key = sure or hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:24]
         folder = self._folder(key)
         made = self._app.kernels.built.at(folder) if sure is not None else None
+        if made is not None:
+            self._app.kernels.built.use(folder)
         plan = KernelPlan(
             recipe=recipe,
             version=ready.opened.source.version,
@@ -117,9 +120,20 @@ class KernelWorkshop:
                 made = build_order(self._app, planned.ready, order, planned.folder)
                 if planned.known:
                     drop_objects(planned.folder)
+                self._drop_unused(planned.folder)
+            self._app.kernels.built.use(planned.folder)
         asked = msgspec.json.encode(plan.recipe, order="deterministic")
         self._planned[asked] = planned._replace(plan=plan._replace(image=made.image))
         return made.image
+
+    def _drop_unused(self, used: Path) -> None:
+        """Take away what nobody used for long; what another process builds in stays."""
+        from ktrial.kernels.built import UNUSED_DAYS
+
+        for folder in self._app.kernels.built.unused(used):
+            with contextlib.suppress(Refused), _locked(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+                self._app.say(f"{folder.name} was not used for {UNUSED_DAYS} days: it is removed")
 
     def _of(self, plan: KernelPlan) -> _Planned:
         return self._planned[msgspec.json.encode(plan.recipe, order="deterministic")]

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
+import os
 from pathlib import Path
 
 import msgspec
@@ -13,6 +15,9 @@ from ktrial.domain.errors import KtrialError
 from ktrial.domain.kernel_made import KernelMade
 
 RECORD = "ktrial-build.json"
+#: Kernels of arms that nobody used for so many days are removed when another one is built.
+UNUSED_DAYS = 30
+_DAY_S = 24 * 3600
 
 
 class BuiltKernels:
@@ -41,6 +46,25 @@ class BuiltKernels:
             if hashlib.sha256(Path(made.image).read_bytes()).hexdigest() == made.image_sha256:
                 return made
         return None
+
+    @staticmethod
+    def use(folder: Path) -> None:
+        """Note that the kernel that was built there is used now."""
+        with contextlib.suppress(OSError):
+            os.utime(folder / RECORD)
+
+    @staticmethod
+    def unused(used: Path) -> list[Path]:
+        """Folders beside that of a kernel which was used just now, of kernels that nobody used for long before."""
+
+        def last_s(folder: Path) -> float:
+            for place in (folder / RECORD, folder):
+                with contextlib.suppress(OSError):
+                    return place.stat().st_mtime
+            return math.inf  # another process has taken it away
+
+        latest_s = last_s(used) - UNUSED_DAYS * _DAY_S
+        return sorted(one for one in used.parent.glob("built-*") if one.is_dir() and last_s(one) < latest_s)
 
     def all(self) -> list[KernelMade]:
         """Those that are still there, the newest first."""
