@@ -21,7 +21,7 @@ KERNEL = KERNELS[-1]
 
 def bench(host: str, *words: str) -> tuple[int, list[dict[str, Any]], str]:
     """A measurement with that host: its exit status, events and errors."""
-    done = ktrial("--host", host, "bench", *words, "--json")
+    done = ktrial("--host", host, "bench", "--json", *words)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 

@@ -25,6 +25,7 @@ _TALKS = "`ktrial --host guest:KERNEL …` does it in a guest that talks, whose 
 _INSTEAD = {
     "try": _TRIALS,
     "trial": _TRIALS,
+    "retest": _TRIALS,
     "tune": _TALKS,
     "blame": "`ktrial blame --kernel KERNEL --mode exact …` asks exact guests",
     "ladder": "`ktrial ladder --kernel KERNEL --mode exact …` asks exact guests",

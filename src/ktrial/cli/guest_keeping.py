@@ -29,7 +29,7 @@ def check(app: App, name: str, program: tuple[str, ...], mode: Mode | None, *, a
     if mode == "exact":
         raise BadInput(
             "an exact guest holds no conversation: what is said to it, and when, would be part of it",
-            hint="`ktrial kernel boot KERNEL --mode exact -- PROGRAM` and `ktrial kernel trial` use it",
+            hint="`ktrial --host exact:KERNEL VERB` boots one for each answer; `ktrial kernel trial` uses them too",
         )
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from ktrial import __version__
 from ktrial.cli.host_wiring import GuestHost, host_of
+from ktrial.cli.main import main
 from ktrial.domain.errors import BadInput
 from ktrial.domain.guest import EXACT_CLOCK, ODD_BOOT, GuestPlace, GuestRun, GuestTools, Job
 from ktrial.formats import guest_line
@@ -109,3 +111,17 @@ def test_what_needs_a_conversation_is_refused_with_what_does_it(verb: str, inste
     assert instead in caught.value.hint
     Scene().host.check_verb("doctor")
     GuestHost("guest:running", lambda: Scene().kernels, lambda _: None).check_verb(verb)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("try", "vm.swappiness=1"), "`try` needs hundreds"),
+        (("watermarks", "--measure", "1s"), "--measure looks on while time passes here"),
+        (("bench", "agent-lock", "--settle"), "--settle: nothing is waited for, or put back, around runs"),
+    ],
+)
+def test_a_command_is_refused_before_anything_is_booted(words: tuple[str, ...], said: str) -> None:
+    out, errors = io.StringIO(), io.StringIO()
+    assert main(["--host", "exact:no-kernel", *words], out, errors) == 2
+    assert said in errors.getvalue()

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ktrial.services.watermarks import Layout, Lead
 
 
+_TALKS = "--host guest:KERNEL measures it in a guest that talks"
+
+
 @click.command(short_help="How early kswapd wakes, under settings side by side.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE[+KNOB=VALUE]…]")
 @click.option("--lead", metavar="SIZE|TIME", help="Also compute the setting for this lead: 2GiB, or 500ms with a rate.")
@@ -49,6 +52,8 @@ def command(
 
     if measure is not None and (rate is not None or memory is not None):
         raise BadInput(f"--measure and {'--rate' if rate else '--memory'} exclude each other", hint="choose one")
+    if measure is not None and app.host is not None and app.host.is_exact:
+        raise BadInput("--measure looks on while time passes here, of which an exact guest sees nothing", hint=_TALKS)
     catalog, names = app.catalog_for(words)
     wanted = None if lead is None else _lead(lead)
     given = None if rate is None else (_size(rate, "--rate"), "as given")
