@@ -7,6 +7,10 @@ use crate::root::Root;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
+use interrupts::Interrupts;
+
+mod interrupts;
+
 /// Fields of `/proc/diskstats` that count finished requests: reads, writes (those that only waited for a flush among them),
 /// discards. Several of them may share a flush.
 const FINISHED: [usize; 3] = [3, 7, 14];
@@ -28,6 +32,10 @@ pub struct Counters {
     allocstall: Option<u64>,
     /// Pages that direct reclaim took from the lists.
     stolen_pages: Option<u64>,
+    compact_stall: Option<u64>,
+    /// Pages that compaction looked at.
+    compact_scanned: Option<u64>,
+    interrupts: Interrupts,
     /// Those of COUNTED that this kernel has.
     events: BTreeMap<Kind, u64>,
     /// Finished requests by device.
@@ -50,6 +58,9 @@ impl Counters {
             events: events.collect(),
             allocstall: sum_of(&vmstat, "allocstall"),
             stolen_pages: sum_of(&vmstat, "pgsteal_direct"),
+            compact_stall: value_of(&vmstat, "compact_stall"),
+            compact_scanned: value_of(&vmstat, "compact_migrate_scanned"),
+            interrupts: Interrupts::parse(&root.read_text("/proc/interrupts").unwrap_or_default()),
             disks: disks.lines().filter_map(finished).collect(),
         }
     }
@@ -128,6 +139,12 @@ pub fn compare(root: &Root, counted: [&AroundMark; 2], traced: [&AtMark; 2], tol
     for counted in COUNTED.into_iter().filter(|(kind, _)| told.contains(kind)) {
         checks.extend(of_events(counted, [first_mark, last_mark], traced));
     }
+    if told.contains(&Kind::Compaction) {
+        checks.extend(of_compaction(counted, traced));
+    }
+    if told.contains(&Kind::Irq) {
+        checks.extend(interrupts::compare(counted, traced));
+    }
     if told.contains(&Kind::BlockIo) {
         for (device, last) in &last_mark.after.disks {
             let kernel = grown(first_mark.before.disks.get(device), Some(last));
@@ -158,6 +175,34 @@ fn has_requests(root: &Root, name: &str) -> bool {
 fn grown(first: Option<&u64>, last: Option<&u64>) -> u64 {
     let value = |count: Option<&u64>| count.copied().unwrap_or_default();
     value(last).saturating_sub(value(first))
+}
+
+/// Requests for compaction, those that came to a pass and all, and whether there was any pass where pages were looked at.
+fn of_compaction([first, last]: [&AroundMark; 2], traced: [&AtMark; 2]) -> Vec<Value> {
+    let between = |what: &str, counter: &str, count: &dyn Fn(&Counters) -> Option<u64>| {
+        let end = count(&last.after)?;
+        Some(json!({
+            "what": what, "counter": counter, "counted": grown(count(&first.before).as_ref(), Some(&end)),
+            "counted_least": grown(count(&first.after).as_ref(), count(&last.before).as_ref()),
+        }))
+    };
+    let name = Kind::Compaction.name();
+    let stalls = between(name, "vmstat.compact_stall", &|counters| counters.compact_stall);
+    let scanned = between("compaction-scan", "vmstat.compact_migrate_scanned", &|counters| {
+        counters.compact_scanned
+    });
+    let [all, at_work] = [0, 1].map(|at| grown(traced[0].compactions.get(at), traced[1].compactions.get(at)));
+    let passes = grown(Some(&traced[0].compacting), Some(&traced[1].compacting));
+    let stalls = stalls.map(|mut check| {
+        check["seen"] = json!(at_work);
+        check["seen_most"] = json!(all);
+        check
+    });
+    let scanned = scanned.map(|mut check| {
+        check["seen"] = json!(passes);
+        check
+    });
+    stalls.into_iter().chain(scanned).collect()
 }
 
 /// Events of a kind beside the kernel's counter, where it has one.
@@ -215,6 +260,43 @@ mod tests {
         let table = "        CPU0  CPU1\n  HI:  1   2\nTIMER:  30  40\n";
         std::fs::write(folder.path().join("proc/softirqs"), table).unwrap();
         assert_eq!(Counters::read(&root).events[&Kind::Softirq], 73);
+    }
+
+    #[test]
+    fn requests_for_compaction_are_told_with_and_without_those_that_came_to_nothing() {
+        let at = |stalls, scanned| AroundMark {
+            before: Counters {
+                compact_stall: Some(stalls),
+                compact_scanned: scanned,
+                ..Counters::default()
+            },
+            after: Counters {
+                compact_stall: Some(stalls + 1),
+                compact_scanned: scanned,
+                ..Counters::default()
+            },
+        };
+        let traced = |all, at_work, compacting| AtMark {
+            compactions: [all, at_work],
+            compacting,
+            ..AtMark::default()
+        };
+        let traced = [traced(2, 1, 5), traced(12, 7, 25)];
+        let found = of_compaction(
+            [&at(100, Some(50)), &at(108, Some(950))],
+            [&traced[0], &traced[1]],
+        );
+        let stalls = json!({
+            "what": "compaction", "counter": "vmstat.compact_stall", "seen": 6, "seen_most": 10, "counted": 9,
+            "counted_least": 7,
+        });
+        let scanned = json!({
+            "what": "compaction-scan", "counter": "vmstat.compact_migrate_scanned", "seen": 20, "counted": 900,
+            "counted_least": 900,
+        });
+        assert_eq!(found, [stalls, scanned]);
+        let without = of_compaction([&at(1, None), &at(1, None)], [&traced[0], &traced[0]]);
+        assert_eq!(without.len(), 1, "this kernel does not count what it scans");
     }
 
     #[test]

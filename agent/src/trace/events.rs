@@ -109,6 +109,8 @@ pub enum What {
     End(Kind),
     /// Something of this kind was over in an instant, or tells its length itself.
     Whole(Kind),
+    /// A thread asks for it: it may begin or not.
+    Asked(Kind),
     /// A thread can run.
     Waking,
     /// One thread stopped running, another one runs.
@@ -206,6 +208,11 @@ pub const TRACEPOINTS: &[Tracepoint] = &[
     ),
     machine("vmscan/mm_vmscan_kswapd_sleep", What::End(Kind::Kswapd), &["nid"]),
     machine(
+        "compaction/mm_compaction_try_to_compact_pages",
+        What::Asked(Kind::Compaction),
+        &["order"],
+    ),
+    machine(
         "compaction/mm_compaction_begin",
         What::Begin(Kind::Compaction),
         &["sync"],
@@ -292,7 +299,7 @@ impl Tracepoint {
     /// The kinds of event that are lost where it is missing.
     pub fn kinds(&self) -> &'static [Kind] {
         match self.what {
-            What::Begin(kind) | What::End(kind) | What::Whole(kind) => {
+            What::Begin(kind) | What::End(kind) | What::Whole(kind) | What::Asked(kind) => {
                 let at = Kind::ALL.iter().position(|one| *one == kind).unwrap_or_default();
                 &Kind::ALL[at..=at]
             }

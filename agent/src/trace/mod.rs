@@ -56,11 +56,23 @@ struct AtMark {
     /// Finished requests by device.
     finished: BTreeMap<u32, u64>,
     reclaimed_pages: u64,
+    /// Requests for compaction: all, and those that came to a pass.
+    compactions: [u64; 2],
+    /// Events of compaction: beginnings and ends, also those that lack the other.
+    compacting: u64,
+    /// Handlers that were called, by the number of the interrupt.
+    interrupts: BTreeMap<u64, u64>,
 }
 
 impl AtMark {
     fn of(pairs: &Pairs) -> Self {
+        let kind = Kind::Compaction;
+        let count = pairs.counts.get(&kind).copied().unwrap_or_default();
+        let cut = pairs.cut.get(&kind).copied().unwrap_or_default();
         Self {
+            compactions: [pairs.compactions.requests, pairs.compactions.at_work],
+            compacting: count.begun + count.ended + cut,
+            interrupts: pairs.interrupts.clone(),
             begun: pairs
                 .counts
                 .iter()

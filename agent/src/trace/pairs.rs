@@ -4,9 +4,11 @@
 use super::events::{Kind, Told, What};
 use super::latency::{Latency, IDLE_NS};
 use super::reader::{Raw, TEXT};
+use compactions::Compactions;
 use faults::Faults;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+mod compactions;
 mod faults;
 
 /// Something that took a while.
@@ -76,6 +78,9 @@ pub struct Pairs {
     pub latency: BTreeMap<u32, Latency>,
     /// What direct reclaim freed.
     pub reclaimed_pages: u64,
+    pub compactions: Compactions,
+    /// Handlers that were called, by the number of the interrupt.
+    pub interrupts: BTreeMap<u64, u64>,
     /// Events to be told.
     pub events: Vec<Event>,
     /// Begins whose ends were lost, or ends whose begins were.
@@ -102,6 +107,7 @@ impl Pairs {
             What::Begin(kind) => self.begin(kind, raw),
             What::End(kind) => self.end(kind, raw),
             What::Whole(kind) => self.whole(kind, raw),
+            What::Asked(_) => self.compactions.asked(raw.pid),
             What::Waking => self.wakes(pid_of(raw.numbers[0]), raw.at_ns, false),
             What::Switch => self.switch(raw),
             What::Fork => {
@@ -130,6 +136,7 @@ impl Pairs {
         self.ready.clear();
         *self.cut.entry(Kind::FileFault).or_default() += self.faults.forget();
         self.latency.values_mut().for_each(Latency::forget);
+        self.compactions.forget();
     }
 
     /// What has begun and not ended, with its beginning.
@@ -146,6 +153,11 @@ impl Pairs {
 
     fn begin(&mut self, kind: Kind, raw: &Raw) {
         self.counts.entry(kind).or_default().begun += 1;
+        match kind {
+            Kind::Irq => *self.interrupts.entry(raw.numbers[0].unsigned_abs()).or_default() += 1,
+            Kind::Compaction => self.compactions.begun(raw.pid),
+            _ => {}
+        }
         let idle_ns = match kind {
             Kind::BlockIo => self.device(raw).begin(raw.at_ns),
             _ => None,

@@ -20,6 +20,19 @@ OF_PROGRAM = ("threads", "cgroup")
 MISSED_SHARE = 0.01
 #: Pages that direct reclaim freed, as a check by itself: no event of it can be lost unseen.
 DIRECT_RECLAIM_PAGES = "direct-reclaim-pages"
+#: Whether there was any pass of compaction where pages were looked at: how many a pass looks at is not known.
+COMPACTION_SCAN = "compaction-scan"
+#: Kinds of event that no counter of the kernel can be held against, and why.
+UNCOUNTED = {
+    "cgroup-reclaim": "memory.events counts charges that could not wait too, and not what is asked for by hand",
+    "reclaim-throttle": "nothing counts these waits",
+    "dirty-pause": "nothing counts these pauses",
+    "run-delay": "each thread's counters go with it when it ends",
+    "migration": "each thread's counters go with it when it ends",
+    "file-fault": "pgmajfault counts those of all programs, and of swap",
+    "tlb-shootdown": "only a kernel with CONFIG_DEBUG_TLBFLUSH does: /proc/interrupts counts those who got one",
+    "thp-collapse": "thp_collapse_alloc counts huge pages of files too",
+}
 #: The same of pages that were freed, by whom had not ended at an edge.
 EDGE_PAGES = 4096
 #: How often the kernel counts a stall at most: for every pass over its lists, of which there may be one for each of
@@ -74,7 +87,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Events of a kind that were seen beside the kernel's own counter.
 
     The counter was read directly before and after each mark between which events were counted: `counted` is the most
-    that lies between the marks, `counted_least` the least.
+    that lies between the marks, `counted_least` the least. `seen_most` are all that it may have counted, where it
+    leaves some of them out.
     """
 
     what: str
@@ -82,6 +96,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     seen: int
     counted: int
     counted_least: int | None = None
+    seen_most: int | None = None
 
     @property
     def agree(self) -> bool:
@@ -89,9 +104,17 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         if self.what == DIRECT_RECLAIM_PAGES:
             # Freed are pages of slabs too, of which this counter knows nothing.
             return self.seen >= self._least - max(EDGE_PAGES, EDGE_SHARE * self._least)
+        if self.what == COMPACTION_SCAN:
+            return self.seen > 0 or self._least == 0
         edge = max(EDGE_EVENTS, EDGE_SHARE * self.counted)
         least = self._least / MOST_PASSES if self.what == "direct-reclaim" else self._least
-        return least - edge <= self.seen <= self.counted + edge
+        most = self.seen if self.seen_most is None else self.seen_most
+        return least - edge <= most and self.seen <= self.counted + edge
+
+    @property
+    def shown(self) -> str:
+        """What was seen, in words."""
+        return f"{self.seen}" if self.seen_most in (None, self.seen) else f"{self.seen} to {self.seen_most}"
 
     @property
     def told(self) -> str:
@@ -235,14 +258,24 @@ def _doubts_of_trace(trace: Traced) -> list[Finding]:
             found.append(
                 _doubt(
                     "counter-disagrees",
-                    f"{check.what}: {check.seen} events were seen, the kernel's {check.counter} counted {check.told}",
+                    f"{check.what}: {check.shown} events were seen, the kernel's {check.counter} counted {check.told}",
                 )
             )
     if trace.absent.tracepoints:
         named = ", ".join(sorted(trace.absent.tracepoints))
         kinds = ", ".join(trace.absent.kinds) or "nothing"
         found.append(_note("missing-tracepoints", f"this kernel has no {named}: {kinds} cannot be told"))
-    return found
+    return found + _unchecked(trace)
+
+
+def _unchecked(trace: Traced) -> list[Finding]:
+    """Kinds of event that were counted here alone, with the reason."""
+    checked = {check.what.partition("@")[0] for check in trace.checks}
+    alone = [kind for kind in trace.counts if kind not in checked]
+    if not alone:
+        return []
+    told = "; ".join(f"{kind} ({UNCOUNTED.get(kind, 'this kernel does not count them')})" for kind in alone)
+    return [_note("unchecked-counts", f"no counter of the kernel stands beside the number of {told}")]
 
 
 def _doubt(kind: str, sentence: str) -> Finding:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ktrial.domain.finding import Finding
 from ktrial.domain.units import show_bytes
-from ktrial.domain.watching import Ended, Seen, TracedEvent
+from ktrial.domain.watching import COMPACTION_SCAN, Ended, Seen, TracedEvent
 from ktrial.report.terminal import clean, paragraph
 
 HEADER = f"{'time':>9}  {'cpu':>6} {'memory':>7} {'io':>6}  {'available':>10}  {'events':>7}  {'lost':>5}  {'cost':>6}"
@@ -70,9 +70,9 @@ def summary(ended: Ended, file: str, findings: Sequence[Finding], head_cpu_s: fl
             together = f"{count.time_ns / 1e9:.3f} s" if count.time_ns else "-"
             longest = f"{count.longest_ns / 1e6:.2f} ms" if count.time_ns else "-"
             lines.append(f"{kind:<18}{count.count:>10}{together:>14}{longest:>14}")
-        agree = [check for check in ended.trace.checks if check.agree]
+        agree = [check for check in ended.trace.checks if check.agree and check.what != COMPACTION_SCAN]
         if agree:
-            same = ", ".join(f"{check.what} {check.seen} of {check.told}" for check in agree)
+            same = ", ".join(f"{check.what} {check.shown} of {check.told}" for check in agree)
             lines += ["", paragraph(f"as the kernel counted: {same}", width=width)]
     for finding in findings:
         mark = "**!** " if finding.level != "note" else "note: "

@@ -13,7 +13,10 @@ from tests.support.written_recordings import TAIL, TRACE
 
 
 def ended(**trace: Any) -> Ended:
-    return msgspec.convert({**TAIL, "trace": {**TRACE, **trace}}, Ended)
+    return msgspec.convert({**TAIL, "trace": {**TRACE, "counts": {}, **trace}}, Ended)
+
+
+COUNT = {"count": 5, "time_ns": 9, "longest_ns": 3}
 
 
 def check(seen: int, counted: int, what: str = "direct-reclaim", **least: int) -> list[dict[str, Any]]:
@@ -28,6 +31,10 @@ def check(seen: int, counted: int, what: str = "direct-reclaim", **least: int) -
         check(500_000, 505_000, "direct-reclaim-pages"),
         check(600_000, 505_000, "direct-reclaim-pages"),  # slabs are not in that counter
         check(900, 1000, "block-io@vda", counted_least=890),
+        check(40, 100, "compaction", seen_most=100),  # the kernel counts some of those that came to nothing
+        check(100, 100, "compaction", seen_most=400),
+        check(1, 90_000, "compaction-scan"),
+        check(0, 90_000, "compaction-scan", counted_least=0),
     ],
 )
 def test_one_that_agrees_with_the_kernel_raises_no_doubt(checks: list[dict[str, Any]]) -> None:
@@ -43,6 +50,10 @@ def test_one_that_agrees_with_the_kernel_raises_no_doubt(checks: list[dict[str, 
         ({"checks": check(200, 1000)}, "counter-disagrees"),
         ({"checks": check(480_000, 505_000, "direct-reclaim-pages")}, "counter-disagrees"),
         ({"checks": check(900, 1000, "block-io@vda", counted_least=950)}, "counter-disagrees"),
+        ({"checks": check(40, 100, "compaction", seen_most=90)}, "counter-disagrees"),
+        ({"checks": check(110, 100, "compaction", seen_most=400)}, "counter-disagrees"),
+        ({"checks": check(0, 90_000, "compaction-scan")}, "counter-disagrees"),
+        ({"checks": check(0, 900, "irq")}, "counter-disagrees"),
         ({"read": 0}, "unread-events"),
         ({"strange": 3}, "unread-events"),
         ({"damaged": 1, "damage": "a page without a header"}, "unread-events"),
@@ -53,6 +64,22 @@ def test_one_that_agrees_with_the_kernel_raises_no_doubt(checks: list[dict[str, 
 def test_a_tracer_that_sees_too_little_is_doubted(trace: dict[str, Any], kind: str) -> None:
     (finding,) = doubts(ended(**trace), {})
     assert (finding.kind, finding.level) == (kind, "suspect")
+
+
+def test_counts_that_the_kernel_does_not_make_are_named_with_the_reason() -> None:
+    counts = dict.fromkeys(("direct-reclaim", "block-io", "dirty-pause", "softirq"), COUNT)
+    checks = [*check(5, 5), *check(9, 9, "block-io@vda")]
+    (finding,) = doubts(ended(counts=counts, checks=checks), {})
+    assert (finding.kind, finding.level) == ("unchecked-counts", "note")
+    assert "dirty-pause (nothing counts these pauses); softirq (this kernel does not" in finding.sentence
+    assert "direct-reclaim" not in finding.sentence
+    assert "block-io" not in finding.sentence
+
+
+def test_both_ends_of_what_may_have_been_counted_are_told() -> None:
+    (finding,) = doubts(ended(checks=check(40, 100, "compaction", seen_most=90, counted_least=98)), {})
+    assert "compaction: 40 to 90 events were seen" in finding.sentence
+    assert "counted 98 to 100" in finding.sentence
 
 
 def test_tracepoints_that_are_missing_are_named() -> None:
