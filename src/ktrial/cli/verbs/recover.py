@@ -23,12 +23,13 @@ def command(app: App, as_json: bool) -> int:
     from ktrial.report.terminal import columns
     from ktrial.report.transaction import revert_text
 
-    recover_commands(app)
+    undone = recover_commands(app)
     answer = app.root_session("recovering").request("recover")
-    for name in answer.get("traces", ()):
+    traces = answer.get("traces", ())
+    for name in traces:
         app.say(f"ended the tracing of an agent that is gone: {name}")
     if as_json:
         write_json({"schema": "ktrial.reverted/1", **answer})
-    else:
+    elif answer["transactions"] or not (undone or traces):
         sys.stdout.write(revert_text(answer["transactions"], width=columns()))
     return int(any(step["outcome"] == "failed" for item in answer["transactions"] for step in item["steps"]))
