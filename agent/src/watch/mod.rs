@@ -72,6 +72,9 @@ pub struct Request {
     /// The process to watch.
     #[serde(default)]
     process: Option<u32>,
+    /// What that process will run; when missing, what it runs now.
+    #[serde(default)]
+    command: Option<Vec<String>>,
     /// The thread whose delays are felt; the process's first one when missing.
     #[serde(default)]
     frame_thread: Option<i32>,

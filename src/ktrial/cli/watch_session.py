@@ -58,7 +58,7 @@ def watch_session(app: App, asked: Asked) -> None:
     shows: Looks = kept or drawing
     wanted = msgspec.structs.replace(asked.wanted, rates=rates)
     if program is not None:
-        wanted = msgspec.structs.replace(wanted, process=program.pid)
+        wanted = msgspec.structs.replace(wanted, process=program.pid, command=program.command)
     cpu_s = time.process_time()
     try:
         with app.interrupts:

@@ -164,7 +164,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """A whole recording. `begin_s` and `end_s` bound what was watched; `ended` says whether it ends as it was meant to.
 
     `labels` are what people call it (arm, workload); `machine` holds facts as they were then (`memory_bytes`, `cpus`,
-    `kernel`). `program` is what was watched, None for the whole machine. `groups` are the program's control group and
+    `kernel`). `command` is what was watched, empty for the whole machine. `groups` are the program's control group and
     those above it, the nearest first; `interrupts` those that came most often, None where nobody counted them.
     """
 
@@ -174,7 +174,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     unix_at_zero_s: float | None = None
     clock_error_s: float = 0.0
     ended: Literal["whole", "cut-off"] = "whole"
-    program: str | None = None
+    command: tuple[str, ...] = ()
     frame_thread: str | None = None
     sources: tuple[Source, ...] = ()
     series: Mapping[str, Series] = {}

@@ -88,6 +88,7 @@ def _recording(name: str, blocks: Blocks, head: Head, wanted: Callable[[str], bo
         latencies=_latencies(blocks, states),
         gaps=tuple(gaps),
         checks=_checks(blocks),
+        command=head.command or (),
         groups=head.groups,
         interrupts=None if blocks.tail is None else blocks.tail.interrupts,
         machine=_machine(head),

@@ -46,6 +46,7 @@ class Head(msgspec.Struct):
     cpus: int | None = None
     boot_id: str | None = None
     process: int | None = None
+    command: tuple[str, ...] | None = None
     frame_thread: int | None = None
     nvme: dict[str, Sleeper] = {}
     groups: tuple[GroupLimits, ...] = ()

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from ktrial.domain.errors import BadInput
 
@@ -27,8 +28,11 @@ class HeldProgram:
 
     def __init__(self, argv: Sequence[str], stdout: int | None = None) -> None:
         """What it prints goes to that file. Raises BadInput where there is no such program."""
-        if shutil.which(argv[0]) is None:
+        program = shutil.which(argv[0])
+        if program is None:
             raise BadInput(f"there is no program {argv[0]!r}", hint="give its path, or look at PATH")
+        #: What it runs, with the program's whole path.
+        self.command = (str(Path(program).absolute()), *argv[1:])
         held, self._go = os.pipe()
         words = [sys.executable, "-I", "-S", "-c", _WAIT, str(held), *argv]
         try:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
@@ -32,6 +33,7 @@ _MOST_KEPT = 0.1
 _DEMAND = ("vmstat.pgalloc_*", "vmstat.pgscan_direct", "vmstat.pgsteal_direct")
 _CLAIMS = 2
 _ZRAM = "zram:disksize"
+_GROUPS = "/sys/fs/cgroup"
 
 
 def with_proposals(
@@ -46,7 +48,7 @@ def with_proposals(
             left_out.append(f"{symptom.name}: {symptom.no_remedy}")
         for remedy in symptom.remedy:
             try:
-                word, because = _word(remedy, recording, machine, catalog, diagnosis)
+                word, computed = _word(remedy, recording, machine, catalog, diagnosis)
                 # Nothing is applied: what is dangerous is said with its price, and its line says so again.
                 plan, _ = make_plan(machine, catalog, (word,), allow_dangerous=remedy.compute == "group-memory")
             except KtrialError as error:
@@ -54,19 +56,20 @@ def with_proposals(
                 continue
             left_out += [f"{refusal.address}: {refusal.reason}" for refusal in plan.refusals]
             left_out += [f"{change.address}: {change.new_text} is in force already" for change in plan.same]
-            why = remedy.why if because is None else f"{remedy.why}: {because}"
-            found += [_proposal(cause, why, change, catalog) for change in plan.changes]
+            why = remedy.why if computed is None else f"{remedy.why}: {computed.because}"
+            started = _started(recording, computed)
+            found += [_proposal(cause, why, change, catalog, started) for change in plan.changes]
             if plan.zram is not None:
-                found.append(_zram_proposal(cause, why, plan.zram, catalog))
+                found.append(_zram_proposal(cause, why, plan.zram, catalog, started))
     once = {one.knob: one for one in reversed(found)}
     kept = tuple(one for one in found if once[one.knob] is one)
     return msgspec.structs.replace(diagnosis, proposals=kept), tuple(dict.fromkeys(left_out))
 
 
-def _proposal(cause: Cause, why: str, change: Change, catalog: Catalog) -> Proposal:
+def _proposal(cause: Cause, why: str, change: Change, catalog: Catalog, started: tuple[str, ...]) -> Proposal:
     knob = catalog.knobs[change.knob]
     word = f"{change.address}={change.new_text}"
-    measure = _measure(word, catalog)
+    measure = _measure(word, catalog, started)
     if change.risk == "dangerous":
         measure = ("--yes-dangerous", *measure)
     return _told(
@@ -74,10 +77,10 @@ def _proposal(cause: Cause, why: str, change: Change, catalog: Catalog) -> Propo
     )
 
 
-def _zram_proposal(cause: Cause, why: str, step: ZramStep, catalog: Catalog) -> Proposal:
+def _zram_proposal(cause: Cause, why: str, step: ZramStep, catalog: Catalog, started: tuple[str, ...]) -> Proposal:
     knob = catalog.knobs[_ZRAM]
     value = str(step.size_bytes)
-    line = ("ktrial", "try", f"{_ZRAM}={value}", *_measure(f"{_ZRAM}={value}", catalog))
+    line = ("ktrial", "try", f"{_ZRAM}={value}", *_measure(f"{_ZRAM}={value}", catalog, started))
     return _told(cause, knob, (_ZRAM, value, "none"), why, line)
 
 
@@ -98,22 +101,31 @@ def _told(
     )
 
 
-def _measure(word: str, catalog: Catalog) -> tuple[str, ...]:
+def _measure(word: str, catalog: Catalog, started: tuple[str, ...]) -> tuple[str, ...]:
     """What could tell it apart: a suite, or the person's own program."""
     try:
         return ("--suite", default_suite((word,), catalog))
     except BadInput:
-        return ("--", "YOUR-PROGRAM")
+        return ("--", *started)
+
+
+def _started(recording: Recording, computed: Computed | None) -> tuple[str, ...]:
+    """What was watched, to be started anew: in its control group where a limit of that is meant."""
+    command = recording.command or ("YOUR-PROGRAM",)
+    if computed is None or computed.start_in is None:
+        return command
+    place = shlex.quote(f"{_GROUPS}{computed.start_in}/cgroup.procs")
+    return ("sh", "-c", f'echo $$ > {place} && exec "$@"', "sh", *command)
 
 
 def _word(
     remedy: Remedy, recording: Recording, machine: Machine, catalog: Catalog, diagnosis: Diagnosis
-) -> tuple[str, str | None]:
-    """The setting, and what in the recording its value comes from where it comes from there."""
+) -> tuple[str, Computed | None]:
+    """The setting, and where its value comes from the recording how."""
     knob = find_knob(remedy.knob, catalog.knobs)
     computed = _computed(remedy, knob, recording, machine, diagnosis)
     if computed is not None:
-        return f"{computed.address}={computed.value}", computed.because
+        return f"{computed.address}={computed.value}", computed
     return _from_what_is_in_force(remedy, knob, recording, machine), None
 
 

@@ -29,11 +29,12 @@ _OWN_CPU = 0.1
 
 
 class Computed(msgspec.Struct, frozen=True):
-    """A setting, and what in the recording it comes from."""
+    """A setting, and what in the recording it comes from. `start_in` is the group in which a trial of it must run."""
 
     address: str
     value: str
     because: str
+    start_in: str | None = None
 
 
 def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed:
@@ -56,7 +57,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
     if value <= int(now):
         raise BadInput(f"{knob.id} of {group.path} is {now} already, all of this machine's memory")
     because = f"at its fullest it held {show_bytes(held)} with what was swapped out, and a quarter is added"
-    return Computed(_address(knob, group), str(value), because)
+    return Computed(_address(knob, group), str(value), because, _own_group(knob, group, recording, machine))
 
 
 def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
@@ -82,11 +83,22 @@ def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
         f"while it was held up it used {used_s:.3g} s of CPU time and would have used {held_s:.3g} s more"
         f"{', all CPUs together' if unlimited else ''}"
     )
-    return Computed(_address(knob, group), f"{'max' if unlimited else wanted_us} {period_us}", because)
+    value = f"{'max' if unlimited else wanted_us} {period_us}"
+    return Computed(_address(knob, group), value, because, _own_group(knob, group, recording, machine))
 
 
 def _address(knob: Knob, group: GroupLimits) -> str:
     return f"{knob.id}@{group.path.strip('/')}"
+
+
+def _own_group(knob: Knob, limited: GroupLimits, recording: Recording, machine: Machine) -> str:
+    """The program's own group, which the limit of one above it holds for too; that one where its own is gone."""
+    own = recording.groups[0]
+    try:
+        _in_force(knob, own, machine)
+    except BadInput:
+        return limited.path
+    return own.path
 
 
 def _limited(recording: Recording, counter: str, knob: Knob) -> tuple[str, GroupLimits]:

@@ -29,6 +29,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     limit_s: float = LONGEST_S
     process: int | None = None
+    command: tuple[str, ...] | None = None
     frame_thread: int | None = None
     rates: Mapping[str, float] = {}
     least_s: Mapping[str, float] = {}
@@ -36,7 +37,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     def fields(self) -> dict[str, Any]:
         """The agent's request."""
-        optional = {"process": self.process, "frame_thread": self.frame_thread}
+        optional = {"process": self.process, "frame_thread": self.frame_thread, "command": self.command}
         return {
             "limit_s": self.limit_s,
             "sources": dict(self.rates),

@@ -93,7 +93,9 @@ def test_a_memory_limit_gets_what_the_group_held_and_a_quarter_more() -> None:
     assert [(one.knob, one.value, one.now) for one in found] == [
         (f"cgroup:memory.high@{GROUP[1:]}", str(100 * MIB), str(64 * MIB))
     ]
-    assert found[0].try_line == ("ktrial", "try", f"{found[0].knob}={100 * MIB}", "--", "YOUR-PROGRAM")
+    start = f"echo $$ > '{PLACE}/cgroup.procs' && exec \"$@\""
+    line = ("ktrial", "try", f"{found[0].knob}={100 * MIB}", "--", "sh", "-c", start, "sh", "YOUR-PROGRAM")
+    assert found[0].try_line == line
     assert "80 MiB with what was swapped out" in found[0].why
     assert "cgroup:memory.max: no group of the program met that limit" in left_out
 
@@ -101,7 +103,27 @@ def test_a_memory_limit_gets_what_the_group_held_and_a_quarter_more() -> None:
 def test_the_limit_that_kills_is_raised_with_the_word_that_it_needs() -> None:
     found, _ = proposed("memcg-limit", *limited({f"{PLACE}/memory.max": f"{96 * MIB}\n"}, "max"))
     assert found[0].value == str(120 * MIB)
-    assert found[0].try_line[3:] == ("--yes-dangerous", "--", "YOUR-PROGRAM")
+    assert found[0].try_line[3:5] == ("--yes-dangerous", "--")
+
+
+@pytest.mark.parametrize(
+    "is_there, group", [(True, f"{GROUP}/inner.scope"), (False, GROUP)], ids=["its group is there", "it is gone"]
+)
+def test_what_was_watched_is_started_in_its_own_group_or_in_the_one_with_the_limit(is_there: bool, group: str) -> None:
+    files = {f"{PLACE}/memory.high": f"{64 * MIB}\n"}
+    if is_there:
+        files[f"{PLACE}/inner.scope/memory.high"] = "max\n"
+    made, machine = limited(files, command=("/opt/game", "a b"))
+    inner = GroupLimits(path=f"{GROUP}/inner.scope", memory_high="max")
+    found, _ = proposed("memcg-limit", msgspec.structs.replace(made, groups=(inner, *made.groups)), machine)
+    assert found[0].knob == f"cgroup:memory.high@{GROUP[1:]}"
+    assert found[0].try_line[-5:] == (
+        "-c",
+        f"echo $$ > '/sys/fs/cgroup{group}/cgroup.procs' && exec \"$@\"",
+        "sh",
+        "/opt/game",
+        "a b",
+    )
 
 
 @pytest.mark.parametrize(
