@@ -207,7 +207,11 @@ class AgentExecutor:
     def start(self, invocation: Invocation) -> RunningLoad:
         """Start a background load; it ends when it is stopped."""
         folder = self._make_directory(invocation)
-        return RunningLoad(self._start(invocation, folder), self._folders, folder, invocation)
+        try:
+            return RunningLoad(self._start(invocation, folder), self._folders, folder, invocation)
+        except BaseException:
+            self._folders.remove(folder)
+            raise
 
     def _start(self, invocation: Invocation, folder: Path) -> Running:
         """Start something in an agent of its own."""

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from ktrial.domain.errors import KtrialError
@@ -13,6 +16,7 @@ from ktrial.domain.mounts import MOUNTS, file_system
 from ktrial.host.folders import state_folder
 
 _NAME = "ktrial-work"
+_RUN = "run-"
 #: Where root looks besides XDG_RUNTIME_DIR.
 ROOTS_OWN = Path("/run")
 _OF_USERS = Path("/run/user")
@@ -57,11 +61,63 @@ def work_folders(work: Path) -> list[Path]:
     return folders
 
 
+class PrivateFolder:
+    """The folder of one run. Nobody takes it for a leftover while this process has it, whatever its results' folder."""
+
+    def __init__(self, work: Path) -> None:
+        """A fresh one. Raises OSError."""
+        work.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _alone_in(work):
+            self.path = Path(tempfile.mkdtemp(prefix=_RUN, dir=work))
+            self._held = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with contextlib.suppress(OSError):  # a file system of the network may know no locks of folders
+                fcntl.flock(self._held, fcntl.LOCK_SH)
+
+    def remove(self) -> None:
+        """Take it away with all that is in it."""
+        remove(self.path)
+        os.close(self._held)
+
+
 def remove_leftovers(work: Path) -> None:
-    """Take away the private directories of runs whose head was killed; the caller holds the lock of all runs."""
-    for place in (work, *(place / _NAME for place in _places())):
-        for folder in place.glob("run-*"):
-            remove(folder)
+    """Take away the private directories of runs whose head was killed; the caller holds the lock of all runs there.
+
+    That lock lies with the results. Folders in memory are those of all whose session is the same: there only what
+    nobody holds is taken away.
+    """
+    left = list(work.glob(f"{_RUN}*"))
+    for place in (place / _NAME for place in _places()):
+        if place.is_dir():
+            with _alone_in(place):
+                left += [folder for folder in place.glob(f"{_RUN}*") if not _is_held(folder)]
+    for folder in left:
+        remove(folder)
+
+
+@contextlib.contextmanager
+def _alone_in(place: Path) -> Iterator[None]:
+    """Others make no folder there and look for none meanwhile."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_held(folder: Path) -> bool:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def remove(folder: Path) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +17,7 @@ from ktrial.domain.benchmark import PINNED, RawOutput
 from ktrial.domain.errors import AgentError, KtrialError
 from ktrial.domain.guest import GuestTools
 from ktrial.host.agent import AgentSession
-from ktrial.host.private_folder import own_tmpfs, remove
+from ktrial.host.private_folder import PrivateFolder, own_tmpfs
 
 #: Bytes kept of a file that a run leaves.
 FILE_BYTES = 64 << 20
@@ -48,18 +47,20 @@ class FoldersHere:
 
     def __init__(self, work: Path) -> None:
         self._work = work
+        self._held: dict[Path, PrivateFolder] = {}
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
         """A fresh one."""
         work = own_tmpfs() if in_memory else self._work
         try:
-            work.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return Path(tempfile.mkdtemp(prefix="run-", dir=work))
+            folder = PrivateFolder(work)
         except OSError as error:
             raise KtrialError(
                 f"cannot make a private directory in {work}: {error.strerror}",
                 hint="free some space there, or set XDG_STATE_HOME to another file system",
             ) from None
+        self._held[folder.path] = folder
+        return folder.path
 
     @staticmethod
     def with_files(raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
@@ -84,10 +85,9 @@ class FoldersHere:
                 cut = cut or bool(file.read(1))
         return msgspec.structs.replace(raw, files=files, cut=cut, unread=unread)
 
-    @staticmethod
-    def remove(folder: Path) -> None:
+    def remove(self, folder: Path) -> None:
         """Take it away."""
-        remove(folder)
+        self._held.pop(folder).remove()
 
 
 class FoldersInGuest:

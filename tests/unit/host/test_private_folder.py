@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ktrial.host import private_folder
-from ktrial.host.private_folder import private_place
+from ktrial.host.private_folder import PrivateFolder, private_place, remove_leftovers
 
 
 def test_a_folder_that_goes_with_the_session_goes_before_the_one_with_the_results(
@@ -20,6 +22,42 @@ def test_a_folder_that_goes_with_the_session_goes_before_the_one_with_the_result
     monkeypatch.setattr(private_folder, "_OF_USERS", tmp_path / "users")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "gone"))
     assert private_place("x") == tmp_path / "state" / "ktrial" / "x"
+
+
+#: Another process with the same session and results elsewhere; it says what it made, and waits to be killed.
+OTHER = """
+import sys
+from pathlib import Path
+from ktrial.host.private_folder import PrivateFolder
+folder = PrivateFolder(Path(sys.argv[1]))
+(folder.path / "object").write_text("built")
+print(folder.path, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_another_with_the_same_session_works_in_is_no_leftover_until_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(private_folder, "ROOTS_OWN", tmp_path / "none")
+    argv = [sys.executable, "-c", OTHER, str(tmp_path / "ktrial-work")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        theirs = Path(other.stdout.readline().strip())
+        remove_leftovers(tmp_path / "state" / "work")
+        assert (theirs / "object").read_text() == "built"
+        other.kill()
+    remove_leftovers(tmp_path / "state" / "work")
+    assert list((tmp_path / "ktrial-work").iterdir()) == []
+
+
+def test_a_folder_is_taken_away_by_its_owner_and_can_be_made_again(tmp_path: Path) -> None:
+    folder = PrivateFolder(tmp_path / "work")
+    (folder.path / "deep").mkdir(mode=0o500)
+    assert (tmp_path / "work").stat().st_mode & 0o777 == 0o700
+    folder.remove()
+    assert list((tmp_path / "work").iterdir()) == []
 
 
 def test_a_folder_of_somebody_else_is_none_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
