@@ -81,6 +81,7 @@ class FakeBenchmark:
     root_reason: str | None = None
     user_reason: str | None = None
     probe: Probe | None = None
+    least_cpus: int = 1
     outcomes: tuple[Outcome, ...] = (outcome(),)
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"loops": 10})
     expected_s: float | None = None

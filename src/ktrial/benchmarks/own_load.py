@@ -44,6 +44,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     `spare_s` beyond its own duration it is ended: time for preparations, and a machine that is busy.
     A load that goes on `until_told` is ended by its time limit, which then is the parameter `duration_s`.
     `expected` is for a load that may take longer than its duration.
+    On fewer than `least_cpus` its load cannot be carried out.
     `beyond_exact` says why a guest whose clock counts instructions tells nothing of it.
     """
 
@@ -58,6 +59,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     spare_s: float = 120.0
     expected: Expected | None = None
     beyond_exact: str | None = None
+    least_cpus: int = 1
 
     @property
     def needs(self) -> tuple[str, ...]:

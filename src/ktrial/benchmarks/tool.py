@@ -64,6 +64,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     probe: Probe | None = None
     standalone: bool = False
     beyond_exact: str | None = None
+    least_cpus: int = 1
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -211,10 +211,7 @@ def order_of(
     from ktrial.services.suites import tasks_of
 
     unplaced: dict[str, BadInput] = {}
-    if cpus is None and app.host is None and (cpus := cpus_left(facts)) is not None:
-        app.say(
-            f"it was started with CPUs {cpus} alone (taskset, a cpuset): all runs are on them, as with --cpus {cpus}"
-        )
+    cpus = cpus_here(app, facts, cpus)
     return Order(
         suite=suite.name,
         tasks=tasks_of(suite, benchmarks, facts, cpus, unplaced),
@@ -228,6 +225,15 @@ def order_of(
         gates=limits_of(suite, gates),
         sample_period_s=suite.sample_period_s,
     )
+
+
+def cpus_here(app: App, facts: FactBook, cpus: str | None) -> str | None:
+    """Those that were named, or else those that were left to this process, which is said; None where that is all."""
+    if cpus is None and app.host is None and (cpus := cpus_left(facts)) is not None:
+        app.say(
+            f"it was started with CPUs {cpus} alone (taskset, a cpuset): all runs are on them, as with --cpus {cpus}"
+        )
+    return cpus
 
 
 def cpus_left(facts: FactBook) -> str | None:

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     """Find everything that the protocol names, on this machine. Raises for what is not there."""
     from ktrial.cli.arm_commanding import extras_of, undo_left_commands
-    from ktrial.cli.measuring import choose
+    from ktrial.cli.measuring import choose, cpus_here
     from ktrial.services import trial_ready
 
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     undo_left_commands(app)
     suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, file.limit_s)
+    file = msgspec.structs.replace(file, cpus=cpus_here(app, app.executor.facts(), file.cpus))
     extras = extras_of(file)
     if extras and app.host is not None:
         raise BadInput(

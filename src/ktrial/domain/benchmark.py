@@ -244,6 +244,10 @@ class Benchmark(Protocol):
         """Why it cannot run as root; None when it can."""
 
     @property
+    def least_cpus(self) -> int:
+        """On fewer CPUs it cannot run."""
+
+    @property
     def probe(self) -> Probe | None:
         """What tells whether it can work here; None when its programs do."""
 

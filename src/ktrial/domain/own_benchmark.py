@@ -213,6 +213,11 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return None
 
     @property
+    def least_cpus(self) -> int:
+        """One will do."""
+        return 1
+
+    @property
     def probe(self) -> Probe | None:
         """Not known how to ask."""
         return None

@@ -92,6 +92,7 @@ def tasks_of(
         chosen = parse_cpus(pinned, kinds) if pinned is not None else None
         _check_online(chosen, pinned, facts.value("cpu.online"))
         try:
+            _check_number(benchmark, chosen, pinned, facts.value("cpu.online"))
             parameters = _placed(entry, benchmark, chosen, pinned)
         except BadInput as error:
             if unplaced is None or len(unplaced) + 1 == len(suite.benchmark):
@@ -118,12 +119,25 @@ def _placed(entry: SuiteEntry, benchmark: Benchmark, chosen: Sequence[int] | Non
         if name in entry.parameters:
             continue
         if not free:
-            raise BadInput(
-                f"it needs {len(places)} CPUs, and {said!r} names {len(chosen)}",
-                hint="name more CPUs, or measure without --cpus",
-            )
+            raise _too_few(len(places), chosen, said)
         parameters[name] = free.pop(0)
     return parameters
+
+
+def _check_number(
+    benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None
+) -> None:
+    """Raise BadInput where it cannot run on so few CPUs."""
+    if chosen is not None and len(chosen) < benchmark.least_cpus:
+        raise _too_few(benchmark.least_cpus, chosen, said)
+    if online is not None and len(online) < benchmark.least_cpus:
+        raise BadInput(f"it needs {benchmark.least_cpus} CPUs, and {len(online)} is online here")
+
+
+def _too_few(least: int, chosen: Sequence[int], said: str | None) -> BadInput:
+    return BadInput(
+        f"it needs {least} CPUs, and {said!r} names {len(chosen)}", hint="name more CPUs, or measure without --cpus"
+    )
 
 
 def _check_online(chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from ktrial.benchmarks import all_benchmarks
 from ktrial.catalog.suites import load_suites
-from ktrial.cli.measuring import check_output, cpus_left, refuse_around
+from ktrial.cli.measuring import check_output, cpus_here, cpus_left, refuse_around
+from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.suite import Between
@@ -56,3 +57,21 @@ def test_cpus_that_were_left_to_it_are_known(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: left)
     assert cpus_left(FactBook({} if online is None else {"cpu.online": Fact(value=online)})) == wanted
+
+
+@pytest.mark.parametrize(
+    "named, host, wanted",
+    [(None, None, "1"), ("0-1", None, "0-1"), (None, "guest:x", None)],
+    ids=["left", "named", "guest"],
+)
+def test_cpus_that_were_left_stand_in_for_those_that_were_not_named(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    named: str | None,
+    host: str | None,
+    wanted: str | None,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {1})
+    app = App(may_ask=False, host=host)
+    assert cpus_here(app, FactBook({"cpu.online": Fact(value=[0, 1])}), named) == wanted
+    assert ("was started with CPUs 1 alone" in capsys.readouterr().err) == (wanted == "1")

@@ -36,6 +36,7 @@ BENCHMARKS = tuple(
     LoadBenchmark(
         name=f"agent-contextswitch-{placement}",
         what=f"Time of a byte's round trip between two threads over pipes, {where}.",
+        least_cpus=2 if placement == "cross" else 1,
         load="contextswitch",
         outcomes=_OUTCOMES,
         reader=_read,
