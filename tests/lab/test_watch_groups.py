@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits of a control group deep within others hold a program up in a guest: named, and the proposal is carried out.
 
-The guests are exact: their time counts instructions. In a second boot the agent applies the proposal and reverts it.
+The guests are exact: their time counts instructions. In a second boot the agent applies the proposal and reverts it,
+and what the proposed trial starts runs in the group.
 """
 
 from __future__ import annotations
@@ -51,14 +52,15 @@ cat /tmp/frames; echo; cat /tmp/told
 """
 APPLIED = """
 echo {old} > {file}
-(echo {apply}; sleep 3; cat {file} > /tmp/then; echo '{revert}'; sleep 3) |
-    ktrial-agent serve --role root > /tmp/told
-cat /tmp/then {file}; echo; cat /tmp/told
+cd /
+(echo {apply}; sleep 3; cat {file} > /tmp/then; {started} > /tmp/frames & sleep 3; cat /proc/$!/cgroup > /tmp/where
+ kill $!; echo '{revert}'; sleep 3) | ktrial-agent serve --role root > /tmp/told
+cat /tmp/then {file} /tmp/where; wc -l < /tmp/frames; echo; cat /tmp/told
 """
 #: Pages of programs are compressed, so that a group can be made to hold fewer.
 SWAP = """
 echo 256M > /sys/block/zram0/disksize && mkswap /dev/zram0 > /dev/null && swapon /dev/zram0 || exit 5
-echo 25165824 > memory.high
+echo 25165824 > memory.{limit}
 """
 #: Who runs in the group of the frames.
 BESIDE = "sh -c 'echo $$ > cgroup.procs; exec {{program}} {}' &"
@@ -78,7 +80,14 @@ PLANTED = {
     "memory_limit": Plant(
         "memcg-limit",
         "cgroup:memory.high",
-        SWAP,
+        SWAP.format(limit="high"),
+        "memory 4",
+        BESIDE.format("hog 2 40"),
+    ),
+    "memory_limit_that_kills": Plant(
+        "memcg-limit",
+        "cgroup:memory.max",
+        SWAP.format(limit="max"),
         "memory 4",
         BESIDE.format("hog 2 40"),
     ),
@@ -128,18 +137,24 @@ def test_a_limit_of_the_programs_group_is_named_and_its_proposal_holds(name: str
     assert named(diagnosis) == [plant.cause], told(diagnosis)
     found, left_out = with_proposals(diagnosis, symptoms, recording, machine, catalog)
     assert [one.knob for one in found.proposals] == [f"{plant.knob}@{GROUP}"], left_out
-    carried_out(found.proposals[0], machine)
+    carried_out(found.proposals[0], machine, program)
 
 
-def carried_out(proposal: Proposal, machine: FakeMachine) -> None:
-    """Another boot: its agent applies the proposal to the group and reverts it."""
-    plan, _ = make_plan(machine, load_catalog(), (proposal.try_line[2],))
+def carried_out(proposal: Proposal, machine: FakeMachine, program: Path) -> None:
+    """Another boot: its agent applies the proposal to the group and reverts it; the trial's program runs in there."""
+    until = proposal.try_line.index("--")
+    options, command = proposal.try_line[3:until], proposal.try_line[until + 1 :]
+    plan, _ = make_plan(machine, load_catalog(), (proposal.try_line[2],), allow_dangerous="--yes-dangerous" in options)
     apply = {"id": 2, "do": "apply", "plan": wire_plan(plan, {"kind": "keep"})}
     script = GROUPS + APPLIED.format(
         old=shlex.quote(proposal.now or ""),
         file=f"/sys/fs/cgroup/{GROUP}/{proposal.knob.partition(':')[2].partition('@')[0]}",
         apply=shlex.quote(json.dumps(apply, default=lambda value: value.decode())),
         revert='{"id":3,"do":"revert","select":"all"}',
+        started=shlex.join(command),
     )
-    printed, answers = run_in_guest(script, Shape(mode="exact", memory_bytes=1 << 29, cpus=1), 400)
-    assert printed.splitlines() == [proposal.value, proposal.now], answers
+    shape = Shape(mode="exact", memory_bytes=1 << 29, cpus=1)
+    printed, answers = run_in_guest(script, shape, 400, (str(program),))
+    then, now, where, frames = printed.splitlines()
+    assert (then, now, where) == (proposal.value, proposal.now, f"0::/{GROUP}"), answers
+    assert int(frames) > 20, "the program told no frames"

@@ -6,6 +6,8 @@ use super::text::{Keyed, Number};
 use crate::root::Root;
 use std::collections::BTreeMap;
 
+mod old;
+
 const MOUNT: &str = "/sys/fs/cgroup";
 /// A file of lines, what a column is called after it, and its counters that are wanted.
 type Lines = (&'static str, &'static str, &'static [&'static str]);
@@ -35,20 +37,28 @@ const ABOVE: [Lines; 2] = [("memory.events.local", "memory_events", EVENTS), CPU
 /// Files that limit a group.
 const LIMITS: [&str; 3] = ["memory.high", "memory.max", "cpu.max"];
 
-/// That of this process.
+/// That of this process; those of version 1 where the one of version 2 has no controllers.
 pub fn open(root: &Root, process: u32) -> Found {
-    let group = match group_of(root, process) {
-        Ok(group) => group,
-        Err(why) => return Found::none(why),
-    };
     let mut found = Found::default();
-    add(root, &group, "cgroup", &OWN, &mut found);
+    let group = group_of(root, process);
+    if let Ok(group) = &group {
+        add(root, group, "cgroup", &OWN, &mut found);
+    }
     if found.feeds.is_empty() && found.missing.is_empty() {
-        return Found::none(format!(
-            "{MOUNT}{group} tells nothing of memory and CPU (controllers of version 1, or none)"
+        old::add(root, process, &mut found);
+        if !found.feeds.is_empty() {
+            return found;
+        }
+        return Found::none(group.map_or_else(
+            |why| why,
+            |group| {
+                format!(
+                    "{MOUNT}{group} tells nothing of memory and CPU, and no group of version 1 has a limit"
+                )
+            },
         ));
     }
-    for (number, above) in (1..).zip(upwards(&group).skip(1)) {
+    for (number, above) in (1..).zip(upwards(&group.unwrap_or_default()).skip(1)) {
         if limits(root, above)
             .values()
             .any(|limit| !limit.starts_with("max"))
@@ -133,14 +143,14 @@ mod tests {
 
     const GROUP: &str = "/user.slice/user-1000.slice/user@1000.service/app.slice/game.scope";
 
-    fn machine(group: &str, files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+    pub fn machine(groups: &str, files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = folder.path().join(path.trim_start_matches('/'));
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write("/proc/7/cgroup", &format!("3:cpu:/old\n0::{group}\n"));
+        write("/proc/7/cgroup", groups);
         for (path, text) in files {
             write(&format!("{MOUNT}{path}"), text);
         }
@@ -169,7 +179,7 @@ mod tests {
             (open.as_str(), "max\n"),
             (limit.as_str(), "1048576\n"),
         ];
-        let (_folder, root) = machine(GROUP, &files);
+        let (_folder, root) = machine(&format!("3:cpu:/old\n0::{GROUP}\n"), &files);
         let found = super::open(&root, 7);
         let columns = found.feeds.iter().flat_map(|feed| &feed.columns);
         let told: Vec<(&str, Option<&str>)> = columns
@@ -191,10 +201,10 @@ mod tests {
 
     #[test]
     fn what_lies_outside_a_container_is_not_looked_for() {
-        let (_folder, root) = machine("/../other.slice", &[("/other.slice/memory.high", "1\n")]);
+        let (_folder, root) = machine("0::/../other.slice\n", &[("/other.slice/memory.high", "1\n")]);
         assert!(super::open(&root, 7).feeds.is_empty());
         assert!(limits_of(&root, 7).is_empty());
-        let (_folder, root) = machine("/", &[("/memory.stat", "pgscan 1\n")]);
+        let (_folder, root) = machine("0::/\n", &[("/memory.stat", "pgscan 1\n")]);
         assert!(limits_of(&root, 7).is_empty());
     }
 }

@@ -112,6 +112,8 @@ def _limited(recording: Recording, counter: str, knob: Knob) -> tuple[str, Group
     if prefix is None or grown[prefix] <= 0:
         raise BadInput(f"{knob.id}: no group of the program met that limit")
     path = recording.series[f"{prefix}.{counter}"].label
+    if path is not None and not path.startswith("/"):
+        raise BadInput(f"{knob.id}: the limit that was met is that of {path}, a group of version 1: set it by hand")
     group = next((one for one in recording.groups if one.path == path), None)
     if group is None:
         raise BadInput(f"{knob.id}: the recording does not tell which control group it was", hint="record it anew")

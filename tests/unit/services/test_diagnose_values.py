@@ -147,6 +147,13 @@ def test_a_recording_that_does_not_tell_the_group_says_so() -> None:
     assert "does not tell which control group" in left_out
 
 
+def test_limits_of_groups_of_version_1_are_left_to_the_user() -> None:
+    made = recording(series("cgroup.memory_events.max", [0, 4], "memory:/jobs/game"))
+    found, left_out = proposed("memcg-limit", made, FakeMachine({}, FACTS))
+    assert not found
+    assert "memory:/jobs/game, a group of version 1: set it by hand" in left_out
+
+
 def test_of_several_groups_the_one_whose_limit_was_met_is_meant() -> None:
     made = recording(
         series("cgroup.memory_events.high", [0, 0, 0, 0], GROUP),
