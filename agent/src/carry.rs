@@ -10,6 +10,11 @@ use crate::plan::{FileStep, Write, ZramStep};
 use crate::root::Root;
 use crate::verify::{mask_within, Rule};
 use crate::zram;
+use std::time::Duration;
+
+/// How often an interrupt's CPUs are looked at after they were written, and how long apart.
+const LOOKS: u32 = 6;
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What a step led to.
 #[derive(Debug)]
@@ -42,6 +47,7 @@ pub fn write(root: &Root, step: &Write, old: &[u8]) -> Result<Done, Refusal> {
         refusal
     };
     let before = machine::read(root, &step.path, Purpose::Write).map_err(gone)?;
+    let raised = raised(root, &step.path);
     if !step.verify.holds(&step.new, &before.bytes) {
         machine::write(root, &step.path, &step.new).map_err(gone)?;
     }
@@ -51,10 +57,9 @@ pub fn write(root: &Root, step: &Write, old: &[u8]) -> Result<Done, Refusal> {
     let done = judge(step, old, now);
     match &step.effective {
         Some(effective) if done.outcome == Outcome::Accepted => {
-            let mask = machine::read(root, effective, Purpose::Read).map_err(gone)?.bytes;
-            if mask_within(&mask, &step.new) {
+            let Some(mask) = elsewhere(root, step, effective, raised).map_err(gone)? else {
                 return Ok(done);
-            }
+            };
             let message = format!(
                 "{} was taken, but {effective} still says {}",
                 step.path,
@@ -68,6 +73,42 @@ pub fn write(root: &Root, step: &Write, old: &[u8]) -> Result<Done, Refusal> {
         }
         _ => Ok(done),
     }
+}
+
+/// The mask that is in force in place of the wanted one. None where the wanted one is, and where that cannot show yet:
+/// many chips move an interrupt when it comes the next time, and it has not come since `before`.
+fn elsewhere(
+    root: &Root,
+    step: &Write,
+    effective: &str,
+    before: Option<u64>,
+) -> Result<Option<Bytes>, Refusal> {
+    let mut left = LOOKS;
+    loop {
+        let now = raised(root, &step.path);
+        let mask = machine::read(root, effective, Purpose::Read)?.bytes;
+        if mask_within(&mask, &step.new) {
+            return Ok(None);
+        }
+        left -= 1;
+        if left == 0 {
+            let waits = before.is_some() && now == before;
+            return Ok((!waits).then_some(mask));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// How often the interrupt came whose file this is; None where the kernel does not tell, or it is of none.
+fn raised(root: &Root, path: &str) -> Option<u64> {
+    let (irq, _) = path.strip_prefix("/proc/irq/")?.split_once('/')?;
+    let counts = root
+        .read_text(&format!("/sys/kernel/irq/{irq}/per_cpu_count"))
+        .ok()?;
+    counts
+        .trim()
+        .split(',')
+        .try_fold(0, |sum, count| Some(sum + count.parse::<u64>().ok()?))
 }
 
 fn judge(step: &Write, old: &[u8], now: Bytes) -> Done {
@@ -155,6 +196,27 @@ mod tests {
                 "{verify} {now}"
             );
         }
+    }
+
+    #[test]
+    fn an_interrupt_that_has_not_come_since_moves_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let [irq, told] = ["proc/irq/7", "sys/kernel/irq/7"].map(|path| folder.path().join(path));
+        std::fs::create_dir_all(&irq).unwrap();
+        std::fs::create_dir_all(&told).unwrap();
+        std::fs::write(irq.join("effective_affinity"), "8\n").unwrap();
+        std::fs::write(told.join("per_cpu_count"), "3,0\n").unwrap();
+        let step: Write = serde_json::from_value(json!({"path": "/proc/irq/7/smp_affinity", "new": "3\n",
+            "verify": "mask", "effective": "/proc/irq/7/effective_affinity"}))
+        .unwrap();
+        let found = |before| elsewhere(&root, &step, "/proc/irq/7/effective_affinity", before).unwrap();
+        assert_eq!(raised(&root, &step.path), Some(3));
+        assert_eq!(found(Some(3)), None);
+        assert!(found(Some(2)).is_some(), "it came, and to another CPU");
+        assert!(found(None).is_some(), "nothing tells whether it came");
+        std::fs::write(irq.join("effective_affinity"), "2\n").unwrap();
+        assert_eq!(found(Some(2)), None);
     }
 
     #[test]

@@ -153,13 +153,13 @@ def _name(step: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _unsteered(steps: Sequence[Mapping[str, Any]], names: Sequence[str], width: int) -> str:
-    """How many interrupts stayed where they were: managed by the kernel, or not yet raised since."""
+    """How many interrupts stayed where they were."""
     outcomes = [step["outcome"] for step in steps if _name(step, names).startswith("irq:smp_affinity")]
     stayed = sum(outcome in {"ignored", "refused"} for outcome in outcomes)
     if not stayed:
         return ""
     said = f"{stayed} of {len(outcomes)} interrupts still run elsewhere: "
-    said += "the kernel manages them, or they move when they are next raised."
+    said += "the kernel manages them, or their controller does."
     return "\n\n" + paragraph(said, width=width)
 
 
