@@ -56,6 +56,7 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
         latencies={name: one for part in moved for name, one in part.latencies.items()},
         gaps=tuple(gap for part in moved for gap in part.gaps),
         checks=tuple(check for part in moved for check in part.checks),
+        command=next((part.command for part in moved if part.command), ()),
         groups=next((part.groups for part in moved if part.groups), ()),
         interrupts=next((part.interrupts for part in moved if part.interrupts is not None), None),
         labels={key: text for part in moved for key, text in part.labels.items()},
