@@ -87,15 +87,16 @@ class ExactHost(GuestHost):
 
         given = tuple(self._given.values())
         with self._named():
-            disk = self._wants_disk and self._kernels().lab.can_have_disk(self._name)
+            lab = self._kernels().lab
+            disk = self._wants_disk and lab.can_have_disk(self._name)
             place = GuestPlace(
                 kernel=self._name,
                 shape=Shape(mode="exact", memory_bytes=_MEMORY_BYTES, cpus=1),
                 disk=disk,
                 limit_s=_LIMIT_S,
-                tools=(*given, *(GUEST_PROGRAMS if given else ())),
+                tools=(*given, *lab.swap_programs(self._name), *(GUEST_PROGRAMS if given else ())),
             )
-            self._kernels().lab.prepare(place)
+            lab.prepare(place)
         return place
 
     def _boot(self, script: bytes) -> GuestRun:

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def scout(app: App, place: GuestPlace) -> Iterator[AgentSession]:
-    """A guest that answers as root."""
-    guest = app.kernels.lab.talk(place)
+    """A guest that answers as root; what an arm may need there is not known yet."""
+    import msgspec
+
+    lab = app.kernels.lab
+    tools = (*place.tools, *lab.swap_programs(place.kernel))
+    guest = lab.talk(msgspec.structs.replace(place, tools=tools))
     try:
         session = app.kernels.session_in(guest, "root")
         try:

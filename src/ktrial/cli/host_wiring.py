@@ -57,7 +57,11 @@ def boot_to_talk(
         modules=modules,
         disk=lab.can_have_disk(kernel),
         limit_s=_BEGIN_LIMIT_S,
-        tools=(*tools, *(GUEST_PROGRAMS if runs_programs and lab.runs_programs(kernel) else ())),
+        tools=(
+            *tools,
+            *lab.swap_programs(kernel),
+            *(GUEST_PROGRAMS if runs_programs and lab.runs_programs(kernel) else ()),
+        ),
     )
     return Talking(lab.talk(place), mode, lab.tools_in(place))
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,9 @@ from ktrial.kernels.images import Images, KernelFiles, read_kernel
 from ktrial.kernels.machines import host_architecture
 from ktrial.kernels.modules import modules_folder, take_modules
 from ktrial.kernels.running_guest import RunningGuest
+
+#: What an agent starts for swap in memory, and where it looks for that.
+_SWAP_PROGRAMS, _FOLDERS = ("mkswap", "swapon", "swapoff"), "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Lab:
@@ -61,6 +65,11 @@ class Lab:
     def runs_programs(self, kernel: str) -> bool:
         """Whether programs of this machine run in guests with this kernel."""
         return self._found(kernel)[1].architecture == host_architecture()
+
+    def swap_programs(self, kernel: str) -> tuple[str, ...]:
+        """Where the programs lie here that set swap up, as far as they run in guests with this kernel."""
+        places = (shutil.which(name, path=_FOLDERS) for name in _SWAP_PROGRAMS if self.runs_programs(kernel))
+        return tuple(place for place in places if place is not None)
 
     def tools_in(self, place: GuestPlace) -> Mapping[str, str]:
         """Where its programs of this machine lie in a guest, by name."""

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from ktrial.catalog.model import Catalog
 from ktrial.domain.benchmark import Benchmark
 from ktrial.domain.errors import AgentError, BadInput, KtrialError, Refused
 from ktrial.domain.facts import FactBook
@@ -19,6 +20,7 @@ from ktrial.domain.guest_kernel import KernelChange
 from ktrial.domain.guest_trial import place_of, shape_of
 from ktrial.domain.kernel_identity import KernelFound
 from ktrial.domain.plan import Plan
+from ktrial.domain.profile import flatten
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite, Task
 from ktrial.domain.trial_file import GuestFile, TrialFile, seconds
@@ -62,6 +64,9 @@ class Lab(Protocol):
 
     def identify(self, kernel: str) -> KernelFound:
         """What a kernel is, from itself."""
+
+    def swap_programs(self, kernel: str) -> tuple[str, ...]:
+        """Where the programs lie that an agent sets swap up with in guests with this kernel."""
 
     def prepare(self, place: GuestPlace) -> None:
         """Read what boots of this place need."""
@@ -113,8 +118,9 @@ def prepare_in_guests(
     disk = any(needs_disk(task.parameters) for task in wanted)
     limit_s = seconds(guest.limit, "limit")
     tools = tools_of(wanted, world.executor) if any(is_program(task.benchmark) for task in wanted) else {}
-    brought = tuple(tools.values())
     words = means.kernels(file)
+    swap = lab.swap_programs(words[file.control]) if _sets_swap_up(file, world.catalog) else ()
+    brought = (*tools.values(), *swap)
     places = {
         name: place_of(file, in_force(file, name), words[name], disk=disk, limit_s=limit_s, tools=brought)
         for name in file.arms
@@ -227,6 +233,15 @@ def _scouted(
                 facts = root.facts()
     assert facts is not None, "the control has a place"
     return {name: plans[name] for name in file.arms}, facts
+
+
+def _sets_swap_up(file: TrialFile, catalog: Catalog) -> bool:
+    """Whether any arm does, for which the agent starts programs: all guests bring the same."""
+    for word in (word for name in file.arms for word in in_force(file, name).words):
+        settings = flatten(word, catalog.profiles) if word in catalog.profiles else ()
+        if any(name.startswith("zram:") for name in (word, *(setting.knob for setting in settings))):
+            return True
+    return False
 
 
 def plans_in_guests(

@@ -34,6 +34,10 @@ class Kernels:
         return True
 
     @staticmethod
+    def swap_programs(_: str) -> tuple[str, ...]:
+        return ("/usr/sbin/mkswap",)
+
+    @staticmethod
     def can_have_disk(_: str) -> bool:
         return True
 
@@ -75,7 +79,7 @@ def test_an_answer_comes_of_two_boots_with_the_programs_that_were_given(monkeypa
     (place, job, _), other = scene.kernels.booted
     assert other[:2] == (place, job)
     assert (place.shape.mode, place.shape.cpus, place.disk) == ("exact", 1, True)
-    assert place.tools == ("/usr/bin/hackbench", "mktemp", "cat", "rm")
+    assert place.tools == ("/usr/bin/hackbench", "/usr/sbin/mkswap", "mktemp", "cat", "rm")
     assert (job.script, job.settle_s > 0, job.sessions) == (True, True, False)
     assert scene.host.tools() == GuestTools(
         places={"hackbench": "/usr/bin/hackbench"}, found={"hackbench": "/usr/bin/hackbench", "fio": None}, exact=True

@@ -69,6 +69,9 @@ class Booting:
     def runs_programs(self, _: str) -> bool:
         return self._runs
 
+    def swap_programs(self, _: str) -> tuple[str, ...]:
+        return ("/usr/sbin/mkswap",) if self._runs else ()
+
     def can_have_disk(self, _: str) -> bool:
         return False
 
@@ -97,7 +100,7 @@ def test_a_guest_that_boots_for_a_command_has_the_programs_that_are_here() -> No
     )
     booted.connect("user")
     helpers = ("mktemp", "cat", "rm")
-    assert kernels.places[0].tools == ("/usr/bin/hackbench", "/var/lib/tools/schbench", *helpers)
+    assert kernels.places[0].tools == ("/usr/bin/hackbench", "/var/lib/tools/schbench", "/usr/sbin/mkswap", *helpers)
     booted.give({"stress-ng": "/usr/bin/stress-ng"})
     assert "stress-ng" not in booted.tools().found
 

@@ -12,6 +12,7 @@ from ktrial.kernels import lab
 from ktrial.kernels.host_tools import Brought
 from ktrial.kernels.images import KernelFiles
 from ktrial.kernels.lab import Lab
+from ktrial.kernels.machines import host_architecture
 
 SHAPE = Shape(mode="emulated", memory_bytes=1 << 29, cpus=1)
 
@@ -107,3 +108,9 @@ def test_programs_of_this_machine_run_in_guests_like_it_and_lie_where_they_are_t
     monkeypatch.setattr("ktrial.kernels.lab.bring", lambda *_: brought)
     place = GuestPlace(kernel="here", shape=SHAPE, tools=("hackbench", "/opt/bin/own"))
     assert found.tools_in(place) == {"hackbench": "/usr/bin/hackbench", "own": "/opt/bin/own"}
+
+
+def test_programs_that_set_swap_up_are_brought_where_they_run(found: Lab) -> None:
+    here, there = ("arm", "pc") if host_architecture() == "aarch64" else ("pc", "arm")
+    assert [Path(place).name for place in found.swap_programs(here)] == ["mkswap", "swapon", "swapoff"]
+    assert found.swap_programs(there) == ()

@@ -60,6 +60,9 @@ class FakeLab:
         self.fails: dict[str, str] = {}
         self.stopped = False
 
+    def swap_programs(self, _kernel: str) -> tuple[str, ...]:
+        return ()
+
     def why_no_kvm(self, _kernel: str) -> str | None:
         return None
 

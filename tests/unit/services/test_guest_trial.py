@@ -19,9 +19,11 @@ from ktrial.domain.plan import Plan
 from ktrial.domain.suite import Suite, SuiteEntry
 from ktrial.domain.trial_file import ArmFile, DesignFile, GuestFile, TrialFile
 from ktrial.domain.trial_log import Screen
+from ktrial.services import guest_trial
 from ktrial.services.guest_trial import (
     GuestMeans,
     GuestReady,
+    _sets_swap_up,
     found_in_guests,
     plans_in_guests,
     prepare_in_guests,
@@ -29,7 +31,7 @@ from ktrial.services.guest_trial import (
 )
 from ktrial.services.ports import Machine
 from ktrial.services.trial_prepare import in_force
-from tests.support.knobs import catalog
+from tests.support.knobs import catalog, profile
 from tests.support.machine import FakeMachine
 
 BENCHMARKS = all_benchmarks()
@@ -79,6 +81,9 @@ class FakeLab:
     def identify(self, kernel: str) -> KernelFound:
         identity = IDENTITY if kernel == "6.12" else self._other
         return KernelFound(name=kernel, place=kernel, identity=identity, symbols=None)
+
+    def swap_programs(self, kernel: str) -> tuple[str, ...]:
+        return (f"/usr/sbin/mkswap of {kernel}",)
 
     def prepare(self, place: GuestPlace) -> None:
         return None
@@ -158,6 +163,21 @@ def test_what_a_guest_refuses_is_told_with_the_arms_it_was_tried_for(monkeypatch
         prepared([])
     assert raised.value.message.startswith("control, placebo, low, tried in a guest: lock /var/lib/ktrial/lock: ")
     assert raised.value.hint == "FILE_LOCKING=y"
+
+
+@pytest.mark.parametrize(
+    "arm, sets", [({"profile": "t3a"}, True), ({"set": {"zram:disksize": 1}}, True), ({"profile": "calm"}, False)]
+)
+def test_swap_is_set_up_by_an_arm_that_says_so_or_whose_profile_does(arm: dict[str, Any], sets: bool) -> None:
+    arms = {"control": ArmFile(), "a": ArmFile(**arm)}
+    profiles = (profile("t3a", ("zram:disksize", 1)), profile("calm", ("vm.swappiness", 1)))
+    assert _sets_swap_up(TrialFile(name="t", suite="wakeups-busy", arms=arms), catalog(*profiles)) is sets
+
+
+def test_guests_of_all_arms_bring_what_swap_takes_where_an_arm_sets_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {place.tools for place in prepared([]).places.values()} == {()}
+    monkeypatch.setattr(guest_trial, "_sets_swap_up", lambda *_: True)
+    assert {place.tools for place in prepared([]).places.values()} == {("/usr/sbin/mkswap of 6.12",)}
 
 
 def test_each_kernel_is_asked_once_for_the_arms_that_have_it() -> None:
