@@ -19,6 +19,10 @@ use std::process::{Child, Command, Stdio};
 /// How long a holder may take to say that it is there.
 const START_SECONDS: i64 = 10;
 
+/// What a holder says when it is in charge; anything else is the reason why it cannot be.
+const READY: u8 = b'\n';
+const TALK_BYTES: usize = 400;
+
 /// Longest sleep of a holder: monotonic sleeps stand still while the machine is suspended.
 const NAP_SECONDS: i64 = 30;
 
@@ -69,24 +73,29 @@ pub fn start(context: &mut Context, id: u64, lease: Lease) -> Result<()> {
         Some(ours)
     };
     let mut process = command.spawn().map_err(failed)?;
-    let ready = process
-        .stdout
-        .take()
-        .is_some_and(|mut stdout| is_ready(&mut stdout));
+    let said = process.stdout.take().map(first_words).unwrap_or_default();
     context.holders.push(Holder { id, process, session });
-    if ready {
-        return Ok(());
+    match said.split_first() {
+        Some((&READY, _)) => Ok(()),
+        Some(_) => Err(failed(std::io::Error::other(String::from_utf8_lossy(&said)))),
+        None => Err(failed(std::io::Error::other("it did not take charge"))),
     }
-    Err(failed(std::io::Error::other("it did not take charge")))
 }
 
-fn is_ready(stdout: &mut (impl Read + AsFd)) -> bool {
+/// What a new holder says: that it is in charge, or why it cannot be; nothing where it says nothing in time.
+fn first_words(mut stdout: impl Read + AsFd) -> Vec<u8> {
     let wait = Timespec {
         tv_sec: START_SECONDS,
         tv_nsec: 0,
     };
-    let waited = poll(&mut [PollFd::new(stdout, PollFlags::IN)], Some(&wait));
-    waited.is_ok_and(|ready| ready > 0) && stdout.read(&mut [0; 1]).is_ok_and(|length| length == 1)
+    let mut said = vec![0; TALK_BYTES];
+    let waited = poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&wait));
+    let length = match waited {
+        Ok(ready) if ready > 0 => stdout.read(&mut said).unwrap_or(0),
+        _ => 0,
+    };
+    said.truncate(length);
+    said
 }
 
 /// Forgets holders that are done; one that was killed still has its transaction.
@@ -106,20 +115,15 @@ pub fn hold(context: &Context, id: u64, seconds: Option<i64>) -> Result<()> {
     if let Err(errno) = rustix::process::setsid() {
         eprintln!("ktrial-agent: setsid: {errno}");
     }
-    let mark = context
-        .store
-        .mark_holder(id)
-        .map_err(|error| failed("mark the lease", error))?;
-    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
-        .map_err(|errno| failed("inotify", errno.into()))?;
-    inotify::add_watch(
-        &watch,
-        context.store.journal_path(id),
-        inotify::WatchFlags::MODIFY | inotify::WatchFlags::DELETE_SELF | inotify::WatchFlags::ATTRIB,
-    )
-    .map_err(|errno| failed("watch the journal", errno.into()))?;
+    let (mark, watch) = match take_charge(context, id) {
+        Ok(taken) => taken,
+        Err(error) => {
+            say(error.message.as_bytes()).map_err(|error| failed("report", error))?;
+            return Err(error);
+        }
+    };
     let deadline = seconds.map(|seconds| boottime_s() + seconds);
-    say_ready().map_err(|error| failed("report", error))?;
+    say(&[READY]).map_err(|error| failed("report", error))?;
     let over = wait(context, id, &File::from(watch), deadline);
     let result = if over { end(context, id) } else { Ok(()) };
     drop(mark);
@@ -130,15 +134,38 @@ pub fn hold(context: &Context, id: u64, seconds: Option<i64>) -> Result<()> {
     result
 }
 
+/// Marks the lease as held, and watches its journal.
+fn take_charge(context: &Context, id: u64) -> Result<(impl Sized, OwnedFd)> {
+    let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("{what}: {error}"));
+    let mark = context
+        .store
+        .mark_holder(id)
+        .map_err(|error| failed("mark the lease", error))?;
+    let watch =
+        inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).map_err(|errno| {
+            failed(
+                "inotify (INOTIFY_USER in the kernel's configuration)",
+                errno.into(),
+            )
+        })?;
+    inotify::add_watch(
+        &watch,
+        context.store.journal_path(id),
+        inotify::WatchFlags::MODIFY | inotify::WatchFlags::DELETE_SELF | inotify::WatchFlags::ATTRIB,
+    )
+    .map_err(|errno| failed("watch the journal", errno.into()))?;
+    Ok((mark, watch))
+}
+
 /// Seconds since boot, those of suspension included.
 fn boottime_s() -> i64 {
     clock_gettime(ClockId::Boottime).tv_sec
 }
 
-/// Tells the agent that this process is in charge, and lets go of its pipe.
-fn say_ready() -> std::io::Result<()> {
+/// Tells the agent that this process is in charge, or why not, and lets go of its pipe.
+fn say(words: &[u8]) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
-    stdout.write_all(b"r")?;
+    stdout.write_all(words)?;
     stdout.flush()?;
     let null = File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -190,4 +217,20 @@ fn end(context: &Context, id: u64) -> Result<()> {
         return Ok(());
     }
     revert::undo(context, &context.store.load(id)?, false).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{first_words, READY};
+    use std::fs::File;
+    use std::io::Write;
+
+    #[test]
+    fn a_holder_says_that_it_is_in_charge_or_why_not_or_ends_without_a_word() {
+        for said in [&[READY][..], b"inotify: not here", b""] {
+            let (theirs, ours) = rustix::pipe::pipe().unwrap();
+            File::from(ours).write_all(said).unwrap();
+            assert_eq!(first_words(File::from(theirs)), said);
+        }
+    }
 }
