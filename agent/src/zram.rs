@@ -99,8 +99,12 @@ pub fn check(root: &Root, path: &str) -> Result<Swap, Refusal> {
 pub fn wanted(step: &ZramStep, now: &Swap) -> Swap {
     let algorithm = step.algorithm.clone().or_else(|| now.algorithm.clone());
     let on = step.size_bytes > 0;
+    // The kernel makes it whole pages.
+    let whole = step
+        .size_bytes
+        .checked_next_multiple_of(rustix::param::page_size() as u64);
     Swap {
-        size_bytes: step.size_bytes,
+        size_bytes: whole.unwrap_or(step.size_bytes),
         algorithm,
         priority: (on && step.swap).then(|| step.priority.unwrap_or(-1)),
     }
@@ -226,6 +230,27 @@ pub fn remove(root: &Root, device: &str) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_is_wanted_as_the_kernel_makes_it() {
+        let page = rustix::param::page_size() as u64;
+        let now = Swap {
+            size_bytes: 0,
+            algorithm: None,
+            priority: None,
+        };
+        for (asked, made) in [
+            (0, 0),
+            (1, page),
+            (page, page),
+            (page + 2048, 2 * page),
+            (u64::MAX, u64::MAX),
+        ] {
+            let step = serde_json::json!({"device": "zram0", "size_bytes": asked});
+            let step: ZramStep = serde_json::from_value(step).unwrap();
+            assert_eq!(wanted(&step, &now).size_bytes, made);
+        }
+    }
 
     #[test]
     fn states_are_read_and_compared() {

@@ -168,7 +168,9 @@ def refusal_of(answer: Mapping[str, Any]) -> str | None:
     """Why a plan that was applied is not in force; None where it is."""
     failed = [step for step in answer["steps"] if step["outcome"] not in _IN_FORCE]
     if failed:
-        one = next((step for step in failed if step["outcome"] not in _FOR_OTHERS), failed[0])
+        # Swap that is set up otherwise than wanted is in force, and the reason why nothing else is.
+        own = [step for step in (*failed, *answer["steps"]) if step["outcome"] not in _FOR_OTHERS | {"accepted"}]
+        one = own[0] if own else failed[0]
         return f"{one['path']}: {one['message']}"
     return None if answer["state"] == "applied" else str(answer["state"])
 
