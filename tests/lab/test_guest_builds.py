@@ -80,7 +80,7 @@ def test_a_patch_of_the_scheduler_and_a_symbol_are_built_and_found(sources: tupl
 
 
 def test_the_tiers_of_arashi_are_built_on_top_of_each_other(sources: tuple[str, ...]) -> None:
-    words = ("ladder", "arashi", *sources, *MEASURED, "--budget", "7")
+    words = ("ladder", "arashi", *sources, *MEASURED, "--budget", "9")
     done = ktrial(*words)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
