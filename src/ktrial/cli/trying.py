@@ -33,7 +33,9 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     undo_left_commands(app)
     suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, file.limit_s)
-    file = msgspec.structs.replace(file, cpus=cpus_here(app, app.executor.facts(), file.cpus))
+    # Not of the executor: what it starts by then would not be exposed.
+    facts = app.best_session("planning the arms").facts()
+    file = msgspec.structs.replace(file, cpus=cpus_here(app, facts, file.cpus))
     extras = extras_of(file)
     if extras and app.host is not None:
         raise BadInput(
