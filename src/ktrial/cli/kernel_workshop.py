@@ -133,7 +133,8 @@ class KernelWorkshop:
         for folder in self._app.kernels.built.unused(used):
             with contextlib.suppress(Refused), _locked(folder):
                 shutil.rmtree(folder, ignore_errors=True)
-                self._app.say(f"{folder.name} was not used for {UNUSED_DAYS} days: it is removed")
+                done = "it cannot be removed whole" if folder.exists() else "it is removed"
+                self._app.say(f"{folder.name} was not used for {UNUSED_DAYS} days: {done}")
 
     def _of(self, plan: KernelPlan) -> _Planned:
         return self._planned[msgspec.json.encode(plan.recipe, order="deterministic")]

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,11 +88,20 @@ def remove_leftovers(work: Path) -> None:
     """
     left = list(work.glob(f"{_RUN}*"))
     for place in (place / _NAME for place in _places()):
-        if place.is_dir():
+        if _is_own(place):
             with _alone_in(place):
                 left += [folder for folder in place.glob(f"{_RUN}*") if not _is_held(folder)]
     for folder in left:
         remove(folder)
+
+
+def _is_own(place: Path) -> bool:
+    """Whether it is a folder of this user's, and no link: another user could lead root elsewhere, or let it wait."""
+    try:
+        status = place.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 @contextlib.contextmanager
@@ -115,6 +125,8 @@ def _is_held(folder: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError:  # a file system that knows no locks of folders: nobody could hold it
+        return False
     finally:
         os.close(descriptor)
     return False

@@ -207,7 +207,7 @@ def _proposal_lines(found: Diagnosis, left_out: Sequence[str], width: int) -> li
         lines += ["", paragraph(f"{one.knob}: {one.now or '?'} to {one.value}", width=width)]
         lines += [labelled("  why", one.why, width=width), labelled("  price", one.price, width=width)]
         lines += [labelled("  evidence", claim, width=width) for claim in one.evidence or ("none",)]
-        lines.append(f"  {shlex.join(one.try_line)}")
+        lines.append(f"  {clean(shlex.join(one.try_line))}")
     if left_out:
         lines += ["", *(paragraph(f"not proposed: {reason}", width=width) for reason in left_out)]
     return lines

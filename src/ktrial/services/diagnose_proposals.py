@@ -111,7 +111,9 @@ def _measure(word: str, catalog: Catalog, started: tuple[str, ...]) -> tuple[str
 
 def _started(recording: Recording, computed: Computed | None) -> tuple[str, ...]:
     """What was watched, to be started anew: in its control group where a limit of that is meant."""
-    command = recording.command or ("YOUR-PROGRAM",)
+    # A program may call itself anything: what cannot be shown as it is must not be pasted either.
+    shown = recording.command and all(word.isprintable() for word in recording.command)
+    command = recording.command if shown else ("YOUR-PROGRAM",)
     if computed is None or computed.start_in is None:
         return command
     place = shlex.quote(f"{_GROUPS}{computed.start_in}/cgroup.procs")

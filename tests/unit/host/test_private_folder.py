@@ -64,3 +64,24 @@ def test_a_folder_of_somebody_else_is_none_of_ours(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
     assert private_place("x") != tmp_path / "x"
+
+
+def test_a_place_that_is_a_link_or_somebody_elses_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(private_folder, "ROOTS_OWN", tmp_path / "none")
+    left = tmp_path / "elsewhere" / "run-x"
+    left.mkdir(parents=True)
+    (tmp_path / "ktrial-work").symlink_to(tmp_path / "elsewhere")
+    remove_leftovers(tmp_path / "work")
+    assert left.is_dir()
+    (tmp_path / "ktrial-work").unlink()
+    (tmp_path / "elsewhere").rename(tmp_path / "ktrial-work")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    remove_leftovers(tmp_path / "work")
+    assert (tmp_path / "ktrial-work" / "run-x").is_dir()
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    remove_leftovers(tmp_path / "work")
+    assert list((tmp_path / "ktrial-work").iterdir()) == []

@@ -106,7 +106,7 @@ def found(name: str = HOSTILE) -> Diagnosis:
                 why="more reserve",
                 price="memory",
                 evidence=("claimed: 3 GiB helped",),
-                try_line=("ktrial", "try", "vm.min_free_kbytes=135168"),
+                try_line=("ktrial", "try", "vm.min_free_kbytes=135168", "--", HOSTILE),
             ),
         ),
         late=((3.0, 0.2), (7.0, 0.1)),

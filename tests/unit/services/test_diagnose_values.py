@@ -126,6 +126,13 @@ def test_what_was_watched_is_started_in_its_own_group_or_in_the_one_with_the_lim
     )
 
 
+@pytest.mark.parametrize("word", ["a\x1b[2J", "a\nrm x", "a\u202eb"])
+def test_what_calls_itself_something_that_cannot_be_shown_is_not_to_be_pasted(word: str) -> None:
+    files = {f"{PLACE}/memory.high": f"{64 * MIB}\n"}
+    found, _ = proposed("memcg-limit", *limited(files, command=("/opt/game", word)))
+    assert found[0].try_line[-1] == "YOUR-PROGRAM"
+
+
 @pytest.mark.parametrize(
     "files, why",
     [
