@@ -66,10 +66,10 @@ def test_it_starts_and_says_hello(agent: Path) -> None:
         agent,
         *("serve", "--role", "user"),
         requests='{"id":1,"do":"hello","protocol":1,"head":"0.1.0"}\n'
-        '{"id":2,"do":"read","paths":["/proc/sys/vm/swappiness"]}\n',
+        '{"id":2,"do":"read","paths":["/proc/sys/kernel/osrelease"]}\n',
     ).splitlines()
     assert json.loads(hello)["ok"]["architecture"] == "aarch64"
-    assert json.loads(read)["ok"]["values"][0]["bytes"] == Path("/proc/sys/vm/swappiness").read_text()
+    assert json.loads(read)["ok"]["values"][0]["bytes"] == Path("/proc/sys/kernel/osrelease").read_text()
 
 
 def ktrial(*arguments: str) -> subprocess.CompletedProcess[str]:

