@@ -65,8 +65,8 @@ def memory_limit(folder: Path, undo: ExitStack) -> Recording:
     """A control group with little memory, and a neighbour in it that uses a mapped file in bursts."""
     place, _ = undo.enter_context(file_system(folder / "m", 400))
     group = undo.enter_context(memory_group(64))
-    undo.enter_context(beside("touch", _LONG, str(place / "much"), "300", group=group))
-    return watched(folder, "memory", "28", group=group)
+    undo.enter_context(beside("touch", _LONG, str(place / "much"), "300", "1", group=group))
+    return watched(folder, "memory", "28", "0", group=group)
 
 
 def dirty_pages(folder: Path, undo: ExitStack) -> Recording:

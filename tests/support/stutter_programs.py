@@ -85,8 +85,9 @@ def _writes_a_file(name: str) -> Callable[[], None]:
     return lambda: _all(os.pwrite(file, block, next(places)))
 
 
-def _wants_memory(mebibytes: str) -> Callable[[], None]:
+def _wants_memory(mebibytes: str, cpu: str) -> Callable[[], None]:
     ahead_of_others()
+    os.sched_setaffinity(0, {int(cpu)})
     wanted = int(mebibytes) << 20
 
     def fresh() -> None:
@@ -144,8 +145,12 @@ def write(seconds: str, name: str, mebibytes: str) -> None:
             os.pwrite(file, block, at << 20)
 
 
-def touch(seconds: str, name: str, mebibytes: str) -> None:
-    """Use all pages of a mapped file again and again for a while."""
+def touch(seconds: str, name: str, mebibytes: str, cpu: str) -> None:
+    """Use all pages of a mapped file again and again for a while.
+
+    On a CPU of its own: a kernel that does not preempt itself lets others wait while it makes room in the group.
+    """
+    os.sched_setaffinity(0, {int(cpu)})
     size = int(mebibytes) << 20
     with Path(name).open("w+b") as made:
         made.truncate(size)

@@ -60,13 +60,22 @@ def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], o
 
 
 def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
-    """Of tiers that are built, those with another kernel. Raises for what cannot be built, and builds nothing."""
+    """Of tiers that are built, those with another kernel. Builds nothing.
+
+    Raises for what cannot be built, and where the blocks are too few for the tiers that will surely run.
+    """
     from ktrial.cli.kernel_workshop import workshop_of
     from ktrial.services.guest_kernels import planned_kernels
-    from ktrial.services.ladder import ladder_trial, with_own_kernels
+    from ktrial.services.guest_trial import refuse_before_building
+    from ktrial.services.ladder import ladder_trial, surely_run, with_own_kernels
+    from ktrial.services.suites import find_suite
 
     plans = planned_kernels(ladder_trial(ladder, template), workshop_of(app))
-    return with_own_kernels(ladder, {name: plan.key for name, plan in plans.items()})
+    ladder = with_own_kernels(ladder, {name: plan.key for name, plan in plans.items()})
+    if template.suite is not None:
+        suite = find_suite(template.suite, app.suites, app.benchmarks)
+        refuse_before_building(ladder_trial(surely_run(ladder), template), suite, app.benchmarks)
+    return ladder
 
 
 def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
@@ -88,6 +97,7 @@ def planned(
     from functools import partial
 
     from ktrial.cli.measuring import give_programs_of
+    from ktrial.services.guest_kernels import as_built
     from ktrial.services.guest_trial import plans_in_guests
     from ktrial.services.ladder import ladder_trial, tier_plans
 
@@ -101,4 +111,6 @@ def planned(
     from ktrial.cli.guest_trialing import scout, words_of
 
     file = ladder_trial(ladder, template)
-    return plans_in_guests(file, partial(scout, app), words_of(app, file), plan)
+    words = words_of(app, file)
+    plans = plans_in_guests(file, partial(scout, app), words, plan)
+    return {name: as_built(one, app.kernels.lab.identify(words[name]).symbols) for name, one in plans.items()}

@@ -6,10 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from ktrial.domain.errors import Contradiction, KtrialError, Refused
 from ktrial.domain.guest_kernel import KernelChange, KernelRecipe, kernel_of
+from ktrial.domain.plan import Change, Plan, Refusal
 from ktrial.domain.trial_file import TrialFile
 from ktrial.services.trial_prepare import in_force
+
+#: A symbol among the knobs, and how its values stand in a configuration.
+_SYMBOL = "kconfig:"
+_STANDS = {"on": "y", "off": "n"}
 
 
 class KernelPlan(NamedTuple):
@@ -109,3 +116,36 @@ def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
                     "exact guest counts instructions and not what they cost",
                     hint='mode = "kvm" or "emulated" measures time; kernels of one compiler can be compared exactly',
                 )
+
+
+def as_built(plan: Plan, symbols: Mapping[str, str] | None) -> Plan:
+    """Of the symbols that no running kernel can change, those that this kernel was built with are in force already."""
+    if symbols is None:
+        return plan
+    same = [_in_force(one) for one in plan.refusals if _is_built_in(one, symbols)]
+    refusals = tuple(one for one in plan.refusals if not _is_built_in(one, symbols))
+    return msgspec.structs.replace(plan, same=(*plan.same, *same), refusals=refusals)
+
+
+def _is_built_in(refusal: Refusal, symbols: Mapping[str, str]) -> bool:
+    if not refusal.knob.startswith(_SYMBOL):
+        return False
+    return symbols.get(refusal.knob.removeprefix(_SYMBOL), "n") == _STANDS.get(refusal.value, refusal.value)
+
+
+def _in_force(refusal: Refusal) -> Change:
+    value = _STANDS.get(refusal.value, refusal.value)
+    return Change(
+        knob=refusal.knob,
+        address=refusal.address,
+        path="",
+        rule="plain",
+        new_text=value,
+        old_text=value,
+        old=None,
+        couples=(),
+        effective=None,
+        why=None,
+        origin=refusal.origin,
+        risk="safe",
+    )

@@ -25,7 +25,7 @@ from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite, Task
 from ktrial.domain.trial_file import GuestFile, TrialFile, seconds
 from ktrial.services.availability import is_program
-from ktrial.services.guest_kernels import KernelWords
+from ktrial.services.guest_kernels import KernelWords, as_built
 from ktrial.services.guest_tools import tools_of
 from ktrial.services.guest_visit import needs_disk
 from ktrial.services.kernel_log import look
@@ -41,6 +41,7 @@ from ktrial.services.trial_prepare import (
     needed_suite,
     with_placebos,
 )
+from ktrial.services.trial_protocol import outcomes_around, protocol_of
 from ktrial.services.trial_ready import Prepared
 from ktrial.services.trial_world import TrialWorld
 
@@ -114,6 +115,7 @@ def prepare_in_guests(
     file = msgspec.structs.replace(file, design=msgspec.structs.replace(file.design, replicate="boot"))
     suite = needed_suite(file, suite, benchmarks)
     refuse_what_guests_cannot(guest, suite, benchmarks)
+    refuse_before_building(file, suite, benchmarks)
     wanted = tasks_of(suite, benchmarks, FactBook({}), None)
     disk = any(needs_disk(task.parameters) for task in wanted)
     limit_s = seconds(guest.limit, "limit")
@@ -136,6 +138,7 @@ def prepare_in_guests(
         lab.prepare(place)
     plans, facts = _scouted(world, file, places, means.scout, allow_dangerous=allow_dangerous)
     tasks = tasks_of(suite, benchmarks, facts, None)
+    plans = {name: as_built(plan, kernels[places[name].kernel].symbols) for name, plan in plans.items()}
     arms = _with_kernels(file, places, kernels, arm_settings(file, plans))
     file, idle = with_placebos(file, arms)
     ready = Prepared(
@@ -152,6 +155,24 @@ def prepare_in_guests(
         seed=secrets.randbelow(2**32) if file.design.seed is None else file.design.seed,
     )
     return GuestReady(ready, places, tools)
+
+
+def refuse_before_building(file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
+    """Raise for a protocol that could answer no question of its own, before kernels are built for it.
+
+    An arm with the control's kernel and command line may turn out to be a placebo, and is counted as one.
+    """
+    suite = needed_suite(file, suite, benchmarks)
+    workloads = file.guest.workloads if file.guest is not None else 1
+    tasks = tasks_of(suite, benchmarks, FactBook({}), None)
+    control = file.arms[file.control]
+    idle = {name for name, arm in file.arms.items() if (arm.kernel, arm.boot) == (control.kernel, control.boot)}
+    arms = {
+        name: msgspec.structs.replace(arm, placebo=True) if name in idle - {file.control} else arm
+        for name, arm in file.arms.items()
+    }
+    counted = msgspec.structs.replace(file, arms=arms)
+    protocol_of(counted, tasks, {}, file.design.seed or 0, None, workloads, outcomes_around(suite))
 
 
 def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:

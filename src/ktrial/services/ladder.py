@@ -128,6 +128,17 @@ def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
     return ladder._replace(arms=arms)
 
 
+def surely_run(ladder: Ladder) -> Ladder:
+    """The ladder without tiers that may yet turn out to add nothing: those with the kernel and the words below them."""
+    below = ladder.arms[ladder.control]
+    arms = {ladder.control: below}
+    for name, arm in ladder.arms.items():
+        if (arm.kernel, arm.boot) != (below.kernel, below.boot):
+            arms[name] = arm
+        below = arm
+    return ladder._replace(arms=arms)
+
+
 def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dangerous: bool = False) -> dict[str, Plan]:
     """What each tier changes here, and what of it cannot be set."""
     prefix = () if ladder.baseline == "found" else (ladder.baseline,)

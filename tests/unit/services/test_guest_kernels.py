@@ -7,8 +7,9 @@ import pytest
 
 from ktrial.domain.errors import BadInput, Contradiction, Refused
 from ktrial.domain.guest_kernel import KernelChange, KernelRecipe
+from ktrial.domain.plan import Plan, Refusal, Why
 from ktrial.domain.trial_file import ArmFile, GuestFile, TrialFile
-from ktrial.services.guest_kernels import KernelPlan, kernel_words, planned_kernels
+from ktrial.services.guest_kernels import KernelPlan, as_built, kernel_words, planned_kernels
 
 ARMS = {
     "control": ArmFile(),
@@ -107,3 +108,21 @@ def test_other_compilers_are_refused_for_exact_guests_before_they_compile() -> N
         planned_kernels(trial(arms), FakeWorkshop())
     emulated = GuestFile(mode="emulated", kernel=KernelRecipe(tree="linux"))
     assert set(planned_kernels(trial(arms, emulated), FakeWorkshop())) == {*ARMS, "clang"} - {"named"}
+
+
+def test_a_symbol_that_a_kernel_was_built_with_is_in_force_there() -> None:
+    def refused(symbol: str, value: str) -> Refusal:
+        return Refusal(f"kconfig:{symbol}", f"kconfig:{symbol}", Why.AT_BUILD, "decided then", value, "profile p")
+
+    refusals = (refused("LRU_GEN", "on"), refused("DAMON", "on"), refused("HZ", "1000"), refused("NUMA", "off"))
+    word = Refusal("boot:nohz", "boot:nohz", Why.AT_BOOT, "takes effect later", "off", "profile p")
+    plan = Plan(title="p", changes=(), same=(), refusals=(*refusals, word))
+    found = as_built(plan, {"LRU_GEN": "y", "DAMON": "m", "HZ": "1000"})
+    assert {one.address: one.new_text for one in found.same} == {
+        "kconfig:LRU_GEN": "y",
+        "kconfig:HZ": "1000",
+        "kconfig:NUMA": "n",
+    }
+    assert all(one.already for one in found.same)
+    assert [one.address for one in found.refusals] == ["kconfig:DAMON", "boot:nohz"]
+    assert as_built(plan, None) == plan

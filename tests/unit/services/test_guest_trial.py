@@ -27,10 +27,12 @@ from ktrial.services.guest_trial import (
     found_in_guests,
     plans_in_guests,
     prepare_in_guests,
+    refuse_before_building,
     refuse_what_guests_cannot,
 )
 from ktrial.services.ports import Machine
 from ktrial.services.trial_prepare import in_force
+from ktrial.stats.screening_judge import screened_arms
 from tests.support.knobs import catalog, profile
 from tests.support.machine import FakeMachine
 
@@ -227,11 +229,30 @@ def test_sets_of_words_that_a_screening_draws_are_not_booted_one_by_one() -> Non
         "control": ArmFile(),
         "a": ArmFile(boot=("nohz=off",), set={"vm.swappiness": 10}),
         "b": ArmFile(boot=("preempt=full",)),
+        **dict.fromkeys(screened_arms(2, 1, 12), ArmFile(boot=("nohz=off", "preempt=full"))),
     }
-    found = prepared(scouted, arms=arms, screen=Screen(settings=("a", "b"), known="worse"), design=DesignFile(cap=12))
+    design = DesignFile(cap=12, seed=1)
+    found = prepared(scouted, arms=arms, screen=Screen(settings=("a", "b"), known="worse"), design=design)
     assert [(place.kernel, place.shape.append) for place in scouted] == [("6.12", ())]
     assert dict(found.ready.arms["a"].changes) == {"boot:nohz": "off", "vm.swappiness": "10"}
     assert found.places["b"].shape.append == ("preempt=full",)
+
+
+def test_too_few_blocks_are_refused_before_a_kernel_is_asked_for() -> None:
+    """But an arm that may be a placebo, as its setting may be in force already, is none too many."""
+    words = {name: ArmFile(boot=(f"nohz={name}",)) for name in ("a", "b", "c")}
+    settings = {name: ArmFile(set={"vm.swappiness": number}) for number, name in enumerate("def")}
+    suite = SUITES["wakeups-busy"]
+
+    def refuse(arms: Mapping[str, ArmFile]) -> None:
+        file = TrialFile(name="t", suite="wakeups-busy", arms={"control": ArmFile(), **arms}, design=DesignFile(cap=7))
+        refuse_before_building(file, suite, BENCHMARKS)
+
+    with pytest.raises(BadInput, match="7 blocks cannot decide 3 comparisons at once"):
+        refuse(words)
+    refuse({"a": words["a"], "b": words["b"], **settings})
+    with pytest.raises(BadInput, match="7 blocks cannot decide 3 comparisons at once"):
+        prepared([], arms={"control": ArmFile(), **words}, design=DesignFile(cap=7))
 
 
 def test_kernels_of_two_compilers_are_not_compared_by_counting_instructions() -> None:

@@ -20,6 +20,7 @@ from ktrial.services.ladder import (
     ladder_trial,
     left_out,
     possible,
+    surely_run,
     tier_plans,
     with_own_kernels,
 )
@@ -184,6 +185,13 @@ def test_tiers_are_built_on_those_below_them() -> None:
     assert emulated.not_run["T3"] == (
         "SCHED_BORE comes with BORE, from firelzrd/bore-scheduler: --patch T3=FILE brings it"
     )
+
+
+def test_tiers_with_a_kernel_or_a_word_of_their_own_will_surely_run() -> None:
+    using = known(
+        tier("T0", "stock"), tier("T1", "calm"), tier("T2", build="x"), tier("T3", "eager"), tier("T4", boot=("a=b",))
+    )
+    assert list(surely_run(ladder_of("ladder", using, {"T2": "new"})).arms) == ["T0", "T2", "T4"]
 
 
 def test_a_tier_of_which_no_other_kernel_comes_is_not_run_for_it() -> None:
