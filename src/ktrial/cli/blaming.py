@@ -151,7 +151,8 @@ def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bo
     if not (arm.words or arm.boot):
         return Plan(title="all", changes=(), same=(), refusals=())
     words = words_of(app, file)
-    return plans_in_guests(file, partial(scout, app), words, lambda root, names: plan(root, only=names))["all"]
+    swap = app.kernels.lab.swap_programs(words[file.control])
+    return plans_in_guests(file, partial(scout, app), words, lambda root, names: plan(root, only=names), swap)["all"]
 
 
 def run_blame(

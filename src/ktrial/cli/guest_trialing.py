@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def scout(app: App, place: GuestPlace) -> Iterator[AgentSession]:
-    """A guest that answers as root; what an arm may need there is not known yet."""
-    import msgspec
+    """A guest that answers as root.
 
-    lab = app.kernels.lab
-    tools = (*place.tools, *lab.swap_programs(place.kernel))
-    guest = lab.talk(msgspec.structs.replace(place, tools=tools))
+    It has no more than the place says: what else lies in its memory changes what the kernel makes of that by itself.
+    """
+    guest = app.kernels.lab.talk(place)
     try:
         session = app.kernels.session_in(guest, "root")
         try:

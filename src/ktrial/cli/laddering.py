@@ -112,5 +112,6 @@ def planned(
 
     file = ladder_trial(ladder, template)
     words = words_of(app, file)
-    plans = plans_in_guests(file, partial(scout, app), words, plan)
-    return {name: as_built(one, app.kernels.lab.identify(words[name]).symbols) for name, one in plans.items()}
+    lab = app.kernels.lab
+    plans = plans_in_guests(file, partial(scout, app), words, plan, lab.swap_programs(words[file.control]))
+    return {name: as_built(one, lab.identify(words[name]).symbols) for name, one in plans.items()}

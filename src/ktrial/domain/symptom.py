@@ -66,6 +66,7 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     `consequence`: it also follows from a stutter, so it is named only for stutters that nothing else explains.
     `makes`: causes that it brings about, which are named only for stutters that it does not explain.
+    `figure`: the figure of a watched session that counts it, by which a trial tells whether it became less.
     """
 
     id: str
@@ -76,6 +77,7 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     lag_s: float = 0.0
     consequence: bool = False
     makes: tuple[str, ...] = ()
+    figure: str | None = None
     remedy: tuple[Remedy, ...] = ()
     no_remedy: str | None = None
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -35,6 +36,9 @@ _CLAIMS = 2
 _ZRAM = "zram:disksize"
 _GROUPS = "/sys/fs/cgroup"
 
+#: The setting to be tried -> the words of `ktrial try` that measure it.
+Measure = Callable[[str], tuple[str, ...]]
+
 
 def with_proposals(
     diagnosis: Diagnosis, symptoms: Mapping[str, Symptom], recording: Recording, machine: Machine, catalog: Catalog
@@ -57,31 +61,26 @@ def with_proposals(
             left_out += [f"{refusal.address}: {refusal.reason}" for refusal in plan.refusals]
             left_out += [f"{change.address}: {change.new_text} is in force already" for change in plan.same]
             why = remedy.why if computed is None else f"{remedy.why}: {computed.because}"
-            started = _started(recording, computed)
-            found += [_proposal(cause, why, change, catalog, started) for change in plan.changes]
+            measure = partial(_measure, symptom=symptom, recording=recording, computed=computed, catalog=catalog)
+            found += [_proposal(cause, why, change, catalog, measure) for change in plan.changes]
             if plan.zram is not None:
-                found.append(_zram_proposal(cause, why, plan.zram, catalog, started))
+                found.append(_zram_proposal(cause, why, plan.zram, catalog, measure))
     once = {one.knob: one for one in reversed(found)}
     kept = tuple(one for one in found if once[one.knob] is one)
     return msgspec.structs.replace(diagnosis, proposals=kept), tuple(dict.fromkeys(left_out))
 
 
-def _proposal(cause: Cause, why: str, change: Change, catalog: Catalog, started: tuple[str, ...]) -> Proposal:
-    knob = catalog.knobs[change.knob]
+def _proposal(cause: Cause, why: str, change: Change, catalog: Catalog, measure: Measure) -> Proposal:
     word = f"{change.address}={change.new_text}"
-    measure = _measure(word, catalog, started)
-    if change.risk == "dangerous":
-        measure = ("--yes-dangerous", *measure)
-    return _told(
-        cause, knob, (change.address, change.new_text, change.old_text), why, ("ktrial", "try", word, *measure)
-    )
+    risky = ("--yes-dangerous",) if change.risk == "dangerous" else ()
+    line = ("ktrial", "try", word, *risky, *measure(word))
+    return _told(cause, catalog.knobs[change.knob], (change.address, change.new_text, change.old_text), why, line)
 
 
-def _zram_proposal(cause: Cause, why: str, step: ZramStep, catalog: Catalog, started: tuple[str, ...]) -> Proposal:
-    knob = catalog.knobs[_ZRAM]
-    value = str(step.size_bytes)
-    line = ("ktrial", "try", f"{_ZRAM}={value}", *_measure(f"{_ZRAM}={value}", catalog, started))
-    return _told(cause, knob, (_ZRAM, value, "none"), why, line)
+def _zram_proposal(cause: Cause, why: str, step: ZramStep, catalog: Catalog, measure: Measure) -> Proposal:
+    word = f"{_ZRAM}={step.size_bytes}"
+    line = ("ktrial", "try", word, *measure(word))
+    return _told(cause, catalog.knobs[_ZRAM], (_ZRAM, str(step.size_bytes), "none"), why, line)
 
 
 def _told(
@@ -101,19 +100,30 @@ def _told(
     )
 
 
-def _measure(word: str, catalog: Catalog, started: tuple[str, ...]) -> tuple[str, ...]:
-    """What could tell it apart: a suite, or the person's own program."""
+def _measure(
+    word: str, *, symptom: Symptom, recording: Recording, computed: Computed | None, catalog: Catalog
+) -> tuple[str, ...]:
+    """What could tell it apart: the program that was watched, where a session counts the cause; else a suite."""
+    command = _command(recording)
+    if symptom.figure is not None and command is not None:
+        return ("--suite", "watch", "--primary", symptom.figure, "-p", f"program={shlex.join(command)}")
     try:
         return ("--suite", default_suite((word,), catalog))
     except BadInput:
-        return ("--", *started)
+        return ("--", *_started(command or ("YOUR-PROGRAM",), computed))
 
 
-def _started(recording: Recording, computed: Computed | None) -> tuple[str, ...]:
-    """What was watched, to be started anew: in its control group where a limit of that is meant."""
-    # A program may call itself anything: what cannot be shown as it is must not be pasted either.
+def _command(recording: Recording) -> tuple[str, ...] | None:
+    """What was watched, to be started anew; None where nobody knows, or it cannot be shown as it is.
+
+    A program may call itself anything: what cannot be shown must not be pasted either.
+    """
     shown = recording.command and all(word.isprintable() for word in recording.command)
-    command = recording.command if shown else ("YOUR-PROGRAM",)
+    return recording.command if shown else None
+
+
+def _started(command: tuple[str, ...], computed: Computed | None) -> tuple[str, ...]:
+    """The command, in its control group where a limit of that is meant."""
     if computed is None or computed.start_in is None:
         return command
     place = shlex.quote(f"{_GROUPS}{computed.start_in}/cgroup.procs")

@@ -270,11 +270,16 @@ def plans_in_guests(
     scout: Scout,
     words: Mapping[str, str],
     plans_of: Callable[[Machine, Collection[str]], Mapping[str, Plan]],
+    tools: tuple[str, ...] = (),
 ) -> dict[str, Plan]:
-    """What a guest of each arm's kernel (`words` name them) and command line answers for the arms that have them."""
+    """What a guest of each arm's kernel (`words` name them) and command line answers for the arms that have them.
+
+    `tools` are what arms may need there.
+    """
     limit_s = seconds((file.guest or GuestFile()).limit, "limit")
     places = {
-        name: place_of(file, in_force(file, name), words[name], disk=False, limit_s=limit_s) for name in file.arms
+        name: place_of(file, in_force(file, name), words[name], disk=False, limit_s=limit_s, tools=tools)
+        for name in file.arms
     }
     found: dict[str, Plan] = {}
     for place, names in _by_place(file, places):

@@ -11,6 +11,7 @@ import pytest
 from ktrial.catalog.loader import load_catalog
 from ktrial.catalog.symptoms import load_symptoms
 from ktrial.domain.symptom import Symptom
+from ktrial.domain.watch_figures import WHOLE
 
 SYMPTOMS = load_symptoms(load_catalog())
 EVENTS = Path("agent/src/trace/events.rs").read_text()
@@ -26,6 +27,12 @@ def test_events_that_show_a_cause_are_told_with_a_length_where_one_is_wanted(sym
         assert set(happening.events) <= KINDS
         if happening.least_s:
             assert not set(happening.events) & WITHOUT_LENGTH, f"{symptom.id} could never be named"
+
+
+def test_what_counts_a_cause_is_a_figure_of_a_watched_session() -> None:
+    named = {symptom.figure for symptom in SYMPTOMS.values()} - {None}
+    assert named
+    assert named <= {one.name for one in WHOLE}
 
 
 def test_the_kinds_are_those_of_the_tracer() -> None:

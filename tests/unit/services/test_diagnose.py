@@ -69,6 +69,16 @@ def test_what_is_told_of_a_cause() -> None:
     assert max(len(line) for line in text.splitlines() if "ktrial try" not in line) <= 80
 
 
+def test_what_was_watched_is_measured_by_what_counts_its_cause() -> None:
+    made, diagnosis = planted("direct-reclaim")
+    watched = msgspec.structs.replace(made, command=("/opt/game", "a b"))
+    found, _ = with_proposals(diagnosis, SYMPTOMS, watched, FakeMachine(FILES, FACTS), CATALOG)
+    session = ("--suite", "watch", "--primary", "allocation-stalls", "-p", "program=/opt/game 'a b'")
+    assert {one.try_line[3:] for one in found.proposals} == {session}
+    found, _ = with_proposals(diagnosis, SYMPTOMS, made, FakeMachine(FILES, FACTS), CATALOG)
+    assert {one.try_line[3:] for one in found.proposals} == {("--suite", "memory-pressure")}
+
+
 def test_every_cause_that_overlaps_a_stutter_has_its_worst_example_and_whom_it_hit() -> None:
     found = planted("direct-reclaim", shuffled=True)[1]
     told = [cause for cause in found.causes if cause.overlapping]
