@@ -61,8 +61,8 @@ def test_tiers_are_kernels_and_words_and_those_that_add_nothing_are_told(
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])["comparison"]
     assert [one["arm"] for one in found["arms"]] == ["T0", "T1", "T2"]
-    kernels = [one["known"]["kernel"].partition(", build ")[0] for one in found["arms"]]
-    assert kernels == [release(OLD.tree), release(NEW.tree), release(NEW.tree)]
+    releases = [one["known"]["kernel"].partition(", build ")[0] for one in found["arms"]]
+    assert releases == [release(OLD.tree), release(NEW.tree), release(NEW.tree)]
     (primary,) = [one for one in found["outcomes"] if one["role"] == "primary"]
     assert {one["arm"]: one["verdict"] for one in primary["contrasts"]}["T1"] == "worse"
     assert [(one["arm"], one["control"]) for one in primary["steps"]] == [("T1", "T0"), ("T2", "T1")]

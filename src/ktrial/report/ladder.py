@@ -20,11 +20,13 @@ def full_picture(found: Comparison, *, width: int) -> str:
     every = [arm.arm for arm in found.arms if arm.arm != found.control]
     if not tiers or all(outcome.role == "exploratory" for outcome in found.outcomes):
         return ""
+    one_benchmark = len({outcome.benchmark for outcome in found.outcomes}) == 1
     rows = []
     for outcome in by_weight(found.outcomes):
         by = {one.arm: one for one in outcome.contrasts}
         star = "*" if outcome.role == "primary" else ""
-        rows.append((f"{outcome.name}{star}", *(_cell(by.get(arm), outcome) for arm in every)))
+        name = outcome.outcome if one_benchmark else outcome.name
+        rows.append((f"{name}{star}", *(_cell(by.get(arm), outcome) for arm in every)))
     return table((f"to {found.control}", *every), rows, width=width)
 
 

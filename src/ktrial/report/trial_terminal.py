@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
 from ktrial.domain.told_trial import ToldArm, ToldTrial
+from ktrial.report.ladder import full_picture
 from ktrial.report.order import asked_only, by_level, by_weight, explored
 from ktrial.report.terminal import labelled, paragraph, table
 from ktrial.report.trial_view import interval_picture, reach_of
@@ -31,13 +32,14 @@ def trial_text(found: Comparison, *, width: int) -> str:
     assert trial is not None, "a comparison that is a trial"
     primary = next((one for one in found.outcomes if one.role == "primary"), None)
     others = explored(found)
+    picture = full_picture(found, width=width)
     found = asked_only(found)
     parts = [
         _head(found, trial, primary, width),
         _verdicts(primary, trial, width) if primary is not None else paragraph(found.answer, width=width),
         _noticed(found, width),
         _others(found, width),
-        _explored(others, width),
+        picture or _explored(others, width),
         _rest(found, trial, width),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -45,6 +45,18 @@ def test_outcomes_that_were_not_asked_have_no_verdict() -> None:
     assert "not asked, so no verdict: wall" in text()
 
 
+def test_a_ladder_ends_with_its_full_picture() -> None:
+    made = a_trial().told()
+    steps = {one.name: replace(one, steps=one.contrasts) for one in made.outcomes}
+    said = trial_text(replace(made, outcomes=tuple(steps.values())), width=100)
+    (at,) = [number for number, line in enumerate(said.splitlines()) if line.split()[:2] == ["to", "control"]]
+    rows = said.splitlines()[at + 2 : at + 2 + len(made.outcomes)]
+    (primary,) = [one for one in made.outcomes if one.role == "primary"]
+    assert rows[0].split()[0] == f"{primary.outcome}*"
+    assert [row for row in rows if row.startswith("wall") and "(explored)" in row]
+    assert "so no verdict" not in said
+
+
 def test_it_fits() -> None:
     for width in (60, 80, 120):
         assert max(map(len, text(width).splitlines())) <= width
