@@ -56,7 +56,15 @@ def cost_text(made: KernelMade) -> str:
     cached = f"{launcher} told nothing" if launcher in ("ccache", "sccache") else "no cache"
     if cost.hits is not None:
         cached = f"{cost.hits} of {cost.hits + (cost.misses or 0)} from the cache"
-    return f"{duration(cost.wall_s)}, {duration(cost.cpu_s)} of CPU, {cost.objects} objects, {cached}"
+    return f"{duration(cost.wall_s)}, {_cpu_text(made, launcher)}, {cost.objects} objects, {cached}"
+
+
+def _cpu_text(made: KernelMade, launcher: str) -> str:
+    """CPU time of the build's own processes: compilers of others are none of them."""
+    spread = launcher == "distcc" or made.environment.get("CCACHE_PREFIX") == "distcc"
+    elsewhere = "sccache's server" if launcher == "sccache" else "distcc's machines" if spread else None
+    without = f" without that of {elsewhere}" if elsewhere else ""
+    return f"{duration(made.cost.cpu_s)} of CPU{without}"
 
 
 def patch_set(one: PatchSet) -> str:

@@ -130,10 +130,10 @@ def test_a_flag_that_was_not_given_is_not_made_up() -> None:
 @pytest.mark.parametrize(
     "cc, hits, said",
     [
-        ("gcc", None, "no cache"),
-        ("distcc gcc", None, "no cache"),
-        ("sccache gcc", None, "sccache told nothing"),
-        ("sccache gcc", 7, "7 of 10 from the cache"),
+        ("gcc", None, "1 s of CPU, 10 objects, no cache"),
+        ("distcc gcc", None, "1 s of CPU without that of distcc's machines, 10 objects, no cache"),
+        ("sccache gcc", None, "1 s of CPU without that of sccache's server, 10 objects, sccache told nothing"),
+        ("sccache gcc", 7, "1 s of CPU without that of sccache's server, 10 objects, 7 of 10 from the cache"),
     ],
 )
 def test_what_a_cache_gave_is_told_as_far_as_it_tells(cc: str, hits: int | None, said: str) -> None:
