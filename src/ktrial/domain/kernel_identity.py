@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -27,6 +28,15 @@ SHOWN = {
     "sched_ext": "sched_ext",
     "build_id": "build id",
 }
+
+
+#: The target in a compiler's name: x86_64-linux-gnu-gcc-12 is gcc-12.
+_TARGET = re.compile(r"^\S+-(?=gcc|clang)")
+
+
+def without_target(compiler: str) -> str:
+    """What a compiler says of itself, however it was called: distcc calls it by its full name."""
+    return _TARGET.sub("", compiler)
 
 
 class KernelIdentity(msgspec.Struct, frozen=True, kw_only=True):

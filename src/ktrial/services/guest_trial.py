@@ -18,7 +18,7 @@ from ktrial.domain.facts import FactBook
 from ktrial.domain.guest import GuestPlace, GuestRun, Job
 from ktrial.domain.guest_kernel import KernelChange
 from ktrial.domain.guest_trial import place_of, shape_of
-from ktrial.domain.kernel_identity import KernelFound
+from ktrial.domain.kernel_identity import KernelFound, without_target
 from ktrial.domain.plan import Plan
 from ktrial.domain.profile import flatten
 from ktrial.domain.stored_trial import ArmSettings
@@ -45,8 +45,6 @@ from ktrial.services.trial_protocol import outcomes_around, protocol_of
 from ktrial.services.trial_ready import Prepared
 from ktrial.services.trial_world import TrialWorld
 
-#: The target in a compiler's name: x86_64-linux-gnu-gcc-12 is gcc-12.
-_TARGET = re.compile(r"^\S+-(?=gcc|clang)")
 #: Of words with a dot, which are for modules, kernels do not say it.
 _UNKNOWN = re.compile(r'Unknown kernel command line parameters "(.*)", will be passed')
 #: Of two kernels that differ in these an exact guest counts instructions and nothing of what those cost.
@@ -222,7 +220,7 @@ def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
 def _plain(kernel: KernelFound, field: str) -> object:
     """What was used, whatever name a compiler was called by."""
     value = getattr(kernel.identity, field)
-    return _TARGET.sub("", value) if isinstance(value, str) else value
+    return without_target(value) if isinstance(value, str) else value
 
 
 def _scouted(

@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from ktrial.domain.errors import KtrialError
-from ktrial.domain.kernel_identity import KernelFound, symbol_differences
+from ktrial.domain.kernel_identity import KernelFound, symbol_differences, without_target
 from ktrial.domain.kernel_made import Cost, Flags, KernelMade, Tool, Toolchain
 from ktrial.domain.kernel_request import Configured
 from ktrial.domain.kernel_source import KernelSource
@@ -21,6 +21,7 @@ from ktrial.domain.uarch import Target, build_flags
 BUILDER = "ktrial"
 _COMPILERS = ("CC", "HOSTCC", "HOSTCXX")
 _SHOWN = 4
+_CC_TEXT = "CC_VERSION_TEXT"
 
 
 class Building(Protocol):
@@ -168,6 +169,8 @@ def check_agrees(order: Order, kernel: KernelFound, compiled: Flags | None) -> N
 def _on(symbols: Mapping[str, str]) -> dict[str, str]:
     """Without those that are off or empty, which one reader tells of and another leaves out, and without quotes."""
     bare = {name: value.strip('"') for name, value in symbols.items()}
+    if _CC_TEXT in bare:
+        bare[_CC_TEXT] = without_target(bare[_CC_TEXT])
     return {name: value for name, value in bare.items() if value not in ("n", "")}
 
 

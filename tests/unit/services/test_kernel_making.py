@@ -8,7 +8,7 @@ from ktrial.catalog.targets import load_targets
 from ktrial.cli.kernel_progress import progress_line
 from ktrial.domain.errors import KtrialError, Refused
 from ktrial.domain.kernel_identity import KernelFound, KernelIdentity
-from ktrial.domain.kernel_made import Cost, Flags, Toolchain, memory_of, objects_of, room_of
+from ktrial.domain.kernel_made import Cost, Flags, KernelMade, Toolchain, memory_of, objects_of, room_of
 from ktrial.domain.kernel_request import Configured
 from ktrial.domain.kernel_source import AppliedPatch, KernelSource, PatchSet
 from ktrial.domain.uarch import find_target
@@ -182,6 +182,20 @@ def test_another_kernel_than_the_one_asked_for_is_an_error(found: KernelFound, f
     with pytest.raises(KtrialError, match="what was built is not what was asked for") as caught:
         make_kernel(ORDER, Build(), lambda: (found, ""), lambda: flags, lambda: 7, "/b")
     assert said in caught.value.message
+
+
+def test_a_compiler_under_its_full_name_is_the_same_one() -> None:
+    said = "gcc (Debian 12.2.0-14) 12.2.0"
+    configured = msgspec.structs.replace(CONFIGURED, symbols={**SYMBOLS, "CC_VERSION_TEXT": f'"{said}"'})
+    order = msgspec.structs.replace(ORDER, configured=configured)
+
+    def made(compiler: str) -> KernelMade:
+        found = msgspec.structs.replace(FOUND, symbols={**READ_BACK, "CC_VERSION_TEXT": f'"{compiler}"'})
+        return make_kernel(order, Build(), lambda: (found, ""), lambda: FLAGS, lambda: 7, "/b")
+
+    assert made(f"x86_64-linux-gnu-{said}").image
+    with pytest.raises(KtrialError, match=r"CC_VERSION_TEXT is gcc .* 13\.2\.0"):
+        made("gcc (Debian 13.2.0-1) 13.2.0")
 
 
 def test_modules_are_built_where_the_configuration_has_them() -> None:
