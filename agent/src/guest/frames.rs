@@ -23,6 +23,8 @@ pub const INPUT: u8 = b'i';
 pub const KILL: u8 = b'K';
 /// From a script: nothing more is taken until a session has said so many lines, or has ended.
 pub const WAIT: u8 = b'W';
+/// The same with replies: lines that end a request, and are none of what is told while it goes on.
+pub const REPLIES: u8 = b'R';
 /// How many bytes of the head's were taken from the line.
 pub const TAKEN: u8 = b'a';
 /// What a session says, after its number.

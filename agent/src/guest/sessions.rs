@@ -23,6 +23,8 @@ const PIECE_BYTES: usize = 1 << 14;
 const MOST_BYTES: usize = 1 << 16;
 const HEADER_BYTES: usize = 5;
 const NUMBER_BYTES: usize = 4;
+/// So much of a line tells what it is.
+const BEGIN_BYTES: usize = 64;
 /// The user that sessions of the user's role have.
 const USER: u32 = 1000;
 
@@ -41,27 +43,69 @@ struct Session {
     told: Arc<Told>,
 }
 
-/// What a session has told so far: lines, and whether it is over.
+/// What a session has told so far.
 #[derive(Default)]
 struct Told {
-    state: Mutex<(u64, bool)>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
+#[derive(Default)]
+struct State {
+    lines: u64,
+    /// Those that end a request.
+    replies: u64,
+    /// The first bytes of a line that is not whole yet.
+    begin: Vec<u8>,
+    over: bool,
+}
+
+impl State {
+    fn take(&mut self, piece: &[u8]) {
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            let room = BEGIN_BYTES - self.begin.len();
+            self.begin.extend(part.iter().take(room));
+            if part.ends_with(b"\n") {
+                self.lines += 1;
+                self.replies += u64::from(is_reply(&self.begin));
+                self.begin.clear();
+            }
+        }
+    }
+}
+
+/// Whether a line that begins so ends a request: it has `ok` or `error`, which come first or right after its number.
+fn is_reply(begin: &[u8]) -> bool {
+    let fields = begin.strip_prefix(b"{\"id\":").map_or(begin, |rest| {
+        let digits = rest.iter().take_while(|byte| **byte != b',').count();
+        &rest[digits..]
+    });
+    let name = fields.get(1..).unwrap_or_default();
+    name.starts_with(b"\"ok\":") || name.starts_with(b"\"error\":")
+}
+
 impl Told {
-    fn note(&self, lines: usize, over: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = (state.0 + lines as u64, state.1 || over);
+    fn take(&self, piece: &[u8]) {
+        self.change(|state| state.take(piece));
+    }
+
+    fn end(&self) {
+        self.change(|state| state.over = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_all();
     }
 
     fn over(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).1
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).over
     }
 
-    fn wait(&self, lines: u64) {
+    /// Until there are so many of what is counted, or nothing more can come.
+    fn wait(&self, wanted: u64, counted: fn(&State) -> u64) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing = |(told, over): &mut (u64, bool)| *told < lines && !*over;
+        let missing = |state: &mut State| counted(state) < wanted && !state.over;
         drop(self.changed.wait_while(state, missing));
     }
 }
@@ -83,15 +127,19 @@ pub fn attend(line: &Line, mut heard: impl Read) -> Result<()> {
                     sessions.insert(wanted.session, session);
                 }
             }
-            frames::WAIT => {
+            frames::WAIT | frames::REPLIES => {
                 let wanted = numbered(&content)
-                    .and_then(|(number, lines)| Some((number, u32::from_be_bytes(lines.try_into().ok()?))));
-                let Some((number, lines)) = wanted else {
-                    return Err(Error::new(Kind::Malformed, "a wait without its lines"));
+                    .and_then(|(number, count)| Some((number, u32::from_be_bytes(count.try_into().ok()?))));
+                let Some((number, count)) = wanted else {
+                    return Err(Error::new(Kind::Malformed, "a wait without its count"));
+                };
+                let counted: fn(&State) -> u64 = match kind {
+                    frames::WAIT => |state| state.lines,
+                    _ => |state| state.replies,
                 };
                 // One that is not there any more has ended.
                 if let Some(session) = sessions.get(&number) {
-                    session.told.wait(lines.into());
+                    session.told.wait(count.into(), counted);
                 }
             }
             frames::INPUT | frames::KILL => {
@@ -198,8 +246,7 @@ fn carry(mut child: Child, line: &Line, number: u32, so_far: &Told) {
             if line.send(frames::SAID, &piece[..NUMBER_BYTES + count]).is_err() {
                 break;
             }
-            let parts = piece[NUMBER_BYTES..NUMBER_BYTES + count].split(|byte| *byte == b'\n');
-            so_far.note(parts.count() - 1, false);
+            so_far.take(&piece[NUMBER_BYTES..NUMBER_BYTES + count]);
         }
     }
     let ended = child.wait();
@@ -207,7 +254,7 @@ fn carry(mut child: Child, line: &Line, number: u32, so_far: &Told) {
     told["session"] = json!(number);
     // Where it fails the head is gone, and the guest ends.
     let _ = line.say(frames::OVER, &told);
-    so_far.note(0, true);
+    so_far.end();
 }
 
 #[cfg(test)]
@@ -245,24 +292,47 @@ mod tests {
         for (told, lines) in [(Arc::clone(&agent), 2), (Arc::clone(&head), u64::MAX)] {
             let done = done.clone();
             spawn(move || {
-                told.wait(lines);
+                told.wait(lines, |state| state.lines);
                 done.send(lines).unwrap();
             });
         }
-        agent.note(1, false);
+        agent.take(b"{\n{");
         assert!(ended.recv_timeout(std::time::Duration::from_millis(50)).is_err());
-        agent.note(1, false);
+        agent.take(b"}\n");
         assert_eq!(ended.recv().unwrap(), 2);
-        head.note(0, true);
+        head.end();
         assert_eq!(ended.recv().unwrap(), u64::MAX);
         assert!(head.over() && !agent.over());
     }
 
     #[test]
+    fn what_is_told_while_a_request_goes_on_is_no_reply() {
+        let mut state = State::default();
+        let told = [
+            json!({"id": 1, "ok": {"begun": true}}),
+            json!({"id": 12, "begun": true}),
+            json!({"id": 12, "chunk": "\"ok\":"}),
+            json!({"id": 12, "seen": {"ok": 1}}),
+            json!({"id": null, "error": {"ok": "x".repeat(100)}}),
+            json!({"id": 12, "ok": {}}),
+        ];
+        for value in told {
+            // As it comes: in pieces that end anywhere.
+            let text = format!("{value}\n");
+            let (one, other) = text.as_bytes().split_at(text.len() / 2);
+            state.take(one);
+            state.take(other);
+        }
+        assert_eq!((state.lines, state.replies), (6, 3));
+    }
+
+    #[test]
     fn a_wait_for_a_session_that_is_gone_is_over_at_once() {
-        let mut input = bytes(frames::WAIT, b"\0\0\0\x07\0\0\0\x01");
-        input.extend(bytes(frames::END, b""));
-        said_after(&input).0.unwrap();
+        for kind in [frames::WAIT, frames::REPLIES] {
+            let mut input = bytes(kind, b"\0\0\0\x07\0\0\0\x01");
+            input.extend(bytes(frames::END, b""));
+            said_after(&input).0.unwrap();
+        }
     }
 
     #[test]

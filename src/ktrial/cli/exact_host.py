@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--host exact:KERNEL`: an exact guest as the host of one command, booted anew for each of its answers."""
+"""`--host exact:KERNEL` and `exact:NAME`: an exact guest as the host of a command, booted anew for each answer."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from ktrial.cli.host_wiring import GuestHost
 from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ktrial.cli.kernel_wiring import Role
     from ktrial.domain.guest import GuestPlace, GuestRun, Shape
+    from ktrial.domain.trial_file import TrialFile
     from ktrial.host.replayed_transport import ReplayedTransport
+    from ktrial.kernels.lab import Lab
     from ktrial.kernels.replay import Replay
 
 EXACT = "exact:"
 _MEMORY_BYTES = 512 << 20
 #: A boot of so many seconds has failed.
 _LIMIT_S = 900.0
-_TRIALS = "`ktrial kernel trial KERNEL …` tries it in exact guests, a boot for each visit"
+_TRIALS = "`ktrial try` and `ktrial trial run` try it in exact guests, a boot for each visit"
 _TALKS = "`ktrial --host guest:KERNEL …` does it in a guest that talks, whose time is not exact"
 #: Verbs that need hundreds of answers, or answers at moments of this machine's time, and what does it instead.
 _INSTEAD = {
-    "try": _TRIALS,
-    "trial": _TRIALS,
     "retest": _TRIALS,
     "tune": _TALKS,
     "blame": "`ktrial blame --kernel KERNEL --mode exact …` asks exact guests",
     "ladder": "`ktrial ladder --kernel KERNEL --mode exact …` asks exact guests",
-    "watch": _TALKS,
     "frames": _TALKS,
     "demo": "leave --host out",
 }
@@ -44,11 +45,38 @@ class ExactHost(GuestHost):
     def check_verb(self, verb: str | None) -> None:
         """Raise BadInput for what needs a conversation."""
         if verb in _INSTEAD:
+            raise self._refusal(f"`{verb}`", _INSTEAD[verb])
+
+    def check_trial(self) -> None:
+        """Raise BadInput: its visits would be made in one guest."""
+        raise self._refusal("a trial that goes on in it", _TRIALS)
+
+    def _refusal(self, what: str, instead: str) -> BadInput:
+        return BadInput(
+            f"--host {self.word}: an exact guest is booted anew for each answer, and {what} needs hundreds, or some at "
+            "moments of this machine's time",
+            hint=instead,
+        )
+
+    def in_boots(self, file: TrialFile) -> TrialFile:
+        """The same trial, of which every visit is a boot of such a guest. Raises BadInput."""
+        import msgspec
+
+        from ktrial.domain.trial_file import GuestFile, check_trial_file
+
+        if self.is_kept:
             raise BadInput(
-                f"--host {self.word}: an exact guest is booted anew for each answer, and `{verb}` needs hundreds, or "
-                "some at moments of this machine's time",
-                hint=_INSTEAD[verb],
+                f"--host {self.word}: every visit of a trial is a boot of its own, in which nothing was set before",
+                hint=f"--host {self.prefix}KERNEL tries it in exact guests with this kernel",
             )
+        if file.command:
+            raise BadInput(
+                f"--host {self.word}: no command after -- is tried in exact guests",
+                hint="--suite names what is; `ktrial --host guest:KERNEL try …` tries commands in a guest that talks",
+            )
+        file = msgspec.structs.replace(file, guest=GuestFile(kernel=self._name))
+        check_trial_file(file)
+        return file
 
     def connect(self, role: Role) -> ReplayedTransport:
         """An agent of its own in the guest."""
@@ -59,65 +87,79 @@ class ExactHost(GuestHost):
         return ReplayedTransport(self._talk, session)
 
     def close(self) -> None:
-        """Nothing runs; tell what its answers rest on."""
+        """Nothing runs; what was said to one that is kept is kept. Tell what its answers rest on."""
         from ktrial.domain.guest import EXACT_CLOCK
 
-        if self._begun and self._talk.boots:
+        if not self._begun:
+            return
+        if self._kept is not None:
+            if self._talk.boots:
+                self._kept.keep(self._talk.past)
+            self._kept.close()
+        if self._talk.boots:
             answers = "1 answer" if self._talk.boots == 1 else f"{self._talk.boots} answers"
             self._say(f"{answers}, each from two boots that were the same to the last byte, and the same each time")
             self._say(EXACT_CLOCK)
-
-    @property
-    def is_kept(self) -> bool:
-        """Never: it does not even outlive an answer."""
-        return False
-
-    _kept = None
 
     @cached_property
     def _talk(self) -> Replay:
         from ktrial.kernels.replay import Replay
 
-        return Replay(self._boot)
+        return Replay(self._boot, None if self._kept is None else self._kept.past)
 
     @cached_property
     def _place(self) -> GuestPlace:
-        from ktrial.domain.guest import GuestPlace, Shape
-        from ktrial.host.run_folders import GUEST_PROGRAMS
+        from ktrial.cli.host_wiring import tools_of
 
-        given = tuple(self._given.values())
-        with self._named():
-            lab = self._kernels().lab
-            disk = self._wants_disk and lab.can_have_disk(self._name)
-            place = GuestPlace(
-                kernel=self._name,
-                shape=Shape(mode="exact", memory_bytes=_MEMORY_BYTES, cpus=1),
-                disk=disk,
-                limit_s=_LIMIT_S,
-                tools=(*given, *lab.swap_programs(self._name), *(GUEST_PROGRAMS if given else ())),
-            )
-            lab.prepare(place)
+        lab = self._kernels().lab
+        if self._kept is not None and self._kept.kept.place is not None:
+            place = self._kept.kept.place
+        else:
+            given = tuple(self._given.values())
+            with self._named():
+                tools = tools_of(lab, self._name, given, runs_programs=bool(given))
+                disk = self._wants_disk and lab.can_have_disk(self._name)
+                place = place_of(self._name, None, tools, disk=disk)
+        lab.prepare(place)
         return place
 
     def _boot(self, script: bytes) -> GuestRun:
         """Twice at once, and both are the same."""
-        from ktrial.domain.guest import ODD_BOOT, Job
-        from ktrial.kernels.replay import SCRIPT
-        from ktrial.services.guests import boot_twice, settle_s
-
-        lab, place = self._kernels().lab, self._place
-        job = Job(script=True, settle_s=settle_s("exact"))
-
-        def boot(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
-            del shape, limit_s, begin_limit_s
-            return lab.boot(place, job, {SCRIPT: script})
-
-        booted = boot_twice(place.shape, place.limit_s, boot, lab)
-        if booted.odd is not None:
-            self._say(f"{ODD_BOOT}: {booted.odd}")
-        if not self._talk.boots and booted.run.begun is not None:
+        run = boot_with(self._kernels().lab, self._place, script, self._say)
+        if not self._talk.boots and run.begun is not None and self._kept is None:
             self._say(
-                f"the host is an exact guest with Linux {booted.run.begun.release}, which is booted anew, twice, for "
+                f"the host is an exact guest with Linux {run.begun.release}, which is booted anew, twice, for "
                 "each answer: some seconds each; nothing stays of it"
             )
-        return booted.run
+        return run
+
+
+def place_of(
+    kernel: str, shape: Shape | None, tools: tuple[str, ...], *, disk: bool, modules: tuple[str, ...] = ()
+) -> GuestPlace:
+    """Where an exact guest runs that is a host."""
+    import msgspec
+
+    from ktrial.domain.guest import GuestPlace, Shape
+
+    shape = shape or Shape(mode="exact", memory_bytes=_MEMORY_BYTES, cpus=1)
+    shape = msgspec.structs.replace(shape, mode="exact")
+    return GuestPlace(kernel=kernel, shape=shape, modules=modules, disk=disk, limit_s=_LIMIT_S, tools=tools)
+
+
+def boot_with(lab: Lab, place: GuestPlace, script: bytes, say: Callable[[str], None]) -> GuestRun:
+    """Twice at once with all that is said to it, and both are the same."""
+    from ktrial.domain.guest import ODD_BOOT, Job
+    from ktrial.kernels.replay import SCRIPT
+    from ktrial.services.guests import boot_twice, settle_s
+
+    job = Job(script=True, settle_s=settle_s("exact"))
+
+    def boot(shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
+        del shape, limit_s, begin_limit_s
+        return lab.boot(place, job, {SCRIPT: script})
+
+    booted = boot_twice(place.shape, place.limit_s, boot, lab)
+    if booted.odd is not None:
+        say(f"{ODD_BOOT}: {booted.odd}")
+    return booted.run

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel boot --keep`: a guest that other commands use, until its terminal or a limit ends it."""
+"""`ktrial kernel boot --keep`: a guest that other commands use, until its terminal or a limit ends it.
+
+Of an exact guest nothing runs meanwhile: what is kept is all that was said to it, with which it is booted anew.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ktrial.cli.options import seconds
-from ktrial.domain.errors import BadInput
+from ktrial.domain.errors import AgentError, BadInput
 
 if TYPE_CHECKING:
     from ktrial.cli.wiring import App
-    from ktrial.domain.guest import Mode, Shape
+    from ktrial.domain.guest import Begun, Ends, Kept, Mode, Shape
+    from ktrial.host.guest_transport import Guest
 
 
-def check(app: App, name: str, program: tuple[str, ...], mode: Mode | None, *, as_json: bool) -> None:
+def check(app: App, name: str, program: tuple[str, ...], *, as_json: bool) -> None:
     """Refuse what a guest that is kept cannot have or be called."""
     from ktrial.host.kept_guest import check_name
     from ktrial.kernels.images import RUNNING
@@ -26,11 +30,6 @@ def check(app: App, name: str, program: tuple[str, ...], mode: Mode | None, *, a
         raise BadInput("--keep keeps a guest for other commands; it runs no program", hint="leave one of them out")
     if as_json:
         raise BadInput("--json tells what a program did; a guest that is kept runs none", hint="leave one of them out")
-    if mode == "exact":
-        raise BadInput(
-            "an exact guest holds no conversation: what is said to it, and when, would be part of it",
-            hint="`ktrial --host exact:KERNEL VERB` boots one for each answer; `ktrial kernel trial` uses them too",
-        )
 
 
 def keep_guest(
@@ -43,21 +42,21 @@ def keep_guest(
     limit: str | None,
 ) -> int:
     """Boot it, and hand out sessions with it; `brought` are modules and tools."""
-    from ktrial.cli.host_wiring import boot_to_talk, keeper
-    from ktrial.domain.guest import STATUS_FAILED, GuestFailed, Kept
+    from ktrial.cli.host_wiring import keeper
+    from ktrial.domain.guest import STATUS_FAILED, GuestFailed
     from ktrial.report.guest import kept_text
     from ktrial.report.terminal import columns
 
     limit_s = None if limit is None else seconds(limit, "--limit")
+    boots = _boot_exact if mode == "exact" else _boot
     with keeper(name) as keeps:
-        guest, ran, tools = boot_to_talk(app.kernels.lab, kernel, mode, shape, *brought, runs_programs=True)
+        guest, begun, kept = boots(app, kernel, mode, shape, *brought)
         try:
-            for refused in guest.begun.unloaded:
+            for refused in begun.unloaded:
                 app.say(f"the guest could not load {refused}")
-            sys.stdout.write(kept_text(name, guest.begun, ran, width=columns()))
+            sys.stdout.write(kept_text(name, begun, kept.mode, width=columns()))
             sys.stdout.flush()
             with app.interrupts:
-                kept = Kept(kernel=kernel, release=guest.begun.release, mode=ran, tools=tools)
                 gone = keeps.serve(guest, kept, app.interrupts, limit_s)
         except KeyboardInterrupt:
             gone = None
@@ -69,3 +68,60 @@ def keep_guest(
         )
     app.say(f"the guest {name} has ended, and all that was set in it with it")
     return 0
+
+
+class _Booted(NamedTuple):
+    guest: Guest
+    begun: Begun
+    kept: Kept
+
+
+def _boot(
+    app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
+) -> _Booted:
+    """One that runs from now on."""
+    from ktrial.cli.host_wiring import boot_to_talk
+    from ktrial.domain.guest import Kept
+
+    guest, ran, places = boot_to_talk(app.kernels.lab, kernel, mode, shape, modules, tools, runs_programs=True)
+    return _Booted(guest, guest.begun, Kept(kernel=kernel, release=guest.begun.release, mode=ran, tools=places))
+
+
+def _boot_exact(
+    app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
+) -> _Booted:
+    """One to which nothing was said yet."""
+    from ktrial.cli.exact_host import boot_with, place_of
+    from ktrial.cli.host_wiring import tools_of
+    from ktrial.domain.guest import GuestFailed, Kept
+    from ktrial.kernels.replay import Replay
+    from ktrial.report.guest import failure_text
+
+    del mode
+    lab = app.kernels.lab
+    brought = tools_of(lab, kernel, tools, runs_programs=True)
+    place = place_of(kernel, shape, brought, modules=modules, disk=lab.can_have_disk(kernel))
+    run = Replay(lambda script: boot_with(lab, place, script, app.say)).booted()
+    if run.begun is None or run.failure is not None:
+        raise GuestFailed(failure_text(run), run.exit_status)
+    kept = Kept(kernel=kernel, release=run.begun.release, mode="exact", tools=lab.tools_in(place), place=place)
+    return _Booted(Asleep(), run.begun, kept)
+
+
+class Asleep:
+    """An exact guest between two answers: nothing runs, so nothing can be opened in it, and nothing ends it."""
+
+    def open(self, arguments: list[str], *, root: bool) -> Ends:
+        """Raise AgentError: its word is another one."""
+        del arguments, root
+        raise AgentError("lost", "an exact guest holds no conversation", hint="--host exact:NAME is its word")
+
+    def kill(self, session: int) -> None:
+        """There is none."""
+
+    def why_gone(self) -> str | None:
+        """It cannot go."""
+        return None
+
+    def close(self) -> None:
+        """There is nothing to let go of."""

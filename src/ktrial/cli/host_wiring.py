@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ktrial.cli.kernel_wiring import Kernels, Role
     from ktrial.cli.wiring import App
     from ktrial.domain.guest import GuestTools, Mode, Shape
+    from ktrial.domain.trial_file import TrialFile
     from ktrial.host.guest_transport import Guest
     from ktrial.host.kept_guest import Keeper, KeptGuest
     from ktrial.host.transport import Detached
@@ -47,7 +48,6 @@ def boot_to_talk(
     import msgspec
 
     from ktrial.domain.guest import GuestPlace, Shape
-    from ktrial.host.run_folders import GUEST_PROGRAMS
 
     mode = mode or ("emulated" if lab.why_no_kvm(kernel) is not None else "kvm")
     shape = shape or Shape(mode=mode, memory_bytes=_MEMORY_BYTES, cpus=_CPUS)
@@ -57,13 +57,17 @@ def boot_to_talk(
         modules=modules,
         disk=lab.can_have_disk(kernel),
         limit_s=_BEGIN_LIMIT_S,
-        tools=(
-            *tools,
-            *lab.swap_programs(kernel),
-            *(GUEST_PROGRAMS if runs_programs and lab.runs_programs(kernel) else ()),
-        ),
+        tools=tools_of(lab, kernel, tools, runs_programs=runs_programs),
     )
     return Talking(lab.talk(place), mode, lab.tools_in(place))
+
+
+def tools_of(lab: Lab, kernel: str, tools: tuple[str, ...], *, runs_programs: bool) -> tuple[str, ...]:
+    """Programs that a guest brings along to be a host: these, and what swap and benchmarks take."""
+    from ktrial.host.run_folders import GUEST_PROGRAMS
+
+    more = GUEST_PROGRAMS if runs_programs and lab.runs_programs(kernel) else ()
+    return (*tools, *lab.swap_programs(kernel), *more)
 
 
 @contextmanager
@@ -143,6 +147,14 @@ class GuestHost:
     def check_verb(self, verb: str | None) -> None:
         """Raise BadInput for a verb that such a host cannot serve: this one serves all."""
 
+    def check_trial(self) -> None:
+        """Raise BadInput where a trial cannot make its visits in it: in this one it can."""
+
+    def in_boots(self, file: TrialFile) -> TrialFile | None:
+        """A trial of which every visit is a boot, where that is how such guests are tried; None where it is not."""
+        del file
+        return None
+
     def give(self, programs: Mapping[str, str | None], *, disk: bool = False) -> None:
         """Programs of this machine, by name, that the guest is to have when it boots; None where one is not here.
 
@@ -197,6 +209,12 @@ class GuestHost:
             return None
         with contextlib.suppress(FileNotFoundError):
             guest = KeptGuest(self._name)
+            if (guest.kept.mode == "exact") != self.is_exact:
+                guest.close()
+                word = f"{'exact' if guest.kept.mode == 'exact' else 'guest'}:{self._name}"
+                raise BadInput(
+                    f"--host {self.word}: the guest {self._name} is {guest.kept.mode}", hint=f"--host {word}"
+                )
             self._say(
                 f"the host is the guest {self._name} ({guest.kept.mode}) with Linux {guest.kept.release}, which goes on"
             )
@@ -219,7 +237,8 @@ class GuestHost:
             yield
         except UnknownName as error:
             kept = ", ".join(kept_names())
-            hint = error.hint if error.nearest else f"`ktrial kernel boot KERNEL --keep {self._name}` keeps one"
+            keep = f"ktrial kernel boot KERNEL {'--mode exact ' if self.is_exact else ''}--keep {self._name}"
+            hint = error.hint if error.nearest else f"`{keep}` keeps one"
             raise BadInput(
                 f"--host {self.word}: no guest is kept under this name, and {error.message}",
                 hint=f"{hint}; kept are: {kept}" if kept else hint,

@@ -31,6 +31,8 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
 
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
+    if app.host is not None:
+        app.host.check_trial()
     undo_left_commands(app)
     suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, file.limit_s)
     # Not of the executor: what it starts by then would not be exposed.
@@ -46,10 +48,15 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
 
 def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     """Print a protocol and measure nothing. Raises what it would be refused for on this machine."""
+    from ktrial.cli import guest_trialing
     from ktrial.cli.measuring import choose
     from ktrial.domain.trial_file import trial_text
     from ktrial.services.trial_ready import look_over
 
+    file = _in_boots(app, file)
+    if file.guest is not None:
+        guest_trialing.show_protocol(app, file)
+        return
     sys.stdout.write(trial_text(file))
     if not app.may_run_trials:
         return
@@ -72,6 +79,7 @@ def run_file(
     from ktrial.services.trial_conduct import begin, planned
     from ktrial.services.trial_ready import rig_of
 
+    file = _in_boots(app, file)
     if file.guest is not None:
         from ktrial.cli.guest_trialing import run_in_guests
 
@@ -93,6 +101,15 @@ def run_file(
         stored = begin(app, ready, protocol)
         interrupted = _to_its_end(app, stored, ready, rig, listen, as_json=as_json)
     return finish(app, stored, interrupted=interrupted, as_json=as_json)
+
+
+def _in_boots(app: App, file: TrialFile) -> TrialFile:
+    """The same trial; where the host is an exact guest, in boots of such guests, which then take the host's place."""
+    booted = app.host.in_boots(file) if app.host is not None and file.guest is None else None
+    if booted is None:
+        return file
+    app.host = None
+    return booted
 
 
 def agree_to_blindness(forecast: TrialForecast, *, anyway: bool, ask: bool) -> None:

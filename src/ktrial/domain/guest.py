@@ -102,12 +102,23 @@ class Ends(NamedTuple):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A guest that outlives a command, as it is told to those that use it; `tools`: where its programs lie, by name."""
+    """A guest that outlives a command, as it is told to those that use it; `tools`: where its programs lie, by name.
+
+    `place` is what an exact one is booted with for each answer.
+    """
 
     kernel: str
     release: str
     mode: Mode
     tools: Mapping[str, str] = {}
+    place: GuestPlace | None = None
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said to an exact guest, frame by frame, and the lines that each session answered: all there is of it."""
+
+    script: bytes = b""
+    said: Mapping[int, tuple[bytes, ...]] = {}
 
 
 class GuestTools(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,9 @@ BEGUN, OUTPUT, ERRORS, ENDED, END = b"B", b"o", b"e", b"x", b"z"
 #: Sessions in a guest: the head starts one, sends it bytes and kills it; the guest says what it took, what a session
 #: says, and how that ended.
 START, INPUT, KILL, TAKEN, SAID, OVER = b"S", b"i", b"K", b"a", b"s", b"X"
-#: In a script, which stands for the head: nothing more is taken until a session has said so many lines, or has ended.
-WAIT = b"W"
+#: In a script, which stands for the head: nothing more is taken until a session has said so many lines, or so many that
+#: end a request; or has ended.
+WAIT, REPLIES = b"W", b"R"
 _KINDS = (BEGUN, OUTPUT, ERRORS, ENDED, END, TAKEN, SAID, OVER)
 _HEADER = struct.Struct(">cI")
 _NUMBER = struct.Struct(">I")

@@ -15,6 +15,7 @@ import socket
 import stat
 import struct
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Self
@@ -22,7 +23,7 @@ from typing import Self
 import msgspec
 
 from ktrial.domain.errors import AgentError, BadInput, Busy, KtrialError
-from ktrial.domain.guest import Ends, Kept
+from ktrial.domain.guest import Ends, Kept, Past
 from ktrial.domain.lock_holder import told_process
 from ktrial.host.guest_transport import Guest
 from ktrial.host.interrupts import Interrupts
@@ -43,18 +44,23 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class _Asked(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a command asks for: a session, or the hard end of one."""
+    """What a command asks for: a session, or its hard end; or that what comes along is kept of an exact guest."""
 
     open: list[str] | None = None
     root: bool = False
     kill: int | None = None
+    past: bool = False
 
 
 class _Told(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the keeper says: what is kept; a session, whose pipes come with it; why nothing follows."""
+    """What the keeper says: what is kept; a session, whose pipes come with it; why nothing follows.
+
+    Of an exact guest all that was said to it comes along; `past` says that what a command has added is kept.
+    """
 
     kept: Kept | None = None
     session: int | None = None
+    past: bool = False
     busy: str | None = None
     gone: str | None = None
 
@@ -143,6 +149,8 @@ class Keeper:
         self._name = name
         self._command: socket.socket | None = None
         self._open: list[int] = []
+        #: A file with all that was said to an exact guest.
+        self._past: int | None = None
         #: Sessions of commands that are gone, and when those that still run are killed.
         self._leaving: list[tuple[float, int]] = []
         with _Folder(make=True) as folder:
@@ -168,6 +176,8 @@ class Keeper:
                 os.unlink(self._name, dir_fd=folder.descriptor)
         self._listening.close()
         self._hang_up()
+        if self._past is not None:
+            os.close(self._past)
 
     def _descriptors(self) -> list[int]:
         return [one.fileno() for one in (self._listening, self._command) if one is not None]
@@ -191,14 +201,20 @@ class Keeper:
             command.close()
         else:
             self._command = command
-            self._tell(_Told(kept=kept))
+            self._tell(_Told(kept=kept), [] if self._past is None else [self._past])
 
     def _hear(self, command: socket.socket, guest: Guest) -> None:
         try:
-            asked = msgspec.json.decode(command.recv(_PACKET_BYTES), type=_Asked)
+            packet, descriptors, _, _ = socket.recv_fds(command, _PACKET_BYTES, 1, flags=socket.MSG_CMSG_CLOEXEC)
+            asked = msgspec.json.decode(packet, type=_Asked)
         except (OSError, msgspec.DecodeError):  # it has ended, or is none of ktrial's
             self._hang_up()
             return
+        if asked.past and descriptors:
+            descriptors, self._past = [] if self._past is None else [self._past], descriptors[0]
+            self._tell(_Told(past=True))
+        for descriptor in descriptors:
+            os.close(descriptor)
         if asked.open is not None:
             self._hand_over(guest, asked.open, root=asked.root)
         elif asked.kill in self._open:
@@ -256,6 +272,18 @@ def _listening(folder: _Folder, name: str) -> socket.socket:
     return made
 
 
+def _read_past(descriptors: list[int]) -> Past | None:
+    """What comes along with an exact guest, nothing with others; None where it is not as agreed."""
+    if not descriptors:
+        return Past()
+    with os.fdopen(descriptors[0], "rb") as file:
+        file.seek(0)
+        try:
+            return msgspec.msgpack.decode(file.read(), type=Past)
+        except msgspec.DecodeError:
+            return None
+
+
 class KeptGuest:
     """The guest of that name, for this command alone until it is closed. Raises Busy, FileNotFoundError."""
 
@@ -269,18 +297,19 @@ class KeptGuest:
             raise self._lost(f"nobody keeps the guest {name} any more: it has ended")
         self._connection = connection
         try:
-            told = self._told()[0]
+            told, descriptors = self._told()
         except AgentError:
             self.close()
             raise
         if told.busy is not None:
             self.close()
             raise Busy("busy", f"the guest {name} is in use: {told.busy}", hint="one command at a time: wait for it")
-        if told.kept is None:
+        past = _read_past(descriptors)
+        if told.kept is None or past is None:
             self.close()
             raise KtrialError(f"who keeps the guest {name} is another version of ktrial", hint="end it, boot it anew")
-        #: What it is.
-        self.kept = told.kept
+        #: What it is, and all that was said to it where it is an exact one.
+        self.kept, self.past = told.kept, past
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
         """A session with an agent of its own. Raises AgentError where the guest is gone."""
@@ -290,6 +319,19 @@ class KeptGuest:
             if told.session is None or len(descriptors) != 2:
                 raise self._lost(f"who keeps the guest {self._name} opens no session")
             return Ends(descriptors[0], descriptors[1], told.session)
+
+    def keep(self, past: Past) -> None:
+        """From now on this is what was said to it. Raises AgentError where nobody keeps it any more."""
+        descriptor = os.memfd_create("ktrial-past", os.MFD_CLOEXEC)
+        try:
+            with os.fdopen(os.dup(descriptor), "wb") as file:
+                file.write(msgspec.msgpack.encode(past))
+            with self._lock:
+                self._ask(_Asked(past=True), [descriptor])
+                if not self._told()[0].past:
+                    raise self._lost(f"who keeps the guest {self._name} did not take what was said to it")
+        finally:
+            os.close(descriptor)
 
     def kill(self, session: int) -> None:
         """End a session the hard way."""
@@ -308,9 +350,9 @@ class KeptGuest:
         """Let other commands talk to it."""
         self._connection.close()
 
-    def _ask(self, asked: _Asked) -> None:
+    def _ask(self, asked: _Asked, descriptors: Sequence[int] = ()) -> None:
         try:
-            self._connection.send(msgspec.json.encode(asked))
+            socket.send_fds(self._connection, [msgspec.json.encode(asked)], descriptors)
         except OSError:
             self._told()  # perhaps it has said why
             raise self._lost(self._without_keeper()) from None

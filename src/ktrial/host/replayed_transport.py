@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Protocol
+
+import msgspec
 
 from ktrial.host.interrupts import Interrupts
 
@@ -23,6 +26,17 @@ class Conversation(Protocol):
     def answer(self, session: int) -> bytes:
         """The next line that an agent says."""
 
+    def rest(self, session: int) -> list[bytes]:
+        """All that it says up to the end of a request."""
+
+
+class _Asked(msgspec.Struct):
+    do: str
+
+
+#: Requests that end by themselves and tell what comes until then: after their begin all of it is had at once.
+_GO_ON = frozenset({"watch"})
+
 
 class ReplayedTransport:
     """Implements `Detached`: nothing runs between two answers, so there is nothing to wait for, or to kill."""
@@ -32,7 +46,9 @@ class ReplayedTransport:
     def __init__(self, talk: Conversation, session: int) -> None:
         self._talk = talk
         self._session = session
-        self._answer: bytes | None = None
+        self._answers: deque[bytes] = deque()
+        #: Whether the request goes on, and whether it was told that it has begun.
+        self._goes_on = self._has_begun = False
         self._hung_up = False
         self._closed = False
 
@@ -40,20 +56,29 @@ class ReplayedTransport:
         """Write one request line."""
         if self._hung_up:
             raise BrokenPipeError("the session is closed")
+        self._goes_on, self._has_begun = msgspec.json.decode(line, type=_Asked).do in _GO_ON, False
         self._talk.write(self._session, line)
 
     def receive(self, limit_s: float | None = None) -> bytes:
         """Read one reply line; `limit_s` is for agents that share this machine's time."""
         del limit_s
-        answer = self._talk.answer(self._session) if self._answer is None else self._answer
-        self._answer = None
-        return answer
+        self._have()
+        return self._answers.popleft()
 
     def wait(self, interrupts: Interrupts) -> None:
         """Have the answer; a Ctrl-C meanwhile ends the waiting."""
-        if self._answer is None:
-            self._answer = self._talk.answer(self._session)
+        self._have()
         interrupts.check()
+
+    def _have(self) -> None:
+        """Boot for an answer where none is there."""
+        if self._answers:
+            return
+        if self._has_begun:
+            self._answers.extend(self._talk.rest(self._session))
+        else:
+            self._answers.append(self._talk.answer(self._session))
+            self._has_begun = self._goes_on
 
     def hang_up(self) -> None:
         """End the agent's input."""
@@ -79,4 +104,4 @@ class ReplayedTransport:
 
     def answered(self) -> bool:
         """Whether there is something to read: it was asked for by then."""
-        return self._answer is not None
+        return bool(self._answers)

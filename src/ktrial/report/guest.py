@@ -104,7 +104,8 @@ def kept_text(name: str, begun: Begun, mode: str, *, width: int) -> str:
     """A guest that is kept, and how to reach it."""
     machine = f"{begun.cpus} CPU{'s'[: begun.cpus != 1]}, {begun.memory_bytes >> 20} MiB of memory for it"
     told = labelled(name, f"Linux {begun.release}, {mode}, {machine}", width=width, label_columns=_LABEL_COLUMNS)
-    use = f"`ktrial --host guest:{name} VERB …` in another terminal does it there. Ctrl-C here ends it."
+    host = f"{'exact' if mode == 'exact' else 'guest'}:{name}"
+    use = f"`ktrial --host {host} VERB …` in another terminal does it there. Ctrl-C here ends it."
     return f"{told}\n{paragraph(use, width=width)}\n"
 
 

@@ -13,6 +13,8 @@ import msgspec
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.guest import EXACT_SETTLE_S, GuestDiffers, GuestRun, Mode, Shape
 
+#: So much of a line is shown before and after the first byte in which two differ.
+_AROUND_BYTES = 100
 #: So long may a kernel take to its first process where KVM works.
 _KVM_BEGIN_S = 20.0
 
@@ -136,7 +138,8 @@ def difference(first: GuestRun, second: GuestRun) -> str | None:
         for number in range(max(len(one), len(other))):
             left, right = (lines[number] if number < len(lines) else b"" for lines in (one, other))
             if left != right:
-                return f"line {number + 1} of {name} is {_shown(left)} and {_shown(right)}"
+                begin = max(0, _same(left, right) - _AROUND_BYTES)
+                return f"line {number + 1} of {name} is {_shown(left, begin)} and {_shown(right, begin)}"
     for field in ("begun", "ended", "failure"):
         left, right = getattr(first, field), getattr(second, field)
         if left != right:
@@ -144,5 +147,16 @@ def difference(first: GuestRun, second: GuestRun) -> str | None:
     return None
 
 
-def _shown(line: bytes) -> str:
-    return repr(line.rstrip(b"\r\n").decode(errors="replace")) if line else "missing"
+def _same(one: bytes, other: bytes) -> int:
+    """How many bytes two lines begin with that are the same in both."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+
+
+def _shown(line: bytes, begin: int) -> str:
+    """A line from there on, as much as a person reads."""
+    if not line:
+        return "missing"
+    text = line.rstrip(b"\r\n")[begin : begin + 2 * _AROUND_BYTES].decode(errors="replace")
+    more = "…" if len(line) > begin + 2 * _AROUND_BYTES else ""
+    return repr(f"{'…' if begin else ''}{text}{more}")

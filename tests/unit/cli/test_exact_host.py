@@ -106,7 +106,7 @@ def test_a_host_that_was_asked_nothing_boots_and_says_nothing() -> None:
 
 @pytest.mark.parametrize(
     "verb, instead",
-    [("try", "ktrial kernel trial KERNEL"), ("watch", "ktrial --host guest:KERNEL"), ("blame", "--mode exact")],
+    [("retest", "ktrial try"), ("frames", "ktrial --host guest:KERNEL"), ("blame", "--mode exact")],
 )
 def test_what_needs_a_conversation_is_refused_with_what_does_it(verb: str, instead: str) -> None:
     with pytest.raises(BadInput, match=f"booted anew for each answer, and `{verb}` needs hundreds") as caught:
@@ -120,7 +120,9 @@ def test_what_needs_a_conversation_is_refused_with_what_does_it(verb: str, inste
 @pytest.mark.parametrize(
     "words, said",
     [
-        (("try", "vm.swappiness=1"), "`try` needs hundreds"),
+        (("tune", "low-latency"), "`tune` needs hundreds"),
+        (("try", "vm.swappiness=1", "--", "true"), "no command after -- is tried in exact guests"),
+        (("watch",), "give --for"),
         (("watermarks", "--measure", "1s"), "--measure looks on while time passes here"),
         (("bench", "agent-lock", "--settle"), "--settle: nothing is waited for, or put back, around runs"),
     ],

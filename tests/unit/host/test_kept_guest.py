@@ -16,7 +16,7 @@ from threading import Event, Thread
 import pytest
 
 from ktrial.domain.errors import AgentError, BadInput, Busy, KtrialError
-from ktrial.domain.guest import Ends, Kept
+from ktrial.domain.guest import Ends, Kept, Past
 from ktrial.host import kept_guest
 from ktrial.host.guest_transport import GuestTransport
 from ktrial.host.kept_guest import Keeper, KeptGuest, check_name, kept_names
@@ -162,6 +162,28 @@ def test_a_command_that_is_killed_ends_its_sessions(house: House, monkeypatch: p
     until(lambda: house.guest.over == [1])
     until(lambda: house.guest.killed == [1])  # in the guest it may hang
     KeptGuest("lab").close()
+
+
+def test_what_was_said_to_an_exact_guest_is_kept_from_command_to_command(house: House) -> None:
+    for number in range(3):
+        guest = KeptGuest("lab")
+        assert guest.past == Past(script=b"x" * number, said={1: (b"y\n",)} if number else {})
+        # More than a packet takes.
+        guest.keep(Past(script=b"x" * (1 << 20), said={}))
+        guest.keep(Past(script=b"x" * (number + 1), said={1: (b"y\n",)}))
+        guest.close()
+
+
+def test_what_a_keeper_of_another_version_keeps_is_not_taken(house: House) -> None:
+    guest = KeptGuest("lab")
+    descriptor = os.memfd_create("other")
+    os.write(descriptor, b"other")
+    socket.send_fds(guest._connection, [b'{"past":true}'], [descriptor])
+    os.close(descriptor)
+    guest._told()
+    guest.close()
+    with pytest.raises(KtrialError, match="is another version of ktrial"):
+        KeptGuest("lab")
 
 
 def test_only_sessions_of_its_own_are_killed_by_a_command(house: House) -> None:

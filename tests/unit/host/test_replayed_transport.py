@@ -10,7 +10,7 @@ import pytest
 
 from ktrial import __version__
 from ktrial.domain.errors import AgentError
-from ktrial.host.agent import AgentSession
+from ktrial.host.agent import AgentSession, Progress
 from ktrial.host.interrupts import Interrupts
 from ktrial.host.replayed_transport import ReplayedTransport
 
@@ -34,6 +34,10 @@ class Talk:
     def answer(self, session: int) -> bytes:
         self.log.append(f"{session} answers")
         return self.answers.pop(0)
+
+    def rest(self, session: int) -> list[bytes]:
+        self.log.append(f"{session} goes on")
+        return [self.answers.pop(0) for _ in range(2)]
 
 
 HELLO = f'{{"id":1,"ok":{{"agent":"{__version__}","role":"user"}}}}\n'.encode()
@@ -70,6 +74,19 @@ def test_what_was_waited_for_is_read_once_and_an_interrupt_is_not_lost() -> None
             transport.wait(interrupts)
     assert transport.answered()
     assert [transport.receive(), transport.receive()] == [b"a\n", b"b\n"]
+
+
+def test_a_watch_is_had_at_once_after_its_begin() -> None:
+    talk = Talk(HELLO, b'{"id":2,"begun":true}\n', b'{"id":2,"seen":{}}\n', b'{"id":2,"ok":{"a":1}}\n', HELLO)
+    session = AgentSession(ReplayedTransport(talk, 7))
+    session.send("watch", limit_s=1)
+    session.receive_begun("watch")
+    assert [session.receive_next("watch"), session.receive_next("watch")] == [Progress(seen={}), {"a": 1}]
+    session.send("facts")
+    with pytest.raises(AgentError, match="belongs to another request"):
+        session.receive("facts")
+    said = [line.split(maxsplit=1)[1] for line in talk.log if '"' not in line]
+    assert said[:4] == ["answers", "answers", "goes on", "answers"]
 
 
 def test_its_input_ends_once() -> None:

@@ -12,7 +12,7 @@ import pytest
 from ktrial.domain.errors import AgentError, KtrialError
 from ktrial.domain.guest import GuestDiffers, GuestRun, Shape
 from ktrial.formats import guest_line
-from ktrial.kernels.replay import SCRIPT_BYTES, Replay
+from ktrial.kernels.replay import SCRIPT_BYTES, Replay, is_reply
 
 
 def frames_of(script: bytes) -> list[tuple[bytes, bytes]]:
@@ -34,6 +34,8 @@ class Guest:
         self.mute = False
         self.failure: str | None = None
         self.drifts: Callable[[int], str] = lambda _: ""
+        #: Said instead, whatever is asked.
+        self.answers: bytes | None = None
 
     def boot(self, script: bytes) -> GuestRun:
         self.scripts.append(script)
@@ -49,6 +51,8 @@ class Guest:
                 text = f"{session} {line.decode()[:20]} {answered}{self.drifts(len(self.scripts))}\n".encode()
                 for part in (text[:3], text[3:]):
                     said += guest_line.encoded(guest_line.SAID, guest_line.numbered(session, part))
+        if self.answers is not None:
+            said = guest_line.encoded(guest_line.SAID, guest_line.numbered(1, self.answers))
         if self.mute:
             said = guest_line.encoded(guest_line.SAID, guest_line.numbered(1, b"half a li"))
         shape = Shape(mode="exact", memory_bytes=1 << 29, cpus=1)
@@ -140,3 +144,63 @@ def test_there_is_an_end_to_what_can_be_said(talk: Replay) -> None:
     talk.write(session, b"x" * SCRIPT_BYTES)
     with pytest.raises(KtrialError, match="more than 2 MiB were said to an exact guest"):
         talk.answer(session)
+
+
+def test_a_request_that_goes_on_is_answered_at_once(talk: Replay, guest: Guest) -> None:
+    told = b'{"id":1,"begun":true}\n{"id":1,"chunk":"a"}\n{"id":1,"ok":{}}\n{"id":2,"seen":{}}\n'
+    guest.answers = told
+    session = talk.open([], root=True)
+    assert talk.answer(session) == b'{"id":1,"begun":true}\n'
+    assert talk.rest(session) == [b'{"id":1,"chunk":"a"}\n', b'{"id":1,"ok":{}}\n']
+    assert frames_of(guest.scripts[-1])[-1] == (guest_line.REPLIES, b"\0\0\0\1\0\0\0\1")
+    guest.answers = told + b'{"error":{},"id":2}\n'
+    assert talk.rest(session) == [b'{"id":2,"seen":{}}\n', b'{"error":{},"id":2}\n']
+    assert frames_of(guest.scripts[-1])[-1] == (guest_line.REPLIES, b"\0\0\0\1\0\0\0\2")
+    # An agent that ends instead.
+    guest.answers = guest.answers + b'{"id":3,"seen":{}}\n{"id":3,"s'
+    assert talk.rest(session) == [b'{"id":3,"seen":{}}\n', b'{"id":3,"s']
+    assert talk.rest(session) == [b'{"id":3,"s']
+    guest.answers = guest.answers[:-10]
+    assert talk.rest(session) == [b""]
+
+
+@pytest.mark.parametrize(
+    "line, ends",
+    [
+        (b'{"id":1,"ok":{}}\n', True),
+        (b'{"error":{"kind":"io"},"id":null}\n', True),
+        (b'{"id":1,"begun":true}\n', False),
+        (b'{"id":1,"seen":{"ok":1,"error":2}}\n', False),
+        (b"no JSON\n", True),
+    ],
+)
+def test_what_ends_a_request(line: bytes, ends: bool) -> None:
+    assert is_reply(line) == ends
+
+
+def test_what_was_said_goes_on_in_the_next_command(guest: Guest) -> None:
+    first = Replay(guest.boot)
+    user, root = first.open(["a"], root=False), first.open(["b"], root=True)
+    for session in (user, root):
+        first.write(session, b"x\n")
+        first.answer(session)
+    first.hang_up(user)
+    first.let_end(user)
+    first.write(root, b"never waited for\n")
+    later = Replay(guest.boot, first.past)
+    session = later.open(["c"], root=False)
+    later.write(session, b"y\n")
+    assert later.answer(session) == b"3 y 3\n"
+    before, after = frames_of(guest.scripts[-2]), frames_of(guest.scripts[-1])
+    assert after[: len(before)] == before
+    assert after[len(before) : len(before) + 4] == [
+        (guest_line.INPUT, b"\0\0\0\1"),
+        (guest_line.WAIT, b"\0\0\0\1\xff\xff\xff\xff"),
+        (guest_line.INPUT, b"\0\0\0\2"),
+        (guest_line.WAIT, b"\0\0\0\2\xff\xff\xff\xff"),
+    ]
+    guest.drifts = lambda _: "!"
+    later.write(session, b"z\n")
+    with pytest.raises(GuestDiffers, match=r"line 1 of its session 1 was '1 x 1' and is '1 x 1!'"):
+        later.answer(session)
+    assert later.past.said == {1: (b"1 x 1\n",), 2: (b"2 x 2\n",), 3: (b"3 y 3\n",)}

@@ -96,6 +96,14 @@ def test_the_first_difference_is_an_error(other: GuestRun, where: str) -> None:
         assert str(found.odd).startswith(where)
 
 
+def test_of_long_lines_what_differs_is_shown() -> None:
+    one, other = (b"a" * 5000 + word + b"b" * 5000 + b"\n" for word in (b"this", b"that"))
+    told = str(difference(run(said=one), run(said=other)))
+    assert len(told) < 600
+    assert f"is '…{'a' * 98}thisb" in told
+    assert f"and '…{'a' * 98}thatb" in told
+
+
 def test_a_limit_that_passed_is_no_difference() -> None:
     late = run(failure="the time limit of 1 s passed", limit_passed=True, stdout=b"")
     found = boot_twice(SHAPE, 1, Boots(RUN, late), House())

@@ -29,7 +29,7 @@ _LIMIT = "60s"
 @click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="CPUs of the guest: 2, or 1 where time is exact.")
 @click.option("--append", multiple=True, metavar="WORDS", help="Add to the kernel's command line.")
 @click.option("--mode", type=click.Choice(_MODES), help="By default kvm where it works, or else emulated.")
-@click.option("--keep", metavar="NAME", help="Keep it for other commands: `ktrial --host guest:NAME VERB`.")
+@click.option("--keep", metavar="NAME", help="Keep it for other commands: `ktrial --host guest:NAME VERB`; exact:NAME.")
 @click.option("--limit", metavar="TIME", help="End the guest then.  [60s; none with --keep]")
 @json_option
 @click.pass_obj
@@ -73,7 +73,7 @@ def command(
 
     shape = guest_shape(memory, cpus, append, mode)
     if keep is not None:
-        check(app, keep, program, mode, as_json=as_json)
+        check(app, keep, program, as_json=as_json)
         return keep_guest(app, kernel, keep, mode, shape, (modules, tools), limit)
     found = app.kernels.images.find(kernel)
     guests = app.kernels.guests_for(found)

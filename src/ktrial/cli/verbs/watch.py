@@ -76,6 +76,11 @@ def command(
     _refuse_what_excludes_itself(pid, words, frames_from, pattern, loop)
     if not app.may_run_trials:
         raise Refused("machines can be watched, folders cannot", hint="leave --machine-root out")
+    if length is None and app.host is not None and app.host.is_exact:
+        raise BadInput(
+            f"--host {app.host.word}: nobody can end a watch while such a guest runs",
+            hint="give --for, such as  --for 1m",
+        )
     wanted = Wanted(
         limit_s=LONGEST_S if length is None else seconds(length, "--for"),
         process=pid,
