@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from ktrial.domain.guest import EXACT_CLOCK
+from ktrial.formats.ktrial_recording import read_recording
 from tests.guest.kernels import KERNELS, Kernel, fetch, release
 from tests.support.guest_trials import ktrial
+from tests.support.kept_guest import KeptGuest
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("guest-trials")]
 
@@ -51,6 +53,51 @@ def test_a_setting_is_applied_in_it_and_not_here(kernel: Kernel) -> None:
     assert "5 answers" in said
     # Other tests set this machine's own value meanwhile, none of them to this one.
     assert Path("/proc/sys/vm/swappiness").read_text(encoding="utf-8") != "17\n"
+
+
+def test_commands_meet_in_one_that_is_kept(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    kept = KeptGuest(kernel, "--mode", "exact", "--limit", "1200s")
+    try:
+        assert f"Linux {release(kernel.tree)}, exact" in kept.first
+        applied = kept.told("apply", "vm.swappiness=17")
+        assert applied["steps"][0]["outcome"] == "accepted"
+        assert [one["transaction"] for one in kept.told("verify")["transactions"]] == [applied["transaction"]]
+        with kept.start("revert") as broken_off:
+            assert broken_off.stderr is not None
+            assert "which goes on" in broken_off.stderr.readline()
+            status, _, errors = kept.run("status")
+            broken_off.kill()
+        assert (status, "the guest lab is in use: process" in errors) == (1, True), errors
+        assert kept.in_force() == [applied["transaction"]]
+        (reverted,) = kept.told("revert")["transactions"]
+        assert [step["outcome"] for step in reverted["steps"]] == ["restored"]
+        status, _, errors = kept.run("try", "vm.swappiness=1", "--suite", "agent-lock")
+        assert (status, "every visit of a trial is a boot of its own" in errors) == (2, True), errors
+    finally:
+        kept.end()
+
+
+def test_what_is_watched_is_the_same_each_time(tmp_path: Path) -> None:
+    fetch(KERNELS[-1])
+    files = [tmp_path / name / "recording.ktr" for name in ("one", "other")]
+    for file in files:
+        _, said = exact(KERNELS[-1], "watch", "--for", "20s", "-o", str(file.parent))
+        assert "3 answers" in said
+    one, other = (file.read_bytes() for file in files)
+    assert one == other
+    recording = read_recording(one, "one")
+    assert (recording.ended, round(recording.length_s)) == ("whole", 20)
+    assert len(recording.series["cpu.user"].times_s) >= 200
+
+
+def test_what_is_tried_is_tried_in_boots_of_it() -> None:
+    fetch(KERNELS[-1])
+    words = ("vm.swappiness=17", "--suite", "agent-contextswitch-same", "-p", "duration_s=0.2", "--budget", "7")
+    out, _ = exact(KERNELS[-1], "try", *words, "--seed", "1", "--json")
+    found = json.loads(out.splitlines()[-1])["comparison"]
+    assert found["scope"].startswith("in exact guests, across 14 boots")
+    assert ktrial("--host", f"exact:{KERNELS[-1].tree}", "trial", "recheck").returncode == 0
 
 
 def test_a_program_is_measured_to_the_same_nanosecond_twice(kernel: Kernel) -> None:

@@ -18,6 +18,7 @@ class KeptGuest:
 
     def __init__(self, kernel: Kernel, *words: str) -> None:
         fetch(kernel)
+        self._host = "exact:lab" if "exact" in words else "guest:lab"
         argv = [sys.executable, "-m", "ktrial", "kernel", "boot", str(kernel.tree), "--keep", "lab", *words]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
@@ -26,7 +27,7 @@ class KeptGuest:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """A command that has the guest as its host."""
-        argv = [sys.executable, "-m", "ktrial", "--host", "guest:lab", *words]
+        argv = [sys.executable, "-m", "ktrial", "--host", self._host, *words]
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
 
     def run(self, *words: str) -> tuple[int, str, str]:
