@@ -23,7 +23,7 @@ from ktrial.domain.plan import Plan
 from ktrial.domain.profile import flatten
 from ktrial.domain.stored_trial import ArmSettings
 from ktrial.domain.suite import Suite, Task
-from ktrial.domain.trial_file import GuestFile, TrialFile, seconds
+from ktrial.domain.trial_file import ArmFile, GuestFile, TrialFile, seconds
 from ktrial.services.availability import is_program
 from ktrial.services.guest_kernels import KernelWords, as_built
 from ktrial.services.guest_tools import tools_of
@@ -158,19 +158,25 @@ def prepare_in_guests(
 def refuse_before_building(file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
     """Raise for a protocol that could answer no question of its own, before kernels are built for it.
 
-    An arm with the control's kernel and command line may turn out to be a placebo, and is counted as one.
+    An arm with the control's kernel and command line may turn out to be a placebo, and is counted as one; but where
+    there are no others the first is not: something is asked.
     """
     suite = needed_suite(file, suite, benchmarks)
     workloads = file.guest.workloads if file.guest is not None else 1
     tasks = tasks_of(suite, benchmarks, FactBook({}), None)
     control = file.arms[file.control]
-    idle = {name for name, arm in file.arms.items() if (arm.kernel, arm.boot) == (control.kernel, control.boot)}
+    asked = [name for name, arm in file.arms.items() if name != file.control and not arm.placebo]
+    idle = [name for name in asked if _boots_alike(file.arms[name], control)]
+    idle = idle[1:] if idle == asked else idle
     arms = {
-        name: msgspec.structs.replace(arm, placebo=True) if name in idle - {file.control} else arm
-        for name, arm in file.arms.items()
+        name: msgspec.structs.replace(arm, placebo=True) if name in idle else arm for name, arm in file.arms.items()
     }
     counted = msgspec.structs.replace(file, arms=arms)
     protocol_of(counted, tasks, {}, file.design.seed or 0, None, workloads, outcomes_around(suite))
+
+
+def _boots_alike(one: ArmFile, other: ArmFile) -> bool:
+    return (one.kernel, one.boot) == (other.kernel, other.boot)
 
 
 def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:

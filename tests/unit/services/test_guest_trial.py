@@ -251,6 +251,8 @@ def test_too_few_blocks_are_refused_before_a_kernel_is_asked_for() -> None:
     with pytest.raises(BadInput, match="7 blocks cannot decide 3 comparisons at once"):
         refuse(words)
     refuse({"a": words["a"], "b": words["b"], **settings})
+    refuse(settings)
+    refuse({"placebo": ArmFile(placebo=True), **settings})
     with pytest.raises(BadInput, match="7 blocks cannot decide 3 comparisons at once"):
         prepared([], arms={"control": ArmFile(), **words}, design=DesignFile(cap=7))
 
