@@ -3,6 +3,7 @@
 
 use crate::context::{Context, Role};
 use crate::error::{Error, Kind, Result};
+use crate::exec::stopped;
 use crate::lease;
 use crate::load::{self, Told};
 use crate::network;
@@ -17,6 +18,7 @@ use crate::store::DEFAULT_STATE;
 use crate::sys;
 use clap::{Args, Parser, Subcommand};
 use serde_json::{json, Map, Value};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -154,6 +156,18 @@ enum Command {
         /// What to do, JSON.
         job: String,
     },
+    /// Stop, and become a command when let go (started by the agent itself).
+    #[command(hide = true)]
+    Stopped {
+        /// The descriptor to tell on why it could not.
+        report: i32,
+        /// The agent's number.
+        agent: i32,
+        /// Where the command lies.
+        program: PathBuf,
+        /// The command.
+        argv: Vec<OsString>,
+    },
     /// Hold a lease (started by the agent itself).
     #[command(hide = true)]
     Hold {
@@ -289,6 +303,15 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Network { job } => {
             network::from_argument(&job)?;
+            Ok(ExitCode::FAILURE)
+        }
+        Command::Stopped {
+            report,
+            agent,
+            program,
+            argv,
+        } => {
+            stopped::from_arguments(report, agent, &program, &argv)?;
             Ok(ExitCode::FAILURE)
         }
         Command::Hold {

@@ -64,11 +64,23 @@ impl Context {
     /// # Errors
     /// The output cannot be written.
     pub fn tell_begun(&self) -> io::Result<()> {
+        self.tell(&json!({"id": self.request, "begun": true}))
+    }
+
+    /// The same of a command that is stopped, with its number.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub fn tell_stopped(&self, process: i32) -> io::Result<()> {
+        self.tell(&json!({"id": self.request, "begun": true, "pid": process}))
+    }
+
+    fn tell(&self, line: &Value) -> io::Result<()> {
         if let Told::Never = self.told {
             return Ok(());
         }
         let mut output = io::stdout().lock();
-        writeln!(output, "{}", json!({"id": self.request, "begun": true}))?;
+        writeln!(output, "{line}")?;
         output.flush()
     }
 

@@ -5,10 +5,11 @@
 //! taken until the group has been killed (when it must be) and the moment of its end is exact however busy the
 //! reading of its output is.
 
+mod request;
+pub(crate) mod stopped;
 mod stragglers;
 mod streams;
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,57 +20,23 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{kill_process_group, waitid, Pid, Signal, WaitId, WaitIdOptions};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
-use crate::network::{Helper, Network, Server};
+use crate::load::Told;
+use crate::network::Helper;
 use crate::root::Root;
 use crate::sys;
+pub use request::Request;
+use stopped::Refusal;
 use stragglers::Watched;
 use streams::{Pause, Streams};
 
 const DEFAULT_CAPTURE_BYTES: usize = 1 << 20;
-const MOST_CAPTURE_BYTES: usize = 64 << 20;
-const MOST_CPUS: u32 = 8192;
 /// How long a killed process may take to end. One that is stuck in a driver does not end at all.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// What to run.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Request {
-    /// Absolute path of the program, then its arguments.
-    pub argv: Vec<String>,
-    /// The whole environment; nothing is inherited.
-    pub environment: BTreeMap<String, String>,
-    /// Absolute path of the working directory.
-    pub directory: String,
-    /// Seconds after which the group is killed.
-    pub limit_s: f64,
-    /// Logical CPUs to run on; all that the agent may use when missing.
-    #[serde(default)]
-    pub cpus: Option<Vec<u32>>,
-    /// Folder of an existing control group to run in.
-    #[serde(default)]
-    pub cgroup: Option<String>,
-    /// What the command reads; nothing when missing.
-    #[serde(default)]
-    pub stdin: Option<Bytes>,
-    /// Bytes kept of each output stream; 1 MiB when missing.
-    #[serde(default)]
-    pub capture_bytes: Option<usize>,
-    /// Whether the command ends when the agent's input does.
-    #[serde(default)]
-    pub while_connected: bool,
-    /// The network to run in; the machine's when missing.
-    #[serde(default)]
-    pub network: Option<Network>,
-    /// What is started at the network's other end before the command.
-    #[serde(default)]
-    pub server: Option<Server>,
-}
 
 /// How the command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -125,17 +92,26 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
+/// Who asks for a command, as far as one that starts stopped is concerned.
+#[derive(Clone, Copy)]
+pub struct Head<'a> {
+    /// What lets it go.
+    pub told: Told,
+    /// Tells the number of a command that is stopped.
+    pub begun: &'a dyn Fn(i32) -> io::Result<()>,
+}
+
 /// Runs a command to its end or its limit. Its paths are looked up below `root`.
 ///
 /// # Errors
 /// The request makes no sense, or the system refused something after the command was started.
-pub fn run(root: &Root, request: &Request) -> Result<Reply> {
-    let limit = check(request)?;
+pub fn run(root: &Root, request: &Request, head: Option<Head>) -> Result<Reply> {
+    let limit = request::check(request, head.is_some())?;
     let started = match start(root, request) {
         Ok(started) => started,
         Err(why) => return Ok(Reply::failed(why)),
     };
-    started.finish(root, request, limit)
+    started.finish(root, request, limit, head)
 }
 
 impl Reply {
@@ -155,69 +131,6 @@ impl Reply {
     }
 }
 
-/// Checks the parts of a request against each other and returns the time limit.
-fn check(request: &Request) -> Result<Duration> {
-    let refuse = |message: String| Err(Error::new(Kind::BadRequest, message));
-    let Some(program) = request.argv.first() else {
-        return refuse("argv is empty: it starts with the program".to_owned());
-    };
-    let paths = [
-        ("argv[0]", Some(program)),
-        ("directory", Some(&request.directory)),
-        ("cgroup", request.cgroup.as_ref()),
-    ];
-    for (field, path) in paths {
-        if let Some(path) =
-            path.filter(|path| !path.starts_with('/') || path.split('/').any(|part| part == ".."))
-        {
-            return refuse(format!("{field} is {path:?}: give an absolute path without .."));
-        }
-    }
-    if let Some(name) = request
-        .environment
-        .keys()
-        .find(|name| name.is_empty() || name.contains('='))
-    {
-        return refuse(format!("environment: {name:?} cannot be a variable's name"));
-    }
-    if let Some(cpus) = &request.cpus {
-        if cpus.is_empty() || cpus.iter().any(|cpu| *cpu >= MOST_CPUS) {
-            return refuse(format!(
-                "cpus is {cpus:?}: name at least one, all below {MOST_CPUS}"
-            ));
-        }
-    }
-    if request
-        .capture_bytes
-        .is_some_and(|bytes| bytes > MOST_CAPTURE_BYTES)
-    {
-        return refuse(format!("capture_bytes is above {MOST_CAPTURE_BYTES}"));
-    }
-    check_network(request)?;
-    match Duration::try_from_secs_f64(request.limit_s) {
-        Ok(limit) if !limit.is_zero() && Instant::now().checked_add(limit).is_some() => Ok(limit),
-        _ => refuse(format!("limit_s is {}: give seconds above 0", request.limit_s)),
-    }
-}
-
-/// Checks the network and the server at its other end.
-fn check_network(request: &Request) -> Result<()> {
-    let refuse = |message: &str| Err(Error::new(Kind::BadRequest, message));
-    if let Some(network) = &request.network {
-        network.check()?;
-    }
-    match &request.server {
-        None => Ok(()),
-        Some(_) if request.network.is_none() => {
-            refuse("server: it stands at the other end of a network: give one")
-        }
-        Some(server) => match server.argv.first() {
-            Some(program) if program.starts_with('/') && server.port > 0 => Ok(()),
-            _ => refuse("server: give argv with an absolute path first, and a port above 0"),
-        },
-    }
-}
-
 /// A command that runs.
 struct Started {
     child: Child,
@@ -226,8 +139,17 @@ struct Started {
     began: Instant,
     ended: OwnedFd,
     waiter: JoinHandle<io::Result<Instant>>,
-    /// Where the helper that became the command tells of the network.
-    helper: Option<Helper>,
+    helper: Becomes,
+}
+
+/// The helper that becomes a command, by where it tells how that went.
+enum Becomes {
+    /// There is none: it is the command from the beginning.
+    Itself,
+    /// The one that makes a network.
+    InNetwork(Helper),
+    /// The one that stops first.
+    Stopped(Refusal),
 }
 
 /// Starts the command; an error says why it could not be.
@@ -242,8 +164,7 @@ fn start(root: &Root, request: &Request) -> std::result::Result<Started, String>
     } else {
         Stdio::null()
     };
-    let (mut command, helper) =
-        command_of(request, &program).map_err(|error| format!("no helper for a network: {error}"))?;
+    let (mut command, helper) = command_of(request, &program)?;
     command
         .env_clear()
         .envs(&request.environment)
@@ -280,16 +201,22 @@ fn start(root: &Root, request: &Request) -> std::result::Result<Started, String>
     Ok(Started { helper, ..started })
 }
 
-/// The command, or the helper that becomes it.
-fn command_of(request: &Request, program: &Path) -> io::Result<(Command, Option<Helper>)> {
+/// The command, or the helper that becomes it; an error says why there is none.
+fn command_of(request: &Request, program: &Path) -> std::result::Result<(Command, Becomes), String> {
     if let Some(network) = &request.network {
         let server = request.server.as_ref();
-        let (command, helper) = Helper::running(network, &program.to_string_lossy(), &request.argv, server)?;
-        return Ok((command, Some(helper)));
+        let (command, helper) = Helper::running(network, &program.to_string_lossy(), &request.argv, server)
+            .map_err(|error| format!("no helper for a network: {error}"))?;
+        return Ok((command, Becomes::InNetwork(helper)));
+    }
+    if request.stopped {
+        let (command, refusal) = stopped::command(program, &request.argv)
+            .map_err(|error| explain(request, program.exists(), None, &error))?;
+        return Ok((command, Becomes::Stopped(refusal)));
     }
     let mut command = Command::new(program);
     command.arg0(&request.argv[0]).args(&request.argv[1..]);
-    Ok((command, None))
+    Ok((command, Becomes::Itself))
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -355,12 +282,32 @@ fn watch(mut child: Child, watched: Watched, began: Instant) -> io::Result<Start
             began,
             ended,
             waiter,
-            helper: None,
+            helper: Becomes::Itself,
         }),
         Err(error) => {
             child.kill()?;
             child.wait()?;
             Err(error)
+        }
+    }
+}
+
+impl Becomes {
+    /// The network of a command that a helper became; an error says why it did not.
+    fn outcome(&mut self, request: &Request, root: &Root) -> std::result::Result<Option<Value>, String> {
+        match self {
+            Self::Itself => Ok(None),
+            Self::InNetwork(helper) => helper
+                .outcome()
+                .map(Some)
+                .map_err(|error| error.to_string().replace("\n  ", "; ")),
+            Self::Stopped(refusal) => match refusal.read() {
+                None => Ok(None),
+                Some(error) => {
+                    let exists = root.path(&request.argv[0]).exists();
+                    Err(explain(request, exists, None, &error))
+                }
+            },
         }
     }
 }
@@ -374,8 +321,34 @@ impl Started {
         }
     }
 
+    /// Where the command is to wait: tells its number, and lets it go at the next request. `Ended` where it runs then,
+    /// or has ended.
+    fn hold(&mut self, head: Option<Head>, deadline: Instant) -> io::Result<Pause> {
+        let (Becomes::Stopped(_), Some(head)) = (&self.helper, head) else {
+            return Ok(Pause::Ended);
+        };
+        let pause = match stopped::hold(self.group, &self.ended, deadline, head) {
+            Ok(pause) => pause,
+            Err(error) => {
+                self.child.kill()?;
+                return Err(error);
+            }
+        };
+        if pause == Pause::Ended {
+            self.began = Instant::now();
+            stopped::go(self.group)?;
+        }
+        Ok(pause)
+    }
+
     /// Carries the streams to the end of the command or to its limit.
-    fn finish(mut self, root: &Root, request: &Request, limit: Duration) -> Result<Reply> {
+    fn finish(
+        mut self,
+        root: &Root,
+        request: &Request,
+        limit: Duration,
+        head: Option<Head>,
+    ) -> Result<Reply> {
         let program = &request.argv[0];
         let failed = |what: &str| {
             let (what, program) = (what.to_owned(), program.clone());
@@ -387,11 +360,16 @@ impl Started {
         let reading = "cannot read the output of";
         let deadline = self.began + limit;
         let input = request.while_connected.then(io::stdin);
-        let mut pause = streams
-            .carry(&self.ended, deadline, true, input.as_ref().map(AsFd::as_fd))
-            .map_err(failed(reading))?;
+        let let_go = self.hold(head, deadline).map_err(failed("cannot hold"))?;
+        let mut pause = let_go;
+        if let_go == Pause::Ended {
+            pause = streams
+                .carry(&self.ended, deadline, true, input.as_ref().map(AsFd::as_fd))
+                .map_err(failed(reading))?;
+        }
         let hung_up = pause == Pause::HungUp;
-        if hung_up {
+        // One that is stopped does nothing about being told to end.
+        if hung_up && let_go == Pause::Ended {
             self.signal(program, Signal::TERM)?;
             let deadline = Instant::now() + GRACE;
             pause = streams
@@ -399,7 +377,7 @@ impl Started {
                 .map_err(failed(reading))?;
         }
         let timed_out = pause == Pause::Deadline && !hung_up;
-        if pause == Pause::Deadline {
+        if pause != Pause::Ended {
             self.signal(program, Signal::KILL)?;
             let deadline = Instant::now() + GRACE;
             pause = streams
@@ -425,20 +403,18 @@ impl Started {
             .duration_since(self.began);
         let (status, usage) = sys::wait4(self.child.id()).map_err(failed("cannot wait for"))?;
         self.watched.reap(root);
-        let told = self.helper.as_ref().map(Helper::outcome).transpose();
-        let (network, refused) = match told {
-            Ok(network) => (network, None),
+        let network = match self.helper.outcome(request, root) {
+            Ok(network) => network,
             // A helper that was killed had no word to say.
-            Err(_) if status.signal().is_some() => (None, None),
-            Err(error) => (None, Some(error)),
+            Err(_) if status.signal().is_some() => None,
+            Err(why) => {
+                return Ok(Reply {
+                    stderr: Bytes(streams.stderr.kept),
+                    stderr_total_bytes: streams.stderr.total_bytes,
+                    ..Reply::failed(why)
+                })
+            }
         };
-        if let Some(error) = refused {
-            return Ok(Reply {
-                stderr: Bytes(streams.stderr.kept),
-                stderr_total_bytes: streams.stderr.total_bytes,
-                ..Reply::failed(error.to_string().replace("\n  ", "; "))
-            });
-        }
         let exit = match (status.code(), status.signal()) {
             (Some(code), _) => Exit::Status(code),
             (None, Some(signal)) => Exit::Signal(signal),

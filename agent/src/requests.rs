@@ -13,7 +13,7 @@ use crate::forget;
 use crate::grant;
 use crate::kernel_log;
 use crate::list;
-use crate::load;
+use crate::load::{self, Told};
 use crate::machine::{self, Outcome};
 use crate::oom;
 use crate::plan::Plan;
@@ -222,7 +222,12 @@ fn facts(context: &mut Context, value: Value) -> Result<Value> {
 
 fn exec(context: &mut Context, value: Value) -> Result<Value> {
     let request: exec::Request = fields(value)?;
-    let reply = exec::run(&context.root, &request)?;
+    let head = exec::Head {
+        told: context.told,
+        begun: &|process| context.tell_stopped(process),
+    };
+    let head = (!matches!(context.told, Told::Never)).then_some(head);
+    let reply = exec::run(&context.root, &request, head)?;
     serde_json::to_value(reply).map_err(|error| Error::new(Kind::Io, error.to_string()))
 }
 

@@ -18,11 +18,11 @@ fn request(argv: &[&str], more: &Value) -> Request {
 }
 
 fn shell(script: &str, more: &Value) -> Reply {
-    run(&Root::new("/"), &request(&["/bin/sh", "-c", script], more)).unwrap()
+    run(&Root::new("/"), &request(&["/bin/sh", "-c", script], more), None).unwrap()
 }
 
 fn refusal(request: &Request) -> String {
-    let error = run(&Root::new("/"), request).unwrap_err();
+    let error = run(&Root::new("/"), request, None).unwrap_err();
     assert_eq!(error.kind, Kind::BadRequest);
     error.message
 }
@@ -228,7 +228,8 @@ fn usage_is_of_this_command_alone() {
 
 #[test]
 fn what_cannot_be_started_says_why() {
-    let start = |argv: &[&str], more: Value| failure(run(&Root::new("/"), &request(argv, &more)).unwrap());
+    let start =
+        |argv: &[&str], more: Value| failure(run(&Root::new("/"), &request(argv, &more), None).unwrap());
     assert!(
         start(&["/no/such/program"], json!({})).starts_with("cannot start /no/such/program: No such file")
     );
@@ -265,7 +266,12 @@ fn a_missing_interpreter_is_named_as_such() {
         &json!({}),
     );
     assert_eq!(made.exit, Exit::Status(0));
-    let reply = run(&Root::new("/"), &request(&[path.to_str().unwrap()], &json!({}))).unwrap();
+    let reply = run(
+        &Root::new("/"),
+        &request(&[path.to_str().unwrap()], &json!({})),
+        None,
+    )
+    .unwrap();
     assert!(failure(reply).ends_with("the interpreter or loader that it names is not there"));
 }
 
@@ -313,6 +319,7 @@ fn the_command_enters_its_group_before_it_starts() {
     let reply = run(
         &Root::new(folder.path()),
         &request(&["/bin/true"], &json!({"cgroup": "/group"})),
+        None,
     )
     .unwrap();
     assert_eq!(reply.exit, Exit::Status(0));

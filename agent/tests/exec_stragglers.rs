@@ -26,7 +26,7 @@ fn shell(script: &str, limit_s: f64) -> Reply {
         "limit_s": limit_s,
     }))
     .unwrap();
-    run(&Root::new("/"), &request).unwrap()
+    run(&Root::new("/"), &request, None).unwrap()
 }
 
 /// Numbers of the processes, not ended, whose command line holds the words `sleep` and `mark`.

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ktrial.formats.ktrial_recording import read_recording
 from tests.guest.kernels import KERNELS, Kernel, fetch, release
 
 
@@ -43,3 +44,44 @@ def test_facts_and_settings_are_those_of_the_guest(kernel: Kernel) -> None:
     assert done.returncode == 0, done.stderr
     assert "vm.swappiness" in done.stdout
     assert Path("/proc/sys/vm/swappiness").read_text() != "17\n"
+
+
+#: A shell with its threads' worth of work, and two streams.
+WORK = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo number $$; echo words >&2; exit 3"
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_a_program_is_watched_in_the_guest(kernel: Kernel, tmp_path: Path) -> None:
+    done = ktrial(kernel, "watch", "-o", str(tmp_path / "own"), "--json", "--", "sh", "-c", WORK)
+    assert done.returncode == 0, done.stderr
+    ended = json.loads(done.stdout[done.stdout.rindex('{\n  "event": "ended"') :])
+    assert ended["exit_status"] == 3
+    # Standard output is for the events; both streams of the program are on the other one.
+    assert "\nwords\n" in done.stderr
+    (number,) = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("number ")]
+    recording = read_recording((tmp_path / "own" / "recording.ktr").read_bytes(), "own")
+    assert f"threads.{number}.run" in recording.series
+    assert recording.command is not None
+    assert recording.command[0].endswith("/sh")
+    assert {source.name for source in recording.sources}.isdisjoint({"nvidia"})
+
+
+def test_what_is_of_this_machine_is_refused_before_a_guest_boots(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    cases = {
+        ("--", "not-there-at-all"): "no program 'not-there-at-all'",
+        ("--frames-from", str(log), "--pattern", r"(?P<ms>\d+)"): "it lies on this machine",
+        ("--rate", "nvidia=5"): "its cards are in this machine",
+    }
+    for words, why in cases.items():
+        done = ktrial(KERNELS[-1], "watch", "-o", str(tmp_path / "own"), *words)
+        assert (done.returncode, why in done.stderr) == (2, True), done.stderr
+        assert "the host is a guest" not in done.stderr
+
+
+def test_frames_are_drawn_in_the_guest(tmp_path: Path) -> None:
+    done = ktrial(KERNELS[-1], "watch", "-o", str(tmp_path / "own"), "--frame-loop", "calm", "--for", "3s")
+    assert done.returncode == 0, done.stderr
+    frames = (tmp_path / "own" / "frames.csv").read_text().splitlines()[1:]
+    assert len(frames) > 60

@@ -27,7 +27,7 @@ use clock::now_ns;
 use histogram::Histogram;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
+use rustix::io::{ioctl_fionread, Errno};
 use rustix::pipe::{pipe_with, PipeFlags};
 use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
 use serde::de::DeserializeOwned;
@@ -296,6 +296,17 @@ impl Told {
                 .iter()
                 .any(|input| !input.revents().is_empty());
             return Ok(if told { Woken::Told } else { Woken::Ready });
+        }
+    }
+
+    /// Whether the next request has come, at least its first bytes: what is told else is the end of the input.
+    ///
+    /// # Errors
+    /// The input cannot be asked.
+    pub fn has_request(self) -> io::Result<bool> {
+        match self {
+            Self::Never => Ok(false),
+            Self::ByInput { waiting } => Ok(waiting || ioctl_fionread(stdin())? > 0),
         }
     }
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ktrial.domain.errors import BadInput
-from ktrial.domain.frame_lines import FramePattern, FrameStream
+from ktrial.domain.frame_lines import FramePattern, FrameStream, Line
 from ktrial.formats.recording_blocks import head_of
 from ktrial.formats.recording_frames import HEADER, rows
-from ktrial.host.line_tail import LOOK_S, LineTail
+from ktrial.host.line_tail import LOOK_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,10 +40,23 @@ class TellsFrames(Looks, Protocol):
         """When each ended on the monotonic clock, and the seconds that it took."""
 
 
+class Tail(Protocol):
+    """Lines as they come, or when they all have."""
+
+    #: Lines that came too fast to be taken, or did not fit.
+    lost: int
+
+    def take(self) -> list[Line]:
+        """Those that came since they were taken last."""
+
+    def stop(self) -> None:
+        """End it; what came until then can be taken."""
+
+
 class KeptFrames:
     """Takes the lines of `tail` once a second: what a kill leaves of them is in the file, and `shows` knows them."""
 
-    def __init__(self, tail: LineTail, pattern: FramePattern, told_by: str, folder: Path, shows: TellsFrames) -> None:
+    def __init__(self, tail: Tail, pattern: FramePattern, told_by: str, folder: Path, shows: TellsFrames) -> None:
         self.stream = FrameStream(pattern, told_by)
         self._tail = tail
         self._file = folder / FRAMES

@@ -165,19 +165,23 @@ def _in_guest(app: App, host: GuestHost, own: OwnBenchmark) -> OwnBenchmark:
     import msgspec
 
     from ktrial.domain.guest import guest_path
+    from ktrial.host.guest_program import DIRECTORY, ENVIRONMENT
 
     program, *rest = own.argv
     place = guest_path(program)
     if not host.is_kept:
         host.give({program: program})
     if app.executor.programs([place])[place] is None:
-        name = program.rpartition("/")[2]
-        raise BadInput(
-            f"{name} is not in the guest",
-            hint=f"`ktrial kernel boot KERNEL --keep NAME --tool {program}` keeps one that has it",
-        )
-    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp"}
-    return msgspec.structs.replace(own, argv=(place, *rest), directory="/tmp", environment=environment)
+        raise not_in_guest(program)
+    return msgspec.structs.replace(own, argv=(place, *rest), directory=DIRECTORY, environment=ENVIRONMENT)
+
+
+def not_in_guest(program: str, why: str = "") -> BadInput:
+    """That a guest has not this program of this machine."""
+    return BadInput(
+        f"{program.rpartition('/')[2]} is not in the guest{why}",
+        hint=f"`ktrial kernel boot KERNEL --keep NAME --tool {program}` keeps one that has it",
+    )
 
 
 def refuse_faulty(app: App, name: str) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -13,12 +12,11 @@ import msgspec
 
 from ktrial.cli.frame_keeping import KeptFrames, Looks, TellsFrames
 from ktrial.cli.options import write_json
+from ktrial.cli.watched_programs import LinesAtEnd, frame_loop, watched_program
 from ktrial.cli.watching import Shown
 from ktrial.domain.frame_lines import FramePattern
-from ktrial.domain.frame_loop import LINES, loop_arguments
+from ktrial.domain.frame_loop import LINES
 from ktrial.host.disk_of import disk_of
-from ktrial.host.find_agent import find_agent
-from ktrial.host.held_program import HeldProgram
 from ktrial.host.line_tail import LineTail
 from ktrial.services.watch import Wanted, crowded_disk, lost_lines, read_back, watch
 
@@ -43,14 +41,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def watch_session(app: App, asked: Asked) -> None:
     """Watch, and tell the sum. Raises BadInput, AgentError."""
     rates = dict(asked.wanted.rates)
-    watching = app.watching(asked.file, rates.pop("nvidia", None))
+    nvidia_hz, limit_s = rates.pop("nvidia", None), asked.wanted.limit_s
     pattern = None if asked.pattern is None else FramePattern(asked.pattern)
-    tail = None if asked.frames_from is None else LineTail(asked.frames_from)
-    program = None if asked.words is None else HeldProgram(asked.words)
+    tail: LineTail | LinesAtEnd | None = None if asked.frames_from is None else LineTail(asked.frames_from)
+    program = None
+    if asked.words is not None:
+        program = watched_program(app, asked.words, limit_s, as_json=asked.as_json)
     told_by = str(asked.frames_from)
     if asked.loop is not None:
         pattern, told_by = FramePattern(LINES), "the frame loop"
-        program, tail = _frame_loop(asked.loop, asked.wanted.limit_s)
+        program, tail = frame_loop(app, asked.loop, limit_s)
     drawing = _shows(app, asked, frames_told=pattern is not None)
     kept = None
     if tail is not None and pattern is not None:
@@ -61,6 +61,7 @@ def watch_session(app: App, asked: Asked) -> None:
         wanted = msgspec.structs.replace(wanted, process=program.pid, command=program.command)
     cpu_s = time.process_time()
     try:
+        watching = app.watching(asked.file, nvidia_hz)
         with app.interrupts:
             ended, status = watch(watching, wanted, shows, program=program)
         shows.ended()
@@ -73,7 +74,7 @@ def watch_session(app: App, asked: Asked) -> None:
     file = asked.file
     stream, error_s = (None, 0.0) if kept is None else (kept.stream, kept.error_s)
     recording, findings = read_back(file.read_bytes(), str(file), ended, stream, error_s)
-    findings = (*findings, *crowded_disk(recording, disk_of(file.parent), ended.bytes))
+    findings = (*findings, *crowded_disk(recording, disk_of(file.parent) if app.host is None else None, ended.bytes))
     if kept is not None:
         findings = (*findings, *lost_lines(kept.lost))
     if asked.as_json:
@@ -84,18 +85,6 @@ def watch_session(app: App, asked: Asked) -> None:
         from ktrial.report.watching import summary
 
         sys.stdout.write(summary(ended, str(file), findings, cpu_s, columns()))
-
-
-def _frame_loop(kind: str, limit_s: float) -> tuple[HeldProgram, LineTail]:
-    """A loop that draws, and its lines; it ends when nobody reads them."""
-    lines, told = os.pipe()
-    try:
-        tail = LineTail(Path(f"/proc/self/fd/{lines}"))
-        program = HeldProgram((str(find_agent()), *loop_arguments(kind, limit_s)), stdout=told)
-    finally:
-        os.close(lines)
-        os.close(told)
-    return program, tail
 
 
 def _shows(app: App, asked: Asked, *, frames_told: bool) -> TellsFrames:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,15 +59,32 @@ def short_seconds(text: str, option: str) -> float:
     return seconds(text, option)
 
 
-def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None) -> Path:
-    """The folder that is asked for, or a new one named after now, on a disk that is not watched where there is one."""
+def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None, *, here: bool = True) -> Path:
+    """The folder that is asked for, or a new one named after now, on a disk that is not watched where there is one.
+
+    Where it is not `here` that something is watched, no disk of this machine is.
+    """
     if wanted is not None:
         return wanted
     from ktrial.host.folders import state_folder
     from ktrial.host.recording_place import paths_of, recording_place
 
-    place = recording_place(state_folder() / "recordings", paths_of(words, pid))
+    usual = state_folder() / "recordings"
+    place = recording_place(usual, paths_of(words, pid)) if here else usual
     return place / time.strftime("%Y-%m-%dT%H-%M-%S")
+
+
+def refuse_what_is_here(word: str, frames_from: Path | None, wanted: Mapping[str, float]) -> None:
+    """Raise BadInput for what would bring this machine into the recording of the guest that `--host` names."""
+    if frames_from is not None:
+        raise BadInput(
+            f"--frames-from {frames_from}: it lies on this machine, whose clock is not that of {word}",
+            hint="--frame-loop draws frames in the guest",
+        )
+    if wanted.get("nvidia"):
+        raise BadInput(
+            f"--rate nvidia={wanted['nvidia']:g}: its cards are in this machine, not in {word}", hint="leave it out"
+        )
 
 
 def untraced(why: str) -> str:

@@ -445,8 +445,9 @@ class App(WithDesktop):
         """Watches as root where that can be had: events can be traced by root alone."""
         from ktrial.host.watching import Watching, nvidia
 
+        beside = None if self.host is not None else nvidia(nvidia_hz)
         session = self.root_session("tracing events") if self.can_be_root else self.user_session
-        return Watching(session, self.interrupts, file, nvidia(nvidia_hz))
+        return Watching(session, self.interrupts, file, beside)
 
     @staticmethod
     def pack_samples(samples: Samples) -> bytes:

@@ -86,6 +86,15 @@ class AgentSession:
         if not self._reply(do, _TOLD_LIMIT_S).begun:
             raise self._lost(do, "it has ended before it began", hangs=True)
 
+    def receive_stopped(self, do: str) -> int | dict[str, Any]:
+        """The number of a command that is stopped; where it could not begin, its reply. Raises AgentError."""
+        reply = self._reply(do, _TOLD_LIMIT_S)
+        if reply.pid is not None:
+            return reply.pid
+        if reply.ok is None:
+            raise self._lost(do, "its answer is not one of the protocol: neither a number nor an end", hangs=True)
+        return reply.ok
+
     @property
     def number(self) -> int:
         """That of the request sent last."""
@@ -194,6 +203,7 @@ class _Reply(msgspec.Struct):
     id: int | None
     ok: dict[str, Any] | None = None
     begun: bool = False
+    pid: int | None = None
     chunk: str | Base64 | None = None
     seen: dict[str, Any] | None = None
     error: _ReplyError | None = None

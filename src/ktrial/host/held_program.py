@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ktrial.domain.errors import BadInput
+from ktrial.domain.watching import Ended
 
 #: Waits for a byte, then becomes the program; the process stays the same.
 _WAIT = (
@@ -54,6 +55,10 @@ class HeldProgram:
     def ended(self) -> int | None:
         """Its exit status, negative after a signal; None while it runs."""
         return self._process.poll()
+
+    def status(self, _: Ended) -> int | None:
+        """The same after the watch."""
+        return self.ended()
 
     def close(self) -> None:
         """End what was never let go; a program that runs goes on."""

@@ -65,7 +65,10 @@ class Program(Protocol):
         """Let it run."""
 
     def ended(self) -> int | None:
-        """Its exit status; None while it runs."""
+        """Its exit status; None while it runs, or where that is not known yet."""
+
+    def status(self, ended: Ended) -> int | None:
+        """Its exit status after the watch, which ended so; None where it runs on, or was ended with the watch."""
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +108,7 @@ def watch(
             program.ended()
     if ended is None:
         raise KtrialError("the watch ended without saying how")
-    return ended, None if program is None else program.ended()
+    return ended, None if program is None else program.status(ended)
 
 
 def read_back(

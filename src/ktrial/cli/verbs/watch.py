@@ -68,12 +68,14 @@ def command(
     ktrial watch --frames-from game.log --pattern 'frame (?P<ms>[\\d.]+) ms' --pid 4711
     """
     from ktrial.cli.watch_session import Asked, watch_session
-    from ktrial.cli.watching import RECORDING, least, new_folder, rates
+    from ktrial.cli.watching import RECORDING, least, new_folder, rates, refuse_what_is_here
     from ktrial.services.watch import LONGEST_S, Wanted
 
     app: App = ctx.obj
     words = own_words(ctx)
     _refuse_what_excludes_itself(pid, words, frames_from, pattern, loop)
+    if app.host is not None:
+        refuse_what_is_here(app.host.word, frames_from, rates(rate_words))
     if not app.may_run_trials:
         raise Refused("machines can be watched, folders cannot", hint="leave --machine-root out")
     if length is None and app.host is not None and app.host.is_exact:
@@ -92,7 +94,7 @@ def command(
     asked = Asked(
         wanted=wanted,
         words=words,
-        file=new_folder(output, words, pid) / RECORDING,
+        file=new_folder(output, words, pid, here=app.host is None) / RECORDING,
         frames_from=frames_from,
         pattern=pattern,
         loop=loop,

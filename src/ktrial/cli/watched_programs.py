@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program that a watch starts, on this machine or in a guest, and the lines of ktrial's own frame loop there."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ktrial.domain.errors import BadInput
+from ktrial.domain.frame_lines import Line
+from ktrial.domain.frame_loop import GUEST_RESERVE_BYTES, LINES, loop_arguments
+from ktrial.host.held_program import HeldProgram
+from ktrial.host.line_tail import LineTail
+
+if TYPE_CHECKING:
+    from ktrial.cli.host_wiring import GuestHost
+    from ktrial.cli.wiring import App
+    from ktrial.domain.benchmark import RawOutput
+    from ktrial.host.guest_program import GuestProgram
+
+_FRAME = re.compile(LINES)
+#: Where the agent lies in every guest.
+_AGENT_THERE = "/init"
+#: Lines of frames are plain ASCII: a reply holds 3 MiB of them, half an hour at 60 frames a second.
+_FRAME_BYTES = 3 << 20
+
+
+class Loop(NamedTuple):
+    """ktrial's own frame loop, and its lines."""
+
+    program: HeldProgram | GuestProgram
+    tail: LineTail | LinesAtEnd
+
+
+class LinesAtEnd:
+    """Lines of the frame loop that are all there at once, when it has ended; each counts as read at its own moment."""
+
+    def __init__(self) -> None:
+        self._lines: list[Line] = []
+        #: Those that did not fit into the answer: it holds whole lines alone, so at least one.
+        self.lost = 0
+
+    def put(self, raw: RawOutput) -> None:
+        """What the program printed."""
+        sys.stderr.buffer.write(raw.stderr)
+        sys.stderr.flush()
+        told = [_FRAME.fullmatch(line) for line in raw.stdout.decode(errors="replace").split("\n")]
+        self._lines += [Line(math.ceil(float(one["at"]) * 1e9), one[0]) for one in told if one is not None]
+        self.lost += raw.cut
+
+    def take(self) -> list[Line]:
+        """The lines that came since they were taken last."""
+        taken, self._lines = self._lines, []
+        return taken
+
+    def stop(self) -> None:
+        """There is nothing to end."""
+
+
+def watched_program(app: App, words: Sequence[str], limit_s: float, *, as_json: bool) -> HeldProgram | GuestProgram:
+    """A program of the user's, stopped until it is let go. Raises BadInput."""
+    if app.host is None:
+        return HeldProgram(words)
+    from ktrial.cli.measuring import not_in_guest, program_of
+    from ktrial.domain.guest import guest_path
+
+    program = str(program_of(words[0]))
+    app.host.give({program: program})
+    try:
+        return _started(app.host, (guest_path(program), *words[1:]), limit_s, lambda raw: _pass_on(app, raw, as_json))
+    except BadInput as error:
+        raise not_in_guest(program, f": {error.message}") from None
+
+
+def frame_loop(app: App, kind: str, limit_s: float) -> Loop:
+    """A loop that draws, and its lines; it ends when nobody reads them. Raises BadInput."""
+    if app.host is not None:
+        lines = LinesAtEnd()
+        argv = (_AGENT_THERE, *loop_arguments(kind, limit_s, {"reserve_bytes": GUEST_RESERVE_BYTES}))
+        return Loop(_started(app.host, argv, limit_s, lines.put, _FRAME_BYTES), lines)
+    from ktrial.host.find_agent import find_agent
+
+    there, told = os.pipe()
+    try:
+        tail = LineTail(Path(f"/proc/self/fd/{there}"))
+        program = HeldProgram((str(find_agent()), *loop_arguments(kind, limit_s)), stdout=told)
+    finally:
+        os.close(there)
+        os.close(told)
+    return Loop(program, tail)
+
+
+def _started(
+    host: GuestHost,
+    argv: Sequence[str],
+    limit_s: float,
+    take: Callable[[RawOutput], None],
+    capture_bytes: int | None = None,
+) -> GuestProgram:
+    from ktrial.host.guest_program import CAPTURE_BYTES, GuestProgram
+
+    return GuestProgram(host.connect("user"), argv, limit_s, take, capture_bytes or CAPTURE_BYTES)
+
+
+def _pass_on(app: App, raw: RawOutput, as_json: bool) -> None:
+    """What a program in a guest printed, as if it had printed it here; with --json standard output is for events."""
+    (sys.stderr if as_json else sys.stdout).buffer.write(raw.stdout)
+    sys.stderr.buffer.write(raw.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if raw.cut:
+        app.say("the program printed more than can be handed over: its first 300 KiB of each stream are above")
+    if raw.failed is not None:
+        app.say(raw.failed)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a watch starts in a guest, and what of this machine it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ktrial.cli.watched_programs import LinesAtEnd
+from ktrial.cli.watching import new_folder, refuse_what_is_here
+from ktrial.domain.benchmark import RawOutput
+from ktrial.domain.errors import BadInput
+from ktrial.domain.frame_lines import FramePattern, FrameStream
+from ktrial.domain.frame_loop import LINES
+
+
+def test_frames_that_come_all_at_once_keep_their_moments() -> None:
+    lines = LinesAtEnd()
+    lines.put(RawOutput(stdout=b"frame 12.639869254 16.102\nframe 12.656000001 16.130\nframe 12.67", cut=True))
+    found = FrameStream(FramePattern(LINES), "it").feed(lines.take())
+    assert [end_ns for end_ns, _ in found] == [12_639_869_254, 12_656_000_001]
+    assert [took_s for _, took_s in found] == pytest.approx([0.016102, 0.01613])
+    assert (lines.take(), lines.lost) == ([], 1)
+
+
+def test_the_place_of_a_guests_recording_looks_at_nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("ktrial.host.recording_place.disks_of", None)
+    monkeypatch.setattr("ktrial.host.recording_place.paths_of", None)
+    folder = new_folder(None, ("sh",), 1, here=False)
+    assert folder.parent == tmp_path / "ktrial" / "recordings"
+
+
+def test_what_would_bring_this_machine_in_is_refused() -> None:
+    refuse_what_is_here("guest:lab", None, {"cpu": 5.0, "nvidia": 0.0})
+    with pytest.raises(BadInput, match=r"game\.log: it lies on this machine, whose clock is not that of guest:lab"):
+        refuse_what_is_here("guest:lab", Path("game.log"), {})
+    with pytest.raises(BadInput, match="its cards are in this machine, not in guest:lab"):
+        refuse_what_is_here("guest:lab", None, {"nvidia": 5.0})
