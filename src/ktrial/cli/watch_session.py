@@ -70,7 +70,7 @@ def watch_session(app: App, asked: Asked) -> None:
             program.close()
         if kept is not None:
             kept.stop()
-    cpu_s = time.process_time() - cpu_s
+    head_cpu_s = time.process_time() - cpu_s if app.host is None else None
     file = asked.file
     stream, error_s = (None, 0.0) if kept is None else (kept.stream, kept.error_s)
     recording, findings = read_back(file.read_bytes(), str(file), ended, stream, error_s)
@@ -78,13 +78,13 @@ def watch_session(app: App, asked: Asked) -> None:
     if kept is not None:
         findings = (*findings, *lost_lines(kept.lost))
     if asked.as_json:
-        told = {"event": "ended", "file": str(file), "exit_status": status, "head_cpu_s": cpu_s}
+        told = {"event": "ended", "file": str(file), "exit_status": status, "head_cpu_s": head_cpu_s}
         write_json({**told, "ended": msgspec.to_builtins(ended), "findings": msgspec.to_builtins(findings)})
     else:
         from ktrial.report.terminal import columns
         from ktrial.report.watching import summary
 
-        sys.stdout.write(summary(ended, str(file), findings, cpu_s, columns()))
+        sys.stdout.write(summary(ended, str(file), findings, head_cpu_s, columns()))
 
 
 def _shows(app: App, asked: Asked, *, frames_told: bool) -> TellsFrames:

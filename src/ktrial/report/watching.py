@@ -55,12 +55,16 @@ def event_text(event: TracedEvent, started_ns: int) -> str:
     return clean(f"{when}: {event.kind}{length}{where}{who}{victim}")
 
 
-def summary(ended: Ended, file: str, findings: Sequence[Finding], head_cpu_s: float, width: int) -> str:
-    """How long it went, what it cost and takes, what there was of each kind, and what can be doubted."""
+def summary(ended: Ended, file: str, findings: Sequence[Finding], head_cpu_s: float | None, width: int) -> str:
+    """How long it went, what it cost and takes, what there was of each kind, and what can be doubted.
+
+    `head_cpu_s` is None where the head was not on what was watched.
+    """
     wall_s = ended.wall_ns / 1e9
+    beside = "" if head_cpu_s is None else f", ktrial itself {head_cpu_s / max(1e-9, wall_s):.2%}"
     lines = [
         f"watched for {wall_s:.1f} s; {file}: {show_bytes(ended.bytes)}, {show_bytes(ended.bytes_per_hour)} an hour",
-        f"watching took {ended.cost:.2%} of one CPU, ktrial itself {head_cpu_s / max(1e-9, wall_s):.2%}",
+        f"watching took {ended.cost:.2%} of one CPU{beside}",
     ]
     if ended.trace is not None:
         told = {kind: count for kind, count in ended.trace.counts.items() if count.count}

@@ -78,7 +78,7 @@ def command(
         refuse_what_is_here(app.host.word, frames_from, rates(rate_words))
     if not app.may_run_trials:
         raise Refused("machines can be watched, folders cannot", hint="leave --machine-root out")
-    if length is None and app.host is not None and app.host.is_exact:
+    if length is None and words is None and app.host is not None and app.host.is_exact:
         raise BadInput(
             f"--host {app.host.word}: nobody can end a watch while such a guest runs",
             hint="give --for, such as  --for 1m",
