@@ -74,8 +74,10 @@ def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None
     return place / time.strftime("%Y-%m-%dT%H-%M-%S")
 
 
-def refuse_what_is_here(word: str, frames_from: Path | None, wanted: Mapping[str, float]) -> None:
-    """Raise BadInput for what would bring this machine into the recording of the guest that `--host` names."""
+def refuse_what_is_here(word: str | None, frames_from: Path | None, wanted: Mapping[str, float]) -> None:
+    """Raise BadInput for what would bring this machine into the recording of a guest; None: it is no guest."""
+    if word is None:
+        return
     if frames_from is not None:
         raise BadInput(
             f"--frames-from {frames_from}: it lies on this machine, whose clock is not that of {word}",

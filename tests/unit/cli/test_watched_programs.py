@@ -33,6 +33,7 @@ def test_the_place_of_a_guests_recording_looks_at_nothing_here(tmp_path: Path, m
 
 
 def test_what_would_bring_this_machine_in_is_refused() -> None:
+    refuse_what_is_here(None, Path("game.log"), {"nvidia": 5.0})
     refuse_what_is_here("guest:lab", None, {"cpu": 5.0, "nvidia": 0.0})
     with pytest.raises(BadInput, match=r"game\.log: it lies on this machine, whose clock is not that of guest:lab"):
         refuse_what_is_here("guest:lab", Path("game.log"), {})

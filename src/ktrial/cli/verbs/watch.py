@@ -74,8 +74,7 @@ def command(
     app: App = ctx.obj
     words = own_words(ctx)
     _refuse_what_excludes_itself(pid, words, frames_from, pattern, loop)
-    if app.host is not None:
-        refuse_what_is_here(app.host.word, frames_from, rates(rate_words))
+    refuse_what_is_here(None if app.host is None else app.host.word, frames_from, rates(rate_words))
     if not app.may_run_trials:
         raise Refused("machines can be watched, folders cannot", hint="leave --machine-root out")
     if length is None and words is None and app.host is not None and app.host.is_exact:
