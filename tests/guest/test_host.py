@@ -50,9 +50,8 @@ def test_facts_and_settings_are_those_of_the_guest(kernel: Kernel) -> None:
 WORK = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo number $$; echo words >&2; exit 3"
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_a_program_is_watched_in_the_guest(kernel: Kernel, tmp_path: Path) -> None:
-    done = ktrial(kernel, "watch", "-o", str(tmp_path / "own"), "--json", "--", "sh", "-c", WORK)
+def test_a_program_is_watched_in_the_guest(tmp_path: Path) -> None:
+    done = ktrial(KERNELS[-1], "watch", "-o", str(tmp_path / "own"), "--json", "--", "sh", "-c", WORK)
     assert done.returncode == 0, done.stderr
     ended = json.loads(done.stdout[done.stdout.rindex('{\n  "event": "ended"') :])
     assert ended["exit_status"] == 3
@@ -78,10 +77,3 @@ def test_what_is_of_this_machine_is_refused_before_a_guest_boots(tmp_path: Path)
         done = ktrial(KERNELS[-1], "watch", "-o", str(tmp_path / "own"), *words)
         assert (done.returncode, why in done.stderr) == (2, True), done.stderr
         assert "the host is a guest" not in done.stderr
-
-
-def test_frames_are_drawn_in_the_guest(tmp_path: Path) -> None:
-    done = ktrial(KERNELS[-1], "watch", "-o", str(tmp_path / "own"), "--frame-loop", "calm", "--for", "3s")
-    assert done.returncode == 0, done.stderr
-    frames = (tmp_path / "own" / "frames.csv").read_text().splitlines()[1:]
-    assert len(frames) > 60

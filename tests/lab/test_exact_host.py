@@ -78,17 +78,24 @@ def test_commands_meet_in_one_that_is_kept(kernel: Kernel, tmp_path: Path, monke
         kept.end()
 
 
-def test_what_is_watched_is_the_same_each_time(tmp_path: Path) -> None:
-    fetch(KERNELS[-1])
-    files = [tmp_path / name / "recording.ktr" for name in ("one", "other")]
-    for file in files:
-        _, said = exact(KERNELS[-1], "watch", "--for", "20s", "-o", str(file.parent))
-        assert "3 answers" in said
-    one, other = (file.read_bytes() for file in files)
-    assert one == other
-    recording = read_recording(one, "one")
-    assert (recording.ended, round(recording.length_s)) == ("whole", 20)
-    assert len(recording.series["cpu.user"].times_s) >= 200
+@pytest.mark.parametrize(
+    "words", [("--for", "20s"), ("--", "hackbench", "-l", "20"), ("--frame-loop", "calm", "--for", "5s")]
+)
+def test_what_is_watched_is_the_same_each_time(kernel: Kernel, words: tuple[str, ...], tmp_path: Path) -> None:
+    kept = []
+    for name in ("one", "other"):
+        out, said = exact(kernel, "watch", "-o", str(tmp_path / name), *words)
+        assert f"{3 if len(words) == 2 else 6} answers" in said
+        assert ("Each sender will pass 20 messages" in out) == ("hackbench" in words)
+        kept.append({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()})
+    assert kept[0] == kept[1]
+    recording = read_recording(kept[0]["recording.ktr"], "one")
+    assert recording.ended == "whole"
+    assert recording.series["cpu.user"].times_s
+    if "hackbench" in words:
+        assert recording.command == ("/usr/bin/hackbench", "-l", "20")
+    if "--frame-loop" in words:
+        assert len(kept[0]["frames.csv"].splitlines()) > 250
 
 
 def test_what_is_tried_is_tried_in_boots_of_it() -> None:

@@ -17,6 +17,7 @@ from ktrial.cli.streams import tell
 from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
+    from ktrial.cli.host_wiring import GuestHost
     from ktrial.domain.watching import Seen, TracedEvent
 
 #: Name of a recording's file within its folder.
@@ -74,18 +75,29 @@ def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None
     return place / time.strftime("%Y-%m-%dT%H-%M-%S")
 
 
-def refuse_what_is_here(word: str | None, frames_from: Path | None, wanted: Mapping[str, float]) -> None:
-    """Raise BadInput for what would bring this machine into the recording of a guest; None: it is no guest."""
-    if word is None:
+def refuse_on_host(
+    host: GuestHost | None, frames_from: Path | None, wanted: Mapping[str, float], *, ends: bool
+) -> None:
+    """Raise BadInput for what would bring this machine into the recording of a guest, or would never end there.
+
+    `ends`: with a program, or after a time.
+    """
+    if host is None:
         return
     if frames_from is not None:
         raise BadInput(
-            f"--frames-from {frames_from}: it lies on this machine, whose clock is not that of {word}",
+            f"--frames-from {frames_from}: it lies on this machine, whose clock is not that of {host.word}",
             hint="--frame-loop draws frames in the guest",
         )
     if wanted.get("nvidia"):
         raise BadInput(
-            f"--rate nvidia={wanted['nvidia']:g}: its cards are in this machine, not in {word}", hint="leave it out"
+            f"--rate nvidia={wanted['nvidia']:g}: its cards are in this machine, not in {host.word}",
+            hint="leave it out",
+        )
+    if host.is_exact and not ends:
+        raise BadInput(
+            f"--host {host.word}: nobody can end a watch while such a guest runs",
+            hint="give --for, such as  --for 1m",
         )
 
 

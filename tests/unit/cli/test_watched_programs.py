@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ktrial.cli.exact_host import ExactHost
+from ktrial.cli.host_wiring import GuestHost
+from ktrial.cli.kernel_wiring import Kernels
 from ktrial.cli.watched_programs import LinesAtEnd
-from ktrial.cli.watching import new_folder, refuse_what_is_here
+from ktrial.cli.watching import new_folder, refuse_on_host
 from ktrial.domain.benchmark import RawOutput
 from ktrial.domain.errors import BadInput
 from ktrial.domain.frame_lines import FramePattern, FrameStream
@@ -32,10 +35,18 @@ def test_the_place_of_a_guests_recording_looks_at_nothing_here(tmp_path: Path, m
     assert folder.parent == tmp_path / "ktrial" / "recordings"
 
 
-def test_what_would_bring_this_machine_in_is_refused() -> None:
-    refuse_what_is_here(None, Path("game.log"), {"nvidia": 5.0})
-    refuse_what_is_here("guest:lab", None, {"cpu": 5.0, "nvidia": 0.0})
+def test_what_would_bring_this_machine_in_or_never_end_is_refused() -> None:
+    def no_kernels() -> Kernels:
+        raise AssertionError("nothing is booted")
+
+    guest, exact = (kind(kind.prefix + "lab", no_kernels, print) for kind in (GuestHost, ExactHost))
+    log = Path("game.log")
+    refuse_on_host(None, log, {"nvidia": 5.0}, ends=False)
+    refuse_on_host(guest, None, {"cpu": 5.0, "nvidia": 0.0}, ends=False)
+    refuse_on_host(exact, None, {}, ends=True)
     with pytest.raises(BadInput, match=r"game\.log: it lies on this machine, whose clock is not that of guest:lab"):
-        refuse_what_is_here("guest:lab", Path("game.log"), {})
+        refuse_on_host(guest, log, {}, ends=True)
     with pytest.raises(BadInput, match="its cards are in this machine, not in guest:lab"):
-        refuse_what_is_here("guest:lab", None, {"nvidia": 5.0})
+        refuse_on_host(guest, None, {"nvidia": 5.0}, ends=True)
+    with pytest.raises(BadInput, match="exact:lab: nobody can end a watch while such a guest runs"):
+        refuse_on_host(exact, None, {}, ends=False)

@@ -68,20 +68,15 @@ def command(
     ktrial watch --frames-from game.log --pattern 'frame (?P<ms>[\\d.]+) ms' --pid 4711
     """
     from ktrial.cli.watch_session import Asked, watch_session
-    from ktrial.cli.watching import RECORDING, least, new_folder, rates, refuse_what_is_here
+    from ktrial.cli.watching import RECORDING, least, new_folder, rates, refuse_on_host
     from ktrial.services.watch import LONGEST_S, Wanted
 
     app: App = ctx.obj
     words = own_words(ctx)
     _refuse_what_excludes_itself(pid, words, frames_from, pattern, loop)
-    refuse_what_is_here(None if app.host is None else app.host.word, frames_from, rates(rate_words))
+    refuse_on_host(app.host, frames_from, rates(rate_words), ends=length is not None or words is not None)
     if not app.may_run_trials:
         raise Refused("machines can be watched, folders cannot", hint="leave --machine-root out")
-    if length is None and words is None and app.host is not None and app.host.is_exact:
-        raise BadInput(
-            f"--host {app.host.word}: nobody can end a watch while such a guest runs",
-            hint="give --for, such as  --for 1m",
-        )
     wanted = Wanted(
         limit_s=LONGEST_S if length is None else seconds(length, "--for"),
         process=pid,
