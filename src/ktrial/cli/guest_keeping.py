@@ -7,10 +7,12 @@ Of an exact guest nothing runs meanwhile: what is kept is all that was said to i
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ktrial.cli.options import seconds
 from ktrial.domain.errors import AgentError, BadInput
+from ktrial.kernels.images import RUNNING
 
 if TYPE_CHECKING:
     from ktrial.cli.wiring import App
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 def check(app: App, name: str, program: tuple[str, ...], *, as_json: bool) -> None:
     """Refuse what a guest that is kept cannot have or be called."""
     from ktrial.host.kept_guest import check_name
-    from ktrial.kernels.images import RUNNING
 
     check_name(name)
     if name == RUNNING or name in app.kernels.images.installed():
@@ -99,13 +100,24 @@ def _boot_exact(
 
     del mode
     lab = app.kernels.lab
-    brought = tools_of(lab, kernel, tools, runs_programs=True)
+    kernel = kernel_from_anywhere(kernel)
+    brought = tools_of(lab, kernel, tuple(map(tool_from_anywhere, tools)), runs_programs=True)
     place = place_of(kernel, shape, brought, modules=modules, disk=lab.can_have_disk(kernel))
     run = Replay(lambda script: boot_with(lab, place, script, app.say)).booted()
     if run.begun is None or run.failure is not None:
         raise GuestFailed(failure_text(run), run.exit_status)
     kept = Kept(kernel=kernel, release=run.begun.release, mode="exact", tools=lab.tools_in(place), place=place)
     return _Booted(Asleep(), run.begun, kept)
+
+
+def kernel_from_anywhere(word: str) -> str:
+    """The word for a kernel, as a command that starts in another folder has to say it."""
+    return word if word == RUNNING or not Path(word).exists() else str(Path(word).absolute())
+
+
+def tool_from_anywhere(word: str) -> str:
+    """The same for a program: a name without a slash is looked for in PATH."""
+    return str(Path(word).absolute()) if "/" in word else word
 
 
 class Asleep:
