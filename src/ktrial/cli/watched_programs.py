@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ktrial.cli.streams import pass_on
 from ktrial.domain.errors import BadInput
 from ktrial.domain.frame_lines import Line
 from ktrial.domain.frame_loop import GUEST_RESERVE_BYTES, LINES, loop_arguments
@@ -47,8 +48,7 @@ class LinesAtEnd:
 
     def put(self, raw: RawOutput) -> None:
         """What the program printed."""
-        sys.stderr.buffer.write(raw.stderr)
-        sys.stderr.flush()
+        pass_on(sys.stderr, raw.stderr)
         told = [_FRAME.fullmatch(line) for line in raw.stdout.decode(errors="replace").split("\n")]
         self._lines += [Line(math.ceil(float(one["at"]) * 1e9), one[0]) for one in told if one is not None]
         self.lost += raw.cut
@@ -109,10 +109,8 @@ def _started(
 
 def _pass_on(app: App, raw: RawOutput, as_json: bool) -> None:
     """What a program in a guest printed, as if it had printed it here; with --json standard output is for events."""
-    (sys.stderr if as_json else sys.stdout).buffer.write(raw.stdout)
-    sys.stderr.buffer.write(raw.stderr)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    pass_on(sys.stderr if as_json else sys.stdout, raw.stdout)
+    pass_on(sys.stderr, raw.stderr)
     if raw.cut:
         app.say("the program printed more than can be handed over: its first 300 KiB of each stream are above")
     if raw.failed is not None:
