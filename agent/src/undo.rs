@@ -205,7 +205,10 @@ impl<'a> Undo<'a> {
             How::Knob { rule, new } => self.found_knob(old, *rule, new),
             How::File => match machine::read(self.root, &old.path, Purpose::File) {
                 Ok(now) => {
-                    Found::when(old.bytes.as_ref() == Some(&now.bytes) && old.mode_bits() == Some(now.mode))
+                    let owner = old.uid.zip(old.gid);
+                    let has_rights = old.mode_bits() == Some(now.mode)
+                        && owner.is_none_or(|owner| owner == (now.uid, now.gid));
+                    Found::when(has_rights && old.bytes.as_ref() == Some(&now.bytes))
                 }
                 Err(refusal) if refusal.outcome == Outcome::Absent => Found::when(old.absent),
                 Err(refusal) => Found::Unreadable(refusal),

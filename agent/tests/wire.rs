@@ -3,19 +3,10 @@
 
 mod common;
 
-use common::{Machine, Session};
+use common::{eventually, outcomes, Machine, Session};
 use serde_json::{json, Value};
-use std::time::{Duration, Instant};
 
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
-
-fn outcomes(reply: &Value) -> Vec<&str> {
-    let steps = reply["steps"].as_array().unwrap();
-    steps
-        .iter()
-        .map(|step| step["outcome"].as_str().unwrap())
-        .collect()
-}
 
 fn plan(lease: &Value) -> Value {
     json!({"schema": "ktrial.plan/1", "title": "wire", "lease": lease, "steps": [
@@ -25,14 +16,6 @@ fn plan(lease: &Value) -> Value {
 
 fn keep() -> Value {
     plan(&json!({"kind": "keep"}))
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

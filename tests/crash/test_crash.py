@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.fault_agent import fault_agent_with
+
 # One worker builds the agent once, and no other test changes this machine's knobs meanwhile.
 pytestmark = pytest.mark.xdist_group("machine")
 
@@ -93,6 +95,14 @@ def restore(root: Path, tree: Tree) -> None:
         elif not target.exists() or target.read_bytes() != data:
             target.write_bytes(data)
         target.chmod(mode)
+
+
+def test_an_agent_that_another_worker_runs_can_be_built(fault_agent: Path) -> None:
+    """Without `--dist loadgroup` each worker builds it, while others run it."""
+    command = [str(fault_agent), "serve", "--role", "user"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
+        assert fault_agent_with("fault-injection") == fault_agent
+        assert running.poll() is None
 
 
 def write(path: str, new: str, verify: str, couples: list[str] | None = None) -> dict[str, Any]:

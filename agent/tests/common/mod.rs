@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A fake machine, and the binary that works on it.
 
+#![allow(dead_code, reason = "no test uses all of it")]
+
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,6 +10,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const AGENT: &str = env!("CARGO_BIN_EXE_ktrial-agent");
 
 /// A fake tree.
 pub struct Machine {
@@ -100,6 +105,24 @@ fn is_zombie(folder: &Path) -> bool {
     fs::read_to_string(folder.join("stat")).map_or(true, |stat| stat.contains(") Z "))
 }
 
+/// The words for what became of the steps.
+pub fn outcomes(reply: &Value) -> Vec<&str> {
+    let steps = reply["steps"].as_array().unwrap();
+    steps
+        .iter()
+        .map(|step| step["outcome"].as_str().unwrap())
+        .collect()
+}
+
+/// Waits until something holds.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// A running agent.
 pub struct Session {
     process: Child,
@@ -110,8 +133,30 @@ pub struct Session {
 
 impl Session {
     pub fn start(machine: &Machine, role: &str) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_ktrial-agent"))
-            .args(["serve", "--role", role, "--root"])
+        Self::spawn(machine, Command::new(AGENT).args(["serve", "--role", role]))
+    }
+
+    /// An agent of root that can write no file beyond so many bytes: it is told so, as by a disk that is full.
+    pub fn short_of_room(machine: &Machine, bytes: u64) -> Self {
+        let ignoring = "trap '' XFSZ; exec \"$0\" \"$@\"";
+        let session = Self::spawn(
+            machine,
+            Command::new("sh").args(["-c", ignoring, AGENT, "serve", "--role", "root"]),
+        );
+        let pid = i32::try_from(session.process.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        let limit = rustix::process::Rlimit {
+            current: Some(bytes),
+            maximum: Some(bytes),
+        };
+        rustix::process::prlimit(pid, rustix::process::Resource::Fsize, limit).unwrap();
+        session
+    }
+
+    fn spawn(machine: &Machine, command: &mut Command) -> Self {
+        let mut process = command
+            .arg("--root")
             .arg(machine.root())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -26,8 +26,9 @@ def rechecked(app: App, path: Path) -> Rechecked:
 
     from ktrial import __version__
     from ktrial.cli.comparing import answered_again
-    from ktrial.cli.comparison_file import decode_comparison, read_comparison
+    from ktrial.cli.comparison_file import decode_comparison
     from ktrial.services.recheck import Readers, recheck
+    from ktrial.store.bundle import plain_file
 
     again = partial(answered_again, app)
     readers = Readers(benchmarks=app.benchmarks, importers=app.importers, catalog=app.catalog, again=again)
@@ -41,7 +42,7 @@ def rechecked(app: App, path: Path) -> Rechecked:
             f"{path}: it holds no {DATA}/, and so nothing that could be computed again",
             hint="`ktrial publish … --data` writes a folder with all that its comparison was made from",
         )
-    stored = read_comparison(path / _COMPARISON)
+    stored = decode_comparison(plain_file(path, _COMPARISON), str(path / _COMPARISON))
     made = recheck(app.bundles.examine(path / DATA), stored, readers)
     files = list(_listed(path))
     notes = made.found.notes
@@ -59,17 +60,19 @@ def _listed(folder: Path) -> Iterator[Difference]:
     """Files that are not what SHA256SUMS says."""
     from ktrial.domain.recheck import Difference
     from ktrial.report.publish import LIST
+    from ktrial.store.bundle import plain_file
 
     try:
-        lines = (folder / LIST).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = plain_file(folder, LIST).decode().splitlines()
+    except (BadInput, UnicodeDecodeError) as error:
         yield Difference(kind="file", where=LIST, told=f"it cannot be read: {error}")
         return
     for line in lines:
         digest, _, name = line.partition("  ")
-        if _content(folder, name) is None:
-            yield Difference(kind="file", where=name, told=f"it is in {LIST} and not in the folder")
-        elif hashlib.sha256(_content(folder, name) or b"").hexdigest() != digest:
+        data = _content(folder, name)
+        if data is None:
+            yield Difference(kind="file", where=name, told=f"it is in {LIST} and no plain file of the folder")
+        elif hashlib.sha256(data).hexdigest() != digest:
             yield Difference(kind="hash", where=name, told=f"it was changed: it is not what {LIST} says")
 
 
@@ -84,10 +87,10 @@ def _made_again(folder: Path, comparison: Comparison, known: set[str]) -> Iterat
 
 
 def _content(folder: Path, name: str) -> bytes | None:
-    place = Path(name)
-    if place.is_absolute() or ".." in place.parts:
-        return None
+    """A plain file of the folder; None where it is none, or lies elsewhere."""
+    from ktrial.store.bundle import plain_file
+
     try:
-        return (folder / place).read_bytes()
-    except OSError:
+        return plain_file(folder, name)
+    except BadInput:
         return None

@@ -228,21 +228,27 @@ class UnpackedBundle:
 def _opened_folder(path: Path) -> UnpackedBundle:
     """A bundle whose members are files of a folder: plain ones, with the names that members have."""
     shown = str(path)
-    manifest = _manifest(_plain_file(path, MANIFEST), shown)
+    manifest = _manifest(plain_file(path.parent, f"{path.name}/{MANIFEST}"), shown)
     damaged = set()
     for name, listed in manifest.members.items():
         if MEMBER.fullmatch(name) is None:
             raise BadInput(f"{shown}: {name!r}: no such file belongs to a bundle")
-        digest = hashlib.sha256(_plain_file(path, name)).hexdigest()
+        digest = hashlib.sha256(plain_file(path, name)).hexdigest()
         own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
         if not digest == listed.sha256 == own:
             damaged.add(name)
     return UnpackedBundle(shown, path.joinpath, manifest, damaged)
 
 
-def _plain_file(folder: Path, name: str) -> bytes:
-    place = folder / name
-    if any(folder.joinpath(part).is_symlink() for part in (name, *map(str, Path(name).parents))):
+def plain_file(folder: Path, name: str) -> bytes:
+    """The content of a file of a folder that is not trusted: nothing outside of it is read, nor what never ends.
+
+    Raises BadInput where there is no such file.
+    """
+    parts, place = Path(name).parts, folder / name
+    if Path(name).is_absolute() or ".." in parts:
+        raise BadInput(f"{name}: a name that leads elsewhere")
+    if any(folder.joinpath(*parts[:depth]).is_symlink() for depth in range(1, len(parts) + 1)):
         raise BadInput(f"{place}: a symbolic link; a bundle holds plain files only")
     try:
         if place.stat().st_size > LARGEST_BUNDLE_BYTES or not place.is_file():

@@ -249,6 +249,17 @@ def change_raw(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
     members[at] = (members[at][0], members[at][1][:-1] + b"?")
 
 
+def change_raw_and_manifest(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    change_raw(members)
+    digests = {info.name: hashlib.sha256(data).hexdigest() for info, data in members}
+
+    def agree(document: Any) -> None:
+        for name, listed in document["members"].items():
+            listed["sha256"] = digests[name]
+
+    with_manifest(agree)(members)
+
+
 def grow_raw(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
     members[1] = (members[1][0], members[1][1] + b"?")
 
@@ -287,6 +298,7 @@ def huge(document: Any) -> None:
         (with_manifest(lambda document: document["sessions"].pop()), "other sessions than it lists"),
         (drop_last, "not in the bundle"),
         (change_raw, "not what its digest says"),
+        (change_raw_and_manifest, "not what its digest says"),
         (grow_raw, "bytes, and"),
         (repeat, "stands there twice"),
         (manifest_last, "does not begin with manifest.json"),

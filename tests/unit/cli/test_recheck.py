@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import re
 import shutil
@@ -191,6 +192,35 @@ def test_a_measurement_is_named(machine: FakeRoot, folder: Path) -> None:
     assert {"kind": "comparison", "where": point, "told": "0.209 is stored, 0.219 comes out"} in found
 
 
+def test_a_raw_file_that_is_not_named_after_its_bytes_is_named(machine: FakeRoot, folder: Path) -> None:
+    """Though manifest and list agree with it: runs know their output by its digest."""
+    raw = raw_of(folder, "s-tuned", 2)
+    raw.write_bytes(raw.read_bytes() + b"\n")
+    put_right(folder)
+    status, found = check(machine, folder)
+    assert (status, [(one["kind"], one["where"]) for one in found]) == (1, [("hash", "s-tuned/2, raw output stdout")])
+
+
+def without(folder: Path, session: str, number: int, outcome: str) -> None:
+    """One measurement fewer in the record of a run."""
+    path = folder / f"data/sessions/{session}/runs.jsonl"
+    runs = [json.loads(line) for line in path.read_text().splitlines()]
+    measured = runs[number - 1]["document"]["measurements"]
+    runs[number - 1]["document"]["measurements"] = [one for one in measured if one["outcome"] != outcome]
+    assert len(runs[number - 1]["document"]["measurements"]) == len(measured) - 1
+    path.write_text("".join(f"{json.dumps(run)}\n" for run in runs))
+    put_right(folder)
+
+
+def test_a_measurement_that_was_left_out_is_named(machine: FakeRoot, folder: Path) -> None:
+    without(folder, "s-stock", 3, "time")
+    status, found = check(machine, folder)
+    assert status == 1
+    assert [(one["where"], one["told"]) for one in found if one["kind"] == "measurement"] == [
+        ("s-stock/3, perf-messaging", "time: not measured, now time 0.209 s (lower, from '0.209 s')")
+    ]
+
+
 def _margin(document: Any) -> None:
     document["asked"]["margin"] = 0.02
 
@@ -331,7 +361,9 @@ def test_names_in_the_question_are_replaced_too(machine: FakeRoot, monkeypatch: 
     assert check(machine, Path("b.tar.zst")) == (0, [])
 
 
-def test_imported_runs_are_read_again_from_their_file(machine: FakeRoot) -> None:
+@pytest.fixture
+def imported(machine: FakeRoot) -> Path:
+    """A comparison of runs that another tool made, published with its data."""
     for label, base in (("stock", 2.0), ("tuned", 1.0)):
         hyperfine(f"{label}.json", base, base + 0.1, base - 0.1, base + 0.05, base - 0.05)
         assert machine.run("--store", "a.db", "import", f"{label}.json", "--label", label).status == 0
@@ -339,14 +371,26 @@ def test_imported_runs_are_read_again_from_their_file(machine: FakeRoot) -> None
     ran = machine.run("--store", "a.db", "publish", str(found), "--data", "-o", "out")
     assert ran.status == 0, ran.err
     assert check(machine, Path("out")) == (0, [])
-    for runs in Path("out/data/sessions").glob("*/runs.jsonl"):
+    return Path("out")
+
+
+def test_imported_runs_are_read_again_from_their_file(machine: FakeRoot, imported: Path) -> None:
+    for runs in imported.glob("data/sessions/*/runs.jsonl"):
         runs.write_text(runs.read_text().replace('"value":1.05', '"value":1.06'))
-    put_right(Path("out"))
-    status, named = check(machine, Path("out"))
+    put_right(imported)
+    status, named = check(machine, imported)
     told = [one["told"] for one in named if one["kind"] == "measurement"]
     assert (status, len(told)) == (1, 1)
     assert "1.06" in told[0]
     assert "1.05" in told[0]
+
+
+def test_an_outcome_that_only_the_file_of_an_import_has_is_named(machine: FakeRoot, imported: Path) -> None:
+    session = min(path.parent.name for path in imported.glob("data/sessions/*/runs.jsonl"))
+    without(imported, session, 2, "time")
+    status, found = check(machine, imported)
+    (told,) = [one["told"] for one in found if one["kind"] == "measurement"]
+    assert (status, told.partition(" is stored, ")[0]) == (1, "time: nothing")
 
 
 def test_only_what_comes_out_is_packed(machine: FakeRoot, folder: Path) -> None:
@@ -374,6 +418,36 @@ def test_any_byte_is_noticed(machine: FakeRoot, folder: Path, seed: int) -> None
     ran = machine.run("recheck", "out")
     assert ran.status in (1, 2), path
     assert path.name in ran.out + ran.err or path.parent.name in ran.out + ran.err
+
+
+@pytest.mark.parametrize("linked", ["data", "data/raw", "data/sessions", "data/sessions/s-tuned", "comparison.json"])
+def test_folders_that_are_links_are_not_followed(machine: FakeRoot, folder: Path, linked: str) -> None:
+    place = folder / linked
+    place.rename("elsewhere")
+    place.symlink_to(Path("elsewhere").absolute())
+    ran = machine.run("recheck", "out")
+    assert (ran.status, "a symbolic link" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("linked", ["charts", "runs", "README.md"])
+def test_nothing_is_read_outside_of_what_was_published(machine: FakeRoot, folder: Path, linked: str) -> None:
+    place = folder / linked
+    place.rename("elsewhere")
+    place.symlink_to(Path("elsewhere").absolute())
+    status, found = check(machine, folder)
+    assert status == 1
+    assert {one["where"].partition("/")[0] for one in found} == {linked}
+
+
+def test_the_published_folder_itself_may_be_a_link(machine: FakeRoot, folder: Path) -> None:
+    Path("link").symlink_to(folder)
+    assert check(machine, Path("link")) == (0, [])
+
+
+def test_what_never_ends_is_not_read(machine: FakeRoot, folder: Path) -> None:
+    (folder / "README.md").unlink()
+    os.mkfifo(folder / "README.md")
+    assert [one["where"] for one in check(machine, folder)[1]] == ["README.md"]
 
 
 def test_what_is_no_bundle_is_refused(machine: FakeRoot, folder: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 from pathlib import Path
@@ -54,6 +55,35 @@ def test_an_agent_that_others_can_write_is_not_trusted(tmp_path: Path, what: str
         return
     with pytest.raises(Refused, match="can be changed by somebody else"):
         check_trusted(agent, os.getuid())
+
+
+@pytest.mark.parametrize("what", ["agent", "folder"])
+def test_an_agent_that_a_group_can_write_is_trusted_only_where_nobody_else_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    agent = tmp_path / "bin" / "ktrial-agent"
+    agent.parent.mkdir(mode=0o755)
+    agent.touch(mode=0o755)
+    writable = agent if what == "agent" else agent.parent
+    writable.chmod(0o775)
+    gid = 4321 if os.geteuid() == 0 else os.getgid()
+    os.chown(writable, -1, gid)
+    user = pwd.struct_passwd(("me", "x", os.getuid(), gid, "", "/", "/bin/sh"))
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: user)
+
+    def is_trusted(*group: object) -> bool:
+        monkeypatch.setattr("grp.getgrgid", lambda of: grp.struct_group(group))
+        try:
+            check_trusted(agent, os.getuid())
+        except Refused as refused:
+            assert str(writable) in refused.message
+            return False
+        return True
+
+    assert is_trusted("me", "x", gid, [])
+    assert is_trusted("me", "x", gid, ["me"])
+    assert not is_trusted("me", "x", gid, ["me", "you"])
+    assert not is_trusted("staff", "x", gid, [])
 
 
 def test_a_link_to_a_place_of_others_is_not_trusted(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ktrial.domain.benchmark import ANOTHER
+from ktrial.domain.comparison import Role
 from ktrial.domain.errors import BadInput
 from ktrial.domain.judgement import Judged, Judgement
 from ktrial.domain.trial_log import (
@@ -557,6 +558,52 @@ def test_counters_are_looked_at_once() -> None:
     assert counted(events, events).verdict == "equivalent"
     wild = np.where(np.arange(20) % 2, 90.0, 0.0)
     assert counted(wild, wild[::-1]).verdict == "inconclusive"
+
+
+#: Blocks with a difference, those of them in which the arm has more events, and the p of that by all flips.
+FOUND_AT = {(7, 0): 2 / 2**7, (8, 0): 2 / 2**8, (9, 1): 20 / 2**9, (8, 1): 18 / 2**8}
+
+
+def events_with(differing: int, worse: int) -> dict[str, list[float]]:
+    """Events of both arms in twenty blocks."""
+    control = [10.0] * worse + [20.0] * (differing - worse) + [15.0] * (20 - differing)
+    return {"control": control, "case": [30 - events for events in control]}
+
+
+@pytest.mark.parametrize(
+    "blocks, alpha, comparisons, verdict",
+    [
+        ((9, 1), 0.05, 1, "better"),
+        ((8, 1), 0.05, 1, "inconclusive"),
+        ((8, 0), 0.05, 2, "better"),
+        ((9, 1), 0.05, 2, "inconclusive"),
+        ((8, 0), 0.01, 1, "better"),
+        ((7, 0), 0.01, 1, "inconclusive"),
+    ],
+)
+@pytest.mark.parametrize("role", ["primary", "secondary"])
+def test_a_counter_is_judged_at_its_share_of_alpha(
+    role: Role, blocks: tuple[int, int], alpha: float, comparisons: int, verdict: str
+) -> None:
+    """Twice its share would find what it does not find; its interval says the same as its verdict."""
+    names = ("case", "same")[:comparisons]
+    rules = {RATE: replace(COUNTS, role=role, margin=0.05)}
+    events = events_with(*blocks)
+    scores = {RATE: {arm: events.get(arm, events["control"]) for arm in ("control", *names)}}
+    if role == "secondary":
+        rules = outcomes(**rules)
+        scores[TIME] = {arm: [0.01 * block for block in range(20)] for arm in scores[RATE]}
+    fixed = protocol(names, outcomes=rules, alpha=alpha)
+    found = judge(log_of(fixed, scores)).of(RATE, "case", "control")
+    share = alpha / comparisons
+    assert found.counter is not None
+    assert found.counter.p == pytest.approx(FOUND_AT[blocks], rel=0.1)
+    assert (verdict == "better") == (found.counter.p <= share)
+    assert found.counter.p < 2 * share
+    assert found.verdict == verdict
+    assert found.effect is not None
+    assert found.effect.confidence == pytest.approx(1 - share)
+    assert found.effect.excludes_zero == (verdict == "better")
 
 
 def test_a_counter_without_any_event_is_equivalent_with_a_bound() -> None:

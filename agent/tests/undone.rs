@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is undone when a transaction breaks off or its lease ends, and what is left alone.
+
+mod common;
+
+use common::{eventually, outcomes, Machine, Session};
+use serde_json::{json, Value};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+const FILE: &str = "/etc/sysctl.d/90-ktrial.conf";
+const NEW_FILE: &str = "vm.swappiness = 10\n";
+
+/// A plan that writes a knob and puts a file.
+fn plan(lease: &Value) -> Value {
+    json!({"schema": "ktrial.plan/1", "lease": lease, "steps": [
+        {"kind": "write", "path": SWAPPINESS, "new": "10\n", "verify": "integer"},
+        {"kind": "file", "path": FILE, "content": NEW_FILE, "mode": "0644"}]})
+}
+
+fn keep() -> Value {
+    plan(&json!({"kind": "keep"}))
+}
+
+/// Carries the plan out in a session that is gone then; the journal.
+fn applied(machine: &Machine) -> String {
+    let mut session = Session::start(machine, "root");
+    assert_eq!(session.ok("apply", json!({"plan": keep()}))["state"], "applied");
+    session.end();
+    machine.read("/var/lib/ktrial/transactions/000001.journal")
+}
+
+/// Where the journal's lines end, from that of an entry on.
+fn ends(journal: &str, from: &str) -> Vec<usize> {
+    let first = journal.find(&format!("\"{from}\"")).unwrap();
+    let ends = journal.match_indices('\n').map(|(at, _)| at + 1);
+    ends.filter(|end| *end > first).collect()
+}
+
+/// Recovers what a session left, in another one; where the transaction stands then.
+fn recovered(machine: &Machine) -> Value {
+    let mut session = Session::start(machine, "root");
+    session.ok("recover", json!({}));
+    session.ok("status", json!({}))["transactions"][0]["state"].clone()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn wherever_the_journal_has_no_more_room_all_is_put_back() {
+    let mut lines = ends(&applied(&Machine::new()), "armed");
+    lines.pop();
+    assert_eq!(lines.len(), 5, "armed, and two lines of each step");
+    for room in lines.into_iter().flat_map(|end| [end, end + 20]) {
+        let machine = Machine::new();
+        let start = machine.content();
+        let mut session = Session::short_of_room(&machine, room as u64);
+        let error = session.error("apply", json!({"plan": keep()}));
+        assert_eq!(error["kind"], "journal", "{room}: {error}");
+        session.end();
+        assert_eq!(machine.content(), start, "{room}");
+        assert_eq!(recovered(&machine), "rolled-back", "{room}");
+        assert_eq!(machine.content(), start, "{room}");
+    }
+}
+
+#[test]
+fn a_step_that_began_is_put_back_though_nothing_tells_how_it_ended() {
+    for begun in [1, 2] {
+        let machine = Machine::new();
+        let start = machine.content();
+        let journal = applied(&machine);
+        let end = ends(&journal, "writing")[2 * begun - 2];
+        assert!(journal[..end].lines().last().unwrap().contains("\"writing\""));
+        machine.write("/var/lib/ktrial/transactions/000001.journal", &journal[..end]);
+        if begun == 1 {
+            fs::remove_file(machine.path(FILE)).unwrap();
+        }
+        assert_eq!(recovered(&machine), "rolled-back");
+        assert_eq!(machine.content(), start, "{begun}");
+    }
+}
+
+#[test]
+fn the_end_of_a_lease_leaves_alone_what_others_changed() {
+    for lease in [
+        json!({"kind": "until-confirmed", "seconds": 1}),
+        json!({"kind": "while-session"}),
+    ] {
+        for is_killed in [false, true] {
+            let machine = Machine::new();
+            let mut session = Session::start(&machine, "root");
+            session.ok("apply", json!({"plan": plan(&lease)}));
+            machine.write(SWAPPINESS, "33\n");
+            if is_killed {
+                session.kill();
+            } else {
+                session.end();
+            }
+            eventually("the lease ends", || !machine.path(FILE).exists());
+            eventually("its holder ends", || {
+                !machine.state().join("000001.holder").exists()
+            });
+            assert_eq!(machine.read(SWAPPINESS), "33\n", "{lease}");
+        }
+    }
+}
+
+#[test]
+fn a_confirmed_lease_outlasts_its_deadline() {
+    let machine = Machine::new();
+    let mut session = Session::start(&machine, "root");
+    let lease = json!({"kind": "until-confirmed", "seconds": 1});
+    session.ok("apply", json!({"plan": plan(&lease)}));
+    let changed = machine.content();
+    let deadline = session.ok("status", json!({}))["transactions"][0]["deadline_unix_ms"]
+        .as_u64()
+        .map(Duration::from_millis)
+        .unwrap();
+    session.ok("confirm", json!({"transaction": 1}));
+    eventually("its holder ends", || {
+        !machine.state().join("000001.holder").exists()
+    });
+    eventually("the deadline passes", || {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap() > deadline + Duration::from_millis(500)
+    });
+    assert_eq!(machine.content(), changed);
+    assert_eq!(session.ok("recover", json!({}))["transactions"], json!([]));
+    assert_eq!(machine.content(), changed);
+}
+
+#[test]
+fn root_trusts_no_journals_that_others_can_write() {
+    for folder in ["/var/lib/ktrial", "/var/lib/ktrial/transactions"] {
+        for mode in [0o720, 0o702] {
+            let machine = Machine::new();
+            let start = machine.content();
+            fs::create_dir_all(machine.state().join("transactions")).unwrap();
+            for (folder, mode) in [
+                ("/var/lib/ktrial", 0o700),
+                ("/var/lib/ktrial/transactions", 0o700),
+                (folder, mode),
+            ] {
+                fs::set_permissions(machine.path(folder), fs::Permissions::from_mode(mode)).unwrap();
+            }
+            let mut session = Session::start(&machine, "root");
+            if is_root() {
+                let error = session.error("apply", json!({"plan": keep()}));
+                assert_eq!(error["kind"], "journal", "{folder} {mode:o}");
+                assert!(
+                    error["message"].as_str().unwrap().contains("written by others"),
+                    "{error}"
+                );
+                assert_eq!(machine.content(), start);
+            } else {
+                session.ok("apply", json!({"plan": keep()}));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_replaced_gets_its_owner_back_and_its_mode() {
+    for content in ["vm.swappiness = 99\n", NEW_FILE] {
+        let machine = Machine::new();
+        machine.write(FILE, content);
+        let file = machine.path(FILE);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        if is_root() {
+            std::os::unix::fs::chown(&file, Some(1234), Some(4321)).unwrap();
+        }
+        let rights = || {
+            let found = fs::metadata(&file).unwrap();
+            (found.uid(), found.gid(), found.mode())
+        };
+        let before = rights();
+        applied(&machine);
+        assert_eq!(rights() != before, is_root(), "the agent's own file");
+        let mut session = Session::start(&machine, "root");
+        let reverted = session.ok("revert", json!({"select": "newest"}));
+        assert_eq!(machine.read(FILE), content);
+        assert_eq!(rights(), before);
+        assert_eq!(outcomes(&reverted["transactions"][0])[0], "restored");
+    }
+}
