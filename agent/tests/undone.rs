@@ -79,6 +79,8 @@ fn a_step_that_began_is_put_back_though_nothing_tells_how_it_ended() {
         machine.write("/var/lib/ktrial/transactions/000001.journal", &journal[..end]);
         if begun == 1 {
             fs::remove_file(machine.path(FILE)).unwrap();
+        } else {
+            machine.write("/etc/sysctl.d/.90-ktrial.conf.000001", "half of it");
         }
         assert_eq!(recovered(&machine), "rolled-back");
         assert_eq!(machine.content(), start, "{begun}");
@@ -165,11 +167,11 @@ fn root_trusts_no_journals_that_others_can_write() {
 
 #[test]
 fn a_file_that_was_replaced_gets_its_owner_back_and_its_mode() {
-    for content in ["vm.swappiness = 99\n", NEW_FILE] {
+    for (content, mode) in [("vm.swappiness = 99\n", 0o640), (NEW_FILE, 0o644)] {
         let machine = Machine::new();
         machine.write(FILE, content);
         let file = machine.path(FILE);
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         if is_root() {
             std::os::unix::fs::chown(&file, Some(1234), Some(4321)).unwrap();
         }
@@ -179,11 +181,187 @@ fn a_file_that_was_replaced_gets_its_owner_back_and_its_mode() {
         };
         let before = rights();
         applied(&machine);
-        assert_eq!(rights() != before, is_root(), "the agent's own file");
+        assert_eq!(
+            rights() != before,
+            is_root() || mode != 0o644,
+            "the agent's own file"
+        );
         let mut session = Session::start(&machine, "root");
         let reverted = session.ok("revert", json!({"select": "newest"}));
         assert_eq!(machine.read(FILE), content);
         assert_eq!(rights(), before);
         assert_eq!(outcomes(&reverted["transactions"][0])[0], "restored");
+    }
+}
+
+/// A plan of one write.
+fn write(path: &str, new: &str, more: &Value) -> Value {
+    let mut step = json!({"kind": "write", "path": path, "new": new, "verify": "exact"});
+    step.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    json!({"schema": "ktrial.plan/1", "steps": [step]})
+}
+
+#[test]
+fn a_folder_that_was_made_goes_again() {
+    let machine = Machine::new();
+    fs::create_dir(machine.path("/etc/systemd")).unwrap();
+    let folder = "/etc/systemd/zram-generator.conf.d";
+    let plan = json!({"schema": "ktrial.plan/1", "steps": [
+        {"kind": "file", "path": format!("{folder}/ktrial.conf"), "content": "[zram0]\n"}]});
+    let mut session = Session::start(&machine, "root");
+    session.ok("apply", json!({ "plan": plan }));
+    assert!(machine.path(folder).is_dir());
+    session.ok("revert", json!({"select": "all"}));
+    assert!(!machine.path(folder).exists());
+}
+
+#[test]
+fn a_lease_ends_at_its_deadline() {
+    let machine = Machine::new();
+    let start = machine.content();
+    let mut session = Session::start(&machine, "root");
+    let lease = json!({"kind": "until-confirmed", "seconds": 4});
+    let began = SystemTime::now();
+    session.ok("apply", json!({"plan": plan(&lease)}));
+    eventually("the lease ends", || machine.content() == start);
+    let seconds = began.elapsed().unwrap().as_secs_f64();
+    assert!((3.0..7.0).contains(&seconds), "{seconds}");
+}
+
+#[test]
+fn nothing_is_written_over_a_lease_and_an_ended_one_is_not_confirmed() {
+    for kind in [
+        json!({"kind": "until-confirmed", "seconds": 600}),
+        json!({"kind": "while-session"}),
+    ] {
+        let machine = Machine::new();
+        machine.write("/proc/sys/vm/dirty_ratio", "20\n");
+        let start = machine.content();
+        let mut session = Session::start(&machine, "root");
+        let mut leased = write(
+            SWAPPINESS,
+            "10\n",
+            &json!({"couples": ["/proc/sys/vm/dirty_ratio"]}),
+        );
+        leased["lease"] = kind;
+        session.ok("apply", json!({ "plan": leased }));
+        let ratio = "/proc/sys/vm/dirty_ratio";
+        for (path, couples) in [
+            (SWAPPINESS, vec![]),
+            (ratio, vec![]),
+            ("/proc/sys/kernel/features", vec![ratio]),
+        ] {
+            let plan = write(path, "5\n", &json!({ "couples": couples }));
+            assert_eq!(
+                session.error("apply", json!({ "plan": plan }))["kind"],
+                "conflict",
+                "{path}"
+            );
+        }
+        session.ok("revert", json!({"select": {"only": 1}}));
+        assert_eq!(
+            session.error("confirm", json!({"transaction": 1}))["kind"],
+            "not-found"
+        );
+        assert_eq!(machine.content(), start);
+    }
+}
+
+#[test]
+fn what_is_in_force_is_kept_however_many_came_and_went_since() {
+    let machine = Machine::new();
+    let start = machine.content();
+    let mut session = Session::start(&machine, "root");
+    session.ok("apply", json!({"plan": keep()}));
+    for _ in 0..55 {
+        let other = write("/proc/sys/kernel/features", "C\n", &json!({}));
+        session.ok("apply", json!({ "plan": other }));
+        session.ok("revert", json!({"select": "newest"}));
+    }
+    let kept = session.ok("status", json!({}))["transactions"].clone();
+    assert!(kept.as_array().unwrap().len() < 55, "ended ones are forgotten");
+    assert_eq!(kept[0]["transaction"], 1);
+    session.ok("revert", json!({"select": "all"}));
+    assert_eq!(machine.content(), start);
+}
+
+#[test]
+fn a_step_that_fails_is_put_back_where_the_others_go_on() {
+    let machine = Machine::new();
+    let irq = "/proc/irq/7";
+    fs::create_dir_all(machine.path(irq)).unwrap();
+    machine.write("/proc/irq/7/smp_affinity", "f\n");
+    machine.write("/proc/irq/7/effective_affinity", "8\n");
+    let mut plan = keep();
+    plan["keep_going"] = json!(true);
+    plan["steps"].as_array_mut().unwrap().insert(
+        0,
+        json!({"kind": "write", "path": "/proc/irq/7/smp_affinity", "new": "3\n", "verify": "mask",
+            "effective": "/proc/irq/7/effective_affinity"}),
+    );
+    let mut session = Session::start(&machine, "root");
+    let reply = session.ok("apply", json!({ "plan": plan }));
+    assert_eq!(outcomes(&reply), ["ignored", "accepted", "accepted"]);
+    assert_eq!(machine.read("/proc/irq/7/smp_affinity"), "f\n");
+    assert_eq!(machine.read(SWAPPINESS), "10\n");
+}
+
+#[test]
+fn nothing_is_put_back_that_could_not_be_written_down() {
+    let machine = Machine::new();
+    let room = applied(&machine).len();
+    let changed = machine.content();
+    let mut session = Session::short_of_room(&machine, room as u64);
+    assert_eq!(
+        session.error("revert", json!({"select": "all"}))["kind"],
+        "journal"
+    );
+    assert_eq!(machine.content(), changed);
+}
+
+#[test]
+fn a_link_in_the_place_of_the_journals_is_not_followed() {
+    let machine = Machine::new();
+    let start = machine.content();
+    let elsewhere = machine.path("/var/lib/elsewhere");
+    fs::create_dir_all(elsewhere.join("transactions")).unwrap();
+    for folder in [elsewhere.clone(), elsewhere.join("transactions")] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    std::os::unix::fs::symlink(&elsewhere, machine.state()).unwrap();
+    let mut session = Session::start(&machine, "root");
+    assert_eq!(session.error("apply", json!({"plan": keep()}))["kind"], "journal");
+    assert_eq!(machine.content(), start);
+}
+
+#[test]
+fn files_of_others_and_of_processes_are_not_touched() {
+    let machine = Machine::new();
+    let mut session = Session::start(&machine, "root");
+    for name in [
+        "99-own-ktrial.conf",
+        "9-ktrial.conf",
+        "own-ktrial",
+        "99ktrial.conf",
+    ] {
+        let plan = json!({"schema": "ktrial.plan/1", "steps": [
+            {"kind": "file", "path": format!("/etc/sysctl.d/{name}"), "content": "x"}]});
+        assert_eq!(
+            session.error("apply", json!({ "plan": plan }))["kind"],
+            "forbidden",
+            "{name}"
+        );
+    }
+    for path in [
+        "/proc/1/cmdline",
+        "/proc/self/maps",
+        "/proc/1/task/1/mem",
+        "/proc/1/fd/0",
+    ] {
+        let read = session.ok("read", json!({"paths": [path]}));
+        let message = read["values"][0]["error"]["message"].as_str().unwrap();
+        assert!(message.contains("outside the paths"), "{path}: {read}");
     }
 }

@@ -21,6 +21,8 @@ LARGEST_BYTES = 256 << 20
 #: All of a bundle, unpacked.
 LARGEST_BUNDLE_BYTES = 16 << 30
 MOST_MEMBERS = 1_000_000
+#: What to do about a bundle that is not in order.
+ANEW = "nothing was imported; get it once more from where you have it, or have it made anew"
 #: Every name that a member may have.
 MEMBER = re.compile(
     r"comparison\.json|raw/[0-9a-f]{64}|sessions/[A-Za-z0-9_%-][A-Za-z0-9._%-]{0,99}/(?:session\.json|runs\.jsonl)"

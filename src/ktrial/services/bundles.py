@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ktrial.domain.benchmark import Benchmark
-from ktrial.domain.bundle import BundledRun, BundledSession, Manifest, Packed, folder_of
+from ktrial.domain.bundle import ANEW, BundledRun, BundledSession, Manifest, Packed, folder_of
 from ktrial.domain.errors import BadInput, Refused
 from ktrial.domain.kept_trial import KeptTrial, cleaned
 from ktrial.domain.privacy import Identity, Scrubber
@@ -124,9 +124,7 @@ def bring_back(
     imported, skipped = [], []
     packings: list[_Packing] = []
     for packed in bundle.manifest.sessions:
-        session = session_of(bundle, packed)
-        for _ in runs_of(bundle, session):
-            pass
+        session = _checked(bundle, packed)
         if packed.session not in there:
             imported.append(session)
         elif (same := _same(there[packed.session], bundle, results, scrubbing, trials)) is not None:
@@ -148,6 +146,17 @@ def bring_back(
         skipped=tuple(skipped),
         trials=tuple(one.stored.trial for one in fresh),
     )
+
+
+def _checked(bundle: Bundle, packed: Packed) -> BundledSession:
+    """A session with all its runs in order; raises BadInput."""
+    try:
+        session = session_of(bundle, packed)
+        for _ in runs_of(bundle, session):
+            pass
+    except BadInput as error:
+        raise BadInput(error.message, hint=error.hint or ANEW) from None
+    return session
 
 
 class _Packing:

@@ -23,6 +23,7 @@ import msgspec
 import zstandard
 
 from ktrial.domain.bundle import (
+    ANEW,
     COMPARISON,
     LARGEST_BUNDLE_BYTES,
     LARGEST_BYTES,
@@ -54,8 +55,6 @@ _KINDS = {
     tarfile.FIFOTYPE: "a pipe",
     tarfile.DIRTYPE: "a folder",
 }
-#: What to do about a bundle that is not in order.
-_ANEW = "nothing was imported; get it once more from where you have it, or have it made anew"
 
 
 class BundleFolder:
@@ -86,7 +85,7 @@ class BundleFolder:
             with file:
                 return _unpack(file, str(path), self._private(), damaged_too=damaged_too)
         except BadInput as error:
-            raise BadInput(error.message, hint=error.hint or _ANEW) from None
+            raise BadInput(error.message, hint=error.hint or ANEW) from None
 
     def close(self) -> None:
         """Take everything away again."""

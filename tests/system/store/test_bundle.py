@@ -249,15 +249,28 @@ def change_raw(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
     members[at] = (members[at][0], members[at][1][:-1] + b"?")
 
 
-def change_raw_and_manifest(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
-    change_raw(members)
-    digests = {info.name: hashlib.sha256(data).hexdigest() for info, data in members}
+def rewritten(name: str, change: Callable[[bytes], bytes]) -> Callable[[list[tuple[tarfile.TarInfo, bytes]]], None]:
+    """The first member whose name begins so is changed, and the manifest with it."""
 
-    def agree(document: Any) -> None:
-        for name, listed in document["members"].items():
-            listed["sha256"] = digests[name]
+    def other(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+        at = next(number for number, (info, _) in enumerate(members) if info.name.startswith(name))
+        info, data = members[at][0], change(members[at][1])
+        members[at] = (info, data)
+        listed = {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
+        with_manifest(lambda document: document["members"].update({info.name: listed}))(members)
 
-    with_manifest(agree)(members)
+    return other
+
+
+def other_raw(line: bytes) -> bytes:
+    run = json.loads(line)
+    return json.dumps({**run, "document": {"raw": {"files/a.json": {"sha256": "0" * 64}}}}).encode() + b"\n"
+
+
+def other_state(data: bytes) -> bytes:
+    session = json.loads(data)
+    assert session["states"]
+    return json.dumps({**session, "states": {"begin": "0" * 64}}).encode()
 
 
 def grow_raw(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
@@ -298,7 +311,14 @@ def huge(document: Any) -> None:
         (with_manifest(lambda document: document["sessions"].pop()), "other sessions than it lists"),
         (drop_last, "not in the bundle"),
         (change_raw, "not what its digest says"),
-        (change_raw_and_manifest, "not what its digest says"),
+        (rewritten("raw/", lambda data: data[:-1] + b"?"), "not what its digest says"),
+        (rewritten("sessions/s2/runs.jsonl", other_raw), "other raw output than there is"),
+        (rewritten("sessions/s2/runs.jsonl", lambda data: data * 2), "run 1 stands there twice"),
+        (rewritten("sessions/s1/session.json", other_state), "its raw output 000000000000… is not in the bundle"),
+        (
+            with_manifest(lambda document: document["sessions"][0].update(replaced=None)),
+            "not the session that the manifest names",
+        ),
         (grow_raw, "bytes, and"),
         (repeat, "stands there twice"),
         (manifest_last, "does not begin with manifest.json"),
@@ -319,6 +339,21 @@ def test_a_bundle_that_is_not_in_order_is_refused(
     assert not (tmp_path / "evil").exists()
     store.close()
     other.close()
+
+
+def test_nothing_is_hidden_behind_the_end_of_a_member(tmp_path: Path) -> None:
+    store = Store(Database.open(str(tmp_path / "a.db")))
+    fill(store)
+    text = bytearray(text_of(packed(store, tmp_path)))
+    store.close()
+    with tarfile.open(fileobj=io.BytesIO(text)) as tar:
+        ends = [info.offset_data + info.size for info in tar if info.size % 512]
+    for end in ends[:3]:
+        hiding = bytearray(text)
+        hiding[end] = 1
+        (tmp_path / "bad").write_bytes(zstandard.compress(hiding))
+        with pytest.raises(BadInput, match="hidden behind the end"):
+            BundleFolder(tmp_path / "work").open(tmp_path / "bad")
 
 
 def test_what_unpacks_to_more_than_it_says_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

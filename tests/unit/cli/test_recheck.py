@@ -393,6 +393,15 @@ def test_an_outcome_that_only_the_file_of_an_import_has_is_named(machine: FakeRo
     assert (status, told.partition(" is stored, ")[0]) == (1, "time: nothing")
 
 
+def test_what_an_import_tells_of_its_runs_is_checked_too(machine: FakeRoot, imported: Path) -> None:
+    runs = min(imported.glob("data/sessions/*/runs.jsonl"))
+    runs.write_text(runs.read_text().replace('"command":"make"', '"command":"made"', 1))
+    put_right(imported)
+    status, found = check(machine, imported)
+    (told,) = [one["told"] for one in found if one["kind"] == "measurement"]
+    assert (status, told.partition(":")[0]) == (1, "attributes")
+
+
 def test_only_what_comes_out_is_packed(machine: FakeRoot, folder: Path) -> None:
     document = json.loads(Path("found.json").read_text())
     _interval(document)

@@ -268,6 +268,13 @@ def test_a_record_that_is_none_is_named(machine: FakeRoot, folder: Path) -> None
     assert any("run 6" in one["told"] and "not as ktrial writes it" in one["told"] for one in found), found
 
 
+def test_a_trial_under_the_name_of_another_is_named(machine: FakeRoot, folder: Path) -> None:
+    change_document(folder / FOLDER / "trial.json", lambda stored: stored.update(trial="another"))
+    put_right(folder)
+    status, found = check(machine, folder)
+    assert (status, [one["where"] for one in found if one["kind"] == "trial"]) == (1, [f"trial {TRIAL}"])
+
+
 def test_a_changed_report_is_named(machine: FakeRoot, folder: Path) -> None:
     change_document(
         folder / "comparison.json", lambda one: one["outcomes"][0]["contrasts"][0].update(verdict="equivalent")

@@ -232,3 +232,11 @@ def test_a_file_of_a_tool_that_was_cut(share: float) -> None:
     cut = GOOD[: int(len(GOOD) * share)]
     with pytest.raises(BadInput, match=r"breaks off after line|whole JSON"):
         read_results(ForeignFile("cut.json", cut), PLAIN, IMPORTERS)
+
+
+@pytest.mark.parametrize("second, told", [("6.1.0", "6.1.0"), ("6.2.0", None)])
+def test_a_session_names_a_kernel_only_where_all_its_runs_do(second: str, told: str | None) -> None:
+    store = Memory()
+    table = f"time_s,kernel\n1,6.1.0\n2,{second}\n".encode()
+    brought(table, Wanted(options=ImportOptions(values=("time_s",))), store, "a/times.csv")
+    assert store.kept[0][0].kernel_release == told

@@ -474,6 +474,34 @@ def test_guards_hold_break_or_stay_open() -> None:
     assert "guard-broken" in kinds(said)
 
 
+def test_a_guard_just_at_its_margin_stays_open() -> None:
+    """Not holding: its interval reaches beyond what is allowed, though not beyond twice that."""
+    rules = {"g.a": OutcomeRule(direction="higher", role="guard", margin=0.05)}
+    at_margin = noise(9, 0.01, 2, -float(np.log(1.05)))
+    said = several(protocol(outcomes=outcomes(**rules)), {TIME: noise(9, 0.01, 1, 0.1), "g.a": at_margin})
+    assert said.of("g.a", "case", "control").guard == "open"
+
+
+def test_what_refuses_a_trial_leaves_no_verdict_of_any_family() -> None:
+    rules = {
+        "s.a": OutcomeRule(direction="higher", role="secondary"),
+        "g.a": OutcomeRule(direction="higher", role="guard"),
+        "e.a": OutcomeRule(direction="higher", role="exploratory"),
+    }
+    effects = {name: noise(7, 0.01, seed, 0.1) for seed, name in enumerate((TIME, *rules))}
+    zeros = [0.0] * 7
+    scores = {name: {"control": zeros, "case": values} for name, values in effects.items()}
+    log = log_of(protocol(outcomes=outcomes(**rules)), scores)
+    assert {one.verdict for one in judge(log).judged} == {"better", None}
+    other = [replace(one, identity={"kernel": one.arm}) if isinstance(one, RunEnded) else one for one in log]
+    assert {one.outcome: one.verdict for one in judge(other).judged} == {
+        TIME: "not comparable",
+        "s.a": "not comparable",
+        "g.a": "not comparable",
+        "e.a": None,
+    }
+
+
 def test_a_guard_that_is_worse_but_within_its_margin_holds() -> None:
     rules = {"g.a": OutcomeRule(direction="higher", role="guard", margin=0.05)}
     said = several(protocol(outcomes=outcomes(**rules)), {TIME: noise(7, mean=0.1), "g.a": noise(7, 0.001, 2, -0.02)})
