@@ -34,13 +34,12 @@ def decode_comparison(data: bytes, shown: str) -> Comparison:
     import msgspec
 
     from ktrial.domain.comparison import Comparison
+    from ktrial.domain.strict_json import decode_as
 
     try:
-        comparison = msgspec.json.decode(data, type=Comparison)
-    except (msgspec.DecodeError, RecursionError) as error:
+        comparison = decode_as(data, Comparison)
+    except msgspec.DecodeError as error:
         raise BadInput(f"no comparison of the schema ktrial.comparison/1: {error}", file=shown, hint=_HINT) from None
-    except UnicodeDecodeError as error:
-        raise BadInput(f"no comparison: {error}", file=shown, hint=_HINT) from None
     for outcome in comparison.outcomes:
         empty = next((values.arm for values in outcome.arms if not values.points), None)
         if empty is not None:

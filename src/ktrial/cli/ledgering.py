@@ -22,10 +22,11 @@ def kept_ledger(app: App) -> Ledger | None:
     import msgspec
 
     from ktrial.domain.ledger import Ledger
+    from ktrial.domain.strict_json import decode_as
 
     try:
-        return msgspec.json.decode(data, type=Ledger)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decode_as(data, Ledger)
+    except msgspec.DecodeError:
         return None
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import Fact, FactBook
+from ktrial.domain.strict_json import decode_as
 
 SCHEMA: Literal["ktrial.state/1"] = "ktrial.state/1"
 COMMAND_LINE = "kernel.command_line"
@@ -77,8 +78,8 @@ class MachineState(msgspec.Struct, frozen=True, kw_only=True):
 def parse_state(data: bytes, file: str) -> MachineState:
     """A saved state; raises BadInput for anything else."""
     try:
-        state = msgspec.json.decode(data, type=MachineState)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        state = decode_as(data, MachineState)
+    except msgspec.DecodeError as error:
         raise BadInput(f"is no saved state: {error}", file=file, hint="`ktrial state save` writes one") from None
     values = {**state.facts, **state.files}
     for name, value in values.items():

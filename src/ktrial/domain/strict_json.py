@@ -8,7 +8,9 @@ import math
 import re
 from collections.abc import Container
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 #: How many characters before and after a fault are quoted.
 _AROUND = 20
@@ -16,6 +18,14 @@ _AROUND = 20
 _CUT = re.compile(r"[a-z]{1,4}|[-.eE+]{1,2}")
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")
 _CONSTANT = re.compile(r"(?<=[\s\[:,])-?(?:NaN|Infinity)(?=[\s,\]}])")
+
+_HALF = "\\ud"
+#: Escapes in JSON, of which a pair is one character and `half` the rest.
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
+
+T = TypeVar("T")
 
 
 class NotStrictJson(ValueError):
@@ -31,9 +41,11 @@ class NotStrictJson(ValueError):
 def decode(text: str, repeated: Container[str] = ()) -> Any:
     """The document; raises NotStrictJson. Of a key in `repeated` the last one counts."""
     try:
-        return json.loads(
+        document = json.loads(
             text, object_pairs_hook=partial(_table, repeated), parse_constant=_refuse, parse_float=_finite
         )
+        _check_characters(text)
+        return document
     except json.JSONDecodeError as error:
         item = text[max(0, error.pos - _AROUND) : error.pos + _AROUND]
         raise NotStrictJson(error.lineno, item, f"whole JSON ({error.msg})") from None
@@ -43,6 +55,24 @@ def decode(text: str, repeated: Container[str] = ()) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise NotStrictJson(None, str(error), "JSON that can be read") from None
+
+
+def decode_as(data: bytes | str, shape: type[T] | msgspec.json.Decoder[T]) -> T:
+    """The document as `shape`. Raises msgspec.DecodeError, also for what is nested too deeply and for wrong UTF-8."""
+    try:
+        return shape.decode(data) if isinstance(shape, msgspec.json.Decoder) else msgspec.json.decode(data, type=shape)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deeply") from None
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(f"it is no UTF-8 text: {error.reason} at byte {error.start} of a text") from None
+
+
+def _check_characters(text: str) -> None:
+    """Raise NotStrictJson for an escape of half a character: no file, database or terminal takes it."""
+    for found in _ESCAPE.finditer(text) if _HALF in text.lower() else ():
+        if found["half"] is not None:
+            line = text.count("\n", 0, found.start()) + 1
+            raise NotStrictJson(line, found["half"], "a whole character: one half of a pair stands alone")
 
 
 def fault(text: str) -> str | None:

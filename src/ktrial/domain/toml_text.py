@@ -29,6 +29,8 @@ def parse(text: str, file: str, shape: type[T], hint: str) -> T:
         raise BadInput(
             f"TOML: {match['what']}", file=file, line=int(match["line"]), column=int(match["column"]), hint=hint
         ) from None
+    except RecursionError:
+        raise BadInput("TOML: it is nested too deeply", file=file, hint=hint) from None
     try:
         return msgspec.convert(tree, shape)
     except msgspec.ValidationError as error:

@@ -16,6 +16,7 @@ from ktrial.domain.benchmark import Direction
 from ktrial.domain.comparison import Role
 from ktrial.domain.errors import BadInput, Contradiction, UnknownName
 from ktrial.domain.gate import GateLimits, Reading
+from ktrial.domain.strict_json import decode_as
 
 SCHEMA = "ktrial.trial-log/1"
 #: A counter is not looked at before the end, and needs so many blocks.
@@ -221,8 +222,8 @@ def decode(data: bytes, file: str) -> tuple[Event, ...]:
     events: list[Event] = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            events.append(_DECODER.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            events.append(decode_as(line, _DECODER))
+        except msgspec.DecodeError as error:
             hint = f"every line is an event of {SCHEMA}"
             raise BadInput(f"no event of a trial: {error}", file=file, line=number, hint=hint) from None
         if isinstance(events[-1], Protocol) != (number == 1):

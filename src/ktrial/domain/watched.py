@@ -9,6 +9,7 @@ import msgspec
 
 from ktrial.domain.benchmark import WATCHED
 from ktrial.domain.errors import UnreadableOutput
+from ktrial.domain.strict_json import decode_as
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +23,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 def read_watched(data: bytes) -> Watched:
     """The file WATCHED of a run. Raises UnreadableOutput."""
     try:
-        return msgspec.json.decode(data, type=Watched)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return decode_as(data, Watched)
+    except msgspec.DecodeError as error:
         start = data[:60].decode("utf-8", "backslashreplace")
         raise UnreadableOutput(WATCHED, None, start, f"the counters around a run: {error}") from None

@@ -16,6 +16,8 @@ _ARITHMETIC = re.compile(r"\s*(0[xX][0-9A-Fa-f]+|\d+|[A-Za-z_]\w*|[-+*/%()])")
 MAXIMUM_VALUES = 64
 """A word that stands for more values than this (nested loops over lists) is not read."""
 DEEPEST = 40
+#: No expression that anybody writes has more.
+MOST_TOKENS = 400
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -232,10 +234,10 @@ def arithmetic(text: str, variables: Mapping[str, list[str] | Unknown]) -> list[
     """Whole numbers, names, `+ - * / %` and brackets."""
     plain = re.sub(r"\$\{?([A-Za-z_]\w*)\}?", r"\1", text)
     tokens: list[str] = []
-    offset = 0
-    while offset < len(plain.rstrip()):
+    offset, end = 0, len(plain.rstrip())
+    while offset < end:
         found = _ARITHMETIC.match(plain, offset)
-        if found is None:
+        if found is None or len(tokens) > MOST_TOKENS:
             return Unknown(f"$(({text})) is not read")
         tokens.append(found[1])
         offset = found.end()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from ktrial.domain.errors import UnreadableOutput
+from ktrial.domain.strict_json import decode_as
 
 _SOURCE = "the agent's reply"
 
@@ -43,7 +44,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
 def read_load(data: bytes) -> LoadReply:
     """The reply as the agent wrote it (JSON). Raises UnreadableOutput."""
     try:
-        return msgspec.json.decode(data, type=LoadReply)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return decode_as(data, LoadReply)
+    except msgspec.DecodeError as error:
         start = data[:60].decode("utf-8", "backslashreplace")
         raise UnreadableOutput(_SOURCE, None, start, f"a reply to `load`: {error}") from None

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.errors import UnreadableOutput
+from ktrial.domain.strict_json import decode_as
 
 _SOURCE = "the agent's replies"
 _SHOWN = 60
@@ -37,8 +38,8 @@ def read_replies(data: bytes) -> dict[int, Reply]:
     found: dict[int, Reply] = {}
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:
-            reply = _DECODER.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            reply = decode_as(line, _DECODER)
+        except msgspec.DecodeError as error:
             shown = line[:_SHOWN].decode("utf-8", "backslashreplace")
             raise UnreadableOutput(_SOURCE, number, shown, f"a reply: {error}") from None
         if reply.id is None or (reply.ok is None) == (reply.error is None):

@@ -15,6 +15,15 @@ from ktrial.formats.tool_output import LARGEST, unreadable
 _NUMBER = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _COMMA = re.compile(r"[-+]?[\d.]*,\d+", re.ASCII)
 
+#: What is measured in these units has no sign; a score, a ratio and what a battery takes or gives may have one.
+_NEVER_NEGATIVE: Mapping[Unit, str] = {
+    "s": "a time",
+    "1/s": "a rate",
+    "B/s": "a rate",
+    "B": "a size",
+    "count": "a count",
+}
+
 
 class Scale(msgspec.Struct, frozen=True):
     """A value times `numerator` over `denominator` is in the base unit `unit`."""
@@ -23,8 +32,11 @@ class Scale(msgspec.Struct, frozen=True):
     numerator: int = 1
     denominator: int = 1
 
-    def value(self, number: str | float) -> float:
-        """A number in the base unit, rounded once."""
+    def value(self, number: str | float, source: str, line: int | None, wanted: str) -> float:
+        """A number in the base unit, rounded once. Raises UnreadableOutput for a time, rate, size or count below 0."""
+        what = _NEVER_NEGATIVE.get(self.unit)
+        if what is not None and float(number) < 0:
+            raise unreadable(source, line, str(number), f"{wanted}: {what}, which is never below 0")
         if self.numerator == self.denominator:
             return float(number)
         return float(Decimal(str(number)) * self.numerator / self.denominator)

@@ -111,9 +111,8 @@ def _values(fields: list[str], source: str, line: int) -> tuple[GoValue, ...]:
         name, scale = tidied(unit)
         if name in found:
             raise unreadable(source, line, f"{number} {unit}", "of a unit that the line did not have before")
-        found[name] = GoValue(
-            unit=name, base=scale.unit, direction=None, value=scale.value(text), original=f"{text} {unit}"
-        )
+        value = scale.value(text, source, line, f"a value in {unit}")
+        found[name] = GoValue(unit=name, base=scale.unit, direction=None, value=value, original=f"{text} {unit}")
     return tuple(found.values())
 
 

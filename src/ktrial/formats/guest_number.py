@@ -8,6 +8,7 @@ import math
 import msgspec
 
 from ktrial.domain.errors import UnreadableOutput
+from ktrial.domain.strict_json import decode_as
 
 _SOURCE = "the program's last line"
 
@@ -30,8 +31,8 @@ def read_number(output: bytes, outcome: str) -> float:
         value = float(last)
     except ValueError:
         try:
-            results = msgspec.json.decode(last, type=_Reply).ok.results
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            results = decode_as(last, _Reply).ok.results
+        except msgspec.DecodeError:
             raise UnreadableOutput(_SOURCE, None, shown, "a number, or the agent's reply to a load") from None
         if outcome not in results:
             raise UnreadableOutput(_SOURCE, None, ", ".join(results), f"results with {outcome}") from None

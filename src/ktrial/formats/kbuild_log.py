@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 
 import msgspec
 
+from ktrial.domain.strict_json import decode_as
+from ktrial.formats._words import split_words
 from ktrial.formats.tool_output import numbered, unreadable
 
 
@@ -51,7 +52,7 @@ def _commands(data: bytes, marks: tuple[str, ...], source: str) -> Iterator[tupl
     for line, text in numbered(data, source):
         if any(mark in f"{text} " for mark in marks):
             try:
-                yield tuple(shlex.split(text.split(";")[0]))
+                yield tuple(split_words(text.split(";")[0]))
             except ValueError:
                 raise unreadable(source, line, text, "a command line") from None
 
@@ -73,7 +74,7 @@ def read_cmd_file(data: bytes, source: str) -> tuple[str, ...]:
         if match is None:
             continue
         try:
-            return tuple(shlex.split(match[1].split(" ; ")[0]))
+            return tuple(split_words(match[1].split(" ; ")[0]))
         except ValueError:
             raise unreadable(source, line, text, "a command line") from None
     raise unreadable(source, None, "the whole file", "what kbuild keeps of an object: it has no line cmd_… :=")
@@ -94,7 +95,7 @@ def read_cache_log(data: bytes, source: str = "ccache's log") -> tuple[int, int]
 def read_sccache(data: bytes, source: str = "sccache --show-stats") -> tuple[int, int]:
     """(hits, misses) that the server of sccache has counted since it was started."""
     try:
-        told = msgspec.json.decode(data, type=_SccacheTold).stats
+        told = decode_as(data, _SccacheTold).stats
     except msgspec.DecodeError as error:
         raise unreadable(source, None, "the whole text", f"statistics of sccache as JSON: {error}") from None
     return sum(told.cache_hits.counts.values()), sum(told.cache_misses.counts.values())

@@ -10,6 +10,7 @@ import msgspec
 
 from ktrial.domain.benchmark import Direction, Unit
 from ktrial.domain.run import RunRecord
+from ktrial.formats.foreign_units import Scale
 from ktrial.formats.tool_output import json_document, json_list, json_table, unreadable
 
 SCHEMA = "ktrial.bench/1"
@@ -108,6 +109,8 @@ def _record(value: object, at: str, source: str) -> _Record:
     names = [one.outcome for one in record.measurements]
     if len(set(names)) != len(names):
         raise unreadable(source, None, at, "a run's record: an outcome stands twice")
+    for one in record.measurements:
+        Scale(one.unit).value(one.value, source, None, f"{at}: a value of {one.outcome}")
     try:
         whole = msgspec.convert(value, RunRecord)
     except msgspec.ValidationError:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from ktrial.domain.strict_json import decode_as
 from ktrial.formats.tool_output import unreadable
 
 _Microseconds = Annotated[int, msgspec.Meta(ge=0)]
@@ -30,7 +31,7 @@ class _Row(msgspec.Struct):
 def read_list_timers(data: bytes, source: str) -> tuple[Timer, ...]:
     """All timers in their order. Raises UnreadableOutput."""
     try:
-        rows = msgspec.json.decode(data, type=list[_Row])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        rows = decode_as(data, list[_Row])
+    except msgspec.DecodeError as error:
         raise unreadable(source, None, data.decode("utf-8", "replace"), f"a list of timers: {error}") from None
     return tuple(Timer(unit=row.unit, activates=row.activates, next_unix_us=row.next or None) for row in rows)

@@ -60,8 +60,6 @@ def read_margine(data: bytes, source: str = "run.json") -> MargineRun:
     for key in METRICS:
         if key in document:
             numbers[key] = json_signed(document[key], source, key)
-            if numbers[key] < 0:
-                raise unreadable(source, None, repr(numbers[key]), f"{key}: a number that is not negative")
     if not numbers:
         raise unreadable(source, None, "the document", "a run that measured something: it only tells of the machine")
     label = document.get("label")

@@ -111,13 +111,14 @@ def _values(operation: str, iterations: object, unit: tuple[str, Scale], at: str
         if len(samples) != len(values):
             raise unreadable(source, None, f"{len(samples)} items", f"{place}.SampleNrs: one for each of the values")
         for index, (item, sample) in enumerate(zip(values, samples, strict=True)):
-            text = _number(item, source, f"{place}.Values[{index}]")
+            at_value = f"{place}.Values[{index}]"
+            text = _number(item, source, at_value)
             found.append(
                 MmtestsValue(
                     operation=operation,
                     iteration=number + 1,
                     sample=str(sample),
-                    value=scale.value(text),
+                    value=scale.value(text, source, None, at_value),
                     original=f"{text} {shown}".strip(),
                 )
             )

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 
 import msgspec
 
+from ktrial.formats._words import split_words
 from ktrial.formats.tool_output import numbered, unreadable
 
 _STRIP = re.compile(r"-p(\d|ab)")
@@ -28,7 +28,7 @@ def read_series(data: bytes, source: str = "series") -> tuple[Member, ...]:
         if not line:
             continue
         try:
-            path, *options = shlex.split(line)
+            path, *options = split_words(line)
         except ValueError:
             raise unreadable(source, number, text, "the name of a patch") from None
         if path.startswith("/") or ".." in path.split("/"):

@@ -26,9 +26,10 @@ _PROPORTIONS: Mapping[str, Direction] = {"HIB": "higher", "LIB": "lower"}
 
 
 class PhoronixEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One system's runs of one test, as their texts; empty where only a mean of them is told."""
+    """One system's runs of one test, as their texts; empty where only a mean of them is told. `line` is the entry's."""
 
     system: str
+    line: int
     values: tuple[str, ...]
 
 
@@ -172,9 +173,9 @@ def _entry(node: _Node, source: str, numbers: bool) -> PhoronixEntry:
     raw, value = node.text("RawString"), node.text("Value")
     texts = raw.split(":") if raw else [value] if _ran_once(node.text("JSON")) else []
     if not numbers or not value:
-        return PhoronixEntry(system=system, values=())
+        return PhoronixEntry(system=system, line=node.line, values=())
     values = tuple(signed_number(text, source, node.line, f"a run of {system}") for text in texts)
-    return PhoronixEntry(system=system, values=values)
+    return PhoronixEntry(system=system, line=node.line, values=values)
 
 
 def _ran_once(text: str) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from ktrial.domain.latency import PowerState
 from ktrial.domain.recording import GroupLimits
 from ktrial.domain.sensors import Sensor
+from ktrial.domain.strict_json import decode_as
 from ktrial.domain.watching import Ended, TracedEvent
 from ktrial.domain.written_blocks import BLOCK, ROWS, OwnSource
 from ktrial.formats.recording_usage import LOOK, Look
@@ -76,9 +77,9 @@ class Blocks:
     def take(self, holds: bytes, content: bytes) -> None:
         """One block's content. Raises ValueError or MsgspecError where it is not as agreed."""
         if holds == b"H":
-            self.head = msgspec.json.decode(content, type=Head)
+            self.head = decode_as(content, Head)
         elif holds == b"L":
-            layout = msgspec.json.decode(content, type=Layout)
+            layout = decode_as(content, Layout)
             self.layouts[layout.group] = layout
         elif holds == b"S":
             group, rows, width = ROWS.unpack_from(content) if len(content) >= ROWS.size else (0, 0, 0)
@@ -87,14 +88,14 @@ class Blocks:
                 raise ValueError(f"a block of samples of group {group} does not fit its columns")
             self.rows.setdefault(group, []).append((known, content))
         elif holds == b"E":
-            self.events += [_EVENT.decode(line) for line in content.split(b"\n")]
+            self.events += [decode_as(line, _EVENT) for line in content.split(b"\n")]
         elif holds == b"U":
-            self.looks += [LOOK.decode(line) for line in content.split(b"\n")]
+            self.looks += [decode_as(line, LOOK) for line in content.split(b"\n")]
         elif holds == b"N":
-            own = msgspec.json.decode(content, type=OwnSource)
+            own = decode_as(content, OwnSource)
             self.own[own.source] = own
         elif holds == b"T":
-            self.tail = msgspec.json.decode(content, type=Ended)
+            self.tail = decode_as(content, Ended)
 
 
 def read_blocks(data: bytes, name: str) -> Blocks:

@@ -7,13 +7,13 @@ written as a slash: `net.ipv4.conf.eth0/100.rp_filter`. That is the spelling of 
 
 from __future__ import annotations
 
-import fnmatch
 import posixpath
 import re
 from collections.abc import Sequence
 
 import msgspec
 
+from ktrial.formats._globs import fits
 from ktrial.formats.lines import (
     Assignment,
     Reading,
@@ -104,9 +104,7 @@ def is_glob(name: str) -> bool:
 def matches(pattern: str, key: str) -> bool:
     """Whether a glob over canonical names matches `key`; `*` does not cross a dot."""
     wanted, given = pattern.split("."), key.split(".")
-    return len(wanted) == len(given) and all(
-        fnmatch.fnmatchcase(part, glob) for glob, part in zip(wanted, given, strict=True)
-    )
+    return len(wanted) == len(given) and all(map(fits, given, wanted))
 
 
 def parse(data: str | bytes, file: str) -> SysctlFile:

@@ -7,12 +7,12 @@ unread: what such a program sets cannot be known. Rules that a `GOTO` may jump o
 
 from __future__ import annotations
 
-import fnmatch
 import re
 
 import msgspec
 
 from ktrial.formats import sysctl_d
+from ktrial.formats._globs import fits
 from ktrial.formats.lines import (
     Assignment,
     Line,
@@ -81,7 +81,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         for match in self.matches:
             if match.key != key:
                 continue
-            hit = any(fnmatch.fnmatchcase(name, pattern) for pattern in match.value.split("|"))
+            hit = any(fits(name, pattern) for pattern in match.value.split("|"))
             if hit != (match.operator == "=="):
                 return False
         return True

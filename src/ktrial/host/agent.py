@@ -12,6 +12,7 @@ from ktrial import __version__
 from ktrial.domain.errors import AgentError, BadRequest, Busy, NoSuchTransaction, PrivilegeMissing, StalePlan
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.reading import Reading
+from ktrial.domain.strict_json import decode_as
 from ktrial.domain.wire import Base64, read_bytes
 from ktrial.host.interrupts import Interrupts
 from ktrial.host.transport import BUILD_ANEW, Transport
@@ -132,8 +133,8 @@ class AgentSession:
         if not answer.endswith(b"\n"):
             raise self._lost(do, "it ended without an answer")
         try:
-            reply = msgspec.json.decode(answer, type=_Reply)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            reply = decode_as(answer, _Reply)
+        except msgspec.DecodeError as error:
             raise self._lost(do, f"its answer is not one of the protocol: {error}", hangs=True) from None
         if reply.error is not None:
             raise _error(reply.error)

@@ -8,7 +8,7 @@ from typing import get_args
 
 from ktrial.domain.benchmark import Direction, Unit
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
-from ktrial.formats.foreign_units import signed_number
+from ktrial.formats.foreign_units import Scale, signed_number
 from ktrial.formats.tidy_csv import Row, read_tidy_csv
 from ktrial.formats.tool_output import unreadable
 from ktrial.imports._shared import is_own_table, labelled
@@ -82,11 +82,12 @@ def _measurement(row: Row, cells: Mapping[str, str], name: str) -> ForeignMeasur
         raise unreadable(name, row.line, cells["unit"], f"a base unit: {', '.join(_UNITS)}")
     if cells["direction"] not in _DIRECTIONS:
         raise unreadable(name, row.line, cells["direction"], "a direction: lower, higher or empty")
-    number = signed_number(cells["value"], name, row.line, f"a value of {cells['outcome']}")
+    unit, wanted = _UNITS[cells["unit"]], f"a value of {cells['outcome']}"
+    number = signed_number(cells["value"], name, row.line, wanted)
     return ForeignMeasurement(
         outcome=cells["outcome"],
-        value=float(number),
-        unit=_UNITS[cells["unit"]],
+        value=Scale(unit).value(number, name, row.line, wanted),
+        unit=unit,
         direction=_DIRECTIONS[cells["direction"]],
         original=cells["original"] or f"{number} {cells['unit']}",
     )

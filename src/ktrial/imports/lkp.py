@@ -46,16 +46,20 @@ def _run(run: LkpRun, number: int, name: str) -> ForeignRun:
         group=group,
         benchmark=benchmark,
         number=number,
-        measurements=tuple(_measurement(key, value) for key, value in run.values.items()),
+        measurements=tuple(_measurement(key, value, f"{key} of {run.path}", name) for key, value in run.values.items()),
         attributes={"path": run.path},
         failure=None if run.values else "has no statistic",
     )
 
 
-def _measurement(key: str, value: float) -> ForeignMeasurement:
+def _measurement(key: str, value: float, at: str, name: str) -> ForeignMeasurement:
     match = _SUFFIX.search(key)
     scale: Scale = (scale_of(match[1]) if match else None) or AS_IT_STANDS
     shown = f" {match[1]}" if match else ""
     return ForeignMeasurement(
-        outcome=key, value=scale.value(value), unit=scale.unit, direction=None, original=f"{value}{shown}"
+        outcome=key,
+        value=scale.value(value, name, None, at),
+        unit=scale.unit,
+        direction=None,
+        original=f"{value}{shown}",
     )

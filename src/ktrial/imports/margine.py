@@ -22,7 +22,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     found = tuple(
         ForeignMeasurement(
             outcome=metric.outcome,
-            value=metric.scale.value(run.numbers[key]),
+            value=metric.scale.value(run.numbers[key], name, None, key),
             unit=metric.scale.unit,
             direction=metric.direction,
             original=f"{run.numbers[key]} {metric.unit}",

@@ -32,7 +32,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         if scale_of(result.scale) is None:
             unknown.add(result.scale or "(none)")
         for entry in result.entries:
-            runs += _runs(result, entry, file, len(runs))
+            runs += _runs(result, entry, file, len(runs), name)
     if not runs:
         raise BadRun(
             f"{name}: no test tells its runs: a mean of runs that are not there is no run; {'; '.join(file.left_out)}",
@@ -44,7 +44,9 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     return ForeignResults(format=NAME, runs=labelled(runs, options.label, name), notes=tuple(notes))
 
 
-def _runs(result: PhoronixResult, entry: PhoronixEntry, file: PhoronixFile, before: int) -> list[ForeignRun]:
+def _runs(
+    result: PhoronixResult, entry: PhoronixEntry, file: PhoronixFile, before: int, source: str
+) -> list[ForeignRun]:
     scale = scale_of(result.scale) or AS_IT_STANDS
     test = _VERSION.sub("", result.test)
     name = "-".join(slug(part) for part in (test, result.description) if part)
@@ -57,7 +59,7 @@ def _runs(result: PhoronixResult, entry: PhoronixEntry, file: PhoronixFile, befo
             measurements=(
                 ForeignMeasurement(
                     outcome="result",
-                    value=scale.value(text),
+                    value=scale.value(text, source, entry.line, f"run {place} of {result.title} on {entry.system}"),
                     unit=scale.unit,
                     direction=result.direction,
                     original=f"{text} {result.scale}".strip(),

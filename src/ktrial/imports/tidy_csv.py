@@ -217,11 +217,12 @@ def _measured(
             if match[2] != unit:
                 raise unreadable(name, row.line, text, f"in {unit}, the unit of column {column.header!r}: mixed units")
             text = match[1]
-        number = signed_number(text, name, row.line, f"a value of column {column.header!r}")
+        wanted = f"a value of column {column.header!r}"
+        number = signed_number(text, name, row.line, wanted)
         found.append(
             ForeignMeasurement(
                 outcome=column.outcome,
-                value=scale.value(number),
+                value=scale.value(number, name, row.line, wanted),
                 unit=scale.unit,
                 direction=options.direction,
                 original=f"{number} {unit}".strip(),

@@ -10,6 +10,7 @@ import msgspec
 from ktrial.domain.benchmark import Measurement, RawOutput
 from ktrial.domain.errors import BadRun, KtrialError
 from ktrial.domain.run import LOAD_THROUGHPUT, Execution, LoadRecord
+from ktrial.domain.strict_json import decode_as
 from ktrial.domain.suite import LOAD_FILE, SETTLE_S, SuiteLoad
 from ktrial.formats.stress_ng import read_stress_ng
 from ktrial.services.availability import IN_CONTAINER, install_command, package_tool
@@ -117,8 +118,8 @@ def _stress_ng_rate(raw: RawOutput) -> Measurement:
 
 def _spin_rate(raw: RawOutput, run: Execution) -> Measurement:
     try:
-        spun = msgspec.json.decode(raw.stdout, type=_SpinReply).results
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        spun = decode_as(raw.stdout, _SpinReply).results
+    except msgspec.DecodeError as error:
         raise BadRun(raw.failed or f"the reply cannot be read: {error}") from None
     began_ns, length_ns = run.started_monotonic_ns, run.raw.wall_ns or 0
     if spun.slice_ns <= 0 or length_ns <= 0 or began_ns < spun.start_ns:

@@ -11,6 +11,7 @@ import msgspec
 from ktrial.domain.bundle import BundledRun, BundledSession, Manifest, Packed, folder_of
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession
+from ktrial.domain.strict_json import decode_as
 
 #: In the document of a session that came in a bundle: where it was first, and what was replaced.
 CAME = "bundle"
@@ -55,8 +56,8 @@ def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
     """A session that the manifest names; raises BadInput for one that is not in order."""
     where = f"{bundle.shown}: {folder_of(packed.session)}/session.json"
     try:
-        session = msgspec.json.decode(bundle.session(packed.session), type=BundledSession)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        session = decode_as(bundle.session(packed.session), BundledSession)
+    except msgspec.DecodeError as error:
         raise BadInput(f"{where}: {error}") from None
     if session.session != packed.session or session.replaced != packed.replaced:
         raise BadInput(f"{where}: it is not the session that the manifest names")
@@ -71,10 +72,10 @@ def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun
     for line, data in enumerate(bundle.runs(session.session), 1):
         where = f"{bundle.shown}: {folder_of(session.session)}/runs.jsonl:{line}"
         try:
-            run = msgspec.json.decode(data, type=BundledRun)
+            run = decode_as(data, BundledRun)
             told = () if run.document is None else run.document.get("measurements", ())
             measurements = tuple(msgspec.convert(one, StoredMeasurement) for one in told)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
+        except (msgspec.DecodeError, TypeError) as error:
             raise BadInput(f"{where}: {error}") from None
         if run.number in seen or run.state == "running":
             raise BadInput(f"{where}: run {run.number} stands there twice, or still runs")

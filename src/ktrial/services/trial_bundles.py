@@ -13,6 +13,7 @@ from ktrial.domain.errors import BadInput, KtrialError, Refused
 from ktrial.domain.kept_trial import KeptTrial
 from ktrial.domain.noise_profile import NoiseProfile
 from ktrial.domain.stored_trial import StoredTrial
+from ktrial.domain.strict_json import decode_as
 from ktrial.domain.trial_log import decode, encode
 from ktrial.services.bundle_reading import Bundle
 
@@ -57,9 +58,9 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
     if document is None or log is None:
         raise BadInput(f"{where}: {_TRIAL if document is None else _LOG} is not in the bundle")
     try:
-        stored = msgspec.json.decode(document, type=StoredTrial)
-        profile = None if noise is None else msgspec.json.decode(noise, type=NoiseProfile)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        stored = decode_as(document, StoredTrial)
+        profile = None if noise is None else decode_as(noise, NoiseProfile)
+    except msgspec.DecodeError as error:
         raise BadInput(f"{where}: {error}") from None
     if not log.endswith(b"\n"):
         raise BadInput(f"{where}/{_LOG}: its last line was cut off")

@@ -39,6 +39,7 @@ from ktrial.domain.bundle import (
     trials_of,
 )
 from ktrial.domain.errors import BadInput, KtrialError
+from ktrial.domain.strict_json import decode_as
 
 _LEVEL = 10
 _BLOCK = 512
@@ -391,12 +392,12 @@ def _keep(frame: _Frame, folder: Path, name: str, listed: Member) -> bool:
 def _manifest(data: bytes, shown: str) -> Manifest:
     """The manifest, its claims checked against the limits."""
     try:
-        document = msgspec.json.decode(data)
+        document = decode_as(data, object)
         schema = document.get("schema") if isinstance(document, Mapping) else None
         if isinstance(schema, str) and schema != SCHEMA and schema.startswith(SCHEMA.partition("/")[0]):
             raise BadInput(f"{shown}: made by a newer ktrial: it is a {schema}", hint="use that ktrial")
         manifest = msgspec.convert(document, Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise BadInput(f"{shown}: {MANIFEST} cannot be read: {error}") from None
     wanted = [
         f"{folder_of(one.session)}/{name}" for one in manifest.sessions for name in ("runs.jsonl", "session.json")

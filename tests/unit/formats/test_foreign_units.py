@@ -28,7 +28,7 @@ from ktrial.formats.foreign_units import json_signed, scale_of, signed_number
 def test_into_base_units(unit: str, number: str, base: str, value: float) -> None:
     scale = scale_of(unit)
     assert scale is not None
-    assert (scale.unit, scale.value(number)) == (base, value)
+    assert (scale.unit, scale.value(number, "f", 1, "a value")) == (base, value)
 
 
 @pytest.mark.parametrize("unit", ["MIPS", "", "mb", "mB/s", "Mb/s", "m", "furlong"])
