@@ -263,7 +263,7 @@ impl<'a> Applying<'a> {
                 continue;
             }
             self.append(Entry::Writing { step: index })?;
-            if step.is_persistent() {
+            if step.is_persistent() && !self.unsynced {
                 self.writer.sync()?;
             }
             let result = self.step(context, index, step);

@@ -242,7 +242,14 @@ def module_files(kernel: Kernel) -> list[Path]:
     return found
 
 
-def boot(kernel: Kernel, script: str = SCRIPT, files: Mapping[str, bytes] | None = None) -> str:
+def boot(
+    kernel: Kernel,
+    script: str = SCRIPT,
+    files: Mapping[str, bytes] | None = None,
+    *,
+    devices: Sequence[str] = DEVICES,
+    limit_s: float = BOOT_LIMIT_S,
+) -> str:
     """Boots the kernel once with `script` as its /init, and `files` by path; returns what the console showed."""
     fetch(kernel)
     text = script.replace("@PATTERNS@", "\n".join(patterns())).replace("@BEGIN@", BEGIN).replace("@END@", END)
@@ -250,24 +257,24 @@ def boot(kernel: Kernel, script: str = SCRIPT, files: Mapping[str, bytes] | None
     with TemporaryDirectory() as folder:
         image = Path(folder) / "initramfs"
         image.write_bytes(initramfs.build(modules, text, files or {}))
-        return start(kernel.tree / "boot" / f"vmlinuz-{release(kernel.tree)}", image)
+        return start(kernel.tree / "boot" / f"vmlinuz-{release(kernel.tree)}", image, devices, limit_s)
 
 
-def start(kernel: Path, image: Path) -> str:
+def start(kernel: Path, image: Path, devices: Sequence[str] = DEVICES, limit_s: float = BOOT_LIMIT_S) -> str:
     """Console text of QEMU with this kernel and initial RAM file system, until the guest powers off."""
     command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-machine", "q35", "-cpu", "qemu64"]
     # One thread for both CPUs: with two, one boot in fourteen panicked on a loaded machine (QEMU 7.2).
     command += ["-accel", "tcg,thread=single", "-smp", "2", "-m", "1024"]
     command += ["-display", "none", "-serial", "stdio", "-no-reboot"]
-    command += [*DEVICES, "-kernel", str(kernel), "-initrd", str(image)]
+    command += [*devices, "-kernel", str(kernel), "-initrd", str(image)]
     command += ["-append", "console=ttyS0 quiet panic=-1 nokaslr cryptomgr.notests no_timer_check"]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=BOOT_LIMIT_S, check=True)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=True)
     except OSError as error:
         raise KernelError(f"{command[0]} cannot be started: {error}; install qemu-system-x86") from error
     except subprocess.TimeoutExpired as error:
         seen = (error.stdout or b"").decode(errors="replace")
-        raise KernelError(f"no end within {BOOT_LIMIT_S} s; the console showed:\n{seen}") from error
+        raise KernelError(f"no end within {limit_s:g} s; the console showed:\n{seen}") from error
     except subprocess.CalledProcessError as error:
         raise KernelError(f"qemu failed: {error.stderr.decode(errors='replace')}") from error
     return done.stdout.decode(errors="replace")
