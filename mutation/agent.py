@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutants of the agent: cargo-mutants plants them in a copy of the checkout, and runs the tests in Rust there.
+
+What these let live is planted once more, and the tests that kill the agent run with it.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mutation.errors import CannotRun
+from mutation.listed import ROOT, Group
+from mutation.mutant import Fate, Mutant
+
+_TOOL = ROOT / ".setup" / "cargo-mutants" / "bin" / "cargo-mutants"
+_WORK = ROOT / ".setup" / "mutation"
+_FATES = {"caught": Fate.CAUGHT, "timeout": Fate.TIMED_OUT, "missed": Fate.SURVIVED, "unviable": Fate.UNBUILT}
+#: A build and its tests take no longer, unless the mutant never ends.
+_BUILD_S, _TEST_S, _THEN_S = 600, 180, 900
+#: Between two of these the clock is looked at.
+_AT_A_TIME = 10
+#: Statuses of cargo-mutants that tell the fates of mutants, not of itself: all caught, some missed, some timed out.
+_RAN = {0, 2, 3}
+_PASSED, _FAILED = 0, 1
+
+
+class Agent:
+    """The mutants of the agent."""
+
+    def __init__(self, tool: Path = _TOOL, work: Path = _WORK) -> None:
+        if not tool.exists():
+            raise CannotRun(f"{tool} is missing: run `./check --full`, which installs it")
+        self._tool = tool
+        self._tree = work / "tree"
+        self._output = work / "output"
+        self._output.mkdir(parents=True, exist_ok=True)
+        self._names: dict[Mutant, str] = {}
+        self._diffs: dict[Mutant, str] = {}
+        refresh(ROOT, self._tree)
+
+    def all_mutants(self, group: Group) -> list[Mutant]:
+        """All mutants of the functions that a group names. Raises CannotRun."""
+        found = []
+        for listed in group.files:
+            choose = ("--list", "--file", listed.file.removeprefix("agent/"))
+            names = self._tell(*choose).splitlines()
+            told = json.loads(self._tell(*choose, "--json", "--diff"))
+            known = named(names, told)
+            self._names |= dict(zip(known, names, strict=True))
+            self._diffs |= {mutant: one["diff"] for mutant, one in zip(known, told, strict=True)}
+            found += listed.named(known)
+        return found
+
+    def run(self, group: Group, sample: Sequence[Mutant], deadline: float) -> Iterator[tuple[Mutant, Fate]]:
+        """The fate of each mutant; after the deadline no more are begun. Raises CannotRun."""
+        mutants = {self._names[one]: one for one in sample}
+        left = list(mutants)
+        is_first = True
+        while left and time.monotonic() < deadline:
+            some, left = left[:_AT_A_TIME], left[_AT_A_TIME:]
+            for name, fate in self._fates(some, group.tests, is_first=is_first).items():
+                mutant = mutants[name]
+                yield mutant, self._then(mutant, group.then) if fate is Fate.SURVIVED and group.then else fate
+            is_first = False
+
+    def _fates(self, names: Sequence[str], tests: Sequence[str], *, is_first: bool) -> dict[str, Fate]:
+        """What the tests in Rust make of mutants; the first time also whether they pass without any."""
+        exactly = "|".join(re.escape(name) for name in names)
+        done = self._cargo_mutants(
+            *("--in-place", "--no-shuffle", "--output", str(self._output), "--baseline", "run" if is_first else "skip"),
+            *("--build-timeout", str(_BUILD_S), "--timeout", str(_TEST_S), "--re", f"^({exactly})$", "--", *tests),
+        )
+        if done.returncode not in _RAN:
+            raise CannotRun(f"cargo-mutants ended with {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+        found = {}
+        for kind, fate in _FATES.items():
+            for name in (self._output / "mutants.out" / f"{kind}.txt").read_text(encoding="utf-8").splitlines():
+                found[name] = fate
+        if missing := set(names) - set(found):
+            raise CannotRun(f"cargo-mutants did not run {', '.join(sorted(missing))}\n{done.stdout[-4000:]}")
+        return found
+
+    def _then(self, mutant: Mutant, tests: Sequence[str]) -> Fate:
+        """What pytest makes of a mutant, with the agent that has it."""
+        path = self._tree / mutant.file
+        whole = path.read_bytes()
+        try:
+            self._ended(["patch", "--quiet", str(path)], 60, self._diffs[mutant])
+            # In a session of its own: what it started ends with it.
+            status = self._ended([sys.executable, "-I", "-m", "pytest", "-x", "-q", *tests], _THEN_S)
+        finally:
+            path.write_bytes(whole)
+        if status not in {_PASSED, _FAILED, None}:
+            raise CannotRun(f"pytest {' '.join(tests)} ended with {status}")
+        return {_PASSED: Fate.SURVIVED, _FAILED: Fate.CAUGHT}.get(status, Fate.TIMED_OUT)  # type: ignore[arg-type]
+
+    def _ended(self, command: Sequence[str], seconds: float, stdin: str = "") -> int | None:
+        """The status of a command, or none where it does not end in time."""
+        process = subprocess.Popen(
+            command,
+            cwd=self._tree,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            process.communicate(stdin, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return None
+        return process.returncode
+
+    def _tell(self, *arguments: str) -> str:
+        done = self._cargo_mutants(*arguments)
+        if done.returncode != 0:
+            raise CannotRun(f"cargo-mutants {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr}")
+        return done.stdout
+
+    def _cargo_mutants(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(self._tool), "mutants", "--no-config", "--colors", "never", *arguments]
+        folder = self._tree / "agent"
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+def named(names: Sequence[str], told: Sequence[Mapping[str, Any]]) -> list[Mutant]:
+    """Mutants as cargo-mutants lists them, in words and as JSON, under names without lines and columns."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name, one in zip(names, told, strict=True):
+        function = one["function"]["function_name"]
+        _, _, _, what = name.split(":", 3)
+        what = what.strip().removesuffix(f" in {function}")
+        seen[f"{one['file']} {function} {what}"] += 1
+        count = seen[f"{one['file']} {function} {what}"]
+        found.append(Mutant(f"agent/{one['file']}", function, what if count == 1 else f"{what} ({count})"))
+    return found
+
+
+def environment() -> dict[str, str]:
+    """What cargo must see for a static agent, as in ./check; without what debuggers read, which takes long to link."""
+    told = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
+    host = next(line.removeprefix("host: ") for line in told.splitlines() if line.startswith("host: "))
+    flags = {"RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"}
+    given = {name: value for name, value in os.environ.items() if name not in flags}
+    return {**given, "CARGO_BUILD_TARGET": host, "CARGO_PROFILE_DEV_DEBUG": "0", "CARGO_PROFILE_TEST_DEBUG": "0"}
+
+
+def refresh(root: Path, tree: Path) -> None:
+    """Make a copy of the files of the project; what is the same stays untouched, so that cargo builds little anew."""
+    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
+    wanted = {name for name in listed if name and (root / name).is_file()}
+    for folder, folders, names in os.walk(tree):
+        folders[:] = [name for name in folders if Path(folder) / name != tree / "agent" / "target"]
+        for name in names:
+            path = Path(folder) / name
+            if str(path.relative_to(tree)) not in wanted:
+                path.unlink()
+    for name in wanted:
+        copy = tree / name
+        if not copy.is_file() or not filecmp.cmp(root / name, copy, shallow=False):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(root / name, copy)
