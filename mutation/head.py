@@ -113,7 +113,8 @@ class Head:
 
     def run(self, group: Group, sample: Sequence[Mutant], deadline: float) -> Iterator[tuple[Mutant, Fate]]:
         """The fate of each mutant, as they come to their ends. After the deadline no more are begun."""
-        usual = {of: self.seconds(of) for of in {group.tests_of(one.file) for one in sample}}
+        # All tests once: dict, because a file that is named twice runs twice.
+        usual = self.seconds(tuple(dict.fromkeys(test for one in sample for test in group.tests_of(one.file))))
         waiting = list(reversed(sample))
         running: dict[int, _Process] = {}
         while running or (waiting and time.monotonic() < deadline):
@@ -123,8 +124,7 @@ class Head:
                 pid = self._fork(mutant, group.tests_of(mutant.file), folder)
                 running[pid] = _Process(mutant, time.monotonic(), folder)
             for pid, process in list(running.items()):
-                limit = usual[group.tests_of(process.mutant.file)] * _TIMES + _MORE_S
-                fate = _fate(pid, process, limit)
+                fate = _fate(pid, process, usual * _TIMES + _MORE_S)
                 if fate is not None:
                     del running[pid]
                     shutil.rmtree(process.folder, ignore_errors=True)
