@@ -143,7 +143,7 @@ def _instead(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
         old, operation, told = _COMPUTED[type(node.op)]
         yield ast.BinOp(node.left, operation(), node.right), f"{old} becomes {told}"
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
-        yield node.operand, "without not" if isinstance(node.op, ast.Not) else "without minus"
+        yield copy.copy(node.operand), "without not" if isinstance(node.op, ast.Not) else "without minus"
     elif isinstance(node, ast.Constant):
         yield from _other_constants(node.value)
 

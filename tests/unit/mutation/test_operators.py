@@ -90,6 +90,10 @@ def test_names_hold_when_other_functions_change() -> None:
     assert mutants(FILE, source) == mutants(FILE, f"def e():\n    return 1\n\n\n{source}")[2:]
 
 
+def test_what_stands_behind_a_minus_keeps_its_own_name() -> None:
+    assert list(faults("b = -1")) == ["`-1`: without minus", "`1`: becomes 2"]
+
+
 def test_a_long_piece_of_code_is_shortened() -> None:
     name = mutants(FILE, f"def f():\n    g({'1, ' * 100})\n")[0]
     assert name == Mutant(FILE, "f", "`g(" + ("1, " * 100)[:87] + "…`: deleted")

@@ -22,6 +22,7 @@ from ktrial.domain.trial_log import (
     BlockVoided,
     Ended,
     Event,
+    Extended,
     OutcomeRule,
     Protocol,
     ReadingsTaken,
@@ -32,6 +33,7 @@ from ktrial.domain.trial_log import (
     encode,
 )
 from ktrial.stats.judge import judge
+from ktrial.stats.planning import blocks_to_detect
 from ktrial.stats.sequential import first_exclusion
 from tests.support.trials import RATE, TIME, log_of, pair_log, protocol
 
@@ -523,16 +525,52 @@ def test_exploratory_outcomes_have_p_and_never_a_verdict() -> None:
     assert b'"p_adjusted":0.03125' in msgspec.json.encode(said)
 
 
+def test_p_of_an_exploratory_counter_is_by_flips_of_its_sizes() -> None:
+    """Of six ones and a five, no flip gives a smaller sum; by their ranks they would differ more than that."""
+    rules = {"e.a": OutcomeRule(direction="higher", role="exploratory", scale="count")}
+    scores = {
+        TIME: {"control": [0.0] * 7, "case": noise(7, mean=0.1)},
+        "e.a": {"control": [0.0] * 6 + [5.0], "case": [1.0] * 6 + [0.0]},
+    }
+    assert judge(log_of(protocol(outcomes=outcomes(**rules)), scores)).of("e.a", "case", "control").p == 1
+
+
 def test_questions_that_can_never_be_answered_are_refused_before_the_first_run() -> None:
     rules = {f"s.{number}": OutcomeRule(direction="higher", role="secondary") for number in range(4)}
-    with pytest.raises(BadInput, match="7 blocks cannot decide 4 comparisons"):
+    counted = r"cannot decide {} comparisons at once \({}: outcomes {} x comparisons {}, alpha = 0\.05\)"
+    with pytest.raises(BadInput, match=counted.format(4, "secondary", 4, 1)):
         judge([protocol(outcomes=outcomes(**rules), cap=7)])
-    with pytest.raises(BadInput, match="cannot decide 8"):
+    with pytest.raises(BadInput, match=counted.format(8, "secondary", 4, 2)):
         judge([protocol(("a", "b"), outcomes=outcomes(**rules), cap=7)])
+    guards = {name: replace(rule, role="guard") for name, rule in rules.items()}
+    with pytest.raises(BadInput, match=counted.format(4, "guard", 4, 1)):
+        judge([protocol(outcomes=outcomes(**guards), cap=7)])
+    with pytest.raises(BadInput, match=counted.format(4, "primary", 1, 4)):
+        judge([protocol(("a", "b", "c", "d"), cap=7)])
     with pytest.raises(BadInput, match="13 is no cap"):
         judge([protocol(cap=13)])
     with pytest.raises(BadInput, match="cannot decide 4"):
         judge([protocol(outcomes=outcomes(**rules), cap=None, budget=7)])
+
+
+def test_a_protocol_that_says_nothing_to_judge_is_refused() -> None:
+    with pytest.raises(BadInput, match="margin of"):
+        judge([protocol(outcomes={TIME: replace(PRIMARY, margin=-1.0)})])
+
+
+@pytest.mark.parametrize("blocks, needed", [(1, False), (2, True)])
+def test_blocks_that_would_have_been_needed_come_from_the_noise_that_was_found(blocks: int, needed: bool) -> None:
+    over = Ended(reason="stopped")
+    differences = [0.02, 0.1, 0.03, 0.05, 0.01]
+    found = only([*pair_log(protocol(), differences[:blocks]), over])
+    assert (found.needed is not None) == needed
+    all_of_them = only([*pair_log(protocol(), differences), over])
+    # The median is 0.03, the sizes around it 0.01, 0.07, 0, 0.02, 0.02: their median is 0.02.
+    assert all_of_them.needed == blocks_to_detect(1.4826 * 0.02, protocol().detect)
+    # Where most are alike, the robust spread is none: the root of (0.04^2 * 3/4) with the divisor 3 is 0.04.
+    assert only([*pair_log(protocol(), [0.0, 0.0, 0.0, 0.08]), over]).needed == blocks_to_detect(
+        0.04, protocol().detect
+    )
 
 
 # Planned caps, extension, counters
@@ -564,6 +602,22 @@ def test_a_declared_extension_goes_on_by_e_value() -> None:
     assert only(pair_log(replace(fixed, extend=False), differences)).verdict == "inconclusive"
     same = only(pair_log(fixed, differences[:12] + noise(300, 0.03, 5)))
     assert (same.verdict, same.why) == ("equivalent", "e-value")
+
+
+@pytest.mark.parametrize("extend, over", [(False, True), (True, False)])
+def test_an_extension_that_was_not_declared_or_came_too_early_is_refused(extend: bool, over: bool) -> None:
+    log = pair_log(protocol(cap=12, extend=extend), noise(12, 0.05))
+    log += [Ended(reason="the cap")] if over else []
+    with pytest.raises(BadInput, match="extended that had not declared it, or was not over"):
+        judge([*log, Extended(blocks=20)])
+
+
+def test_an_extension_goes_on_after_the_end() -> None:
+    log = pair_log(protocol(cap=12, extend=True), noise(12, 0.05))
+    over = [*log, Ended(reason="the cap")]
+    assert judge(over).next.action == "stop"
+    said = judge([*over, Extended(blocks=20)])
+    assert (said.next.action, said.next.block, said.judged[0].verdict) == ("go on", 13, None)
 
 
 def counted(control: Any, case: Any, direction: str = "lower", **changes: Any) -> Judged:
@@ -658,7 +712,8 @@ def test_a_counter_as_secondary_waits_for_all_blocks() -> None:
             {TIME: {"control": [0.0] * 7, "case": noise(7, mean=0.1)}, RATE: {"control": [9.0] * 7, "case": [0.0] * 7}},
         )
     )
-    assert early.of(RATE, "case", "control").verdict == "inconclusive"
+    waiting = early.of(RATE, "case", "control")
+    assert (waiting.verdict, waiting.why) == ("inconclusive", "ended")
     whole = judge(
         log_of(
             protocol(outcomes=outcomes(**rules), until_all_decided=True),
@@ -713,6 +768,19 @@ def test_the_arm_with_fewest_events_tells_whether_a_percentile_decides() -> None
     ]
     assert [one.verdict for one in judge(log).judged] == ["better"]
     assert [one.why for one in judge(slower).judged] == ["few-events"]
+
+
+def test_few_events_of_a_third_arm_do_not_keep_two_others_from_a_decision() -> None:
+    rule = replace(PRIMARY, quantile=0.99)
+    log = [
+        replace(event, events={TIME: 900 if event.arm == "slow" else 2000}) if isinstance(event, RunEnded) else event
+        for event in arms_log(
+            protocol(("case", "slow"), outcomes={TIME: rule}), {"control": 0.0, "case": 0.2, "slow": 0.2}, 9
+        )
+    ]
+    said = judge(log)
+    assert (said.of(TIME, "case", "control").verdict, said.of(TIME, "case", "control").why) == ("better", "boundary")
+    assert said.of(TIME, "slow", "control").why == "few-events"
 
 
 def test_carry_over_and_noise_are_told_with_the_verdict() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import msgspec
 import pytest
 
 from ktrial.domain.errors import BadInput
@@ -62,6 +63,7 @@ def test_a_forecast_says_when_the_budget_is_too_small() -> None:
     tight = forecast(PILOT, detect=0.02, margin=0.02, budget=20)
     assert (tight.cap, tight.within_budget) == (20, False)
     assert tight.needed > 20
+    assert msgspec.structs.replace(tight, cap=tight.needed).within_budget
     assert blocks_to_detect(tight.sd, tight.smallest_effect) == 20
     with pytest.raises(BadInput, match="5 blocks decide nothing"):
         forecast(PILOT, detect=0.05, margin=0.02, budget=5)

@@ -12,16 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from ktrial.domain.errors import BadInput
+from ktrial.stats.critical import LOOKS
 from ktrial.stats.sequential import (
     Array,
     Rule,
     as_array,
     call,
+    cap_of,
     chance_of_verdict,
     decide,
     first_exclusion,
     hodges_lehmann,
     interval_at,
+    looks,
     walsh,
     worth_it,
 )
@@ -68,7 +72,18 @@ def test_the_order_of_calls_is_equivalent_first() -> None:
     assert call(-0.021, -0.001, 0.02) == "worse"
     assert call(-0.001, 0.021, 0.02) is None
     assert call(-0.02, 0.01, 0.02) is None
+    assert call(-0.01, 0.02, 0.02) is None
     assert call(0.0, 0.0, 0.0) is None
+
+
+def test_looks_and_caps_are_those_of_the_tables() -> None:
+    assert looks(7) == looks(7, 1) == {7: 1}
+    assert list(looks(20)) == [7, 9, 12, 16, 20]
+    assert list(looks(20, 2)) == [9, 12, 16, 20]
+    assert [cap_of(blocks) for blocks in (1, 7, 8, 9)] == [7, 7, 9, 9]
+    assert cap_of(LOOKS[-1]) == LOOKS[-1]
+    with pytest.raises(BadInput, match=f"{LOOKS[-1] + 1} blocks are more than a trial may have"):
+        cap_of(LOOKS[-1] + 1)
 
 
 def test_worth_it_looks_at_the_near_end_then_at_the_estimate() -> None:
