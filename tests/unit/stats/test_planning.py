@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import msgspec
+import numpy as np
 import pytest
 
 from ktrial.domain.errors import BadInput
