@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _MEMORY_BYTES, _CPUS = 1 << 30, 2
 _BEGIN_LIMIT_S = 120.0
+#: So long may a kernel take to its first process where KVM works.
+_KVM_BEGIN_LIMIT_S = 20.0
 
 
 class Talking(NamedTuple):
@@ -47,19 +49,26 @@ def boot_to_talk(
     """A guest with sessions, by default with KVM where that works; with `runs_programs` benchmarks can run there."""
     import msgspec
 
-    from ktrial.domain.guest import GuestPlace, Shape
+    from ktrial.domain.guest import GuestFailed, GuestPlace, Shape
 
-    mode = mode or ("emulated" if lab.why_no_kvm(kernel) is not None else "kvm")
-    shape = shape or Shape(mode=mode, memory_bytes=_MEMORY_BYTES, cpus=_CPUS)
-    place = GuestPlace(
-        kernel=kernel,
-        shape=msgspec.structs.replace(shape, mode=mode),
-        modules=modules,
-        disk=lab.can_have_disk(kernel),
-        limit_s=_BEGIN_LIMIT_S,
-        tools=tools_of(lab, kernel, tools, runs_programs=runs_programs),
-    )
-    return Talking(lab.talk(place), mode, lab.tools_in(place))
+    usual = Shape(mode="emulated", memory_bytes=_MEMORY_BYTES, cpus=_CPUS)
+
+    def talking(mode: Mode, limit_s: float = _BEGIN_LIMIT_S) -> Talking:
+        place = GuestPlace(
+            kernel=kernel,
+            shape=msgspec.structs.replace(shape or usual, mode=mode),
+            modules=modules,
+            disk=lab.can_have_disk(kernel),
+            limit_s=limit_s,
+            tools=tools_of(lab, kernel, tools, runs_programs=runs_programs),
+        )
+        return Talking(lab.talk(place), mode, lab.tools_in(place))
+
+    if mode is None and lab.why_no_kvm(kernel) is None:
+        # KVM that runs code need not run this kernel.
+        with contextlib.suppress(GuestFailed):
+            return talking("kvm", _KVM_BEGIN_LIMIT_S)
+    return talking(mode or "emulated")
 
 
 def tools_of(lab: Lab, kernel: str, tools: tuple[str, ...], *, runs_programs: bool) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from ktrial.kernels.machines import X86_64, GuestMachine, host_architecture
 #: The first with -seed, which exact guests need.
 OLDEST = (4, 0)
 KVM = Path("/dev/kvm")
+CPUINFO = Path("/proc/cpuinfo")
 _VERSION = re.compile(r"version (\d+)\.(\d+)(\S*)")
 _LIMIT_S = 20.0
 _BIND = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -94,6 +95,10 @@ class Emulator:
             return f"there is no {KVM}"
         if not os.access(KVM, os.R_OK | os.W_OK):
             return f"{KVM} is there and this user may not open it"
+        # KVM in software runs a few instructions, and no kernel that was not made for it.
+        if not self._has_hardware():
+            needed = " or ".join(sorted(self.machine.virtual))
+            return f"{KVM} is there and works in software: the processor has no {needed}"
         try:
             done = self._probed()
         except subprocess.TimeoutExpired:
@@ -105,6 +110,15 @@ class Emulator:
             lines[0].removeprefix(f"{self.machine.program}: ") if lines else f"QEMU ended with status {done.returncode}"
         )
         return f"{KVM} is there and runs no code: {said}"
+
+    def _has_hardware(self) -> bool:
+        """Whether the processor says that it runs guests, where its flags tell."""
+        try:
+            lines = CPUINFO.read_text(errors="replace").splitlines()
+        except OSError:
+            return True
+        flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), None)
+        return flags is None or not self.machine.virtual or not self.machine.virtual.isdisjoint(flags)
 
     def _probed(self) -> subprocess.CompletedProcess[str]:
         probe = self.machine.probe

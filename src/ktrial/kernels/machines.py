@@ -20,7 +20,10 @@ class Probe(NamedTuple):
 
 
 class GuestMachine(NamedTuple):
-    """`ports` are the arguments for console and line, in this order; `console` is the kernel's name of the first."""
+    """`ports` are the arguments for console and line, in this order; `console` is the kernel's name of the first.
+
+    `virtual` are the processor's flags of which KVM in hardware needs one; empty where none tells.
+    """
 
     architecture: str
     program: str
@@ -30,6 +33,7 @@ class GuestMachine(NamedTuple):
     ports: tuple[tuple[str, ...], tuple[str, ...]]
     console: str
     words: tuple[str, ...]
+    virtual: frozenset[str]
     probe: Probe
 
 
@@ -48,6 +52,7 @@ X86_64 = GuestMachine(
     ports=(("-serial", "chardev:console"), ("-serial", "chardev:line")),
     console="ttyS0",
     words=("no_timer_check",),
+    virtual=frozenset({"vmx", "svm"}),
     # At the reset vector: writes 1 to the port of the exit device, which then ends QEMU with status 3.
     probe=Probe(
         b"\xf4" * 0xFFF0 + bytes.fromhex("b001 e6f4 f4eb fd90") + b"\xf4" * 8,
@@ -70,6 +75,7 @@ AARCH64 = GuestMachine(
     ports=(("-serial", "chardev:console"), ("-device", "pci-serial,chardev=line")),
     console="ttyAMA0",
     words=(),
+    virtual=frozenset(),
     # mov w0, SYSTEM_OFF of PSCI; hvc #0; b .
     probe=Probe(
         bytes.fromhex("00018052 0080b072 020000d4 00000014"),

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ktrial.cli.host_wiring import GuestHost, again, as_before, host_of
+from ktrial.cli.host_wiring import GuestHost, again, as_before, boot_to_talk, host_of
 from ktrial.domain.errors import BadInput, UnknownName
-from ktrial.domain.guest import GuestPlace, GuestTools
+from ktrial.domain.guest import GuestFailed, GuestPlace, GuestTools, Mode
 from ktrial.host.kept_guest import Keeper
 
 
@@ -61,10 +61,13 @@ class Booting:
     def __init__(self, *, runs: bool = True) -> None:
         self.lab = self
         self.places: list[GuestPlace] = []
+        self.no_kvm: str | None = "there is none"
+        #: Modes in which the kernel does not come to its first process.
+        self.hangs: set[Mode] = set()
         self._runs = runs
 
     def why_no_kvm(self, _: str) -> str | None:
-        return "there is none"
+        return self.no_kvm
 
     def runs_programs(self, _: str) -> bool:
         return self._runs
@@ -77,6 +80,8 @@ class Booting:
 
     def talk(self, place: GuestPlace) -> Any:
         self.places.append(place)
+        if place.shape.mode in self.hangs:
+            raise GuestFailed("the time limit passed", 124)
         return SimpleNamespace(begun=SimpleNamespace(release="6.12.7-test"))
 
     @staticmethod
@@ -119,3 +124,16 @@ def test_what_is_said_of_the_host() -> None:
     assert (again(None), again(booted)) == ("ktrial", "ktrial --host guest:running")
     assert as_before(None) == "the machine is as before: `ktrial status`"
     assert as_before(booted) == "the guest ends with this command, and all that was set in it"
+
+
+def test_a_kernel_that_hangs_with_kvm_is_emulated() -> None:
+    lab: Any = Booting()
+    lab.no_kvm = None
+    assert boot_to_talk(lab, "running").mode == "kvm"
+    lab.hangs = {"kvm"}
+    assert boot_to_talk(lab, "running").mode == "emulated"
+    kvm, again = lab.places[-2:]
+    assert (kvm.shape.mode, again.shape.mode) == ("kvm", "emulated")
+    assert kvm.limit_s < again.limit_s
+    with pytest.raises(GuestFailed):
+        boot_to_talk(lab, "running", "kvm")

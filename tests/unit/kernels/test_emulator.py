@@ -39,6 +39,8 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answers:
     found = Answers()
     monkeypatch.setattr(subprocess, "run", found)
     monkeypatch.setattr(emulator, "KVM", tmp_path / "apt-get")
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu vmx lm\n")
+    monkeypatch.setattr(emulator, "CPUINFO", tmp_path / "cpuinfo")
     return found
 
 
@@ -75,6 +77,15 @@ def test_kvm_counts_only_where_code_runs(answers: Answers, tmp_path: Path, monke
     assert "within 20 s" in str(found.why_no_kvm())
     monkeypatch.setattr(emulator, "KVM", tmp_path / "none")
     assert str(found.why_no_kvm()).startswith("there is no ")
+
+
+def test_kvm_in_software_does_not_count(answers: Answers, tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu lm hypervisor\n")
+    assert str(Emulator().why_no_kvm()).endswith("is there and works in software: the processor has no svm or vmx")
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\n")
+    assert Emulator().why_no_kvm() is None
+    (tmp_path / "cpuinfo").unlink()
+    assert Emulator().why_no_kvm() is None
 
 
 @pytest.mark.parametrize("mode", ["kvm", "emulated", "exact"])
