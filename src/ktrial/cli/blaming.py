@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ktrial.cli.measuring import give_programs_of
+from ktrial.domain import plain_json
 from ktrial.domain.errors import BadInput, Refused
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def show(blame: Blame, *, as_json: bool) -> None:
     from ktrial.report.terminal import columns
 
     if as_json:
-        sys.stdout.write(msgspec.json.encode({"event": "blame", "blame": blame}).decode() + "\n")
+        sys.stdout.write(plain_json.line({"event": "blame", "blame": blame}))
     else:
         sys.stdout.write(blame_text(blame, width=columns()))
 

@@ -51,9 +51,9 @@ def decode_comparison(data: bytes, shown: str) -> Comparison:
 
 def as_json(comparison: Comparison) -> bytes:
     """A file of `ktrial.comparison/1`."""
-    import msgspec
+    from ktrial.domain import plain_json
 
-    return msgspec.json.format(msgspec.json.encode(comparison), indent=1) + b"\n"
+    return plain_json.document(comparison)
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -9,8 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from ktrial.domain import plain_json
 from ktrial.domain.errors import BadInput, KtrialError
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def packaged(
             )
         finally:
             progress.end()
-    (packs.out / RECORD).write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
+    (packs.out / RECORD).write_bytes(plain_json.document(made))
     return made
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 
 from ktrial.cli.live import LiveLines, is_live
-from ktrial.cli.streams import tell
+from ktrial.cli.streams import draw, tell
 from ktrial.report.bench import duration
 
 #: Seconds between two drawings on a terminal, and between two lines elsewhere.
@@ -21,7 +21,7 @@ class BuildProgress:
         self._expected = expected
         self.before = before
         self._live = is_live(sys.stderr, os.environ)
-        self._lines = LiveLines(_to_stderr, lambda: os.get_terminal_size(sys.stderr.fileno()))
+        self._lines = LiveLines(lambda text: draw(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
         self._told_s = 0.0
 
     def __call__(self, objects: int, seconds: float) -> None:

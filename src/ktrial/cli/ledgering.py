@@ -42,8 +42,7 @@ def kept_entries(app: App, knob: str) -> tuple[LedgerEntry, ...]:
 
 def ledger_of(app: App) -> Ledger:
     """The ledger of all trials of the store. Trials that are over are judged once."""
-    import msgspec
-
+    from ktrial.domain import plain_json
     from ktrial.domain.ledger import Ledger
 
     before = kept_ledger(app) or Ledger()
@@ -56,7 +55,7 @@ def ledger_of(app: App) -> Ledger:
             trials[stored.trial] = _entries(app, stored)
     found = Ledger(trials=trials)
     if found != before:
-        app.ledger_file.write(msgspec.json.encode(found))
+        app.ledger_file.write(plain_json.line(found).encode())
     return found
 
 

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
+from ktrial.domain.plain_text import plain
+
 _UP = "\x1b[{}A"
 #: Each line is written over the old one. Cleared first, every picture would stay in what some terminals scroll back to.
 _LINE_END = "\x1b[K\n"
@@ -35,7 +37,7 @@ class LiveLines:
     def say(self, text: str) -> None:
         """Text that stays, above the lines."""
         back, drawn = self._back(), self._drawn
-        self._write(back + text.replace("\n", _LINE_END) + _over(drawn))
+        self._write(back + plain(text).replace("\n", _LINE_END) + _over(drawn))
 
     @property
     def columns(self) -> int:
@@ -56,7 +58,7 @@ class LiveLines:
     def _fitting(self, lines: Sequence[str]) -> list[str]:
         """As many lines as the terminal has room for, none wider than it is."""
         columns, rows = self._size()
-        return [line[: max(1, columns - 1)] for line in lines[: max(1, rows - 1)]]
+        return [plain(line)[: max(1, columns - 1)] for line in lines[: max(1, rows - 1)]]
 
 
 def _over(lines: Sequence[str]) -> str:

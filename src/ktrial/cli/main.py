@@ -19,7 +19,9 @@ import click
 from ktrial import __version__
 from ktrial.cli import verbs
 from ktrial.cli.folder import FolderGroup
+from ktrial.cli.plain_stream import plain_stream
 from ktrial.domain.errors import BadInput, KtrialError
+from ktrial.domain.plain_text import plain
 
 
 class Verbs(FolderGroup):
@@ -101,6 +103,7 @@ def _load_msgspec() -> None:
 def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     """Run one command. Every error ends here, as one message and an exit status of the documented table."""
     status = 0
+    out, err = plain_stream(out), plain_stream(err)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             status = _run(argv, out, err)
@@ -172,13 +175,6 @@ def _discard(out: TextIO) -> None:
 
 def report(error: KtrialError, err: TextIO) -> None:
     """One message, and the next step on a line of its own."""
-    print(f"ktrial: {_shown(error.message)}", file=err)
+    print(f"ktrial: {plain(error.message)}", file=err)
     if error.hint:
-        print(f"  next: {_shown(error.hint)}", file=err)
-
-
-def _shown(text: str) -> str:
-    """Control characters of what somebody wrote do not steer the terminal."""
-    return "".join(
-        character if character.isprintable() or character == "\n" else ascii(character)[1:-1] for character in text
-    )
+        print(f"  next: {plain(error.hint)}", file=err)

@@ -334,9 +334,9 @@ class Progress:
             self._write(" interrupted\n")
             self._open = False
         if self._as_json:
-            import msgspec
+            from ktrial.domain import plain_json
 
-            tell(sys.stdout, msgspec.json.encode(event).decode() + "\n")
+            tell(sys.stdout, plain_json.line(event))
 
     def _write(self, text: str) -> None:
         tell(sys.stderr, text)
@@ -372,12 +372,14 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
     """`ktrial.bench/1`: the summary and all run records, in one file put in place in one step."""
     import msgspec
 
+    from ktrial.domain import plain_json
+
     document = {"schema": "ktrial.bench/1", **msgspec.to_builtins(result), "runs": records}
     document.pop("event")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+            file.write(plain_json.document(document))
             file.flush()
             os.fsync(file.fileno())
         part.rename(path)

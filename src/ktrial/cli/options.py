@@ -28,9 +28,9 @@ anyway_option = click.option("--anyway", is_flag=True, help="Begin also where th
 
 def json_bytes(data: Any) -> bytes:
     """One JSON document, indented."""
-    import msgspec
+    from ktrial.domain import plain_json
 
-    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+    return plain_json.document(data, indent=2)
 
 
 def write_json(data: Any) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 from typing import TextIO
 
+from ktrial.cli.plain_stream import bare
 from ktrial.domain.errors import KtrialError
 
 
@@ -23,6 +24,11 @@ def tell(stream: TextIO, text: str) -> None:
         if error.errno != errno.EIO:
             raise
         # The terminal has gone: its SIGHUP ends the measurement in order, unless somebody wants it to go on.
+
+
+def draw(stream: TextIO, text: str) -> None:
+    """Write at once what moves the cursor, as `tell` does."""
+    tell(bare(stream), text)
 
 
 def pass_on(stream: TextIO, data: bytes) -> None:

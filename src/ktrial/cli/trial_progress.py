@@ -11,10 +11,9 @@ import statistics
 import sys
 from typing import TYPE_CHECKING, Self
 
-import msgspec
-
 from ktrial.cli.live import LiveLines, is_live
-from ktrial.cli.streams import tell
+from ktrial.cli.streams import draw, tell
+from ktrial.domain import plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +121,7 @@ class TrialProgress:
 
     @staticmethod
     def _write(event: TrialEvent) -> None:
-        tell(sys.stdout, msgspec.json.encode(event).decode() + "\n")
+        tell(sys.stdout, plain_json.line(event))
 
     def _waits(self, waiting: str) -> None:
         if not self._is_live:
@@ -248,7 +247,7 @@ class _Pace:
 
 
 def _lines_of_stderr() -> LiveLines:
-    return LiveLines(_to_stderr, lambda: os.get_terminal_size(sys.stderr.fileno()))
+    return LiveLines(lambda text: draw(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
 
 
 def _temperature(record: RunRecord) -> float | None:

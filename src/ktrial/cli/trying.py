@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ktrial.domain import plain_json
 from ktrial.domain.errors import BadInput, GuardTripped, Refused
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         found = told(app, stored)
         broken = broken_guards(found)
         document = {"event": "comparison", "comparison": found}
-        text = msgspec.json.encode(document).decode() + "\n" if as_json else trial_text(found, width=columns())
+        text = plain_json.line(document) if as_json else trial_text(found, width=columns())
         sys.stdout.write(text)
     if interrupted:
         resume = f"{again(app.host)} trial resume {stored.trial}"
@@ -217,7 +218,7 @@ def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
     log = app.trials.log(stored.trial)
     found = judgement_of(log)
     if as_json:
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        sys.stdout.write(plain_json.line(found))
         return
     ended = summary_of(stored, log).ended
     sys.stdout.write(screening_text(stored.trial, found.screened, ended, width=columns()))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ktrial.cli.measuring import give_programs_of, refuse_faulty
+from ktrial.domain import plain_json
 from ktrial.domain.errors import BadInput, KtrialError, Refused, UnknownName
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def applied(app: App, receipt: Receipt, *, ask: bool, allow_dangerous: bool) -> 
 
 def keep_receipt(app: App, receipt: Receipt) -> Path:
     """Put it beside the store."""
-    return app.receipts.save(receipt.name, msgspec.json.format(msgspec.json.encode(receipt), indent=1) + b"\n")
+    return app.receipts.save(receipt.name, plain_json.document(receipt))
 
 
 def show(receipt: Receipt, *, as_json: bool) -> None:
@@ -137,6 +138,6 @@ def show(receipt: Receipt, *, as_json: bool) -> None:
     from ktrial.report.tuning import receipt_text
 
     if as_json:
-        sys.stdout.write(msgspec.json.encode({"event": "receipt", "receipt": receipt}).decode() + "\n")
+        sys.stdout.write(plain_json.line({"event": "receipt", "receipt": receipt}))
     else:
         sys.stdout.write(receipt_text(receipt, width=columns()))

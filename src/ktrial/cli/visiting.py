@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ktrial.domain import plain_json
 from ktrial.domain.errors import BadInput, LimitPassed, Refused
 from ktrial.domain.manual_arm import Due, check_signs, is_by_hand
 
@@ -204,6 +205,6 @@ def show(due: Due, done: Sequence[str], *, as_json: bool, now: str | None = None
     from ktrial.report.trial_due import due_text
 
     if as_json:
-        sys.stdout.write(msgspec.json.encode({"event": "due", "due": due, "done": done, "now": now}).decode() + "\n")
+        sys.stdout.write(plain_json.line({"event": "due", "due": due, "done": done, "now": now}))
     else:
         sys.stdout.write(due_text(due, done, now, width=columns()))

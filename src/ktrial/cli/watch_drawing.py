@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ktrial.cli.live import LiveLines, is_live
-from ktrial.cli.streams import tell
+from ktrial.cli.streams import draw
 from ktrial.cli.watching import untraced
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Drawn:
         self._title = title
         self._told = False
         self._live = LiveWatch(symptoms, program=program, frames_told=frames_told)
-        self._view = LiveLines(lambda text: tell(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
+        self._view = LiveLines(lambda text: draw(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
         self._cpu_s = time.process_time()
 
     def seen(self, seen: Seen) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from ktrial.cli.options import seconds
 from ktrial.cli.streams import tell
+from ktrial.domain import plain_json
 from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class Shown:
     def _tell(self, seen: Seen) -> None:
         if self._as_json:
             line = {"event": "seen", **msgspec.to_builtins(seen), "events": msgspec.to_builtins(self._events)}
-            tell(sys.stdout, msgspec.json.encode(line).decode() + "\n")
+            tell(sys.stdout, plain_json.line(line))
         else:
             from ktrial.report.watching import HEADER, stretch
 

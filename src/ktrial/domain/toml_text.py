@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from ktrial.domain.errors import BadInput
+from ktrial.domain.plain_text import UNPLAIN
 
 T = TypeVar("T")
 
@@ -52,6 +53,16 @@ def parse_bytes(data: bytes, file: str, shape: type[T], hint: str) -> T:
             f"is not UTF-8 text (byte {error.start})", file=file, line=line, column=column, hint=hint
         ) from None
     return parse(text, file, shape, hint)
+
+
+def quoted(value: str | float | bool) -> str:
+    """A value as JSON, whose strings TOML reads too; what would steer a terminal is an escape."""
+    return UNPLAIN.sub(_escape, msgspec.json.encode(value).decode())
+
+
+def _escape(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
 
 
 def locate(text: str, where: str, message: str) -> tuple[int, int]:

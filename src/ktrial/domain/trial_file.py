@@ -21,7 +21,7 @@ from ktrial.domain.guest_kernel import KernelChange, KernelRecipe
 from ktrial.domain.guest_trial import check_guest_trial
 from ktrial.domain.manual_arm import check_manual
 from ktrial.domain.safety import SafetyLimits, parse_limits
-from ktrial.domain.toml_text import parse_bytes
+from ktrial.domain.toml_text import parse_bytes, quoted
 from ktrial.domain.trial_log import Questions, Screen
 from ktrial.domain.units import parse_quantity
 
@@ -348,13 +348,8 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{_key(key)} = {_toml(one)}" for key, one in value.items()) + " }" if value else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    return _quoted(value)
-
-
-def _quoted(value: Any) -> str:
-    """As JSON, whose strings are those of TOML but for one character."""
-    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+    return quoted(value)
 
 
 def _key(text: str) -> str:
-    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else _quoted(text)
+    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else quoted(text)

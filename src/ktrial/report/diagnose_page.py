@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ktrial.domain import plain_json
 from ktrial.domain.diagnosis import Cause, Diagnosis, Worst
 from ktrial.report.charts.drawing import PAGE, Style, label
 from ktrial.report.charts.latencies import latencies_chart
@@ -169,7 +170,7 @@ def _time_line(number: int, name: str, found: Diagnosis) -> Markup:
         ],
     }
     plot = tag("div", Markup(drawn), class_="plot", role="group")
-    data = msgspec.json.encode(told).decode()
+    data = plain_json.line(told).rstrip()
     return tag("figure", plot, tag("figcaption", chart.caption), class_="timeline", data_timeline=data)
 
 

@@ -9,8 +9,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from ktrial.domain import plain_json
 from ktrial.domain.comparison import Comparison, Point
 from ktrial.report.charts import comparison_charts, outcome_charts
 from ktrial.report.charts.drawing import Chart, Style
@@ -56,7 +55,7 @@ def published(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_dat
 
 
 def _json(value: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+    return plain_json.document(value)
 
 
 def _add(files: dict[str, bytes], pictures: list[tuple[str, str]], chart: Chart, before: str) -> None:

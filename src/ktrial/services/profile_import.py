@@ -14,6 +14,7 @@ from ktrial.catalog.model import Catalog
 from ktrial.domain.errors import BadInput
 from ktrial.domain.knob import Knob
 from ktrial.domain.profile import Profile, Setting
+from ktrial.domain.toml_text import quoted
 from ktrial.domain.value import kernel_text
 from ktrial.formats.lines import Assignment, ForeignFormatError, Unread
 from ktrial.formats.sniff import Format, Sniffed, read
@@ -225,9 +226,4 @@ def _toml_value(value: Any) -> str:
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + " }"
-    escaped = re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\u{ord(found[0]):04x}", _escape(str(value)))
-    return f'"{escaped}"'
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return quoted(str(value))

@@ -41,9 +41,9 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: 
     sys.stderr.write(demo_plan(demo, width=columns()))
     found = run_demo(app, demo, machine, output, as_json=as_json)
     if as_json:
-        import msgspec
+        from ktrial.domain import plain_json
 
-        sys.stdout.write(msgspec.json.encode({"event": "demo", "demo": found}).decode() + "\n")
+        sys.stdout.write(plain_json.line({"event": "demo", "demo": found}))
     else:
         sys.stdout.write(_told(demo, found, asked=not is_root))
     if found.interrupted:

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON for people is written in one place, and all text goes through one stream."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "ktrial"
+ENCODERS = {"encode", "encode_lines", "encode_into", "Encoder", "dumps", "dump", "JSONEncoder", "format"}
+#: What of it is no output: a request to an agent in a guest, and words within a chart's own language.
+OTHERWISE = {
+    ("cli/bisecting.py", "dumps"),
+    ("report/charts/differences.py", "dumps"),
+    ("report/charts/response.py", "dumps"),
+}
+
+
+def _encoders(path: Path) -> list[tuple[str, ast.Call, ast.AST]]:
+    """Calls of what encodes JSON, and what the call is an argument of."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ENCODERS:
+            holder = ast.unparse(node.func.value)
+            if holder in {"json", "msgspec.json", "strict_json"}:
+                found.append((node.func.attr, node, above[node]))
+    return found
+
+
+def _is_key(call: ast.Call, outer: ast.AST) -> bool:
+    """Whether it makes the key or the hash of something, in an order that does not change."""
+    hashed = isinstance(outer, ast.Call) and ast.unparse(outer.func).startswith("hashlib.")
+    return hashed or any(word.arg == "order" for word in call.keywords)
+
+
+def test_who_writes_for_people_encodes_no_json() -> None:
+    kept = set()
+    for path in [*(SOURCE / "cli").rglob("*.py"), *(SOURCE / "report").rglob("*.py")]:
+        name = str(path.relative_to(SOURCE))
+        for word, call, outer in _encoders(path):
+            if (name, word) in OTHERWISE:
+                kept.add((name, word))
+                continue
+            assert _is_key(call, outer), f"{name}:{call.lineno} encodes JSON: domain.plain_json does that"
+        assert "from json import" not in path.read_text(encoding="utf-8"), name
+        assert "from msgspec.json import" not in path.read_text(encoding="utf-8"), name
+    assert kept == OTHERWISE
+
+
+def test_only_drawings_go_past_the_plain_stream() -> None:
+    """`bare` is the stream as it was; `__stdout__` would be it too."""
+    users = set()
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\b__std(?:out|err)__\b", text), path
+        if re.search(r"plain_stream import .*\bbare\b|plain_stream\.bare\b", text):
+            users.add(str(path.relative_to(SOURCE)))
+    assert users == {"cli/streams.py"}
