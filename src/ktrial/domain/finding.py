@@ -16,7 +16,6 @@ CONFOUNDED = frozenset(
         "order-unknown",
         "boot-and-arm-confounded",
         "machine-and-arm-confounded",
-        "block-and-arm-confounded",
     }
 )
 

@@ -109,14 +109,12 @@ _WHY = {
     "unknown": "the order of the runs is not known: whether the arms were interleaved cannot be told",
     "boot": "an arm has a single boot of its own: what differs between boots is counted to the arm",
     "machine": "an arm has a single machine of its own: what differs between machines is counted to the arm",
-    "block": "the arms share no block: what differs between blocks is counted to the arm",
 }
 _KIND = {
     "sequence": "time-and-arm-confounded",
     "unknown": "order-unknown",
     "boot": "boot-and-arm-confounded",
     "machine": "machine-and-arm-confounded",
-    "block": "block-and-arm-confounded",
 }
 
 

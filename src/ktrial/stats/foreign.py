@@ -22,7 +22,7 @@ from ktrial.stats.machines import Together, pool_machines
 from ktrial.stats.measured import Measured, measure
 from ktrial.stats.multiplicity import benjamini_hochberg, holm
 from ktrial.stats.series import Series, analyse, doubts, drift_check, read_series
-from ktrial.stats.tiers import NOT_COMPARABLE, lay_out_step
+from ktrial.stats.tiers import NO_SHARED_BLOCK, NOT_COMPARABLE, lay_out_step
 
 #: Name of the question, arm, and what that is against.
 Key = tuple[str, str, str]
@@ -216,8 +216,8 @@ def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, chec
         why=why if one.pooled is None else f"{why}, of {len(one.pooled.together)} machines together",
         effect=effect,
         worth=worth(effect, case.margin) if verdict in {"better", "worse"} else None,
-        n_arm=len(one.read.runs[one.arm].scores),
-        n_control=len(one.read.runs[one.against].scores),
+        n_arm=layout.runs[1],
+        n_control=layout.runs[0],
         blocks=len(layout.control) if layout.blocked else None,
         test=test,
         cross_checks=_cross_checks(one) if checked else one.measured.cross_checks,
@@ -253,7 +253,8 @@ def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
 def _margins(one: Asked) -> tuple[float, float]:
     """Margin and step of the tool on the scale of the effect: where that is a difference, of the control's median."""
     question = one.read.question
-    middle = float(np.median(one.read.runs[one.against].scores))
+    themselves = one.pooled is None and one.layout.unit != "block difference"
+    middle = float(np.median(one.layout.control if themselves else one.read.runs[one.against].scores))
     resolution = question.resolution or 0.0
     if one.read.scale == "difference":
         return question.margin * abs(middle), resolution
@@ -311,7 +312,10 @@ def _answer(read: Read, contrasts: Mapping[Key, Contrast], alpha: float, swing: 
     return Answer(
         name=question.name,
         contrasts=(
-            *(contrasts[question.name, arm, question.control] for arm in read.compared),
+            *(
+                contrasts.get((question.name, arm, question.control)) or _silent(read, arm, question.control)
+                for arm in read.compared
+            ),
             *(_silent(read, arm, question.control) for arm in silent),
         ),
         anova=anova,
@@ -325,15 +329,16 @@ def _answer(read: Read, contrasts: Mapping[Key, Contrast], alpha: float, swing: 
 
 
 def _silent(read: Read, arm: str, against: str) -> Contrast:
-    """One that could not be asked: a side has no value, or nothing ties two tiers together."""
+    """One that could not be asked: a side has no value, or nothing ties the two together."""
     counts = {name: len(runs.scores) for name, runs in read.runs.items()}
     empty = next((name for name in (against, arm) if name not in counts), None)
     lost = read.question.control not in counts
+    apart = NO_SHARED_BLOCK if against == read.question.control else NOT_COMPARABLE
     return Contrast(
         arm=arm,
         control=against,
         verdict="not comparable" if empty is None and not lost else "inconclusive",
-        why="the control has no value" if lost else NOT_COMPARABLE if empty is None else f"{empty} has no value",
+        why="the control has no value" if lost else apart if empty is None else f"{empty} has no value",
         effect=None,
         worth=None,
         n_arm=counts.get(arm, 0),

@@ -50,7 +50,8 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Two arms' scores by unit; where `unit` is a block, the two share their blocks in this order.
 
-    `confounded_by` names what each arm has only one of, or has to itself.
+    `confounded_by` names what each arm has only one of, or has to itself. `runs` counts those of control and arm that
+    it rests on.
     """
 
     control: Array
@@ -60,6 +61,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     confounded_by: str | None = None
     covariates: tuple[Array, Array] | None = None
     findings: tuple[Finding, ...] = ()
+    runs: tuple[int, int] = (0, 0)
 
     @property
     def blocked(self) -> bool:
@@ -93,27 +95,23 @@ def read_runs(observations: Sequence[Observation], scale: Scale, direction: Dire
     )
 
 
-def lay_out(control: Runs, arm: Runs) -> Layout:
-    """The layout of two arms that have at least one run each."""
+def lay_out(control: Runs, arm: Runs) -> Layout | None:
+    """The layout of two arms that have at least one run each; None where they were measured in blocks of their own."""
     if not set(control.places).isdisjoint(arm.places):
         # Two runs at one place: the places were counted in each arm by itself.
         control = msgspec.structs.replace(control, places=(None,) * len(control.places))
     confounded, unit = _nested(control, arm)
     declared = _shared((control.blocks, arm.blocks))
-    if declared is not None and unit is not None and not _within_blocks(control, arm, unit):
-        declared = None
-    if declared is not None and len(declared[2]) > 1:
-        return _in_blocks(control, arm, declared, confounded)
+    if declared is not None and (not declared[2] or unit is None or _within_blocks(control, arm, unit)):
+        return _in_shared(control, arm, declared, "block", confounded)
     if unit is not None:
         return _by_unit(control, arm, unit)
-    if declared is not None and not declared[2]:
-        return _by_run(control, arm, confounded or "block")
     for name in () if confounded else ("machine", "boot"):
         strata = _shared(_names(control, arm, name))
         if strata is not None and len(strata[2]) >= ENOUGH_BLOCKS:
             return _in_blocks(control, arm, strata, None)
         if strata is not None and not _spread_alike(strata):
-            return _by_run(control, arm, name)
+            return _in_shared(control, arm, strata, name, None) if name == "machine" else _by_run(control, arm, name)
     return _by_run(control, arm, confounded)
 
 
@@ -190,7 +188,8 @@ def _make(control: Runs, arm: Runs, groups: tuple[list[list[int]], list[list[int
     scores, covariate = _units(control, groups[0])
     arm_scores, arm_covariate = _units(arm, groups[1])
     both = None if covariate is None or arm_covariate is None else (covariate, arm_covariate)
-    return msgspec.structs.replace(layout, control=scores, arm=arm_scores, covariates=both)
+    counted = (sum(map(len, groups[0])), sum(map(len, groups[1])))
+    return msgspec.structs.replace(layout, control=scores, arm=arm_scores, covariates=both, runs=counted)
 
 
 def _empty(unit: str, order: Order, confounded_by: str | None, findings: Sequence[Finding]) -> Layout:
@@ -198,6 +197,27 @@ def _empty(unit: str, order: Order, confounded_by: str | None, findings: Sequenc
     return Layout(
         control=nothing, arm=nothing, unit=unit, order=order, confounded_by=confounded_by, findings=tuple(findings)
     )
+
+
+def _in_shared(control: Runs, arm: Runs, blocks: Blocks, name: str, confounded: str | None) -> Layout | None:
+    """Within the blocks that both have, however few: where there is one alone, its runs are compared."""
+    of_control, of_arm, shared = blocks
+    if not shared:
+        return None
+    if len(shared) > 1:
+        return _in_blocks(control, arm, blocks, confounded)
+    here, there = (
+        runs.at([place for place, held in enumerate(names) if held == shared[0]])
+        for runs, names in ((control, of_control), (arm, of_arm))
+    )
+    found = lay_out(here, there)
+    count = len({*of_control, *of_arm})
+    told = Finding(
+        kind="blocks-left-out",
+        level="suspect",
+        sentence=f"the two arms share one {name} of {count}, {shared[0]}: only its runs are compared",
+    )
+    return None if found is None else msgspec.structs.replace(found, findings=(told, *found.findings))
 
 
 def _in_blocks(control: Runs, arm: Runs, blocks: Blocks, confounded: str | None) -> Layout:

@@ -78,7 +78,7 @@ def _alone(
     if not len(control.scores) or not len(arm.scores):
         return MachineEffect(machine=name, blocks=0, why="it has not measured both arms"), None, None
     layout = lay_out(control, arm)
-    if not layout.blocked:
+    if layout is None or not layout.blocked:
         why = "its runs are not in blocks: what a machine tells by itself needs them"
         return MachineEffect(machine=name, blocks=0, why=why), None, None
     blocks = len(layout.control)
@@ -106,6 +106,7 @@ def _layout(layouts: Sequence[Layout], kept: Sequence[pooling.MachineEffect]) ->
         order=order,
         confounded_by=confounded,
         findings=tuple(findings.values()),
+        runs=(sum(layout.runs[0] for layout in layouts), sum(layout.runs[1] for layout in layouts)),
     )
 
 

@@ -198,12 +198,11 @@ def analyse(
     names = list(runs)
     if len(names) < 2:
         return (), (), ()
-    model, note = _in_blocks(list(runs.values()))
-    one_way = None if model is not None else factors.one_way([of_arm.scores for of_arm in runs.values()])
-    if one_way is not None and note is not None:
-        joined = "; ".join(filter(None, [one_way.anova.note, note]))
-        one_way = msgspec.structs.replace(one_way, anova=msgspec.structs.replace(one_way.anova, note=joined))
-    analysed = model or one_way
+    model, why_not = _in_blocks(list(runs.values()))
+    if why_not is not None:
+        # Without its blocks an arm would be charged with what differs between them.
+        return (), (), (Finding(kind="left-out", level="note", sentence=why_not),)
+    analysed = model or factors.one_way([of_arm.scores for of_arm in runs.values()])
     if analysed is None:
         return (), (), ()
     if len(names) < 3:

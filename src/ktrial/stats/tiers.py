@@ -8,6 +8,7 @@ from ktrial.stats.layout import Layout, Runs, lay_out
 
 #: Blocks of a tier with the control, from which on their differences can stand for it.
 FEWEST_BLOCKS = 2
+NO_SHARED_BLOCK = "the two share no block: what differs between blocks would be counted to the arm"
 NOT_COMPARABLE = "the two tiers were measured in different sessions, and the control is not in the blocks of both"
 _GRAVEST = ("unknown", "sequence", "interleaved")
 
@@ -27,6 +28,7 @@ def lay_out_step(control: Runs, before: Runs, tier: Runs) -> Layout | None:
         order=min(of_before.order, of_tier.order, key=_GRAVEST.index),
         confounded_by=of_before.confounded_by or of_tier.confounded_by,
         findings=(Finding(kind="through-control", level="note", sentence=sentence),),
+        runs=(of_before.runs[1], of_tier.runs[1]),
     )
 
 
@@ -35,4 +37,4 @@ def _to_control(control: Runs, tier: Runs) -> Layout | None:
     if None in control.blocks or len(set(control.blocks) & set(tier.blocks)) < FEWEST_BLOCKS:
         return None
     found = lay_out(control, tier)
-    return found if found.blocked else None
+    return found if found is not None and found.blocked else None

@@ -167,6 +167,31 @@ def test_blocks_are_compared_within() -> None:
     assert only(asked("a" * 10 + "b" * 10, values, block=names)).verdict == "inconclusive"
 
 
+def test_what_arms_do_not_share_is_not_counted_to_them() -> None:
+    """Machines of very unequal speed: pooled, the arm on one slow machine would be several times slower."""
+    fast, slow = times(20, 1.0, seed=1), times(20, 4.3, seed=2)
+    hosts = {"a": ["fast"] * 20 + ["slow"] * 10, "b": ["slow"] * 10, "c": ["other"] * 10}
+    values: dict[str, list[float]] = {
+        "a": [*fast, *slow[:10]],
+        "b": (slow[10:] * 0.9954).tolist(),
+        "c": fast[:10].tolist(),
+    }
+    order = "a" * 20 + "abc" * 10
+    for name in ("block", "machine"):
+        told: dict[str, Any] = {name: hosts}
+        (answer,) = judge_foreign([asked(order, values, **told)])
+        near, apart = answer.contrasts
+        assert near.effect is not None
+        assert abs(near.effect.estimate - 0.0046) < 0.01
+        assert (near.n_control, near.n_arm) == (10, 10)
+        assert "blocks-left-out" in kinds(near)
+        if name == "block":
+            assert (apart.verdict, apart.effect) == ("not comparable", None)
+            assert "share no block" in apart.why
+            assert (answer.anova, answer.pairwise) == ((), ())
+            assert "share no block" in answer.findings[-1].sentence
+
+
 def test_five_blocks_decide_nothing() -> None:
     names = {"a": list("12345"), "b": list("12345")}
     values = {"a": times(5), "b": times(5, 0.2, seed=2)}

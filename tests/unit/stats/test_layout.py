@@ -25,7 +25,9 @@ def laid_out(order: str, **known: Mapping[str, Sequence[str | None]]) -> Layout:
                 machine=told.get("machine"),
             )
         )
-    return lay_out(read_runs(runs["a"], "difference", "higher"), read_runs(runs["b"], "difference", "higher"))
+    found = lay_out(read_runs(runs["a"], "difference", "higher"), read_runs(runs["b"], "difference", "higher"))
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(
@@ -57,14 +59,18 @@ def test_an_unknown_or_doubtful_order_is_unknown() -> None:
     twice = [Observation(value=1.0, place=1), Observation(value=2.0, place=2)]
     for runs in (unknown, twice):
         read = read_runs(runs, "log", "lower")
-        assert lay_out(read, read).order == "unknown"
+        layout = lay_out(read, read)
+        assert layout is not None
+        assert layout.order == "unknown"
 
 
 def test_places_that_were_counted_in_each_arm_by_itself_tell_no_order() -> None:
     for block in (None, "yes"):
         runs = [Observation(value=1.0, place=i, block=None if block is None else str(i)) for i in range(8)]
         read = read_runs(runs, "log", "lower")
-        assert lay_out(read, read).order == "unknown"
+        layout = lay_out(read, read)
+        assert layout is not None
+        assert layout.order == "unknown"
 
 
 def test_strict_turns_are_doubted() -> None:
@@ -98,6 +104,7 @@ def test_blocks_without_order_are_unknown() -> None:
     runs = [Observation(value=1.0, block=str(number)) for number in range(7)]
     read = read_runs(runs, "log", "lower")
     layout = lay_out(read, read)
+    assert layout is not None
     assert (layout.blocked, layout.order) == (True, "unknown")
 
 
@@ -107,8 +114,20 @@ def test_blocks_of_one_arm_only_are_left_out_and_told() -> None:
     assert layout.findings[0].kind == "blocks-left-out"
 
 
-def test_arms_without_a_common_block_are_confounded_with_it() -> None:
-    assert laid_out("abab", block={"a": ("x", "y"), "b": ("v", "w")}).confounded_by == "block"
+@pytest.mark.parametrize("what", ["block", "machine"])
+def test_arms_that_share_a_single_block_are_compared_by_its_runs(what: str) -> None:
+    layout = laid_out("aabbabab", **{what: {"a": ("x", "x", "y", "y"), "b": ("v", "v", "y", "y")}})
+    assert (layout.unit, layout.confounded_by, layout.runs) == ("run", None, (2, 2))
+    assert (layout.control.tolist(), layout.arm.tolist()) == ([5.0, 7.0], [6.0, 8.0])
+    assert layout.findings[0].kind == "blocks-left-out"
+    assert f"one {what} of 3, y" in layout.findings[0].sentence
+
+
+def test_arms_without_a_common_block_are_not_compared() -> None:
+    of_a, of_b = (
+        read_runs([Observation(value=2.0, block=name) for name in names], "log", "lower") for names in ("xy", "vw")
+    )
+    assert lay_out(of_a, of_b) is None
 
 
 @pytest.mark.parametrize("what", ["boot", "machine"])
@@ -140,9 +159,14 @@ def test_many_machines_with_both_arms_are_blocks_and_few_are_not() -> None:
     assert laid_out("ab" * 6, machine={"a": tuple("112233"), "b": tuple("112233")}).unit == "run"
 
 
-def test_machines_that_one_arm_has_more_of_are_confounded() -> None:
+def test_boots_that_one_arm_has_more_of_are_confounded() -> None:
+    layout = laid_out("ab" * 6, boot={"a": tuple("111112"), "b": tuple("122222")})
+    assert layout.confounded_by == "boot"
+
+
+def test_machines_that_one_arm_has_more_of_are_compared_one_by_one() -> None:
     layout = laid_out("ab" * 6, machine={"a": tuple("111112"), "b": tuple("122222")})
-    assert layout.confounded_by == "machine"
+    assert (layout.unit, layout.confounded_by, layout.control.size) == ("block", None, 2)
 
 
 def test_zero_or_less_forbids_ratios_and_direction_gives_the_sign() -> None:
