@@ -224,7 +224,7 @@ def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
 
 
 #: Options that do not change what is found.
-_NOT_ASKED = {"as_json", "output", "force"}
+_NOT_ASKED = {"as_json", "output", "force", "fail_on"}
 
 
 def reproducible() -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import get_args
 
 from ktrial.domain.comparison import Contrast, OutcomeComparison
 from ktrial.domain.effect_words import effect_phrase, interval_phrase, range_words, value_log_ratio
@@ -12,8 +13,10 @@ from ktrial.domain.finding import Finding
 from ktrial.domain.replication import UNKNOWN
 from ktrial.domain.verdict import Verdict
 
-_ORDER: tuple[Verdict, ...] = ("better", "worse", "equivalent", "inconclusive", "not comparable")
+_ORDER: tuple[Verdict, ...] = get_args(Verdict)
 _DECIDED = ("better", "worse", "equivalent")
+#: True of the two sets of runs, and no word on the cause.
+_SEEN = ("different", "no difference seen")
 _WORTH = {
     "yes": "it matters",
     "likely": "it is likely to matter",
@@ -52,7 +55,9 @@ def _of_contrast(contrast: Contrast, outcome: OutcomeComparison) -> str:
     if contrast.verdict == "equivalent":
         real = ", a real difference, but below it" if contrast.effect.excludes_zero else ""
         return f"{subject}: {shown}: within the margin of {100 * outcome.margin:g} %{real}."
-    return f"{subject}: {shown}: inconclusive, {contrast.why}."
+    if contrast.verdict == "no difference seen":
+        return f"{subject}: no difference seen; {shown}; {contrast.why}."
+    return f"{subject}: {shown}: {contrast.verdict}, {contrast.why}."
 
 
 def answer_of(
@@ -77,7 +82,8 @@ def answer_of(
         parts = [_of_arm(arm, control, [pair for pair in contrasts if pair[1].arm == arm]) for arm in arms]
         parts = [part for part in parts if part]
     decided = any(contrast.verdict in _DECIDED for _, contrast in contrasts)
-    holds = ("How far it holds cannot be told: " if UNKNOWN in scope else "This holds ") + scope if decided else ""
+    seen = decided or any(contrast.verdict in _SEEN for _, contrast in contrasts)
+    holds = ("How far it holds cannot be told: " if UNKNOWN in scope else "This holds ") + scope if seen else ""
     doubts = _doubts(contrasts, findings) if decided else ""
     spite = (
         f" It was compared in spite of this: {refused[0].sentence}{more} (accepted: {accepted})."
@@ -116,6 +122,8 @@ def _of_many(control: str, found: Sequence[tuple[OutcomeComparison, Contrast]]) 
     same = {(one.verdict, one.why) for _, one in main}
     if len(same) == 1 and main[0][1].verdict not in ("better", "worse"):
         verdict, why = same.pop()
+        if verdict == "no difference seen":
+            return f"{name}: no difference is seen between {control} and any of {len(main)} arms: {why}.{others}"
         return f"{name}: all {len(main)} arms are {verdict} against {control}: {why}.{others}"
     told = _counted([(one.arm, one) for _, one in main])
     return f"{name}: of {len(main)} arms against {control}, {told}.{others}"
@@ -132,7 +140,11 @@ def _of_arm(arm: str, control: str, found: Sequence[tuple[OutcomeComparison, Con
         return _said(outcome, contrast) + rest
     reasons = {contrast.why for _, contrast in found}
     verdicts = {contrast.verdict for _, contrast in found}
-    if len(verdicts) == len(reasons) == 1 and verdicts <= {"inconclusive", "not comparable"}:
+    if len(verdicts) == len(reasons) == 1 and verdicts <= {"inconclusive", "not comparable", "no difference seen"}:
+        if "no difference seen" in verdicts:
+            return (
+                f"No difference is seen between {arm} and {control} in any of {len(found)} outcomes: {reasons.pop()}."
+            )
         return f"{arm} against {control}: all {len(found)} outcomes are {verdicts.pop()}: {reasons.pop()}."
     return f"{arm} against {control}: of {len(found)} outcomes, {_counted(_by_outcome(found))}."
 
@@ -162,8 +174,11 @@ def _counted(found: Sequence[tuple[str, Contrast]]) -> str:
         if not count:
             continue
         names = [name for name, contrast in found if contrast.verdict == verdict]
-        named = f" ({', '.join(names)})" if count <= _NAMED and verdict in ("better", "worse") else ""
-        parts.append(f"{count} {'is' if count == 1 else 'are'} {verdict}{named}")
+        named = f" ({', '.join(names)})" if count <= _NAMED and verdict in ("better", "worse", "different") else ""
+        if verdict == "no difference seen":
+            parts.append(f"{count} show{'s'[: count == 1]} no difference")
+        else:
+            parts.append(f"{count} {'is' if count == 1 else 'are'} {verdict}{named}")
     return _listed(parts)
 
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-Verdict = Literal["better", "worse", "equivalent", "inconclusive", "not comparable"]
+#: `different` and `no difference seen` are of data that cannot tell the arm from another cause.
+Verdict = Literal["better", "worse", "equivalent", "different", "no difference seen", "inconclusive", "not comparable"]
 #: Whether a difference that is real also matters: the near end of its interval is beyond the margin, its estimate is.
 WorthIt = Literal["yes", "likely", "unclear"]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A comparison as JUnit XML, which build servers read: a case for each outcome of each arm.
 
-`worse` is a failure, and a guard that is broken. What is `inconclusive` or `not comparable` is skipped: it neither
-passed nor failed.
+`worse` is a failure, and a guard that is broken. What does not tell the arm from another cause (`different`, `no
+difference seen`), `inconclusive` or `not comparable` is skipped: it neither passed nor failed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from ktrial.report.order import asked_only
 from ktrial.report.terminal import clean
 from ktrial.report.tiers import pair_name
 
+_SKIPPED = frozenset({"different", "no difference seen", "inconclusive", "not comparable"})
+
 
 def junit_xml(comparison: Comparison) -> bytes:
     """One suite."""
@@ -26,7 +28,7 @@ def junit_xml(comparison: Comparison) -> bytes:
         for contrast in outcome.judged:
             verdicts.append("worse" if _is_broken(contrast) else contrast.verdict)
             suite.append(_case(outcome, contrast))
-    skipped = verdicts.count("inconclusive") + verdicts.count("not comparable")
+    skipped = sum(verdict in _SKIPPED for verdict in verdicts)
     for name, count in (("tests", len(verdicts)), ("failures", verdicts.count("worse")), ("errors", 0)):
         suite.set(name, str(count))
     suite.set("skipped", str(skipped))
@@ -75,7 +77,7 @@ def _case(outcome: OutcomeComparison, contrast: Contrast) -> ET.Element:
     if contrast.verdict == "worse" or _is_broken(contrast):
         failure = ET.SubElement(case, "failure", {"type": "worse", "message": clean(told)})
         failure.text = clean(contrast.sentence)
-    elif contrast.verdict in {"inconclusive", "not comparable"}:
+    elif contrast.verdict in _SKIPPED:
         ET.SubElement(case, "skipped", {"message": clean(told)})
     else:
         ET.SubElement(case, "system-out").text = clean(told)

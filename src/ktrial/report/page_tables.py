@@ -22,6 +22,8 @@ _CLASSES: dict[Verdict, str] = {
     "better": "better",
     "worse": "worse",
     "equivalent": "equal",
+    "different": "open",
+    "no difference seen": "open",
     "inconclusive": "open",
     "not comparable": "open",
 }

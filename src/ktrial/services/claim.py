@@ -153,7 +153,7 @@ def _decided(stated: Stated, contrast: Contrast, outcome: OutcomeComparison) -> 
         else ""
     )
     shown = range_text(ends[0], ends[1])
-    if contrast.verdict == "inconclusive":
+    if contrast.verdict in {"different", "no difference seen", "inconclusive"}:
         outside = "" if fitting is not None else f"; {stated.text} is outside of what was seen, {shown}"
         return "not supported by these data", f"{contrast.why}{outside}{turned}"
     if fitting is None:

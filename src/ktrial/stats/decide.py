@@ -15,7 +15,7 @@ from ktrial.stats.layout import Order
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """All that a verdict depends on; `margin` and `resolution` are on the scale of the effect.
 
-    `explored` says why there is to be no verdict.
+    `explored` says why there is to be no verdict. `stretches` counts the units where these are stretches of time.
     """
 
     effect: Effect
@@ -30,6 +30,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     explored: str | None
     order: Order
     confounded_by: str | None
+    stretches: str | None = None
 
 
 def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
@@ -37,6 +38,8 @@ def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
     findings = tuple(layout_doubts(case))
     if (obstacle := _obstacle(case)) is not None:
         return "inconclusive", obstacle, findings
+    if (cause := _cause(case)) is not None:
+        return *_seen(case, cause), findings
     if (doubt := _doubt(case)) is not None:
         return "inconclusive", doubt, findings
     if is_equivalent(case):
@@ -49,25 +52,41 @@ def _obstacle(case: Case) -> str | None:
     """Why nothing can be said whatever the data."""
     if case.floor_adjusted > case.alpha:
         return _too_small(case)
-    if case.direction is None:
-        return "which way is better is not known"
+    if not is_equivalent(case) and case.effect.low == case.effect.high == 0:
+        return "nothing varies: a difference below the tool's step would not be seen"
     return case.explored
+
+
+def _cause(case: Case) -> str | None:
+    """Why a difference, or none, may not be the arm's doing."""
+    if cause := _confounded(case):
+        return cause
+    return "which way is better is not known" if case.direction is None and not is_equivalent(case) else None
+
+
+def _seen(case: Case, cause: str) -> tuple[Verdict, str]:
+    """What is true of the two sets of runs, whatever the cause."""
+    if case.effect.low is None:
+        return "inconclusive", f"there is no interval ({cause})"
+    if not case.effect.excludes_zero:
+        return "no difference seen", f"the interval holds zero ({cause})"
+    if case.p_adjusted > case.alpha:
+        return "no difference seen", f"{_chance(case)} ({cause})"
+    return "different", f"cause open: {cause}"
 
 
 def _doubt(case: Case) -> str | None:
     """Why these data tell neither better from worse nor that both are equal."""
-    equal = is_equivalent(case)
-    if not equal and case.effect.low == case.effect.high == 0:
-        return "nothing varies: a difference below the tool's step would not be seen"
-    if not equal and not case.effect.excludes_zero:
+    if is_equivalent(case):
+        return None
+    if not case.effect.excludes_zero:
         return "the interval holds both zero and effects beyond the margin"
-    if cause := _confounded(case):
-        seen = "the interval lies within the margin, but a cause of its own may hide an effect" if equal else _SEEN
-        return f"{seen} ({cause})"
-    if not equal and case.p_adjusted > case.alpha:
-        among = "" if case.family == 1 else f" among {case.family} comparisons"
-        return f"a difference like this may be chance{among} (adjusted p = {case.p_adjusted:.2g})"
-    return None
+    return _chance(case) if case.p_adjusted > case.alpha else None
+
+
+def _chance(case: Case) -> str:
+    among = "" if case.family == 1 else f" among {case.family} comparisons"
+    return f"a difference like this may be chance{among} (adjusted p = {case.p_adjusted:.2g})"
 
 
 def is_equivalent(case: Case) -> bool:
@@ -90,6 +109,8 @@ def worth(effect: Effect, margin: float) -> WorthIt:
 
 def _too_small(case: Case) -> str:
     sentence = f"the smallest p that this layout can reach is {case.floor:.2g}"
+    if case.stretches is not None:
+        sentence = f"runs are alike over so long that they are {case.stretches} stretches of time: {sentence}"
     if case.floor <= case.alpha:
         return f"{sentence}, and {case.floor_adjusted:.2g} after correction for {case.family} comparisons"
     return f"{sentence}, above {case.alpha:g}"

@@ -17,7 +17,7 @@ from ktrial.stats import covariate
 from ktrial.stats.decide import Case, decide, order_check, worth
 from ktrial.stats.diagnostics import equal_variance, normality
 from ktrial.stats.duplicates import duplicates
-from ktrial.stats.layout import Layout, Runs, Scale, lay_out, read_runs, scale_of
+from ktrial.stats.layout import STRETCH, Layout, Runs, Scale, lay_out, read_runs, scale_of
 from ktrial.stats.machines import Together, pool_machines
 from ktrial.stats.measured import Measured, measure
 from ktrial.stats.multiplicity import benjamini_hochberg, holm
@@ -247,6 +247,7 @@ def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
         explored=(one.read.question.explored or _EXPLORED) if one.read.family == "exploratory" else None,
         order=one.layout.order,
         confounded_by=one.layout.confounded_by,
+        stretches=f"{len(one.layout.control)}+{len(one.layout.arm)}" if one.layout.unit == STRETCH else None,
     )
 
 

@@ -16,11 +16,14 @@ from ktrial.domain.benchmark import Direction
 from ktrial.domain.finding import Finding
 from ktrial.domain.question import Observation, Question
 from ktrial.stats.arrays import Array
+from ktrial.stats.stretches import stretches
 
 Order = Literal["interleaved", "sequence", "unknown"]
 Scale = Literal["log", "difference"]
 Name = str | None
 LARGEST = 1e60
+#: The unit of runs that are alike because they follow each other.
+STRETCH = "stretch of time"
 #: Which block each run of either arm is of, and the blocks that hold both.
 Blocks = tuple[tuple[Name, ...], tuple[Name, ...], list[Name]]
 
@@ -336,9 +339,32 @@ def _by_run(control: Runs, arm: Runs, confounded: str | None) -> Layout:
             sentence="runs of one arm that follow each other are taken together: only the change of arms was repeated",
         )
         return _make(control, arm, groups, _empty("visit", order, confounded, [finding]))
+    if order != "interleaved" and (found := _by_stretch(control, arm)) is not None:
+        groups, told = found
+        return _make(control, arm, groups, _empty(STRETCH, order, confounded, [told]))
     singles = [[i] for i in range(len(control.scores))], [[i] for i in range(len(arm.scores))]
     strict = order == "interleaved" and len(visits) == len(control.scores) + len(arm.scores) >= 8
     return _make(control, arm, singles, _empty("run", order, confounded, [_STRICT_TURNS] if strict else []))
+
+
+def _by_stretch(control: Runs, arm: Runs) -> tuple[tuple[list[list[int]], list[list[int]]], Finding] | None:
+    """Stretches of runs that follow each other in one arm and are alike; None where runs are units."""
+    both = []
+    for runs in (control, arm):
+        order = sorted(range(len(runs.scores)), key=lambda index: (runs.places[index] or 0, index))
+        parts = stretches(runs.scores[order])
+        both.append([[order[place] for place in part] for part in parts] if parts else [[place] for place in order])
+    counts = [len(runs.scores) for runs in (control, arm)]
+    units = [len(groups) for groups in both]
+    if units == counts:
+        return None
+    told = Finding(
+        kind="time-blocks",
+        level="note",
+        sentence=f"runs that follow each other are alike, as samples of a log are: {counts[0]}+{counts[1]} of them are "
+        f"taken as {units[0]}+{units[1]} stretches of time",
+    )
+    return (both[0], both[1]), told
 
 
 def _in_visits(visits: Sequence[tuple[int, list[int]]]) -> bool:

@@ -60,3 +60,14 @@ def test_machines_are_pooled_and_tiers_of_them_refused() -> None:
     plain = io.StringIO()
     assert main([*words, "--json"], plain, err) == 0
     assert "pool" not in json.loads(plain.getvalue())["asked"], "questions of before keep their digest"
+
+
+def test_any_verdict_can_be_failed_on() -> None:
+    words = ["compare", *(f"{name}={ROOT}/examples/results/{name}.json" for name in ("before", "after"))]
+    for option, status in (("worse,inconclusive", 0), ("worse, different", 3), ("not-comparable,different", 3)):
+        err = io.StringIO()
+        assert main([*words, "--fail-on", option], io.StringIO(), err) == status, option
+        assert status == 0 or "1 verdict different: make-bench.time: after against before" in err.getvalue()
+    err = io.StringIO()
+    assert main([*words, "--fail-on", "unequal"], io.StringIO(), err) == 2
+    assert "no-difference-seen" in err.getvalue()

@@ -48,6 +48,12 @@ def answer(*outcomes: OutcomeComparison, arms: tuple[str, ...] = ("b",), **field
         ("better", {"worth": "likely"}, ": better; it is likely to matter."),
         ("worse", {"worth": "unclear"}, ": worse; whether it matters is not clear."),
         ("equivalent", {}, ": within the margin of 2 %, a real difference, but below it."),
+        ("different", {"why": "cause open: x"}, "33 % to 37 % less: different, cause open: x."),
+        (
+            "no difference seen",
+            {},
+            "no difference seen; 35 % less time (1.54 times as fast), 95 % interval 33 % to 37 % less; so it is.",
+        ),
         ("inconclusive", {}, ": inconclusive, so it is."),
         ("not comparable", {}, "x.p50: b against a: not comparable, so it is."),
         ("inconclusive", {"effect": None}, "x.p50: b against a: inconclusive, so it is."),
@@ -83,6 +89,20 @@ def test_what_does_not_decide_is_never_called_no_effect() -> None:
     )
     many = answer(*(outcome(name, contrast(verdict="inconclusive")) for name in ("p50", "p99")))
     assert many == "b against a: all 2 outcomes are inconclusive: so it is."
+
+
+def test_what_is_only_seen_is_counted_named_and_has_its_scope() -> None:
+    none = contrast(verdict="no difference seen")
+    text = answer(outcome("p50", contrast(verdict="different")), outcome("p99", none), outcome("y", none))
+    assert (
+        text == "b against a: of 3 outcomes, 1 is different (x.p50) and 2 show no difference. This holds on this boot."
+    )
+    alike = answer(outcome("p50", none), outcome("p99", none))
+    assert alike.startswith("No difference is seen between b and a in any of 2 outcomes: so it is.")
+    arms = tuple(f"arm{number}" for number in range(9))
+    many = outcome("p50", *(contrast(arm, "no difference seen") for arm in arms))
+    told = "x.p50: no difference is seen between a and any of 9 arms: so it is."
+    assert answer(many, arms=arms).startswith(told)
 
 
 def test_the_primary_speaks_first() -> None:

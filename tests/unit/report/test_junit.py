@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ktrial.domain.comparison import Comparison
 from ktrial.domain.finding import Finding
+from ktrial.domain.verdict import Verdict
 from ktrial.report.bench import show
 from ktrial.report.junit import junit_xml
 from tests.support.comparisons import hostile, two_arms
@@ -32,6 +33,15 @@ def test_a_case_for_each_verdict() -> None:
     failure = suite.find("testcase/failure")
     assert failure is not None
     assert (failure.get("message") or "").startswith("worse: +2")
+
+
+@pytest.mark.parametrize("verdict", ["different", "no difference seen"])
+def test_what_names_no_cause_neither_passes_nor_fails(verdict: Verdict) -> None:
+    comparison = two_arms(20)
+    (first, *_) = comparison.outcomes
+    seen = tuple(replace(contrast, verdict=verdict) for contrast in first.contrasts)
+    suite = ET.fromstring(junit_xml(replace(comparison, outcomes=(replace(first, contrasts=seen),))))[0]
+    assert [suite.get(name) for name in ("tests", "failures", "skipped")] == ["1", "0", "1"]
 
 
 def test_every_finding_is_told() -> None:

@@ -12,7 +12,7 @@ from scipy import stats
 from ktrial.domain.claim_file import ChangeClaim, ClaimFile, TukeyGroup, TukeyPair, TukeyTable, parse_claim_file
 from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.domain.errors import BadInput, UnknownName
-from ktrial.domain.verdict import Effect
+from ktrial.domain.verdict import Effect, Verdict
 from ktrial.services.claim import claim_on_change, claim_on_data, claims_on_tukey
 
 CLAIMS = Path(__file__).resolve().parents[3] / "examples" / "claims"
@@ -69,8 +69,9 @@ def test_a_claim_of_the_wrong_base_is_told_so() -> None:
     assert "in percent of the new value: of the old one it is -35 %" in result.why
 
 
-def test_data_that_do_not_decide_support_nothing() -> None:
-    unsure = contrast(verdict="inconclusive", why="time and arm are confounded", worth=None)
+@pytest.mark.parametrize("verdict", ["inconclusive", "different", "no difference seen"])
+def test_data_that_do_not_decide_support_nothing(verdict: Verdict) -> None:
+    unsure = contrast(verdict=verdict, why="time and arm are confounded", worth=None)
     for claim, outside in (("p50 -35%", False), ("p50 -60%", True)):
         result = claim_on_data(claim, None, comparison(unsure))
         assert result.status == "not supported by these data"

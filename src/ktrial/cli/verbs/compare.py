@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from ktrial.cli.comparing import gathered, share, table_options
+from ktrial.cli.fail_on import fail_on_option, refuse
 from ktrial.cli.names import result_names
 from ktrial.cli.options import json_bytes, json_option, write_json
 from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, Contradiction, GuardTripped
+from ktrial.domain.errors import BadInput, Contradiction
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
 
     from ktrial.domain.comparison import Comparison
+    from ktrial.domain.verdict import Verdict
 
 
 @click.command(short_help="Compare configurations, and say what the data support.")
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--exclude", "excluded", multiple=True, metavar="RUN:REASON", help="Show both: without this run and with."
 )
-@click.option("--fail-on", type=click.Choice(["worse"]), help="Exit with 3 when a verdict is worse.")
+@fail_on_option
 @click.option("--spread", default="25%", metavar="25%", help="Doubt arms whose (max - min) / median is above.")
 @table_options
 @click.option(
@@ -60,7 +62,7 @@ def command(
     declared: tuple[str, ...],
     accepted: str | None,
     excluded: tuple[str, ...],
-    fail_on: str | None,
+    fail_on: tuple[Verdict, ...],
     spread: str,
     output: Path | None,
     force: bool,
@@ -105,15 +107,8 @@ def command(
     question = as_protocols_say(app, there.of_trials, question)
     found = answered(app, there.arms, question, reproducible(), versions(), assumptions=as_json or output is not None)
     _write(found, output, as_json=as_json)
-    if fail_on is not None:
-        _refuse_worse(found)
+    refuse([contrast for one in found.outcomes for contrast in one.judged], fail_on)
     return 0
-
-
-def _refuse_worse(found: Comparison) -> None:
-    worse = [contrast for one in found.outcomes for contrast in one.judged if contrast.verdict == "worse"]
-    if worse:
-        raise GuardTripped(f"{len(worse)} verdict{'s'[: len(worse) != 1]} worse: {worse[0].sentence}")
 
 
 def _pool(asked: bool, *, tiers: bool) -> Literal[True] | UnsetType:

@@ -27,6 +27,8 @@ MARKS: Mapping[Verdict, str] = {
     "better": "\N{BLACK UP-POINTING TRIANGLE}",
     "worse": "\N{BLACK DOWN-POINTING TRIANGLE}",
     "equivalent": "\N{ALMOST EQUAL TO}",
+    "different": "\N{NOT EQUAL TO}",
+    "no difference seen": "\N{TILDE OPERATOR}",
     "inconclusive": "?",
     "not comparable": "\N{MULTIPLICATION SIGN}",
 }
@@ -34,6 +36,8 @@ _VERDICT_KEYS: Mapping[Verdict, str] = {
     "better": "better",
     "worse": "worse",
     "equivalent": "equal",
+    "different": "open",
+    "no difference seen": "open",
     "inconclusive": "open",
     "not comparable": "open",
 }
