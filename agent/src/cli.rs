@@ -4,6 +4,7 @@
 use crate::context::{Context, Role};
 use crate::error::{Error, Kind, Result};
 use crate::exec::stopped;
+use crate::launch;
 use crate::lease;
 use crate::load::{self, Told};
 use crate::network;
@@ -168,6 +169,27 @@ enum Command {
         /// The command.
         argv: Vec<OsString>,
     },
+    /// Give up root, all but a helper that lends it, and become a program; without a user become it as root, where it and all that
+    /// it imports are root's alone (started by `ktrial` itself).
+    #[command(hide = true)]
+    Launch {
+        /// The number of the user to become.
+        #[arg(long, value_name = "UID")]
+        user: Option<u32>,
+        /// What must be root's alone, with all that lies in it.
+        #[arg(long = "own", value_name = "PATH")]
+        own: Vec<PathBuf>,
+        /// The program, after `--`.
+        #[arg(last = true)]
+        program: Vec<OsString>,
+    },
+    /// Lend root to a head that has given it up (started by the agent itself).
+    #[command(hide = true)]
+    Lend {
+        /// The process of the head.
+        #[arg(long, value_name = "PID")]
+        head: u32,
+    },
     /// Hold a lease (started by the agent itself).
     #[command(hide = true)]
     Hold {
@@ -314,6 +336,11 @@ fn run(command: Command) -> Result<ExitCode> {
             stopped::from_arguments(report, agent, &program, &argv)?;
             Ok(ExitCode::FAILURE)
         }
+        Command::Launch { user, own, program } => Ok(launched(launch::launch(user, &own, &program))),
+        Command::Lend { head } => {
+            launch::lend(head)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Hold {
             machine,
             transaction,
@@ -323,6 +350,18 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Why the head was not started, as the head itself would say it.
+fn launched(failed: Result<()>) -> ExitCode {
+    let Err(error) = failed else {
+        return ExitCode::SUCCESS;
+    };
+    let step = error
+        .hint
+        .map_or_else(String::new, |hint| format!("\n  next: {hint}"));
+    eprintln!("ktrial: {}{step}", error.message);
+    ExitCode::from(status_of(error.kind))
 }
 
 /// Serves until the input ends, then ends the leases that end with the session.

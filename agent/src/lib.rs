@@ -18,6 +18,7 @@ mod grant;
 pub mod guest;
 pub mod journal;
 mod kernel_log;
+mod launch;
 mod lease;
 mod list;
 pub mod load;

@@ -78,6 +78,29 @@ pub fn outlive_terminal() {
     }
 }
 
+/// Has every open file of this process closed when it becomes another program, except for its standard ones and `kept`.
+///
+/// # Errors
+/// Without `/proc` they cannot be told.
+pub fn close_at_exec(kept: &impl AsRawFd) -> io::Result<()> {
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let name = entry?.file_name();
+        let Some(number) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        let flags = if number == kept.as_raw_fd() {
+            0
+        } else {
+            libc::FD_CLOEXEC
+        };
+        if number > libc::STDERR_FILENO {
+            // SAFETY: the call changes a flag of a descriptor, and nothing where there is none.
+            unsafe { libc::fcntl(number, libc::F_SETFD, flags) };
+        }
+    }
+    Ok(())
+}
+
 /// The name that a hypervisor gives itself through the processor. To be asked only where the processor's flags show one.
 #[must_use]
 pub fn hypervisor_signature() -> Option<[u8; 12]> {

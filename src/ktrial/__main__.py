@@ -34,12 +34,28 @@ def run() -> int:
     if sys.flags.no_site:
         _find_packages()
     try:
+        if os.geteuid() == 0 and not _may_stay_root():
+            return 5
         from ktrial.cli.main import main
 
         return main(sys.argv[1:], sys.stdout, sys.stderr)
     except KeyboardInterrupt as stop:  # before anything was begun
         sys.stderr.write("ktrial: interrupted\n")
         return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+
+
+def _may_stay_root() -> bool:
+    """Whether this process may go on; where it must not stay root, it is another one afterwards."""
+    from ktrial.domain.errors import KtrialError
+    from ktrial.host.launch import launch_anew
+
+    try:
+        launch_anew()
+    except KtrialError as error:
+        hint = f"\n  next: {error.hint}" if error.hint else ""
+        sys.stderr.write(f"ktrial: {error.message}{hint}\n")
+        return False
+    return True
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:

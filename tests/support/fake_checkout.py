@@ -37,7 +37,13 @@ case "$*" in
 esac
 """
 
+# It hands out itself as the agent, which for root becomes what comes after `--`.
 _CARGO = """#!/bin/sh
+if [ "$1" = launch ]; then
+    while [ "$1" != -- ]; do shift; done
+    shift
+    exec "$@"
+fi
 echo cargo "$*" >>"{log}"
 sleep "${{SLOW_CARGO:-0}}"
 mkdir -p "target/$CARGO_BUILD_TARGET/release"

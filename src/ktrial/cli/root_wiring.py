@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of `wiring` that is about being root: giving it up, and starting what keeps it."""
+"""The part of `wiring` that is about being root: what was lent, and starting what is root."""
 
 from __future__ import annotations
 
@@ -8,28 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ktrial.host.privilege import RootHelper
+    from ktrial.host.lent_root import LentRoot
     from ktrial.host.transport import Transport
 
-#: Root sessions of one command: its own, and the one that records beside runs.
-_SESSIONS = 2
 
+def find_lent_root() -> LentRoot | None:
+    """What the launcher left to start root sessions with, where it gave root up."""
+    if "KTRIAL_LAUNCHED" not in os.environ:
+        return None
+    from ktrial.host.lent_root import lent_root
 
-def give_up_root(arguments: Sequence[str]) -> tuple[RootHelper, ...]:
-    """Become the user who asked sudo, doas or pkexec for root; what is left may start agents as root."""
-    if os.geteuid() != 0 or not {"SUDO_UID", "PKEXEC_UID", "DOAS_USER"} & set(os.environ):
-        return ()
-    from ktrial.host.find_agent import find_agent
-    from ktrial.host.privilege import RootHelper, become, check_trusted, invoking_user
-
-    user = invoking_user()
-    if user is None:
-        return ()
-    agent = find_agent()
-    check_trusted(agent, user)
-    helpers = tuple(RootHelper(agent, arguments) for _ in range(_SESSIONS))
-    become(user)
-    return helpers
+    return lent_root()
 
 
 def connect_root(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ktrial.cli.desktop_wiring import WithDesktop
-from ktrial.cli.root_wiring import connect_root, give_up_root
+from ktrial.cli.root_wiring import connect_root, find_lent_root
 from ktrial.domain.errors import BadInput
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from ktrial.host.interrupts import Interrupts
     from ktrial.host.ledger_file import LedgerFile
     from ktrial.host.measuring import MeasuringPlace
-    from ktrial.host.privilege import RootHelper
     from ktrial.host.run_recorder import RunRecorder
     from ktrial.host.sampling import Sampling
     from ktrial.host.states import SavedStates
@@ -95,8 +94,8 @@ class App(WithDesktop):
         #: The score of this process when memory runs out, before it was protected.
         self._oom_before: int | None = None
         self._measured_first = False
-        #: For the session of root, and for that which records beside runs.
-        self._helpers = give_up_root(self._arguments("root"))
+        #: Starts root sessions without asking; only where the launcher gave root up.
+        self._lent = find_lent_root() if machine_root is None else None
         self._faulty: list[Faulty] = []
 
     @property
@@ -205,17 +204,17 @@ class App(WithDesktop):
     def root_session(self, purpose: str) -> AgentSession:
         """A root session; asks at most once per command, and says what for."""
         if self._root is None:
-            self._root = self._new_root(self._helpers[0] if self._helpers else None, purpose)
+            self._root = self._new_root(purpose)
         return self._root
 
-    def _new_root(self, helper: RootHelper | None, purpose: str) -> AgentSession:
+    def _new_root(self, purpose: str) -> AgentSession:
         from ktrial.host.agent import AgentSession
 
         transport: Transport
         if self.host is not None:
             transport = self.host.connect("root")
-        elif helper is not None:
-            transport = helper.start()
+        elif self._lent is not None:
+            transport = self._lent.start(None if self._machine_state is None else str(self._machine_state))
         else:
             needs_right = self._machine_root is None
             transport = connect_root(self._arguments("root"), purpose, self._may_ask, self.say, needs_right=needs_right)
@@ -228,13 +227,13 @@ class App(WithDesktop):
         """Records beside runs, with a root session of its own: the other one is asked for things meanwhile."""
         from ktrial.host.run_recorder import RunRecorder
 
-        connect = partial(self._new_root, self._helpers[1] if self._helpers else None, "tracing events")
+        connect = partial(self._new_root, "tracing events")
         return RunRecorder(connect, lambda: self.executor.agent_pid)
 
     @property
     def can_be_root(self) -> bool:
         """Whether a root session can be had, by asking where that is allowed."""
-        if os.geteuid() == 0 or self._helpers or not self.on_this_machine:
+        if os.geteuid() == 0 or self._lent is not None or not self.on_this_machine:
             return True
         from ktrial.host.privilege import can_ask
 
@@ -242,7 +241,7 @@ class App(WithDesktop):
 
     def best_session(self, purpose: str) -> AgentSession:
         """A root session where that needs no asking, else the user's."""
-        if os.geteuid() == 0 or self._helpers or not self.on_this_machine:
+        if os.geteuid() == 0 or self._lent is not None or not self.on_this_machine:
             return self.root_session(purpose)
         return self.user_session
 
@@ -420,7 +419,7 @@ class App(WithDesktop):
     @cached_property
     def looking_session(self) -> AgentSession:
         """Looks on while something is measured, as root where that needs no asking; no Ctrl-C reaches it."""
-        if os.geteuid() == 0 or self._helpers or self._root is not None:
+        if os.geteuid() == 0 or self._lent is not None or self._root is not None:
             return self.root_session("looking at the machine")
         from ktrial.host.agent import AgentSession
 

@@ -45,7 +45,7 @@ def test_a_module_changed_since_is_not_compiled_by_root(user: User) -> None:
     assert user.files_of_others() == []
 
 
-def test_a_rebuild_under_sudo_and_a_root_shell_keep_the_owner(user: User) -> None:
+def test_a_rebuild_under_sudo_keeps_the_owner_and_a_root_shell_refuses(user: User) -> None:
     with (user.checkout / "agent/src/main.rs").open("a") as source:
         source.write("// changed\n")
     rebuilt = user.start("sudo", "./ktrial", "--version")
@@ -53,6 +53,12 @@ def test_a_rebuild_under_sudo_and_a_root_shell_keep_the_owner(user: User) -> Non
     assert user.files_of_others() == []
     with (user.checkout / "setup/requirements.lock").open("a") as lock:
         lock.write("# changed\n")
-    by_root = subprocess.run([user.checkout / "ktrial", "--version"], capture_output=True, text=True, check=True)
-    assert "making the Python environment" in by_root.stderr
+    by_root = subprocess.run([user.checkout / "ktrial", "--version"], capture_output=True, text=True, check=False)
+    assert (by_root.returncode, by_root.stdout) == (5, "")
+    said, step = by_root.stderr.splitlines()
+    assert said.startswith(f"ktrial: {user.checkout}")
+    assert "can be changed by somebody else than root, so root runs nothing of it" in said
+    assert step.startswith("  next: start ktrial as its owner, who may use sudo;")
+    anew = user.start("sudo", "./ktrial", "--version")
+    assert "making the Python environment" in anew.stderr
     assert user.files_of_others() == []

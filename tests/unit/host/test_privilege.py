@@ -10,35 +10,60 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.errors import Refused
+from ktrial.domain.errors import PrivilegeMissing, Refused
 from ktrial.host.privilege import check_trusted, invoking_user
 
 NOBODY = pwd.getpwnam("nobody")
 
 
-@pytest.mark.parametrize(
-    "variable,value,uid",
-    [
-        ("SUDO_UID", str(NOBODY.pw_uid), NOBODY.pw_uid),
-        ("PKEXEC_UID", str(NOBODY.pw_uid), NOBODY.pw_uid),
-        ("DOAS_USER", "nobody", NOBODY.pw_uid),
-        ("SUDO_UID", "0", None),
-        ("SUDO_UID", "-1", None),
-        ("SUDO_UID", "4000000000", None),
-        ("SUDO_UID", "9" * 40, None),
-        ("DOAS_USER", "root", None),
-        ("DOAS_USER", "no such user", None),
-        ("USER", "nobody", None),
-    ],
-)
-def test_the_invoking_user(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, uid: int | None) -> None:
+@pytest.fixture(autouse=True)
+def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asked for root."""
     for name in ("SUDO_UID", "PKEXEC_UID", "DOAS_USER"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(variable, value)
+
+
+@pytest.mark.parametrize(
+    "told,uid",
+    [
+        ({"SUDO_UID": str(NOBODY.pw_uid)}, NOBODY.pw_uid),
+        ({"PKEXEC_UID": str(NOBODY.pw_uid)}, NOBODY.pw_uid),
+        ({"DOAS_USER": "nobody"}, NOBODY.pw_uid),
+        ({"DOAS_USER": "nobody", "SUDO_UID": "0"}, NOBODY.pw_uid),
+        ({"DOAS_USER": "root", "SUDO_UID": str(NOBODY.pw_uid)}, NOBODY.pw_uid),
+        ({"SUDO_UID": "0"}, None),
+        ({"DOAS_USER": "root"}, None),
+        ({"SUDO_UID": "", "PKEXEC_UID": ""}, None),
+        ({"USER": "nobody"}, None),
+    ],
+)
+def test_the_invoking_user(monkeypatch: pytest.MonkeyPatch, told: dict[str, str], uid: int | None) -> None:
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert invoking_user() == uid
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert invoking_user() is None
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"SUDO_UID": "-1"},
+        {"SUDO_UID": "4000000000"},
+        {"SUDO_UID": "9" * 40},
+        {"DOAS_USER": "no such user"},
+        {"SUDO_UID": "0", "PKEXEC_UID": "x"},
+        # doas keeps the caller's own variables where its rule says so: the caller may not name another user.
+        {"SUDO_UID": "1", "DOAS_USER": "nobody"},
+    ],
+)
+def test_an_invoking_user_who_cannot_be_told_is_no_root(monkeypatch: pytest.MonkeyPatch, told: dict[str, str]) -> None:
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(PrivilegeMissing, match="root was asked for by"):
+        invoking_user()
 
 
 @pytest.mark.parametrize("mode,trusted", [(0o755, True), (0o700, True), (0o757, False), (0o777, False)])
@@ -53,6 +78,14 @@ def test_an_agent_that_others_can_write_is_not_trusted(tmp_path: Path, what: str
     if trusted:
         check_trusted(agent, os.getuid())
         return
+    with pytest.raises(Refused, match="can be changed by somebody else"):
+        check_trusted(agent, os.getuid())
+
+
+def test_a_sticky_file_can_be_written_all_the_same(tmp_path: Path) -> None:
+    agent = tmp_path / "ktrial-agent"
+    agent.touch()
+    agent.chmod(0o1777)
     with pytest.raises(Refused, match="can be changed by somebody else"):
         check_trusted(agent, os.getuid())
 

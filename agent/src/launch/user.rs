@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The user on whose behalf root was asked for, and becoming them for good.
+
+use crate::error::{Error, Kind, Result};
+use rustix::process::{geteuid, getgroups, Gid, Uid};
+use rustix::thread::{
+    capabilities, set_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+    set_thread_uid, CapabilitySet, CapabilitySets,
+};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Where the system's own programs lie. A static program has no name services of its own, so these are asked.
+const FOLDERS: [&str; 3] = ["/usr/bin", "/bin", "/run/current-system/sw/bin"];
+
+/// A user, as the system knows them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// The home directory.
+    pub home: String,
+    /// The login shell.
+    pub shell: String,
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+impl User {
+    /// The user with this number. Not root.
+    pub fn find(uid: u32) -> Result<Self> {
+        let unknown = |why: &str| {
+            Error::new(
+                Kind::Privilege,
+                format!("root was asked for by user {uid}, {why}"),
+            )
+            .hint("start ktrial as a user that this system knows")
+        };
+        if uid == 0 {
+            return Err(unknown("who is root"));
+        }
+        let local = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let mut user = entry_of(&local, uid)
+            .or_else(|| entry_of(&told("getent", &["passwd", &uid.to_string()])?, uid))
+            .ok_or_else(|| unknown("whom this system does not know"))?;
+        let groups = told("id", &["-G", "--", &user.name]).and_then(|text| numbers(&text));
+        user.groups = groups.ok_or_else(|| unknown("whose groups cannot be found"))?;
+        Ok(user)
+    }
+
+    /// Gives up the rights of root for good, and makes sure of it.
+    pub fn become_them(&self) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        let groups: Vec<Gid> = self.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+        let none = CapabilitySets {
+            effective: CapabilitySet::empty(),
+            permitted: CapabilitySet::empty(),
+            inheritable: CapabilitySet::empty(),
+        };
+        set_thread_groups(&groups)?;
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)?;
+        set_capabilities(None, none)?;
+        let left = capabilities(None)?;
+        let has_left = !(left.effective | left.permitted | left.inheritable).is_empty();
+        if geteuid() != uid
+            || getgroups()?.len() != groups.len()
+            || has_left
+            || set_thread_uid(Uid::ROOT).is_ok()
+        {
+            return Err(io::Error::other("this process would still have rights of root"));
+        }
+        Ok(())
+    }
+
+    /// The folder that goes with the user's session, where there is one.
+    pub fn runtime_folder(&self) -> Option<PathBuf> {
+        let folder = PathBuf::from(format!("/run/user/{}", self.uid));
+        let found = fs::symlink_metadata(&folder).ok()?;
+        (found.is_dir() && found.uid() == self.uid).then_some(folder)
+    }
+}
+
+/// The entry with this number in a text like that of `/etc/passwd`; its groups are missing.
+fn entry_of(text: &str, uid: u32) -> Option<User> {
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _) = (fields.next()?, fields.next()?);
+        let (own, gid) = (fields.next()?.parse::<u32>().ok()?, fields.next()?.parse().ok()?);
+        let (_, home, shell) = (fields.next()?, fields.next()?, fields.next()?);
+        (own == uid && !name.is_empty()).then(|| User {
+            name: name.to_owned(),
+            home: if home.starts_with('/') { home } else { "/" }.to_owned(),
+            shell: if shell.starts_with('/') { shell } else { "/bin/sh" }.to_owned(),
+            uid,
+            gid,
+            groups: Vec::new(),
+        })
+    })
+}
+
+/// Numbers of groups: at least one.
+fn numbers(text: &str) -> Option<Vec<u32>> {
+    let found: Vec<u32> = text
+        .split_whitespace()
+        .map(|word| word.parse().ok())
+        .collect::<Option<_>>()?;
+    (!found.is_empty()).then_some(found)
+}
+
+/// What one of the system's programs says.
+fn told(name: &str, arguments: &[&str]) -> Option<String> {
+    let program = FOLDERS
+        .iter()
+        .map(|folder| PathBuf::from(folder).join(name))
+        .find(|program| program.exists())?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("LC_ALL", "C")
+        .current_dir("/");
+    let said = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    said.status
+        .success()
+        .then(|| String::from_utf8(said.stdout).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "root:x:0:0:root:/root:/bin/bash\n\
+        broken\n\
+        one:x:1000:1001:One,,,:/home/one:/bin/zsh\n\
+        other:x:1000:7::/home/other:/bin/zsh\n\
+        bare:x:1002:1002:::\n";
+
+    #[test]
+    fn entries_are_found_by_their_number() {
+        let one = entry_of(TEXT, 1000).unwrap();
+        assert_eq!(
+            (one.name.as_str(), one.gid, one.home.as_str(), one.shell.as_str()),
+            ("one", 1001, "/home/one", "/bin/zsh")
+        );
+        let bare = entry_of(TEXT, 1002).unwrap();
+        assert_eq!((bare.home.as_str(), bare.shell.as_str()), ("/", "/bin/sh"));
+        assert_eq!(entry_of(TEXT, 1001), None);
+    }
+
+    #[test]
+    fn a_group_that_is_no_number_is_no_list_of_groups() {
+        assert_eq!(numbers("1000 4 27\n"), Some(vec![1000, 4, 27]));
+        for text in ["", "1000 wheel", "-1", "4294967296"] {
+            assert_eq!(numbers(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn root_and_strangers_are_no_users_to_become() {
+        for uid in [0, 4_000_000_000] {
+            assert_eq!(User::find(uid).unwrap_err().kind, Kind::Privilege);
+        }
+    }
+}
