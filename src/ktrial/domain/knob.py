@@ -14,7 +14,7 @@ Risk = Literal["safe", "caution", "dangerous"]
 TakesEffect = Literal["now", "new-devices", "boot", "build"]
 ValueType = Literal["int", "bool", "choice", "text", "ints", "mask", "feature"]
 VerifyRule = Literal["exact", "integer", "boolean", "choice", "token", "mask", "clamped"]
-EvidenceStatus = Literal["claimed", "supported", "refuted", "superseded"]
+EvidenceStatus = Literal["claimed", "supported", "refuted", "superseded", "never took effect"]
 Unit = Literal[
     "bytes", "kB", "KiB", "pages", "ms", "us", "ns", "cs", "s", "percent", "requests", "sectors", "kHz", "mW"
 ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -30,15 +31,21 @@ def _by_sysctl_name(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
     return next((knob for knob in knobs.values() if place in knob.files), None)
 
 
-def absence(knob: Knob, state: KnobState) -> str:
-    """Why a knob is not on this machine, in words."""
-    if state.blocked is not None:
-        return f"{state.blocked} (on newer kernels it is gone: {knob.gone})" if knob.gone else state.blocked
-    if knob.gone:
+def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:
+    """Why a knob is not on this machine, in words: what left the kernel needs no right or mount to be looked for."""
+    if knob.gone and (state.blocked is None or not _may_be_in(knob, str(facts.value("kernel.release") or ""))):
         return f"not on this kernel: {knob.gone}"
+    if state.blocked is not None:
+        return state.blocked
     if knob.only:
         return f"not on this kernel: only on {knob.only} kernels"
     return "not on this machine: neither the kernel's configuration nor a device here offers it"
+
+
+def _may_be_in(knob: Knob, release: str) -> bool:
+    """Whether a kernel is as old as the last one that has the knob."""
+    last, here = (re.match(r"(\d+)\.(\d+)", text) for text in (knob.until or "", release))
+    return last is not None and here is not None and [*map(int, here.groups())] <= [*map(int, last.groups())]
 
 
 def successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:

@@ -220,7 +220,7 @@ def _resolve_setting(
         return [refuse(late[0], late[1], late[2])]
     state = context.states[knob.id]
     if not state.instances:
-        return [refuse(Why.ABSENT, absence(knob, state), successors(knob, context.knobs))]
+        return [refuse(Why.ABSENT, absence(knob, state, context.facts), successors(knob, context.knobs))]
     chosen = _chosen(knob, setting, state, context)
     if not chosen:
         return [refuse(Why.NO_INSTANCE, f"no instance here is meant by {setting.knob}", _instances_hint(state))]
@@ -330,7 +330,9 @@ def _change(
     if words and knob.rule == "choice" and text not in words:
         return refuse(Why.NOT_OFFERED, f"{text} is not offered here", f"offered: {', '.join(words)}")
     if shown is not None and knob.rule == "token" and not active_text(knob, shown):
-        return refuse(Why.ABSENT, absence(knob, context.states[knob.id]), successors(knob, context.knobs))
+        return refuse(
+            Why.ABSENT, absence(knob, context.states[knob.id], context.facts), successors(knob, context.knobs)
+        )
     return Change(
         knob=knob.id,
         address=address,

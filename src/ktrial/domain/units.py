@@ -40,14 +40,19 @@ def parse_quantity(text: str, dimension: str) -> float:
     return float(match[1]) * factors[match[2]]
 
 
+def three_digits(value: float) -> str:
+    """`0.0028123` -> `0.00281`; larger numbers whole, never with an exponent."""
+    return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
 def show_bytes(value_bytes: float) -> str:
     """`1610612736` -> `1.50 GiB`."""
     size = float(value_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" or size == int(size) else f"{size:.3g} {unit}"
+            return f"{size:.0f} {unit}" if unit == "B" or size == int(size) else f"{three_digits(size)} {unit}"
         size /= 1024
-    return f"{size:.3g} TiB"
+    return f"{three_digits(size)} TiB"
 
 
 def show_seconds(value_s: float) -> str:
@@ -56,5 +61,5 @@ def show_seconds(value_s: float) -> str:
         return "0 s"
     for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if abs(value_s) >= factor:
-            return f"{value_s / factor:.3g} {unit}"
-    return f"{value_s / 1e-9:.3g} ns"
+            return f"{three_digits(value_s / factor)} {unit}"
+    return f"{three_digits(value_s / 1e-9)} ns"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ktrial.domain.diagnosis import Diagnosis, Range
-from ktrial.domain.units import show_seconds
+from ktrial.domain.units import show_seconds, three_digits
 from ktrial.report.words import p_text
 
 CAUSES = ("cause", "stutters", "late time", "by chance", "p", "at work", "named")
@@ -19,13 +19,9 @@ def range_text(one: Range, factor: float, unit: str) -> str:
     """An estimate with its interval, where there is one."""
     sign = f" {unit}" if unit else ""
     if one.low is None or one.high is None:
-        return f"{plain(one.estimate * factor)}{sign}"
-    return f"{plain(one.estimate * factor)}{sign} ({plain(one.low * factor)} to {plain(one.high * factor)})"
-
-
-def plain(value: float) -> str:
-    """Three significant digits; larger numbers whole."""
-    return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+        return f"{three_digits(one.estimate * factor)}{sign}"
+    estimate, low, high = (three_digits(value * factor) for value in (one.estimate, one.low, one.high))
+    return f"{estimate}{sign} ({low} to {high})"
 
 
 def cause_rows(found: Diagnosis) -> list[list[str]]:
@@ -85,7 +81,7 @@ def figure_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
     for one in found.figures:
         whole = range_text(Range(estimate=one.mean, low=one.low, high=one.high), 1, "")
         parts = ["-" if part is None else range_text(part, 1, "") for part in one.by_phase] if told else []
-        rows.append([one.name, one.unit, whole, plain(one.peak), *parts])
+        rows.append([one.name, one.unit, whole, three_digits(one.peak), *parts])
     return ["mean of", "unit", "whole", "peak", *told], rows
 
 

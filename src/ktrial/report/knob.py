@@ -60,6 +60,8 @@ def knob_text(
         if text:
             lines.append(labelled(label, text, width=width))
 
+    add("gone", knob.gone)
+    add("instead", ", ".join(knob.successor))
     add("what", knob.what)
     add("more", knob.up)
     add("less", knob.down)
@@ -74,8 +76,6 @@ def knob_text(
     add("effect", _TAKES_EFFECT[knob.takes_effect])
     add("place", "; ".join(knob.files) or None)
     add("kernels", _kernels(knob))
-    add("gone", knob.gone)
-    add("instead", ", ".join(knob.successor))
     add("changes too", ", ".join(knob.couples))
     add("see also", ", ".join(knob.interacts))
     lines += _evidence(knob, sources, width)
@@ -103,7 +103,8 @@ def _kernels(knob: Knob) -> str | None:
 
 def _here(knob: Knob, state: KnobState, facts: FactBook, width: int) -> list[str]:
     if not state.instances:
-        return [labelled("here", absence(knob, state), width=width)]
+        why = absence(knob, state, facts).removesuffix(f": {knob.gone}")
+        return [labelled("here", why, width=width)]
     lines = []
     for number, instance in enumerate(state.instances[:_SHOWN_INSTANCES]):
         text = instance.reading.text
@@ -126,11 +127,14 @@ def _evidence(knob: Knob, sources: Mapping[str, Source], width: int) -> list[str
     if not knob.evidence:
         return [labelled("evidence", "none of the sources makes a claim about it", width=width)]
     lines = ["", "evidence"]
+    columns = max(len(item.status) for item in knob.evidence) + 3
     for item in knob.evidence:
         title = sources[item.source].title if item.source in sources else item.source
         lines.append(
-            labelled(f"  {item.status}", f"{item.claim} [{title}; {item.conditions}]", width=width, label_columns=13)
+            labelled(
+                f"  {item.status}", f"{item.claim} [{title}; {item.conditions}]", width=width, label_columns=columns
+            )
         )
         if item.note:
-            lines.append(labelled("", f"But: {item.note}", width=width, label_columns=13))
+            lines.append(labelled("", f"But: {item.note}", width=width, label_columns=columns))
     return [clean(line) if "\n" not in line else line for line in lines]

@@ -20,7 +20,7 @@ from ktrial.services.ports import Machine
 from ktrial.services.tune import make_plan
 
 _RISKS = ("safe", "caution", "dangerous")
-_STATUSES = ("supported", "claimed", "none", "superseded", "refuted")
+_STATUSES = ("supported", "claimed", "none", "never took effect", "superseded", "refuted")
 
 
 class Suggestions(NamedTuple):

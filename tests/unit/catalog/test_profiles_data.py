@@ -395,3 +395,42 @@ def test_controlled_actions() -> None:
 def test_harm_and_doubt_are_named(profile: str, said: list[str]) -> None:
     notes = "\n".join(PROFILES[profile]["notes"])
     assert [words for words in said if words not in notes] == []
+
+
+def test_what_its_file_could_not_set_is_not_refuted() -> None:
+    (evidence,) = [one for one in load_catalog().knobs["vm.page-cluster"].evidence if one.source == "micro-stutter"]
+    assert evidence.status == "never took effect"
+
+
+def test_ktweak_2021_has_figures_of_whole_branches_and_none_of_a_value() -> None:
+    catalog = load_catalog()
+    source = catalog.sources["ktweak-2021"]
+    assert "0.331 to 0.808 s" in (source.method or "")
+    assert any("regressions" in doubt for doubt in source.doubts)
+    claims = [one for knob in catalog.knobs.values() for one in knob.evidence if one.source == source.key]
+    assert len(claims) >= 30
+    assert {one.conditions for one in claims} == {"OnePlus 7 Pro; whole branches were measured, never this value"}
+
+
+def test_the_governor_is_credited_to_the_script_and_not_to_the_readme() -> None:
+    assert {one.source for one in load_catalog().knobs["cpufreq:scaling_governor"].evidence} == {
+        "margine",
+        "ktweak-script",
+    }
+
+
+def test_a_knob_for_each_way_to_set_apst() -> None:
+    names = {
+        name for name in load_catalog().knobs if name.endswith(("default_ps_max_latency_us", "latency_tolerance_us"))
+    }
+    assert names == {
+        "boot:nvme_core.default_ps_max_latency_us",
+        "module:nvme_core.default_ps_max_latency_us",
+        "nvme:pm_qos_latency_tolerance_us",
+    }
+
+
+@pytest.mark.parametrize("symbol", ["MTIGERLAKE", "MCOOPERLAKE"])
+def test_gcc_knows_tigerlake_and_cooperlake_since_10_1(symbol: str) -> None:
+    (target,) = [one for one in load(CATALOG / "kernels" / "targets.toml")["target"] if one.get("symbol") == symbol]
+    assert target["gcc"] == "10.1"

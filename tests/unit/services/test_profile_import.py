@@ -61,10 +61,11 @@ def settings(text: str, catalog: Catalog, file: str = "-") -> list[tuple[str, An
         ),
         (
             "-",
-            "quiet root=UUID=1 nohz_full=1-3 nvme-core.default-ps-max-latency-us=0 threadirqs\n",
+            "quiet root=UUID=1 nohz_full=1-3 nvme-core.default-ps-max-latency-us=0 nvme_core.io_timeout=9 threadirqs\n",
             [
                 ("boot:nohz_full", "1-3"),
-                ("module:nvme_core.default_ps_max_latency_us", 0),
+                ("boot:nvme_core.default_ps_max_latency_us", 0),
+                ("module:nvme_core.io_timeout", 9),
                 ("boot:threadirqs", True),
             ],
         ),
