@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -25,8 +26,15 @@ LOAD_FILE = "load.yaml"
 LOAD_LIMIT_S = 3600.0
 
 
+#: A whole number that grows with the machine: all CPUs that a benchmark may use, or a part of them, one at least.
+_SIZED = re.compile(r"cpus(?:/([1-9][0-9]{0,3}))?")
+
+
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One benchmark of a suite. `name` tells two uses of the same benchmark apart; by default it is the benchmark's."""
+    """One benchmark of a suite. `name` tells two uses of the same benchmark apart; by default it is the benchmark's.
+
+    A parameter that is a whole number may be `cpus` or `cpus/2`.
+    """
 
     use: str
     name: str | None = None
@@ -52,7 +60,7 @@ class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def workers(self, cpus: int) -> int:
         """How many workers that is on a machine with so many CPUs."""
-        return max(1, round(cpus * self.share))
+        return max(1, int(cpus * self.share))
 
     def invocation(self, cpus: int) -> Invocation:
         """How to start it: it runs until it is told to end, and tells its throughput then."""
@@ -129,10 +137,29 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
         default = benchmark.parameters[name]
         if isinstance(value, float) and not math.isfinite(value):
             raise BadInput(f"{entry.use}: {name} = {value!r} is no number that can be asked for")
-        if default is not None and not _same_kind(value, default):
+        if default is not None and not _same_kind(value, default) and not _grows(value, default):
             raise BadInput(
                 f"{entry.use}: {name} = {value!r} is no {type(default).__name__} like its default {default!r}"
             )
+
+
+def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
+    """The parameters, with a number for each that grows with the CPUs. Raises BadInput where none is known."""
+    return {
+        name: _on(value, cpus) if _grows(value, defaults.get(name)) else value for name, value in parameters.items()
+    }
+
+
+def _grows(value: Any, default: Any) -> bool:
+    is_whole = isinstance(default, int) and not isinstance(default, bool)
+    return is_whole and isinstance(value, str) and _SIZED.fullmatch(value) is not None
+
+
+def _on(value: str, cpus: int | None) -> int:
+    match = _SIZED.fullmatch(value)
+    if cpus is None or match is None:
+        raise BadInput(f"{value}: how many CPUs there are is not known", hint="set the parameter with -p")
+    return max(1, cpus // int(match[1] or 1))
 
 
 def _same_kind(value: Any, default: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -20,8 +21,14 @@ _FIGURES: Mapping[tuple[str, str], tuple[str, int]] = {
     ("schbench", "wakeup-p50"): ("schbench_p50_us", 10**6),
     ("schbench", "wakeup-p99"): ("schbench_p99_us", 10**6),
     ("perf-messaging", "time"): ("sched_messaging_total_s", 1),
-    ("perf-pipe-cross-cpu", "time"): ("sched_pipe_usecs_op", 10**6),
+    ("perf-pipe", "time"): ("sched_pipe_usecs_op", 10**6),
     ("sysbench-threads", "latency-p95"): ("sysbench_lat_95th_ms", 10**3),
+}
+#: Detail of a run of sysbench-threads -> key, factor from the base unit.
+_DETAILS: Mapping[str, tuple[str, int]] = {
+    "events": ("sysbench_events", 1),
+    "total_time_s": ("sysbench_total_time_s", 1),
+    "latency_mean_s": ("sysbench_lat_avg_ms", 10**3),
 }
 #: The same of a run that was imported from such a file: outcome -> key, factor.
 _IMPORTED: Mapping[str, tuple[str, int]] = {
@@ -36,7 +43,12 @@ _IMPORTED: Mapping[str, tuple[str, int]] = {
     "sysbench-latency-p95": ("sysbench_lat_95th_ms", 10**3),
 }
 #: key -> fact of the machine.
-_FACTS = {"cpu_model": "cpu.model", "governor": "cpufreq.governor", "nproc": "cpu.threads"}
+_FACTS = {
+    "cpu_model": "cpu.model",
+    "governor": "cpufreq.governor",
+    "nproc": "cpu.threads",
+    "scx_state": "kernel.sched_ext_state",
+}
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
@@ -60,14 +72,18 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
     document = {
         "schema": _SCHEMA,
         "label": session.label or session.session,
+        "date": _date(session.started_unix_ms),
         "kernel": session.kernel_release,
-        **_machine(session.document, runs),
+        **_machine(session.document, session.kernel_release, runs),
         **{key: statistics.median(found) for key, found in values.items()},
+        "metrics_collected": len(values),
+        "metrics_expected": len(_KEYS),
     }
     most = max(map(len, values.values()))
     left_out = [f"single runs: these are the medians of up to {most}"] if most > 1 else []
     left_out += [f"outcomes that it has no key for: {', '.join(left)}"] if left else []
     bad = sum(not counts(run) for run in runs)
+    left_out += ["the name of the host, which ktrial does not keep"]
     left_out += [f"{bad} runs that failed or do not count"] if bad else []
     present = {key: value for key, value in document.items() if value is not None}
     return Exported(data=json.dumps(present, indent=2, sort_keys=True).encode() + b"\n", left_out=tuple(left_out))
@@ -82,7 +98,12 @@ def _figures(run: StoredRun) -> list[tuple[str, float]]:
         found.append((key, _times(one.value, factor)))
         if key == "sched_pipe_usecs_op" and one.value > 0:
             found.append(("sched_pipe_ops_sec", 1 / one.value))
-    return found
+    details = (run.document or {}).get("details") or {} if tool == "sysbench-threads" else {}
+    return found + [(key, _times(details[name], factor)) for name, (key, factor) in _DETAILS.items() if name in details]
+
+
+def _date(unix_ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_ms / 1000))
 
 
 def _imported(run: StoredRun) -> list[tuple[str, float]]:
@@ -101,9 +122,13 @@ def _times(value: float, factor: int) -> float:
 _KEYS = {key for key, _ in _IMPORTED.values()}
 
 
-def _machine(document: Mapping[str, Any], runs: Sequence[StoredRun]) -> dict[str, Any]:
+def _machine(document: Mapping[str, Any], kernel: str | None, runs: Sequence[StoredRun]) -> dict[str, Any]:
     facts = document.get("machine") or {}
     told = {key: (facts.get(name) or {}).get("value") for key, name in _FACTS.items()}
+    if scheduler := (facts.get("kernel.scheduler") or {}).get("value"):
+        told["bore"] = int(scheduler == "BORE")
+    if kernel is not None:
+        told["cachyos"] = int("cachyos" in kernel)
     began = [value for run in runs[:1] if (value := _temperature(run, "before")) is not None]
     ended = [value for run in runs[-1:] if (value := _temperature(run, "after")) is not None]
     return told | {"temp_start_c": began[0] if began else None, "temp_end_c": ended[0] if ended else None}

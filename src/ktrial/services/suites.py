@@ -12,7 +12,7 @@ import msgspec
 from ktrial.domain.benchmark import CPU_PARAMETERS, JOBS_PARAMETER, Benchmark
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.facts import FactBook
-from ktrial.domain.suite import Suite, SuiteEntry, Task, check_entry, parse_cpus
+from ktrial.domain.suite import Suite, SuiteEntry, Task, check_entry, parse_cpus, sized
 
 _WORDS: Mapping[str, bool] = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -93,7 +93,9 @@ def tasks_of(
         _check_online(chosen, pinned, facts.value("cpu.online"))
         try:
             _check_number(benchmark, chosen, pinned, facts.value("cpu.online"))
-            parameters = _placed(entry, benchmark, chosen, pinned)
+            usable = len(chosen) if chosen is not None else _online(facts)
+            fitted = msgspec.structs.replace(entry, parameters=sized(entry.parameters, benchmark.parameters, usable))
+            parameters = _placed(fitted, benchmark, chosen, pinned)
         except BadInput as error:
             if unplaced is None or len(unplaced) + 1 == len(suite.benchmark):
                 raise BadInput(f"{entry.label}: {error.message}", hint=error.hint) from None
@@ -101,6 +103,11 @@ def tasks_of(
         else:
             tasks.append(Task(label=entry.label, benchmark=benchmark, parameters=parameters, cpus=chosen))
     return tuple(tasks)
+
+
+def _online(facts: FactBook) -> int | None:
+    online = facts.value("cpu.online")
+    return len(online) if online else facts.value("cpu.threads")
 
 
 def _placed(entry: SuiteEntry, benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None) -> dict[str, Any]:

@@ -71,6 +71,31 @@ def test_the_promised_suites_are_there() -> None:
     )
 
 
+def test_margine_is_what_its_script_runs() -> None:
+    """Its H is half of the CPUs, its N all of them."""
+    benchmarks = all_benchmarks()
+    suite = load_suites([], benchmarks)["margine"]
+    argv = [
+        " ".join(task.benchmark.invocation(task.parameters, FACTS).argv)
+        for task in tasks_of(suite, benchmarks, FACTS, None)
+    ]
+    assert argv == [
+        "schbench -m 4 -t 4 -r 30",
+        "perf bench sched messaging -g 20 -l 1000",
+        "perf bench sched pipe -l 1000000",
+        "sysbench threads --threads=8 --rand-seed=7 --thread-yields=1000 --thread-locks=8 --time=30 run",
+    ]
+    assert suite.load is not None
+    assert suite.load.invocation(8).argv[:5] == ("stress-ng", "--cpu", "4", "--cpu-method", "all")
+
+
+def test_a_suite_grows_with_the_cpus_that_are_chosen() -> None:
+    benchmarks = all_benchmarks()
+    suite = load_suites([], benchmarks)["margine"]
+    parameters = {task.label: task.parameters for task in tasks_of(suite, benchmarks, FACTS, "2-5")}
+    assert (parameters["schbench"]["workers"], parameters["sysbench-threads"]["threads"]) == (2, 4)
+
+
 def test_an_own_suite(tmp_path: Path) -> None:
     suites = load_suites_of(tmp_path, GOOD)
     assert [entry.label for entry in suites["own"].benchmark] == ["a", "again"]

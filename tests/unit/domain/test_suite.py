@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.domain.errors import BadInput
-from ktrial.domain.suite import SuiteEntry, SuiteLoad, check_entry, orders, parse_cpus
+from ktrial.domain.suite import SuiteEntry, SuiteLoad, check_entry, orders, parse_cpus, sized
 from tests.support.bench import FakeBenchmark
 
 
@@ -59,7 +59,20 @@ def test_parameters_must_be_known_and_of_the_kind_of_the_default() -> None:
             check_entry(SuiteEntry("a", parameters={name: value}), benchmark)
 
 
-@pytest.mark.parametrize("cpus, workers", [(1, 1), (2, 1), (8, 4), (12, 6)])
+def test_whole_numbers_may_grow_with_the_cpus() -> None:
+    benchmark = FakeBenchmark(name="a", parameters={"threads": 4, "workers": 0, "name": "x"})
+    given = {"threads": "cpus", "workers": "cpus/2", "name": "cpus"}
+    check_entry(SuiteEntry("a", parameters=given), benchmark)
+    for cpus, workers in ((1, 1), (2, 1), (7, 3), (12, 6)):
+        assert sized(given, benchmark.parameters, cpus) == {"threads": cpus, "workers": workers, "name": "cpus"}
+    with pytest.raises(BadInput, match="how many CPUs there are is not known"):
+        sized(given, benchmark.parameters, None)
+    for bad in ("cpus/0", "cpus*2", "CPUS", "cpus/", "cpus/2x"):
+        with pytest.raises(BadInput):
+            check_entry(SuiteEntry("a", parameters={"threads": bad}), benchmark)
+
+
+@pytest.mark.parametrize("cpus, workers", [(1, 1), (2, 1), (3, 1), (8, 4), (12, 6)])
 def test_half_of_the_cpus_are_loaded_and_one_at_least(cpus: int, workers: int) -> None:
     assert SuiteLoad().workers(cpus) == workers
     assert SuiteLoad().invocation(cpus).argv[:3] == ("stress-ng", "--cpu", str(workers))

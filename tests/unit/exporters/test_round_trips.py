@@ -88,7 +88,7 @@ MARGINE = {
     ("schbench", "wakeup-p50"): "schbench-p50",
     ("schbench", "wakeup-p99"): "schbench-p99",
     ("perf-messaging", "time"): "sched-messaging-total",
-    ("perf-pipe-cross-cpu", "time"): "sched-pipe-time",
+    ("perf-pipe", "time"): "sched-pipe-time",
     ("sysbench-threads", "latency-p95"): "sysbench-latency-p95",
 }
 

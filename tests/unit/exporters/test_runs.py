@@ -148,21 +148,44 @@ def test_margine_holds_the_medians_of_its_suite() -> None:
         a_record(number, "schbench", measurements=[kept("wakeup-p50", value), kept("wakeup-p99", 0.012)])
         for number, value in enumerate((0.001, 0.003, 0.002), 1)
     ]
-    runs.append(a_record(4, "perf-pipe-cross-cpu", measurements=[kept("time", 4e-6)]))
-    machine = {"cpu.model": {"value": "AMD"}, "cpu.threads": {"value": 12}, "cpufreq.governor": {"absent": True}}
-    made = export("margine", *runs, document={"machine": machine})
+    runs.append(a_record(4, "perf-pipe", measurements=[kept("time", 4e-6)]))
+    told = {"events": 88_000, "total_time_s": 30.01, "latency_mean_s": 0.0041, "percentile_grid_ratio": 1.018}
+    runs.append(a_record(5, "sysbench-threads", measurements=[kept("latency-p95", 0.0239)], details=told))
+    runs.append(a_record(6, "perf-messaging", measurements=[kept("time", 2.99)]))
+    machine = {
+        "cpu.model": {"value": "AMD"},
+        "cpu.threads": {"value": 12},
+        "cpufreq.governor": {"absent": True},
+        "kernel.scheduler": {"value": "BORE"},
+        "kernel.sched_ext_state": {"value": "disabled"},
+    }
+    made = export("margine", *runs, document={"machine": machine}, kernel_release="7.0.12-cachyos1")
     assert json.loads(made.data) == {
         "schema": "margine-bench-kernel/1",
         "label": "stock",
-        "kernel": "6.18",
+        "date": "2023-11-14T22:13:20Z",
+        "kernel": "7.0.12-cachyos1",
         "cpu_model": "AMD",
         "nproc": 12,
+        "scx_state": "disabled",
+        "bore": 1,
+        "cachyos": 1,
         "schbench_p50_us": 2000.0,
         "schbench_p99_us": 12000.0,
         "sched_pipe_usecs_op": 4.0,
         "sched_pipe_ops_sec": pytest.approx(250_000),
+        "sched_messaging_total_s": 2.99,
+        "sysbench_events": 88_000,
+        "sysbench_total_time_s": 30.01,
+        "sysbench_lat_avg_ms": pytest.approx(4.1),
+        "sysbench_lat_95th_ms": pytest.approx(23.9),
+        "metrics_collected": 9,
+        "metrics_expected": 9,
     }
-    assert made.left_out == ("single runs: these are the medians of up to 3",)
+    assert made.left_out == (
+        "single runs: these are the medians of up to 3",
+        "the name of the host, which ktrial does not keep",
+    )
 
 
 def test_margine_of_an_imported_run_is_what_it_was() -> None:

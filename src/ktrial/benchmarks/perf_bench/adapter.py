@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""perf bench: round trips through a pipe on one CPU and across two, messaging, memcpy, futex hash and futex wake."""
+"""perf bench: round trips through a pipe (on one CPU, across two, unpinned), messaging, memcpy, futex hash and wake."""
 
 from __future__ import annotations
+
+import msgspec
 
 from ktrial.benchmarks.tool import Program, ToolBenchmark, agree, collected, matching, measured, one_of, whole
 from ktrial.domain.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput
@@ -53,6 +55,10 @@ _PIPE_BLIND = (
     "A round trip wakes two tasks; idle states, frequency and the distance of the CPUs decide it. Without pinning the "
     "result has two modes, so that each placement is a benchmark of its own. "
 )
+_FREE_BLIND = (
+    "The scheduler places the two tasks: a run on one CPU and a run on two differ several times over, and a change of "
+    "the median may be a change of how often each comes about. perf-pipe-same-cpu and perf-pipe-cross-cpu tell which."
+)
 
 
 def _pipe_outcome(where: str, blind: str) -> Outcome:
@@ -71,9 +77,13 @@ def _pipe_outcome(where: str, blind: str) -> Outcome:
     )
 
 
-def _same_cpu(parameters: Parameters) -> Invocation:
+def _anywhere(parameters: Parameters) -> Invocation:
     argv = ("perf", "bench", "sched", "pipe", "-l", str(whole(parameters, "loops")))
-    return Invocation(argv=argv, limit_s=_LIMIT_S, cpus=(whole(parameters, "cpu", 0, 65535),))
+    return Invocation(argv=argv, limit_s=_LIMIT_S)
+
+
+def _same_cpu(parameters: Parameters) -> Invocation:
+    return msgspec.structs.replace(_anywhere(parameters), cpus=(whole(parameters, "cpu", 0, 65535),))
 
 
 def _cross_cpu(parameters: Parameters) -> Invocation:
@@ -231,6 +241,16 @@ def _read_wake(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 
 BENCHMARKS = (
+    ToolBenchmark(
+        name="perf-pipe",
+        what="Time of a round trip through two pipes between two processes, placed by the scheduler.",
+        program=_PERF,
+        outcomes=(_pipe_outcome("that nobody pins", _FREE_BLIND),),
+        parameters={"loops": 1_000_000},
+        command=_anywhere,
+        reader=_read_pipe,
+        standalone=True,
+    ),
     ToolBenchmark(
         name="perf-pipe-same-cpu",
         what="Time of a round trip through two pipes between two processes pinned to one CPU.",

@@ -162,7 +162,12 @@ def _latencies(run: SysbenchRun) -> tuple[tuple[Measurement, ...], tuple[str, ..
 
 def _parsed(run: SysbenchRun, first: tuple[Measurement, ...], *, latencies: bool) -> ParsedRun:
     found, notes = _latencies(run) if latencies else ((), ())
-    details = {"events": run.events, "total_time_s": run.total_time.value, "percentile_grid_ratio": GRID_RATIO}
+    details = {
+        "events": run.events,
+        "total_time_s": run.total_time.value,
+        "latency_mean_s": run.latency_avg.value,
+        "percentile_grid_ratio": GRID_RATIO,
+    }
     return ParsedRun(measurements=first + found, tool_version=run.version, details=details, notes=notes)
 
 
