@@ -128,10 +128,11 @@ class StoredSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """A session with its runs, in order."""
+    """A session with its runs, in order; `date` is when it began, as ISO 8601 has it."""
 
     session: StoredSession
     runs: tuple[StoredRun, ...]
+    date: str | None = None
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):

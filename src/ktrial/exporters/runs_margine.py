@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -72,7 +71,7 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
     document = {
         "schema": _SCHEMA,
         "label": session.label or session.session,
-        "date": _date(session.started_unix_ms),
+        "date": sessions[0].date,
         "kernel": session.kernel_release,
         **_machine(session.document, session.kernel_release, runs),
         **{key: statistics.median(found) for key, found in values.items()},
@@ -100,10 +99,6 @@ def _figures(run: StoredRun) -> list[tuple[str, float]]:
             found.append(("sched_pipe_ops_sec", 1 / one.value))
     details = (run.document or {}).get("details") or {} if tool == "sysbench-threads" else {}
     return found + [(key, _times(details[name], factor)) for name, (key, factor) in _DETAILS.items() if name in details]
-
-
-def _date(unix_ms: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_ms / 1000))
 
 
 def _imported(run: StoredRun) -> list[tuple[str, float]]:

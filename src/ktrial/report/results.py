@@ -30,6 +30,11 @@ def moment(unix_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(unix_ms / 1000))
 
 
+def iso_date(unix_ms: int) -> str:
+    """`2026-11-21T21:42:07Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_ms / 1000))
+
+
 def runs_of(session: StoredSession) -> str:
     """`10 good, 1 failed`."""
     told = [f"{session.runs[state]} {word}" for state, word in _STATES if session.runs.get(state)]

@@ -18,12 +18,13 @@ from ktrial.domain.stored import Exported, SessionRuns, StoredMeasurement, Store
 from ktrial.exporters import run_exporters, run_formats
 from tests.support.stores import a_record, a_run, a_session
 
+DATE = "2023-11-14T22:13:20Z"
 VALUES = st.floats(min_value=1e-12, max_value=1e12)
 NAMES = st.text("abcxyz-_.,;\"' \t/é", min_size=1, max_size=12).filter(str.strip)
 
 
 def export(format_: str, *runs: StoredRun, **session: Any) -> Exported:
-    return run_exporters()[format_][1]([SessionRuns(session=a_session(**session), runs=runs)])
+    return run_exporters()[format_][1]([SessionRuns(session=a_session(**session), runs=runs, date=DATE)])
 
 
 def measured(outcome: str, value: float, unit: Any = "s", direction: Any = "lower") -> StoredMeasurement:
@@ -163,7 +164,7 @@ def test_margine_holds_the_medians_of_its_suite() -> None:
     assert json.loads(made.data) == {
         "schema": "margine-bench-kernel/1",
         "label": "stock",
-        "date": "2023-11-14T22:13:20Z",
+        "date": DATE,
         "kernel": "7.0.12-cachyos1",
         "cpu_model": "AMD",
         "nproc": 12,

@@ -33,11 +33,17 @@ def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | No
     """
     from ktrial.domain.stored import SessionRuns
     from ktrial.exporters import run_exporters
+    from ktrial.report.results import iso_date
 
     check_output(output, force=force)
     chosen = [app.store.session(name) for name in sessions]
     _, write = run_exporters()[format_]
-    made = write([SessionRuns(session=one, runs=tuple(app.store.runs(one.session))) for one in chosen])
+    made = write(
+        [
+            SessionRuns(session=one, runs=tuple(app.store.runs(one.session)), date=iso_date(one.started_unix_ms))
+            for one in chosen
+        ]
+    )
     if output is None:
         sys.stdout.flush()
         sys.stdout.buffer.write(made.data)
