@@ -201,11 +201,13 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
 def show_protocol(app: App, file: TrialFile) -> None:
     """The protocol as a file, on stdout; then the kernels that would be built. Raises for those that cannot be."""
     from ktrial.cli.kernel_workshop import workshop_of
+    from ktrial.cli.trying import look_at
     from ktrial.domain.trial_file import trial_text
     from ktrial.services.guest_kernels import planned_kernels, refuse_same
 
     sys.stdout.write(trial_text(file))
     sys.stdout.flush()
+    look_at(app, file, allow_dangerous=True)
     plans = planned_kernels(file, workshop_of(app))
     refuse_same(file, plans)
     arms: dict[str, list[str]] = {}

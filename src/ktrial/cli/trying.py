@@ -50,9 +50,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
 def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     """Print a protocol and measure nothing. Raises what it would be refused for on this machine."""
     from ktrial.cli import guest_trialing
-    from ktrial.cli.measuring import choose
     from ktrial.domain.trial_file import trial_text
-    from ktrial.services.trial_ready import look_over
 
     file = _in_boots(app, file)
     if file.guest is not None:
@@ -62,8 +60,19 @@ def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     if not app.may_run_trials:
         return
     sys.stdout.flush()
+    look_at(app, file, allow_dangerous=allow_dangerous)
+
+
+def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
+    """Raise what a trial would be refused for, as far as looking shows it; of one in guests, what it would measure."""
+    from ktrial.cli.measuring import choose
+    from ktrial.services.trial_ready import check_measured, look_over
+
     suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, file.limit_s)
-    look_over(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
+    if file.guest is None:
+        look_over(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
+    else:
+        check_measured(app, file, suite, benchmarks)
 
 
 def run_file(

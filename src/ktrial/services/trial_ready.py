@@ -120,12 +120,20 @@ def look_over(
     world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], *, allow_dangerous: bool
 ) -> None:
     """Raise what a trial of this protocol would be refused for here, as far as looking shows it. Nothing is run."""
+    tasks = check_measured(world, file, suite, benchmarks)
+    arm_plans(file, world.best_session("planning the arms"), world.catalog, allow_dangerous=allow_dangerous)
+    _refuse_absent(tasks, world.executor)
+
+
+def check_measured(
+    world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]
+) -> tuple[Task, ...]:
+    """What would be measured. Raises for outcomes, guards or parameters that it does not have."""
     suite = needed_suite(file, suite, benchmarks)
     tasks = tasks_of(suite, benchmarks, world.executor.facts(), file.cpus)
     around = outcomes_around(suite, Around(world.looking_session, world.clock).counters)
     protocol_of(file, tasks, {}, 0, None, 1, around)
-    arm_plans(file, world.best_session("planning the arms"), world.catalog, allow_dangerous=allow_dangerous)
-    _refuse_absent(tasks, world.executor)
+    return tasks
 
 
 class Rig(NamedTuple):

@@ -52,7 +52,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     """Find out which of several settings made the difference that all of them together make.
 
     \b
-    ktrial blame --profile ktweak --suite messaging
+    ktrial blame --profile ktweak --suite agent-messaging-pipe
     ktrial blame vm.swappiness=10 vm.dirty_ratio=5 thp:enabled=never --known worse --suite memory-pressure
     ktrial blame --env MALLOC_ARENA_MAX=1 --env OMP_NUM_THREADS=1 -- ./my-test
     ktrial blame --boot nohz=off --boot highres=off --boot threadirqs --suite wakeups-busy
@@ -64,9 +64,11 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     from ktrial.cli.blaming import Budgets, asked, picture, question_of, run_blame, show, with_left_out
     from ktrial.cli.comparison_file import write_file
     from ktrial.cli.coursing import taken_up
+    from ktrial.cli.trying import look_at
     from ktrial.report.blame import question_text
     from ktrial.report.terminal import columns
     from ktrial.services.blame import follow
+    from ktrial.services.blame_question import whole
 
     app: App = ctx.obj
     output: Path | None = options["output"]
@@ -87,6 +89,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     )
     sys.stderr.write(question_text(question, left_out, width=columns()))
     if options["dry_run"]:
+        look_at(app, whole(arm, template), allow_dangerous=dangerous)
         return 0
     question, parts = (question, []) if options["fresh"] else taken_up(app, question, template.name, follow)
     found = run_blame(app, question, parts, allow_dangerous=dangerous, as_json=options["as_json"])

@@ -30,7 +30,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     """Try the tiers of a ladder: each on top of those before it, against the one before and against the lowest.
 
     \b
-    ktrial ladder arashi --suite arashi --primary schbench.wakeup_p99
+    ktrial ladder arashi --suite arashi --primary schbench.wakeup-p99
     ktrial ladder ./mine.toml -- ./my-test
     ktrial ladder arashi --kernel T0=6.12.117+deb12-amd64 --kernel T1=./t1 --suite wakeups-busy
     ktrial ladder arashi --tree linux.tar.xz --mode emulated --suite wakeups-busy
