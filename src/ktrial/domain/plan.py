@@ -72,13 +72,14 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ZramStep(msgspec.Struct, frozen=True):
-    """A zram swap device to be set up as one step."""
+    """A zram swap device to be set up as one step; `usual_size` if nobody asked for one."""
 
     device: str | None
     size_bytes: int
     algorithm: str | None
     priority: int
     origin: str
+    usual_size: bool = False
 
 
 class ServiceStep(msgspec.Struct, frozen=True):

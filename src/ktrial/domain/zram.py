@@ -11,11 +11,13 @@ from ktrial.domain.errors import BadInput, Contradiction
 from ktrial.domain.knob import Knob
 from ktrial.domain.plan import Context, Refusal, Why, ZramStep
 from ktrial.domain.profile import Setting
-from ktrial.domain.value import kernel_text, show_value
+from ktrial.domain.value import kernel_text, offered, show_value
 from ktrial.domain.wanted import computed_value
 
 #: What the step of the agent sets; the others are refused rather than dropped.
 _SET = frozenset({"zram:disksize", "zram:comp_algorithm"})
+#: Half of the memory, and no more than this.
+_USUAL_MOST_BYTES = 4 * 2**30
 
 
 def resolve_zram(
@@ -87,16 +89,41 @@ def _resolve(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> tup
             )
             for name, (setting, origin) in wanted.items()
         ]
-    size = values.get("disksize", record.get("size_bytes"))
-    if not size or int(size) <= 0:
-        raise BadInput("a zram device needs a size", hint="add zram:disksize=8GiB")
+    if refused := _not_offered(wanted, values.get("comp_algorithm"), chosen, context):
+        return None, [refused]
+    size = int(values.get("disksize") or record.get("size_bytes") or 0)
     return (
         ZramStep(
             device=chosen,
-            size_bytes=int(size),
+            size_bytes=size or _usual_size(context),
             algorithm=values.get("comp_algorithm", record.get("algorithm")),
             priority=int(values.get("swap_priority", 100)),
             origin=origin,
+            usual_size=not size,
         ),
         [],
     )
+
+
+def _not_offered(
+    wanted: Mapping[str, tuple[Setting, str]], algorithm: str | None, device: str | None, context: Context
+) -> Refusal | None:
+    """The refusal of an algorithm that the kernel does not have, where one of its devices tells which it has."""
+    name = "zram:comp_algorithm"
+    if algorithm is None:
+        return None
+    shown = [one for one in context.states[name].instances if device in (None, one.label)]
+    words = offered(shown[0].reading.text or "") if shown else ()
+    if not words or algorithm in words:
+        return None
+    setting, origin = wanted[name]
+    reason, hint = f"this kernel's zram has no {algorithm}", f"it has {', '.join(words)}"
+    return Refusal(name, setting.knob, Why.NOT_OFFERED, reason, show_value(setting.value), origin, hint)
+
+
+def _usual_size(context: Context) -> int:
+    """Of a device that has no size yet, where none is asked for: that of systemd's zram-generator."""
+    memory = context.facts.value("memory.total")
+    if not memory:
+        raise BadInput("a zram device needs a size", hint="add zram:disksize=4GiB")
+    return min(int(memory) // 2, _USUAL_MOST_BYTES)

@@ -28,6 +28,8 @@ def plan_text(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, *, width: 
             f"zram: {plan.zram.device or 'a new device'}, {show_bytes(plan.zram.size_bytes)},"
             f" {plan.zram.algorithm or 'its default algorithm'}, as swap with priority {plan.zram.priority}"
         )
+        if plan.zram.usual_size:
+            parts.append("No size was given: half of the memory, at most 4 GiB. zram:disksize=SIZE sets another.")
     if plan.refusals:
         parts.append(_refusals(plan.refusals, width))
     fixed = [refusal for refusal in plan.refusals if refusal.knob == _STEERING and refusal.kind is Why.READ_ONLY]

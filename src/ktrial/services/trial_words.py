@@ -17,6 +17,7 @@ from ktrial.domain.trial_file import CONTROL, ArmFile
 
 #: Kinds of values that hold commas themselves.
 _LISTS = frozenset(("ints", "text", "mask"))
+_ALGORITHM = "zram:comp_algorithm"
 #: Knob pattern -> what tells its values apart; the first that fits.
 _WORKLOADS: Mapping[str, str] = {
     "thp:*": "agent-pagefault",
@@ -38,16 +39,23 @@ _WORKLOADS: Mapping[str, str] = {
 def arms_of(
     words: Sequence[str], catalog: Catalog, environment: Mapping[str, str], *, placebo: bool
 ) -> dict[str, ArmFile]:
-    """The control and what is tried: all words together, or an arm for each combination of the values in lists."""
+    """The control and what is tried: all words together, or an arm for each combination of the values in lists.
+
+    Algorithms of zram are tried against the first of them: against no zram they would all be the same news.
+    """
     profiles = tuple(_profile(word, catalog) for word in words if not is_assignment(word))
     values = dict(_values(word, catalog) for word in words if is_assignment(word))
     grids = [knob for knob, some in values.items() if len(some) > 1]
-    arms = {CONTROL: ArmFile()} | ({"placebo": ArmFile(placebo=True)} if placebo else {})
+    first = {knob: values[knob][0] for knob in grids if knob.startswith(_ALGORITHM)}
+    control = (
+        ArmFile(set=first, profile=profiles, environment=environment) if first and grids == [*first] else ArmFile()
+    )
+    arms = {CONTROL: control} | ({"placebo": ArmFile(placebo=True)} if placebo else {})
     for chosen in product(*values.values()):
         own = dict(zip(values, chosen, strict=True))
         arm = ArmFile(set=own, profile=profiles, environment=environment)
         name = _name({knob: own[knob] for knob in grids}, (), {}) if grids else _name(own, profiles, environment)
-        if not arm.changes_nothing:
+        if not arm.changes_nothing and arm != control:
             arms[name] = arm
     if len(arms) < 2:
         raise BadInput(

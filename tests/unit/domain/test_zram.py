@@ -22,7 +22,7 @@ ALGORITHM = knob(
     "zram:comp_algorithm",
     kind="zram",
     places=["/sys/block/{zram}/comp_algorithm"],
-    value={"type": "choice", "choices": ["lzo", "lz4"]},
+    value={"type": "choice", "choices": ["lzo", "lz4", "zstd"]},
 )
 LIMIT = knob(
     "zram:mem_limit",
@@ -35,10 +35,10 @@ HERE = {"/sys/block/zram0/disksize": "0\n", "/sys/block/zram0/comp_algorithm": "
 FACTS: dict[str, Any] = {"zram.devices": [{"name": "zram0", "size_bytes": 0, "algorithm": "lzo"}]}
 
 
-def plan(*words: str, files: dict[str, str] | None = None) -> Plan:
+def plan(*words: str, files: dict[str, str] | None = None, facts: dict[str, Any] | None = None) -> Plan:
     using = msgspec.structs.replace(catalog(), knobs=KNOBS)
     here = HERE if files is None else files
-    return make_plan(FakeMachine(here, FACTS if here is HERE else {}), using, words)[0]
+    return make_plan(FakeMachine(here, {**FACTS, **(facts or {})} if here is HERE else {}), using, words)[0]
 
 
 def test_size_and_algorithm_are_one_step() -> None:
@@ -58,7 +58,20 @@ def test_without_zram_all_is_refused() -> None:
     assert (refusal.kind, refusal.hint) == (Why.ABSENT, "`modprobe zram`")
 
 
-def test_a_size_is_needed() -> None:
+@pytest.mark.parametrize("memory, size", [(2 * 2**30, 2**30), (96 * 2**30, 4 * 2**30)])
+def test_a_device_without_a_size_gets_the_usual_one(memory: int, size: int) -> None:
+    step = plan("zram:comp_algorithm=lz4", facts={"memory.total": memory}).zram
+    assert step is not None
+    assert (step.size_bytes, step.algorithm, step.usual_size) == (size, "lz4", True)
+
+
+def test_an_algorithm_that_the_kernel_does_not_have_is_refused_with_those_that_it_has() -> None:
+    resolved = plan("zram:disksize=64MiB", "zram:comp_algorithm=zstd")
+    assert resolved.zram is None
+    assert [(one.kind, one.hint) for one in resolved.refusals] == [(Why.NOT_OFFERED, "it has lzo, lz4")]
+
+
+def test_a_size_is_needed_where_the_memory_is_not_known() -> None:
     with pytest.raises(BadInput, match="needs a size"):
         plan("zram:comp_algorithm=lz4")
 

@@ -352,6 +352,18 @@ def test_a_profile_is_used_while_it_holds() -> None:
 # The words of `ktrial try`.
 
 
+def test_algorithms_of_zram_are_tried_against_the_first_of_them() -> None:
+    algorithm = knob("zram:comp_algorithm", kind="zram", value={"type": "choice", "choices": ["lzo", "lz4", "zstd"]})
+    known = msgspec.structs.replace(catalog(), knobs={algorithm.id: algorithm})
+    arms = arms_of([f"{algorithm.id}=lz4,zstd,lzo"], known, {}, placebo=False)
+    assert {name: arm.set[algorithm.id] for name, arm in arms.items()} == {
+        "control": "lz4",
+        "comp_algorithm-zstd": "zstd",
+        "comp_algorithm-lzo": "lzo",
+    }
+    assert arms_of([f"{algorithm.id}=lz4"], known, {}, placebo=False)["control"].changes_nothing
+
+
 def test_words_together_are_one_arm_and_a_list_is_an_arm_for_each_value() -> None:
     known = catalog(profile("fast", ("vm.swappiness", 1)))
     together = arms_of(["fast", "vm.dirty_ratio=30"], known, {"A": "1"}, placebo=True)
