@@ -2,52 +2,33 @@
 //! Carrying out a plan: look, write the old values down, write, read back.
 
 use crate::allow::Purpose;
+use crate::applied::{Report, StepReport};
 use crate::bytes::Bytes;
 use crate::carry::{self, Done};
 use crate::check::{self, Check};
-use crate::context::{unix_ms, Context};
+use crate::context::{boot_ms, unix_ms, Context};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{self, Begin, Entry, Writer};
 use crate::lease;
 use crate::machine::{self, Outcome, Refusal};
 use crate::plan::{Lease, Plan, Step, ZramStep};
 use crate::programs;
-use crate::store::{next_id, Lock};
+use crate::store::{self, Lock};
+use crate::sys;
 use crate::transaction::{State, Transaction};
 use crate::undo::Undo;
+use crate::unfinished;
 use crate::verify::Rule;
 use crate::zram;
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What became of a step.
-#[derive(Debug, Clone, Serialize)]
-pub struct StepReport {
-    /// Its index.
-    pub step: usize,
-    /// What it is about.
-    pub path: String,
-    /// What became of it.
-    pub outcome: Outcome,
-    /// What was read back after the write; null when it was not tried or nothing is there.
-    pub value: Option<Bytes>,
-    /// The system's number, where it refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub errno: Option<i32>,
-    /// For a person.
-    pub message: String,
-}
-
-/// What became of a plan.
-#[derive(Debug, Clone, Serialize)]
-pub struct Report {
-    /// The transaction's number.
-    pub transaction: u64,
-    /// `applied`, `rolled-back`, or `interrupted` when putting back failed.
-    pub state: State,
-    /// Its steps.
-    pub steps: Vec<StepReport>,
+/// What became of the steps when they were put back.
+struct Back {
+    /// Steps that could not be.
+    failed: Vec<usize>,
+    /// Why the end is not in the journal.
+    unwritten: Option<std::io::Error>,
 }
 
 /// Carries out a plan as a new transaction.
@@ -58,8 +39,10 @@ pub fn apply(context: &mut Context, plan: &Plan) -> Result<Report> {
     refuse_unfinished(&transactions, plan)?;
     let checks = check::plan(&context.root, plan, true);
     check::refuse(&checks, plan)?;
-    let id = next_id(&transactions);
+    store::drop_old(&transactions);
+    let id = context.store.next_id()?;
     let path = context.store.journal_path(id);
+    let _uninterrupted = sys::Uninterrupted::begin();
     let begun = Applying::begin(context, plan, checks, id, lock);
     begun.map_err(|error| discard(&path, error))?.finish(context)
 }
@@ -67,8 +50,8 @@ pub fn apply(context: &mut Context, plan: &Plan) -> Result<Report> {
 /// Takes the journal of a transaction away that wrote nothing.
 fn discard(path: &Path, error: Error) -> Error {
     match std::fs::remove_file(path) {
-        Err(failure) if failure.kind() != std::io::ErrorKind::NotFound => error.hint(format!(
-            "nothing was changed; remove {}: {failure}",
+        Err(failure) if std::fs::symlink_metadata(path).is_ok() => error.hint(format!(
+            "nothing was changed; when the disk can be written, run recover or remove {} ({failure})",
             path.display()
         )),
         _ => error,
@@ -78,15 +61,11 @@ fn discard(path: &Path, error: Error) -> Error {
 fn refuse_unfinished(transactions: &[Transaction], plan: &Plan) -> Result<()> {
     if let Some(open) = transactions
         .iter()
-        .find(|transaction| transaction.state() == State::Interrupted)
+        .find(|transaction| transaction.state() == State::Unfinished)
     {
-        return Err(
-            Error::new(Kind::Conflict, format!("transaction {} was interrupted", open.id))
-                .hint(format!(
-            "nothing was changed; run recover first (revert --only {} --force gives up what cannot be put back)",
-            open.id
-        )),
-        );
+        let why = unfinished::told(open).unwrap_or_default();
+        let message = format!("transaction {} is unfinished: {why}", open.id);
+        return Err(Error::new(Kind::Conflict, message).hint("nothing was changed; finish it first"));
     }
     let mine: Vec<String> = plan.steps.iter().flat_map(Step::touches).collect();
     for transaction in transactions
@@ -123,7 +102,7 @@ struct Applying<'a> {
     writer: Writer,
     transaction: Transaction,
     reports: Vec<StepReport>,
-    deadline_unix_ms: Option<u64>,
+    deadline_boot_ms: Option<u64>,
     unsynced: bool,
     _lock: Lock,
 }
@@ -133,14 +112,14 @@ impl<'a> Applying<'a> {
     fn begin(context: &mut Context, plan: &'a Plan, checks: Vec<Check>, id: u64, lock: Lock) -> Result<Self> {
         let path = context.store.journal_path(id);
         let writer = Writer::create(&path).map_err(|error| unjournaled(&path, &error))?;
-        let transaction = Transaction::new(id, &path, &[], "", true);
-        let reports = checks.into_iter().map(first_report).collect();
+        let transaction = Transaction::new(id, &path, journal::Contents::default(), "", true);
+        let reports = checks.into_iter().map(StepReport::first).collect();
         let mut applying = Self {
             plan,
             writer,
             transaction,
             reports,
-            deadline_unix_ms: None,
+            deadline_boot_ms: None,
             unsynced: false,
             _lock: lock,
         };
@@ -152,10 +131,10 @@ impl<'a> Applying<'a> {
             return Ok(applying);
         }
         if let Lease::UntilConfirmed { seconds } = plan.lease {
-            applying.deadline_unix_ms = Some(unix_ms() + seconds * 1000);
+            applying.deadline_boot_ms = Some(boot_ms() + seconds * 1000);
         }
         if plan.lease != Lease::Keep {
-            lease::start(context, id, plan.lease)?;
+            lease::start(context, id, applying.deadline_boot_ms)?;
         }
         Ok(applying)
     }
@@ -232,27 +211,61 @@ impl<'a> Applying<'a> {
                 return Ok(());
             }
             let values = self.values(context);
-            let deadline_unix_ms = self.deadline_unix_ms;
             self.append(Entry::Applied {
                 values,
-                deadline_unix_ms,
+                deadline_boot_ms: self.deadline_boot_ms,
+                deadline_unix_ms: None,
             })?;
             self.writer.sync()
         });
         match carried_out {
             Ok(()) if !self.is_blocked() => Ok(self.report(State::Applied)),
-            Ok(()) => Ok(self.roll_back(context)),
+            Ok(()) => Ok(self.end_undone(context)),
             Err(error) => {
-                self.transaction.applied = None;
+                // That it is applied may be on the disk all the same.
+                let may_stand = self.transaction.applied.take().is_some();
                 let back = self.roll_back(context);
-                let hint = if back.state == State::RolledBack {
-                    "all was put back"
-                } else {
-                    "run recover"
-                };
-                let message = format!("write {}: {error}", self.transaction.file.display());
-                Err(Error::new(Kind::Journal, message).hint(hint))
+                let message = self.unwritten(&error);
+                Err(Error::new(Kind::Journal, message).hint(self.back_words(&back, may_stand)))
             }
+        }
+    }
+
+    /// Puts all back because a step failed.
+    fn end_undone(&mut self, context: &Context) -> Report {
+        let back = self.roll_back(context);
+        if back.failed.is_empty() && back.unwritten.is_none() {
+            return self.report(State::RolledBack);
+        }
+        let mut words = self.back_words(&back, false);
+        if let Some(error) = &back.unwritten {
+            words = format!("{}. {words}", self.unwritten(error));
+        }
+        Report {
+            unfinished: Some(words),
+            ..self.report(State::Unfinished)
+        }
+    }
+
+    fn unwritten(&self, error: &std::io::Error) -> String {
+        format!("write {}: {error}", self.transaction.file.display())
+    }
+
+    /// What was put back and what is to be done. `may_stand`: the journal may tell that the plan is applied.
+    fn back_words(&self, back: &Back, may_stand: bool) -> String {
+        let id = self.transaction.id;
+        if !back.failed.is_empty() {
+            return unfinished::why(&self.transaction, &back.failed, &[]).unwrap_or_default();
+        }
+        if back.unwritten.is_none() {
+            return "all was put back".to_owned();
+        }
+        let told =
+            "all was put back, but that could not be written down: run recover when the disk can be written";
+        if may_stand {
+            format!("{told}; if status then tells that transaction {id} is applied, run revert --only {id}")
+        } else {
+            told.to_owned()
         }
     }
 
@@ -307,8 +320,11 @@ impl<'a> Applying<'a> {
     fn leave_out(&mut self, context: &Context, index: usize) {
         let back = Undo::new(&context.root, &self.transaction).carry_out(&[index]);
         let report = &mut self.reports[index];
-        for back in back.iter().filter(|back| back.outcome == Outcome::Failed) {
-            report.message = format!("{}; it could not be put back: {}", report.message, back.message);
+        for back in back {
+            if back.outcome == Outcome::Failed {
+                report.message = format!("{}; it could not be put back: {}", report.message, back.message);
+            }
+            report.value = back.now;
         }
     }
 
@@ -410,16 +426,17 @@ impl<'a> Applying<'a> {
         values
     }
 
-    /// Puts all back and says which steps were.
-    fn roll_back(&mut self, context: &Context) -> Report {
+    /// Puts all back that was begun; each step then tells what is there now.
+    fn roll_back(&mut self, context: &Context) -> Back {
         let steps: Vec<usize> = self.transaction.begun.iter().copied().collect();
-        let back = Undo::new(&context.root, &self.transaction).carry_out(&steps);
-        let mut failed = false;
-        for back in back {
+        let done = Undo::new(&context.root, &self.transaction).carry_out(&steps);
+        let mut failed = Vec::new();
+        for back in done {
             let has_failed = self.has_failed(back.step);
             let report = &mut self.reports[back.step];
+            report.value = back.now;
             if back.outcome == Outcome::Failed {
-                failed = true;
+                failed.push(back.step);
                 report.message = format!("could not be put back: {}", back.message);
                 report.outcome = Outcome::Failed;
             } else if !has_failed {
@@ -427,16 +444,15 @@ impl<'a> Applying<'a> {
                 "was written and put back, because another step failed".clone_into(&mut report.message);
             }
         }
-        let ended = !failed
-            && self
-                .append(Entry::RolledBack)
-                .and_then(|()| self.writer.sync())
-                .is_ok();
-        self.report(if ended {
-            State::RolledBack
+        let ended = if failed.is_empty() {
+            self.append(Entry::RolledBack).and_then(|()| self.writer.sync())
         } else {
-            State::Interrupted
-        })
+            Ok(())
+        };
+        Back {
+            failed,
+            unwritten: ended.err(),
+        }
     }
 
     fn report(&self, state: State) -> Report {
@@ -450,31 +466,8 @@ impl<'a> Applying<'a> {
         Report {
             transaction: self.transaction.id,
             state,
+            unfinished: None,
             steps,
         }
-    }
-}
-
-fn first_report(check: Check) -> StepReport {
-    // A knob that is already so takes its turn too: an earlier step of the plan may change it.
-    let outcome = if check.outcome == Outcome::Same {
-        Outcome::Ready
-    } else {
-        check.outcome
-    };
-    let Check {
-        step,
-        path,
-        errno,
-        message,
-        ..
-    } = check;
-    StepReport {
-        step,
-        path,
-        outcome,
-        value: None,
-        errno,
-        message,
     }
 }

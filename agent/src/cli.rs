@@ -198,7 +198,7 @@ enum Command {
         #[arg(long)]
         transaction: u64,
         #[arg(long)]
-        seconds: Option<i64>,
+        deadline_boot_ms: Option<u64>,
     },
 }
 
@@ -344,9 +344,9 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Hold {
             machine,
             transaction,
-            seconds,
+            deadline_boot_ms,
         } => {
-            lease::hold(&context(Role::Root, &machine)?, transaction, seconds)?;
+            lease::hold(&context(Role::Root, &machine)?, transaction, deadline_boot_ms)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -403,7 +403,7 @@ impl ByHand {
         } else {
             print!("{}", show::reply(name, &reply));
         }
-        let unfinished = |reply: &Value| matches!(reply["state"].as_str(), Some("interrupted"));
+        let unfinished = |reply: &Value| matches!(reply["state"].as_str(), Some("unfinished"));
         let rolled_back = name == "apply" && reply["state"] != "applied";
         let listed = reply["transactions"]
             .as_array()

@@ -6,6 +6,7 @@ use crate::lease::Holder;
 use crate::load::Told;
 use crate::root::Root;
 use crate::store::Store;
+use rustix::time::{clock_gettime, ClockId};
 use serde::Serialize;
 use serde_json::{json, Value};
 use std::io::{self, Write};
@@ -102,4 +103,12 @@ impl Context {
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since the boot, those of suspension included: nobody sets this clock.
+#[must_use]
+pub fn boot_ms() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let ms = now.tv_sec * 1000 + now.tv_nsec / 1_000_000;
+    u64::try_from(ms).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Kind, Result};
 use std::fs;
 
 /// Removes the state folder; says which folder, or nothing where there was none. Refused while a transaction is in
-/// force or interrupted, or a journal is damaged: its old values would be lost.
+/// force or unfinished: its old values would be lost.
 pub fn forget(context: &Context) -> Result<Vec<String>> {
     context.need_root()?;
     if !context.store.is_there()? {
@@ -17,12 +17,12 @@ pub fn forget(context: &Context) -> Result<Vec<String>> {
         .store
         .transactions()?
         .iter()
-        .filter(|transaction| transaction.is_open() || !transaction.damage.is_empty())
+        .filter(|transaction| transaction.is_open())
         .map(|transaction| transaction.id.to_string())
         .collect();
     if !needed.is_empty() {
         let message = format!("transactions {} are not undone", needed.join(", "));
-        return Err(Error::new(Kind::Conflict, message).hint("revert them first; recover what is damaged"));
+        return Err(Error::new(Kind::Conflict, message).hint("revert them first"));
     }
     fs::remove_dir_all(context.root.path(&context.state))
         .map_err(|error| Error::io("remove", &context.state, &error))?;

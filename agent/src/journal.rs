@@ -11,11 +11,21 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The version of the format that this agent writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+
+/// The oldest version that it reads.
+const OLDEST: u32 = 1;
+
+/// What comes before an entry's JSON text: its length and its checksum, with a space behind each.
+const HEADER_BYTES: usize = 18;
+
+/// Longest journal: what is longer is not read, and not written.
+pub const LIMIT_BYTES: u64 = 64 << 20;
 
 /// One line of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,7 +63,10 @@ pub enum Entry {
     Applied {
         /// What was read back after all of them; a file that is absent is missing.
         values: BTreeMap<String, Bytes>,
-        /// When an `until-confirmed` lease ends, in milliseconds since 1970.
+        /// When an `until-confirmed` lease ends, in milliseconds since the boot.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline_boot_ms: Option<u64>,
+        /// The same in milliseconds since 1970, in journals of version 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_unix_ms: Option<u64>,
     },
@@ -172,6 +185,10 @@ pub struct Damage {
     pub line: usize,
     /// What is wrong with it.
     pub message: String,
+    /// Whether it stands where old values do.
+    pub is_among_olds: bool,
+    /// Whether nothing stands behind it: it might have told the end.
+    pub is_last: bool,
 }
 
 /// What a journal file holds.
@@ -179,19 +196,27 @@ pub struct Damage {
 pub struct Contents {
     /// Entries in order.
     pub entries: Vec<Entry>,
-    /// Lines in the middle that cannot be trusted.
+    /// Lines that cannot be trusted.
     pub damage: Vec<Damage>,
-    /// Length up to the last trusted line; what follows never existed.
+    /// Length up to the last complete line; what follows was not written to its end, or is cut off by whoever goes on.
     pub valid_bytes: usize,
 }
 
-/// The line of an entry, with CRC and newline.
+/// What a line is.
+enum Line {
+    Whole(Entry),
+    /// Not written to its end: as if it never was.
+    Torn,
+    Damaged(String),
+}
+
+/// The line of an entry: length, CRC, text, newline.
 ///
 /// # Errors
 /// When the entry cannot be expressed in JSON.
 pub fn line(entry: &Entry) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(entry)?;
-    let mut line = format!("{:08x} ", crc32fast::hash(&json)).into_bytes();
+    let mut line = format!("{:08x} {:08x} ", json.len(), crc32fast::hash(&json)).into_bytes();
     line.extend_from_slice(&json);
     line.push(b'\n');
     Ok(line)
@@ -201,48 +226,106 @@ pub fn line(entry: &Entry) -> io::Result<Vec<u8>> {
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Contents {
     let mut contents = Contents::default();
-    let mut suspects = Vec::new();
     let mut offset = 0;
     for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         offset += line.len();
-        match parse_line(line) {
-            Ok(entry) => {
-                contents.damage.append(&mut suspects);
-                contents.entries.push(entry);
-                contents.valid_bytes = offset;
-            }
-            Err(message) => suspects.push(Damage {
-                line: index + 1,
-                message,
-            }),
+        match read_line(line) {
+            Line::Whole(entry) => contents.add(entry),
+            Line::Torn => break,
+            Line::Damaged(message) => contents.add_damage(index + 1, message),
         }
-    }
-    // Only one line can be torn: more of them at the end are damage.
-    if suspects.len() > 1 {
-        suspects.pop();
-        contents.damage.append(&mut suspects);
+        if line.ends_with(b"\n") {
+            contents.valid_bytes = offset;
+        }
     }
     contents
 }
 
-fn parse_line(line: &[u8]) -> Result<Entry, String> {
-    let Some(line) = line.strip_suffix(b"\n") else {
-        return Err("the line is torn".to_owned());
+impl Contents {
+    fn add(&mut self, entry: Entry) {
+        self.entries.push(entry);
+        if let Some(last) = self.damage.last_mut() {
+            last.is_last = false;
+        }
+    }
+
+    fn add_damage(&mut self, line: usize, message: String) {
+        if let Some(last) = self.damage.last_mut() {
+            last.is_last = false;
+        }
+        let is_old = |entry: &Entry| matches!(entry, Entry::Begin(_) | Entry::Old(_));
+        self.damage.push(Damage {
+            line,
+            message,
+            is_among_olds: line > 1 && self.entries.iter().all(is_old),
+            is_last: true,
+        });
+    }
+
+    /// The file could be read no further.
+    pub fn break_off(&mut self, error: &io::Error) {
+        self.add_damage(self.entries.len() + self.damage.len() + 1, error.to_string());
+    }
+}
+
+fn read_line(line: &[u8]) -> Line {
+    let Some(whole) = line.strip_suffix(b"\n") else {
+        return if is_begun(line) {
+            Line::Torn
+        } else {
+            Line::Damaged("the line has no end".to_owned())
+        };
     };
-    let (Some(crc), Some(b' '), Some(json)) = (line.get(..8), line.get(8), line.get(9..)) else {
+    match entry_of(whole) {
+        Ok(entry) => Line::Whole(entry),
+        Err(message) => Line::Damaged(message),
+    }
+}
+
+/// Whether a last line without newline is the beginning of one: shorter than its length, or zeros, which a file system
+/// leaves for what it had made room for.
+fn is_begun(line: &[u8]) -> bool {
+    if line.len() < HEADER_BYTES || is_of_version_1(line) || line.iter().all(|byte| *byte == 0) {
+        return true;
+    }
+    number(line).is_some_and(|length| line.len() < HEADER_BYTES + length + 1)
+}
+
+/// Lines of version 1 have no length.
+fn is_of_version_1(line: &[u8]) -> bool {
+    line.get(9) == Some(&b'{')
+}
+
+/// The eight hexadecimal digits at the beginning, with a space behind them.
+fn number(text: &[u8]) -> Option<usize> {
+    let (digits, Some(b' ')) = (text.get(..8)?, text.get(8)) else {
+        return None;
+    };
+    let is_plain = digits.iter().all(u8::is_ascii_hexdigit);
+    let digits = std::str::from_utf8(digits).ok().filter(|_| is_plain)?;
+    usize::from_str_radix(digits, 16).ok()
+}
+
+fn entry_of(line: &[u8]) -> Result<Entry, String> {
+    let header = if is_of_version_1(line) {
+        0
+    } else {
+        HEADER_BYTES / 2
+    };
+    let (Some(crc), Some(json)) = (line.get(header..).and_then(number), line.get(header + 9..)) else {
         return Err("the line has no checksum".to_owned());
     };
-    let crc = std::str::from_utf8(crc)
-        .ok()
-        .and_then(|text| u32::from_str_radix(text, 16).ok());
-    if crc != Some(crc32fast::hash(json)) {
+    if header > 0 && number(line) != Some(json.len()) {
+        return Err("the length does not fit".to_owned());
+    }
+    if u32::try_from(crc) != Ok(crc32fast::hash(json)) {
         return Err("the checksum does not fit".to_owned());
     }
     let entry: Entry =
         serde_json::from_slice(json).map_err(|error| format!("the entry cannot be read: {error}"))?;
     match &entry {
-        Entry::Begin(begin) if begin.version != VERSION => Err(format!(
-            "version {} of the journal, this agent reads {VERSION}",
+        Entry::Begin(begin) if !(OLDEST..=VERSION).contains(&begin.version) => Err(format!(
+            "version {} of the journal, this agent reads {OLDEST} to {VERSION}",
             begin.version
         )),
         _ => Ok(entry),
@@ -255,46 +338,64 @@ pub(crate) struct Writer {
     file: File,
     path: PathBuf,
     length: u64,
+    /// What is known to be on the disk.
+    synced: u64,
+    /// What was written behind that.
+    pending: Vec<u8>,
+    /// Whether all that is pending must be written again: the kernel drops what a disk has refused once, and says so
+    /// only once.
+    is_refused: bool,
 }
 
 impl Writer {
     /// Makes the file of a new transaction.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::APPEND | OFlags::CLOEXEC;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
         fault::created(path);
-        Ok(Self {
-            file,
-            path: path.to_owned(),
-            length: 0,
-        })
+        Ok(Self::of(file, path, Vec::new()))
     }
 
-    /// Opens the file of a known transaction and cuts off what lies behind its last trusted line.
+    /// Opens the file of a known transaction and cuts off what lies behind its last complete line. What another agent
+    /// could not bring to the disk is written once more.
     pub fn open(path: &Path, valid_bytes: usize) -> io::Result<Self> {
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let mut known = vec![0; valid_bytes];
+        file.read_exact_at(&mut known, 0)?;
         let length = valid_bytes as u64;
         fault::synced(path, length);
         if file.metadata()?.len() != length {
             file.set_len(length)?;
         }
-        Ok(Self {
+        Ok(Self::of(file, path, known))
+    }
+
+    fn of(file: File, path: &Path, known: Vec<u8>) -> Self {
+        Self {
             file,
             path: path.to_owned(),
-            length,
-        })
+            length: known.len() as u64,
+            synced: 0,
+            is_refused: !known.is_empty(),
+            pending: known,
+        }
     }
 
     /// Appends one entry with one write.
     pub fn append(&mut self, entry: &Entry) -> io::Result<()> {
         let line = line(entry)?;
+        let longer = self.length + line.len() as u64;
+        if longer > LIMIT_BYTES {
+            return Err(Errno::FBIG.into());
+        }
         fault::point();
-        if let Err(error) = self.file.write_all(&line) {
+        if let Err(error) = self.file.write_all_at(&line, self.length) {
             self.file.set_len(self.length)?;
             return Err(error);
         }
-        self.length += line.len() as u64;
+        self.pending.extend_from_slice(&line);
+        self.length = longer;
         fault::point();
         Ok(())
     }
@@ -302,7 +403,14 @@ impl Writer {
     /// Brings all that was appended to the disk.
     pub fn sync(&mut self) -> io::Result<()> {
         fault::point();
+        if self.is_refused {
+            self.file.write_all_at(&self.pending, self.synced)?;
+        }
+        self.is_refused = true;
         self.file.sync_data()?;
+        self.is_refused = false;
+        self.pending.clear();
+        self.synced = self.length;
         fault::synced(&self.path, self.length);
         fault::point();
         Ok(())
@@ -377,13 +485,105 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_in_the_middle_is_damage_and_names_the_line() {
-        let mut bytes = journal();
-        bytes[12] ^= 1;
-        let contents = parse(&bytes);
-        assert_eq!(contents.entries.len(), 2);
-        assert_eq!(contents.damage.len(), 1);
-        assert_eq!(contents.damage[0].line, 1);
+    fn a_bad_line_is_damage_wherever_it_is_and_is_named() {
+        for number in 0..3 {
+            let mut bytes = journal();
+            let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+            let start: usize = lines.take(number).map(<[u8]>::len).sum();
+            bytes[start + 20] ^= 1;
+            let contents = parse(&bytes);
+            assert_eq!(contents.entries.len(), 2);
+            assert_eq!(contents.damage.len(), 1);
+            assert_eq!(contents.damage[0].line, number + 1);
+            assert_eq!(contents.damage[0].is_last, number == 2);
+            assert_eq!(contents.valid_bytes, bytes.len(), "it is kept, as evidence");
+        }
+    }
+
+    #[test]
+    fn one_byte_that_changed_is_never_taken_for_a_line_that_was_not_written_to_its_end() {
+        let whole = journal();
+        let all = parse(&whole).entries;
+        for at in 0..whole.len() {
+            for flip in [1, 2, 4, 8, 16, 32, 64, 128] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flip;
+                let contents = parse(&bytes);
+                let is_told = !contents.damage.is_empty();
+                // Only the digits of a length or checksum have two forms.
+                assert!(is_told || contents.entries == all, "{at} {flip}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_last_line_without_end_is_torn_if_it_is_shorter_than_it_says() {
+        let whole = journal();
+        let last = whole.len() - 1;
+        let mut zeros = whole.clone();
+        zeros.extend([0; 300]);
+        let mut garbage = whole.clone();
+        garbage.extend(b"nothing of a journal's");
+        let mut unended = whole.clone();
+        unended[last] = b' ';
+        let cases: [(&[u8], usize, bool); 4] = [
+            (&whole[..last], 2, false),
+            (&zeros, 3, false),
+            (&garbage, 3, true),
+            (&unended, 2, true),
+        ];
+        for (number, (bytes, entries, is_damaged)) in cases.into_iter().enumerate() {
+            let contents = parse(bytes);
+            assert_eq!(contents.entries.len(), entries, "{number}");
+            assert_eq!(
+                contents.damage.iter().any(|damage| damage.is_last),
+                is_damaged,
+                "{number}"
+            );
+        }
+    }
+
+    #[test]
+    fn lines_of_version_1_are_read_and_its_torn_and_damaged_ones_told_apart() {
+        let json = br#"{"entry":"armed"}"#;
+        let mut line = format!("{:08x} ", crc32fast::hash(json)).into_bytes();
+        line.extend_from_slice(json);
+        assert!(parse(&line).damage.is_empty() && parse(&line).entries.is_empty());
+        line.push(b'\n');
+        assert_eq!(parse(&line).entries, [Entry::Armed]);
+        line[12] ^= 1;
+        assert!(parse(&line).damage[0].is_last);
+    }
+
+    #[test]
+    fn what_a_disk_refused_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("000001.journal");
+        let mut writer = Writer::create(&path).unwrap();
+        writer.append(&Entry::Armed).unwrap();
+        writer.sync().unwrap();
+        writer.append(&Entry::Confirmed).unwrap();
+        let expected = std::fs::read(&path).unwrap();
+        // As the kernel does after a sync that failed.
+        writer.is_refused = true;
+        std::fs::write(&path, vec![0; expected.len()]).unwrap();
+        writer.sync().unwrap();
+        let found = std::fs::read(&path).unwrap();
+        let synced = parse(&expected).valid_bytes - line(&Entry::Confirmed).unwrap().len();
+        assert_eq!(found[synced..], expected[synced..]);
+        std::fs::write(&path, &expected).unwrap();
+        let mut writer = Writer::open(&path, expected.len()).unwrap();
+        std::fs::write(&path, vec![0; expected.len()]).unwrap();
+        writer.sync().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_journal_has_a_greatest_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(&folder.path().join("000001.journal")).unwrap();
+        writer.length = LIMIT_BYTES - 30;
+        assert!(writer.append(&Entry::Armed).is_err());
     }
 
     #[test]

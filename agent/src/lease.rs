@@ -2,7 +2,7 @@
 //! Leases: a small detached process per leased transaction, which reverts it when the lease ends. It outlives the
 //! terminal, the head and the agent, and ends as soon as the transaction is confirmed or over.
 
-use crate::context::Context;
+use crate::context::{boot_ms, Context};
 use crate::error::{Error, Kind, Result};
 use crate::plan::Lease;
 use crate::revert;
@@ -10,7 +10,6 @@ use crate::sys;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::inotify;
 use rustix::pipe::PipeFlags;
-use rustix::time::{clock_gettime, ClockId};
 use std::fs::File;
 use std::io::{Read, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,7 +23,7 @@ const READY: u8 = b'\n';
 const TALK_BYTES: usize = 400;
 
 /// Longest sleep of a holder: monotonic sleeps stand still while the machine is suspended.
-const NAP_SECONDS: i64 = 30;
+const NAP_MS: u64 = 30_000;
 
 /// The process that holds a lease, as the session sees it.
 #[derive(Debug)]
@@ -44,8 +43,9 @@ impl Holder {
     }
 }
 
-/// Starts the holder of a transaction's lease and waits until it is in charge.
-pub fn start(context: &mut Context, id: u64, lease: Lease) -> Result<()> {
+/// Starts the holder of a transaction's lease and waits until it is in charge. `deadline_boot_ms`: of an
+/// `until-confirmed` lease; without it the lease ends with the session.
+pub fn start(context: &mut Context, id: u64, deadline_boot_ms: Option<u64>) -> Result<()> {
     reap(context);
     let failed = |error: std::io::Error| {
         Error::new(Kind::Io, format!("start the holder of the lease: {error}")).hint("nothing was changed")
@@ -61,9 +61,9 @@ pub fn start(context: &mut Context, id: u64, lease: Lease) -> Result<()> {
         .env_clear()
         .current_dir("/");
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let session = if let Lease::UntilConfirmed { seconds } = lease {
+    let session = if let Some(deadline) = deadline_boot_ms {
         command
-            .args(["--seconds", &seconds.to_string()])
+            .args(["--deadline-boot-ms", &deadline.to_string()])
             .stdin(Stdio::null());
         None
     } else {
@@ -107,9 +107,9 @@ fn reap(context: &mut Context) {
         .retain_mut(|holder| matches!(holder.process.try_wait(), Ok(None)) || is_open(holder.id));
 }
 
-/// What a holder does: waits for the end of the lease, then reverts. `seconds`: of an `until-confirmed` lease; without
-/// it the lease ends with standard input.
-pub fn hold(context: &Context, id: u64, seconds: Option<i64>) -> Result<()> {
+/// What a holder does: waits for the end of the lease, then reverts. `deadline_boot_ms`: of an `until-confirmed` lease;
+/// without it the lease ends with standard input.
+pub fn hold(context: &Context, id: u64, deadline_boot_ms: Option<u64>) -> Result<()> {
     let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("{what}: {error}"));
     // Fails only for a process that leads its group already, which is as far from the terminal.
     if let Err(errno) = rustix::process::setsid() {
@@ -122,9 +122,8 @@ pub fn hold(context: &Context, id: u64, seconds: Option<i64>) -> Result<()> {
             return Err(error);
         }
     };
-    let deadline = seconds.map(|seconds| boottime_s() + seconds);
     say(&[READY]).map_err(|error| failed("report", error))?;
-    let over = wait(context, id, &File::from(watch), deadline);
+    let over = wait(context, id, &File::from(watch), deadline_boot_ms);
     let result = if over { end(context, id) } else { Ok(()) };
     drop(mark);
     context
@@ -157,11 +156,6 @@ fn take_charge(context: &Context, id: u64) -> Result<(impl Sized, OwnedFd)> {
     Ok((mark, watch))
 }
 
-/// Seconds since boot, those of suspension included.
-fn boottime_s() -> i64 {
-    clock_gettime(ClockId::Boottime).tv_sec
-}
-
 /// Tells the agent that this process is in charge, or why not, and lets go of its pipe.
 fn say(words: &[u8]) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
@@ -173,25 +167,22 @@ fn say(words: &[u8]) -> std::io::Result<()> {
 }
 
 /// Sleeps until the lease is over (true) or the transaction does not need it any more (false).
-fn wait(context: &Context, id: u64, watch: &File, deadline: Option<i64>) -> bool {
+fn wait(context: &Context, id: u64, watch: &File, deadline_boot_ms: Option<u64>) -> bool {
     loop {
         if !is_needed(context, id) {
             return false;
         }
-        let left = deadline.map(|deadline| deadline - boottime_s());
-        if left.is_some_and(|left| left <= 0) {
+        let left = deadline_boot_ms.map(|deadline| deadline.saturating_sub(boot_ms()));
+        if left == Some(0) {
             return true;
         }
-        let nap = Timespec {
-            tv_sec: left.unwrap_or(NAP_SECONDS).min(NAP_SECONDS),
-            tv_nsec: 0,
-        };
+        let nap = left.map(|left| nap(left.min(NAP_MS)));
         let stdin = std::io::stdin();
         let mut events = vec![PollFd::new(watch, PollFlags::IN)];
-        if deadline.is_none() {
+        if left.is_none() {
             events.push(PollFd::new(&stdin, PollFlags::IN));
         }
-        let ended = poll(&mut events, deadline.map(|_| &nap)).is_ok()
+        let ended = poll(&mut events, nap.as_ref()).is_ok()
             && events.get(1).is_some_and(|event| !event.revents().is_empty());
         if ended {
             return true;
@@ -199,6 +190,14 @@ fn wait(context: &Context, id: u64, watch: &File, deadline: Option<i64>) -> bool
         let mut drained = [0; 4096];
         let mut reader = watch;
         while reader.read(&mut drained).is_ok_and(|length| length > 0) {}
+    }
+}
+
+fn nap(ms: u64) -> Timespec {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    Timespec {
+        tv_sec: ms / 1000,
+        tv_nsec: ms % 1000 * 1_000_000,
     }
 }
 
@@ -216,7 +215,7 @@ fn end(context: &Context, id: u64) -> Result<()> {
     if !is_needed(context, id) {
         return Ok(());
     }
-    revert::undo(context, &context.store.load(id)?, false).map(|_| ())
+    revert::undo(context, &context.store.load(id)?, revert::Ask::DUE).map(|_| ())
 }
 
 #[cfg(test)]

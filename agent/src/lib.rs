@@ -2,6 +2,7 @@
 //! The half of ktrial that touches a machine. `docs/formats.md` describes its protocol, plans and journal.
 
 mod allow;
+mod applied;
 mod apply;
 pub mod bytes;
 mod carry;
@@ -40,6 +41,7 @@ pub mod sys;
 pub mod trace;
 mod transaction;
 mod undo;
+mod unfinished;
 mod verify;
 mod watch;
 mod zram;

@@ -52,6 +52,8 @@ pub enum Outcome {
     Unchanged,
     /// Changed by a third party since; left alone.
     ChangedByOthers,
+    /// Not proven to be of the transaction; left alone.
+    LeftAlone,
     /// The machine was restarted since.
     GoneWithBoot,
     /// Could not be put back.

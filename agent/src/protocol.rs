@@ -152,7 +152,8 @@ pub fn dispatch(context: &mut Context, name: &str, fields: Map<String, Value>) -
         return Err(Error::new(Kind::Forbidden, message).hint("start a session of the other role"));
     }
     // What a root session has begun it finishes, whoever presses Ctrl-C or closes the terminal.
-    let _uninterrupted = (context.role == Role::Root).then(sys::Uninterrupted::begin);
+    let is_finished = context.role == Role::Root && !requests::ENDING_AT_ONCE.contains(&name);
+    let _uninterrupted = is_finished.then(sys::Uninterrupted::begin);
     (request.handle)(context, Value::Object(fields))
 }
 

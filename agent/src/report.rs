@@ -4,22 +4,27 @@
 use crate::allow::Purpose;
 use crate::bytes::Bytes;
 use crate::check;
-use crate::context::Context;
+use crate::context::{boot_ms, unix_ms, Context};
 use crate::error::{Error, Kind, Result};
 use crate::machine::{self, Outcome};
 use crate::plan::{FileStep, Step, Write};
+use crate::store::Journals;
 use crate::transaction::{State, Transaction};
 use crate::undo::path_of;
+use crate::unfinished;
 use crate::zram;
 use serde::Serialize;
 use serde_json::{json, Value};
 
-/// All transactions, and journals that are damaged.
+/// All transactions, journals that are damaged, and what lies among them and is none.
 pub fn status(context: &Context) -> Result<Value> {
-    let transactions = context.store.transactions()?;
+    let Journals {
+        transactions,
+        skipped,
+    } = context.store.journals()?;
     let damaged = transactions
         .iter()
-        .filter(|transaction| transaction.ended.is_none())
+        .filter(|transaction| transaction.is_open())
         .flat_map(|transaction| {
             let file = transaction.file.display().to_string();
             transaction.damage.iter().map(move |damage| {
@@ -28,7 +33,7 @@ pub fn status(context: &Context) -> Result<Value> {
         });
     let damaged: Vec<Value> = damaged.collect();
     let transactions: Vec<Value> = transactions.iter().map(describe).collect();
-    Ok(json!({"transactions": transactions, "damaged": damaged}))
+    Ok(json!({"transactions": transactions, "damaged": damaged, "skipped": skipped}))
 }
 
 fn describe(transaction: &Transaction) -> Value {
@@ -45,7 +50,17 @@ fn describe(transaction: &Transaction) -> Value {
         "this_boot": transaction.this_boot,
         "steps": steps,
     });
-    if let Some(deadline) = transaction.deadline_unix_ms.filter(|_| !transaction.confirmed) {
+    if let Some(why) = unfinished::told(transaction) {
+        described["unfinished"] = json!(why);
+    }
+    if transaction.confirmed {
+        return described;
+    }
+    if let Some(deadline) = transaction.deadline_boot_ms {
+        let left_ms = deadline.saturating_sub(boot_ms());
+        described["left_ms"] = json!(left_ms);
+        described["deadline_unix_ms"] = json!(unix_ms() + left_ms);
+    } else if let Some(deadline) = transaction.deadline_unix_ms {
         described["deadline_unix_ms"] = json!(deadline);
     }
     described

@@ -157,6 +157,12 @@ pub const REQUESTS: &[Request] = &[
     },
 ];
 
+/// Requests that what ends the process may end at once: those that change nothing, and those that hold it back
+/// themselves from their first change on.
+pub const ENDING_AT_ONCE: [&str; 9] = [
+    "apply", "hello", "list", "plan", "read", "recover", "revert", "status", "verify",
+];
+
 /// Takes the number of what is to be dropped; holds nothing that would have to be put back.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// Page cache, and the kernel's own caches of names and inodes.

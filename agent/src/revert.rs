@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ending transactions: revert on request, recovery after a crash, confirming a lease.
 
-use crate::context::{unix_ms, Context};
+use crate::context::{boot_ms, unix_ms, Context};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Entry, Writer};
 use crate::machine::Outcome;
-use crate::plan::{Lease, Step};
+use crate::plan::Lease;
 use crate::root::Root;
+use crate::sys;
 use crate::transaction::{State, Transaction};
 use crate::undo::{path_of, StepReport, Undo};
+use crate::unfinished;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -34,8 +36,31 @@ pub struct Report {
     pub transaction: u64,
     /// Where it stands now.
     pub state: State,
+    /// Why it is unfinished, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<String>,
     /// Its steps.
     pub steps: Vec<StepReport>,
+}
+
+/// Who wants a transaction undone.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// Nobody asked: it was not finished, or its lease is over. It is undone although nothing can be written down.
+    is_due: bool,
+    /// It was named: what cannot be told is decided by that.
+    is_named: bool,
+    /// Also what others changed since is put back.
+    is_forced: bool,
+}
+
+impl Ask {
+    /// It is undone by itself.
+    pub const DUE: Self = Self {
+        is_due: true,
+        is_named: false,
+        is_forced: false,
+    };
 }
 
 /// Reverts transactions, newest first.
@@ -44,9 +69,15 @@ pub fn revert(context: &mut Context, select: Select, force: bool) -> Result<Vec<
     let _lock = context.store.lock()?;
     let transactions = context.store.transactions()?;
     let chosen = choose(&transactions, select, force)?;
+    let _uninterrupted = sys::Uninterrupted::begin();
+    let ask = Ask {
+        is_due: false,
+        is_named: matches!(select, Select::Only(_)),
+        is_forced: force,
+    };
     chosen
         .into_iter()
-        .map(|transaction| undo(context, transaction, force))
+        .map(|transaction| undo(context, transaction, ask))
         .collect()
 }
 
@@ -107,17 +138,18 @@ fn refuse_covered<'a>(found: &Transaction, open: impl Iterator<Item = &'a Transa
 
 /// Finishes what a crash interrupted and ends leases that nobody holds any more.
 pub fn recover(context: &mut Context) -> Result<Vec<Report>> {
-    if context.store.transactions()?.is_empty() {
+    if !context.store.is_there()? {
         return Ok(Vec::new());
     }
-    context.store.prepare()?;
     let _lock = context.store.lock()?;
     let mut reports = Vec::new();
     let mut failure = None;
-    for transaction in context.store.transactions()?.iter().rev() {
+    let transactions = context.store.transactions()?;
+    let _uninterrupted = sys::Uninterrupted::begin();
+    for transaction in transactions.iter().rev() {
         let gone = transaction.ended.is_none() && transaction.state() == State::GoneWithBoot;
-        if gone || transaction.state() == State::Interrupted || is_lease_over(context, transaction) {
-            match undo(context, transaction, false) {
+        if gone || transaction.state() == State::Unfinished || is_lease_over(context, transaction) {
+            match undo(context, transaction, Ask::DUE) {
                 Ok(report) => reports.push(report),
                 Err(error) => failure = Some(error),
             }
@@ -130,9 +162,11 @@ fn is_lease_over(context: &Context, transaction: &Transaction) -> bool {
     if transaction.state() != State::Applied || transaction.lease() == Lease::Keep {
         return false;
     }
-    let late = transaction
-        .deadline_unix_ms
-        .is_some_and(|deadline| deadline <= unix_ms());
+    let late = match (transaction.deadline_boot_ms, transaction.deadline_unix_ms) {
+        (Some(deadline), _) => deadline <= boot_ms(),
+        (None, Some(deadline)) => deadline <= unix_ms(),
+        _ => false,
+    };
     late || !transaction.this_boot || !context.store.is_held(transaction.id)
 }
 
@@ -164,25 +198,27 @@ pub fn confirm(context: &mut Context, id: u64) -> Result<()> {
 }
 
 /// Undoes one transaction; the machine's lock is held.
-pub fn undo(context: &Context, transaction: &Transaction, force: bool) -> Result<Report> {
+pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Report> {
+    let scope = Scope::of(context, transaction, ask);
+    if transaction.state() == State::Unfinished && transaction.is_end_damaged() && !ask.is_named {
+        return Ok(untouched(context, transaction, &scope));
+    }
     let is_unfinished_apply = transaction.applied.is_none() && transaction.reverting.is_none();
-    let mut log = Log::open(transaction, is_unfinished_apply)?;
-    let scope = Scope::of(context, transaction, force);
+    let is_due = ask.is_due || transaction.state() == State::Unfinished;
+    let mut log = Log::open(transaction, is_due)?;
     let is_nothing_here = scope.steps.is_empty() && scope.left.is_empty();
     if (!is_unfinished_apply && !is_nothing_here) || !scope.left.is_empty() {
         let left = scope.left.clone();
         log.append(&Entry::Reverting { left }, true);
-    }
-    if !is_unfinished_apply && !is_nothing_here {
-        log.check("nothing was changed; make room on the disk or make it writable")?;
+        if !is_due {
+            log.check("nothing was changed; make room on the disk or make it writable")?;
+        }
     }
     let done = Undo::new(&context.root, transaction).carry_out(&scope.steps);
     for StepReport { step, outcome, .. } in &done {
         let (step, outcome) = (*step, *outcome);
         log.append(&Entry::Restored { step, outcome }, false);
     }
-    let can_be_tried_again = |report: &StepReport| report.outcome == Outcome::Failed && !report.is_lost;
-    let failed = !force && done.iter().any(can_be_tried_again);
     let (state, last) = if !transaction.this_boot && is_nothing_here {
         (State::GoneWithBoot, Entry::Gone)
     } else if is_unfinished_apply {
@@ -190,21 +226,52 @@ pub fn undo(context: &Context, transaction: &Transaction, force: bool) -> Result
     } else {
         (State::Reverted, Entry::Reverted)
     };
-    if !failed {
+    let mut unfinished = scope.open_end(transaction, &done, ask);
+    if unfinished.is_none() {
         log.append(&last, true);
     }
-    log.check("the values were put back; run recover when the journal can be written")?;
     if let Err(error) = context.store.clear_holder(transaction.id) {
         let id = transaction.id;
         eprintln!("ktrial-agent: the mark of the lease of transaction {id} stays: {error}");
     }
-    let state = if failed { State::Interrupted } else { state };
+    if let Some(error) = &log.failure {
+        let path = transaction.file.display();
+        let why = format!(
+            "could not be written down (write {path}: {error}). run recover when the disk can be written"
+        );
+        unfinished = Some(match unfinished {
+            Some(open) => format!("{open}; what was put back {why}"),
+            None => format!("that it was put back {why}"),
+        });
+    }
+    let state = if unfinished.is_some() {
+        State::Unfinished
+    } else {
+        state
+    };
     let steps = scope.reports(&context.root, transaction, done);
     Ok(Report {
         transaction: transaction.id,
         state,
+        unfinished,
         steps,
     })
+}
+
+/// A transaction of which cannot be told whether it is over: nothing is changed until somebody names it.
+fn untouched(context: &Context, transaction: &Transaction, scope: &Scope) -> Report {
+    let undo = Undo::new(&context.root, transaction);
+    let differing = undo.differing(&scope.here);
+    let looked = Scope {
+        left: differing,
+        ..Scope::default()
+    };
+    Report {
+        transaction: transaction.id,
+        state: State::Unfinished,
+        unfinished: unfinished::told(transaction),
+        steps: looked.reports(&context.root, transaction, Vec::new()),
+    }
 }
 
 /// A journal that is written as long as that works.
@@ -215,9 +282,9 @@ struct Log<'a> {
 }
 
 impl<'a> Log<'a> {
-    /// Opens a transaction's journal. When it cannot be written, an unfinished apply is undone all the same: its old
-    /// values are on disk, and go back even if nothing more can be written down.
-    fn open(transaction: &'a Transaction, is_unfinished_apply: bool) -> Result<Self> {
+    /// Opens a transaction's journal. When it cannot be written, what is due is undone all the same: its old values
+    /// are on disk, and go back even if nothing more can be written down.
+    fn open(transaction: &'a Transaction, is_due: bool) -> Result<Self> {
         let file = transaction.file.as_path();
         let (writer, failure) = match Writer::open(file, transaction.valid_bytes) {
             Ok(writer) => (Some(writer), None),
@@ -228,8 +295,8 @@ impl<'a> Log<'a> {
             writer,
             failure,
         };
-        if !is_unfinished_apply {
-            log.check("nothing was changed")?;
+        if !is_due {
+            log.check("nothing was changed; make room on the disk or make it writable")?;
         }
         Ok(log)
     }
@@ -255,20 +322,22 @@ impl<'a> Log<'a> {
 }
 
 /// Which steps an undo is about.
+#[derive(Default)]
 struct Scope {
+    /// Not ended with the boot.
+    here: Vec<usize>,
     /// To be put back.
     steps: Vec<usize>,
-    /// Changed by a third party, left alone.
+    /// Changed by a third party, or not proven to be of the transaction: left alone.
     left: Vec<usize>,
     /// Ended with the boot.
     gone: Vec<usize>,
 }
 
 impl Scope {
-    fn of(context: &Context, transaction: &Transaction, force: bool) -> Self {
-        let (here, gone): (Vec<usize>, Vec<usize>) = (0..transaction.step_count()).partition(|step| {
-            transaction.this_boot || transaction.steps().get(*step).is_some_and(Step::is_persistent)
-        });
+    fn of(context: &Context, transaction: &Transaction, ask: Ask) -> Self {
+        let (here, gone): (Vec<usize>, Vec<usize>) = (0..transaction.step_count())
+            .partition(|step| transaction.this_boot || transaction.survives_boot(*step));
         let undo = Undo::new(&context.root, transaction);
         // As far as the journal tells nothing was written; a journal that lost its end tells less than there was.
         let untold = if transaction.armed {
@@ -277,21 +346,41 @@ impl Scope {
             undo.differing(&here)
         };
         let in_force: Vec<usize> = here
-            .into_iter()
+            .iter()
+            .copied()
             .filter(|step| {
                 let told = transaction.armed && is_in_force(transaction, *step);
-                told || (force && untold.contains(step))
+                told || (ask.is_forced && untold.contains(step))
             })
             .collect();
         let left = match &transaction.reverting {
-            _ if force => Vec::new(),
+            _ if ask.is_forced => Vec::new(),
+            _ if !transaction.armed => untold,
+            _ if !transaction.damage.is_empty() => undo.not_ours(&in_force),
             // An interrupted revert may have left anything where it was at work.
             Some(left) if transaction.ended.is_none() => left.clone(),
-            _ if !transaction.armed => untold,
-            _ => undo.changed_by_others(&in_force),
+            _ if transaction.applied.is_none() => Vec::new(),
+            _ => undo.not_ours(&in_force),
         };
         let steps = in_force.into_iter().filter(|step| !left.contains(step)).collect();
-        Self { steps, left, gone }
+        Self {
+            here,
+            steps,
+            left,
+            gone,
+        }
+    }
+
+    /// Why the transaction stays open, and what to do; nothing when it is over.
+    fn open_end(&self, transaction: &Transaction, done: &[StepReport], ask: Ask) -> Option<String> {
+        if ask.is_named && ask.is_forced {
+            return None;
+        }
+        let failed = |report: &&StepReport| report.outcome == Outcome::Failed;
+        let failed: Vec<usize> = done.iter().filter(failed).map(|report| report.step).collect();
+        let is_asking = transaction.proves_little() && !ask.is_named;
+        let unproven = if is_asking { self.left.as_slice() } else { &[] };
+        unfinished::why(transaction, &failed, unproven)
     }
 
     /// Reports of all steps, in order.
@@ -299,9 +388,15 @@ impl Scope {
         let mut done: BTreeMap<usize, StepReport> =
             done.into_iter().map(|report| (report.step, report)).collect();
         let undo = Undo::new(root, transaction);
+        let id = transaction.id;
+        let is_doubtful = transaction.proves_little();
         let other = |step: usize| {
-            let (outcome, message) = if self.left.contains(&step) {
-                let id = transaction.id;
+            let (outcome, message) = if self.left.contains(&step) && is_doubtful {
+                let message = format!(
+                    "not proven to be of transaction {id}; left alone (revert --only {id} --force puts it back)"
+                );
+                (Outcome::LeftAlone, message)
+            } else if self.left.contains(&step) {
                 let message =
                     format!("changed by others since; left alone (revert --only {id} --force puts it back)");
                 (Outcome::ChangedByOthers, message)
@@ -319,7 +414,6 @@ impl Scope {
                 outcome,
                 now: undo.now(step),
                 message,
-                is_lost: false,
             }
         };
         (0..transaction.step_count())
@@ -351,7 +445,7 @@ pub fn end_session(context: &mut Context) -> Result<Vec<Report>> {
     for id in ids.into_iter().rev() {
         let transaction = context.store.load(id)?;
         if transaction.is_open() && transaction.lease() == Lease::WhileSession {
-            reports.push(undo(context, &transaction, false)?);
+            reports.push(undo(context, &transaction, Ask::DUE)?);
         }
     }
     Ok(reports)

@@ -26,6 +26,16 @@ pub fn reply(name: &str, reply: &Value) -> String {
                     &format!("damaged: {}: {}", word(&damage["file"]), word(&damage["message"])),
                 );
             });
+            list(&mut text, &reply["skipped"], |text, skipped| {
+                line(
+                    text,
+                    &format!(
+                        "skipped: {}: {}",
+                        word(&skipped["file"]),
+                        word(&skipped["message"])
+                    ),
+                );
+            });
         }
     }
     if text.is_empty() {
@@ -54,6 +64,12 @@ fn transaction(text: &mut String, value: &Value) {
         }
     }
     line(text, &head);
+    if let Some(why) = value["unfinished"].as_str() {
+        line(
+            text,
+            &format!("  transaction {} is unfinished: {why}", value["transaction"]),
+        );
+    }
     list(text, &value["steps"], step);
 }
 

@@ -2,11 +2,12 @@
 //! The state folder: journals, the machine's lock, marks of lease holders.
 
 use crate::error::{Error, Kind, Result};
-use crate::journal::sync_folder;
+use crate::journal::{self, sync_folder};
 use crate::root::Root;
 use crate::transaction::Transaction;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use serde::Serialize;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -18,6 +19,15 @@ pub const DEFAULT_STATE: &str = "/var/lib/ktrial";
 
 /// Ended transactions that are kept on disk.
 const KEPT: usize = 50;
+
+/// How journals' names end.
+const SUFFIX: &str = ".journal";
+
+/// No transaction has so high a number; a name that has was made by others.
+const HIGHEST: u64 = 1_000_000_000_000;
+
+/// Most bytes of a small file that hold a process's number.
+const WORDS_BYTES: u64 = 64;
 
 /// How long to wait for the machine's lock before saying who holds it.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
@@ -39,6 +49,31 @@ pub struct Store {
     root: Root,
 }
 
+/// What lies in the journals' folder.
+#[derive(Debug, Default)]
+pub struct Journals {
+    /// Transactions, oldest first.
+    pub transactions: Vec<Transaction>,
+    /// What is no journal of root's.
+    pub skipped: Vec<Skipped>,
+}
+
+/// What lies among the journals and is none.
+#[derive(Debug, Serialize)]
+pub struct Skipped {
+    /// Where.
+    pub file: String,
+    /// What it is.
+    pub message: String,
+}
+
+/// What a journal's name leads to.
+enum Found {
+    Transaction(Box<Transaction>),
+    None,
+    NoJournal(String),
+}
+
 /// A lock that is held until it is dropped.
 #[derive(Debug)]
 pub struct Lock {
@@ -55,14 +90,14 @@ impl Store {
         }
     }
 
-    fn journals(&self) -> PathBuf {
+    fn journals_folder(&self) -> PathBuf {
         self.folder.join("transactions")
     }
 
     /// The journal file of a transaction.
     #[must_use]
     pub fn journal_path(&self, id: u64) -> PathBuf {
-        self.journals().join(format!("{id:06}.journal"))
+        self.journals_folder().join(format!("{id:06}{SUFFIX}"))
     }
 
     /// Makes the folders where they are missing, and refuses them when others could write them.
@@ -70,7 +105,7 @@ impl Store {
         let cannot = |error: io::Error| {
             Error::new(Kind::Journal, format!("make {}: {error}", self.folder.display())).hint(UNWRITABLE)
         };
-        for folder in [self.folder.clone(), self.journals()] {
+        for folder in [self.folder.clone(), self.journals_folder()] {
             if fs::symlink_metadata(&folder).is_err() {
                 DirBuilder::new()
                     .recursive(true)
@@ -85,7 +120,7 @@ impl Store {
 
     /// Whether there is a state folder, which must then be safe.
     pub fn is_there(&self) -> Result<bool> {
-        for folder in [self.folder.clone(), self.journals()] {
+        for folder in [self.folder.clone(), self.journals_folder()] {
             match fs::symlink_metadata(&folder) {
                 Ok(metadata) => check_folder(&folder, &metadata)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -95,12 +130,21 @@ impl Store {
         Ok(true)
     }
 
-    /// Takes the machine's lock, or says which process holds it.
+    /// Takes the machine's lock, or says which process holds it. On a disk that cannot be written the file is only
+    /// read, and where it never was the folder is locked.
     pub fn lock(&self) -> Result<Lock> {
         let path = self.folder.join("lock");
-        let file = open_lock(&path).map_err(|error| {
-            Error::new(Kind::Journal, format!("open {}: {error}", path.display())).hint(UNWRITABLE)
-        })?;
+        let opened = open_lock(&path).map(|file| (file, true));
+        let (file, is_writable) = opened
+            .or_else(|error| match Errno::from_io_error(&error) {
+                Some(Errno::ROFS | Errno::NOSPC | Errno::DQUOT | Errno::IO) => open_to_read(&path)
+                    .or_else(|_| open_to_read(&self.folder))
+                    .map(|file| (file, false)),
+                _ => Err(error),
+            })
+            .map_err(|error| {
+                Error::new(Kind::Journal, format!("open {}: {error}", path.display())).hint(UNWRITABLE)
+            })?;
         let began = Instant::now();
         while let Err(errno) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             if errno == Errno::NOSYS {
@@ -114,7 +158,8 @@ impl Store {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        if let Err(error) = note_owner(&file) {
+        let noted = if is_writable { note_owner(&file) } else { Ok(()) };
+        if let Err(error) = noted {
             // Who holds the lock is only for messages: a full disk must not keep a recovery from its work.
             eprintln!("ktrial-agent: write {}: {error}", path.display());
         }
@@ -140,7 +185,7 @@ impl Store {
     }
 
     fn is_marked(&self, id: u64) -> bool {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         rustix::fs::open(self.holder_path(id), flags, Mode::empty()).is_ok_and(|file| {
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
         })
@@ -151,7 +196,7 @@ impl Store {
     #[must_use]
     pub fn is_held(&self, id: u64) -> bool {
         let began = Instant::now();
-        let pid = fs::read_to_string(self.holder_path(id)).unwrap_or_default();
+        let pid = first_words(&self.holder_path(id));
         while self.is_marked(id) {
             if !is_dying(pid.trim()) || began.elapsed() > DYING_WAIT {
                 return true;
@@ -163,7 +208,12 @@ impl Store {
 
     /// Takes the mark of a lease away.
     pub fn clear_holder(&self, id: u64) -> io::Result<()> {
-        match fs::remove_file(self.holder_path(id)) {
+        let mark = self.holder_path(id);
+        // A disk that cannot be written refuses to remove what is not there, too.
+        if fs::symlink_metadata(&mark).is_err() {
+            return Ok(());
+        }
+        match fs::remove_file(mark) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -173,49 +223,105 @@ impl Store {
         self.folder.join(format!("{id:06}.holder"))
     }
 
-    /// All transactions, oldest first.
+    /// All transactions, oldest first; what lies among the journals and is none is warned of.
     pub fn transactions(&self) -> Result<Vec<Transaction>> {
-        self.ids()?.into_iter().map(|id| self.load(id)).collect()
+        let Journals {
+            transactions,
+            skipped,
+        } = self.journals()?;
+        for Skipped { file, message } in skipped {
+            eprintln!("ktrial-agent: {file} is skipped: {message}");
+        }
+        Ok(transactions)
+    }
+
+    /// All transactions, oldest first, and what lies among their journals and is none.
+    pub fn journals(&self) -> Result<Journals> {
+        let mut found = Journals::default();
+        for name in self.names()? {
+            let path = self.journals_folder().join(&name);
+            let id = number_of(&name).filter(|id| self.journal_path(*id) == path);
+            let message = match id.map(|id| self.read(id)).transpose()? {
+                Some(Found::Transaction(transaction)) => {
+                    found.transactions.push(*transaction);
+                    continue;
+                }
+                Some(Found::None) => continue,
+                Some(Found::NoJournal(message)) => message,
+                None if !name.ends_with(SUFFIX) => continue,
+                None => "no journal has such a name".to_owned(),
+            };
+            let file = path.display().to_string();
+            found.skipped.push(Skipped { file, message });
+        }
+        found.transactions.sort_by_key(|transaction| transaction.id);
+        Ok(found)
     }
 
     /// One transaction.
     pub fn load(&self, id: u64) -> Result<Transaction> {
-        let path = self.journal_path(id);
-        let mut bytes = Vec::new();
-        let mut file = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::new(
-                    Kind::NotFound,
-                    format!("there is no transaction {id}"),
-                ));
+        match self.read(id)? {
+            Found::Transaction(transaction) => Ok(*transaction),
+            Found::None => Err(Error::new(
+                Kind::NotFound,
+                format!("there is no transaction {id}"),
+            )),
+            Found::NoJournal(message) => {
+                let path = self.journal_path(id);
+                Err(Error::new(
+                    Kind::Corrupt,
+                    format!("{}: {message}", path.display()),
+                ))
             }
-            opened => opened.map_err(|error| unreadable(&path, &error))?,
-        };
-        file.read_to_end(&mut bytes)
-            .map_err(|error| unreadable(&path, &error))?;
-        let changed = file
-            .metadata()
-            .map_err(|error| unreadable(&path, &error))?
-            .mtime();
-        let this_boot = self.booted_unix_s().is_none_or(|booted| changed >= booted);
-        Ok(Transaction::new(id, &path, &bytes, &self.boot_id(), this_boot))
+        }
     }
 
-    /// Numbers of all transactions, in order.
-    fn ids(&self) -> Result<Vec<u64>> {
+    fn read(&self, id: u64) -> Result<Found> {
+        let path = self.journal_path(id);
+        let metadata = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::None),
+            found => found.map_err(|error| unreadable(&path, &error))?,
+        };
+        if let Some(message) = why_no_journal(&metadata) {
+            return Ok(Found::NoJournal(message.to_owned()));
+        }
+        let mut bytes = Vec::new();
+        let read =
+            open_to_read(&path).and_then(|file| file.take(journal::LIMIT_BYTES).read_to_end(&mut bytes));
+        let mut contents = journal::parse(&bytes);
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(unreadable(&path, &error));
+            }
+            Err(error) => contents.break_off(&error),
+            Ok(_) => {}
+        }
+        let changed = metadata.mtime();
+        let this_boot = self.booted_unix_s().is_none_or(|booted| changed >= booted);
+        let transaction = Transaction::new(id, &path, contents, &self.boot_id(), this_boot);
+        Ok(Found::Transaction(Box::new(transaction)))
+    }
+
+    /// The number of the next transaction: nothing in the folder has one so high.
+    pub fn next_id(&self) -> Result<u64> {
+        let numbers = self.names()?;
+        let highest = numbers.iter().filter_map(|name| number_of(name)).max();
+        Ok(highest.unwrap_or(0) + 1)
+    }
+
+    /// Names of all that lies in the journals' folder, in order.
+    fn names(&self) -> Result<Vec<String>> {
         if !self.is_there()? {
             return Ok(Vec::new());
         }
-        let folder = self.journals();
-        let mut ids = Vec::new();
+        let folder = self.journals_folder();
+        let mut names = Vec::new();
         for entry in fs::read_dir(&folder).map_err(|error| unreadable(&folder, &error))? {
             let entry = entry.map_err(|error| unreadable(&folder, &error))?;
-            let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(".journal"));
-            ids.extend(number.and_then(|number| number.parse::<u64>().ok()));
+            names.push(entry.file_name().to_string_lossy().into_owned());
         }
-        ids.sort_unstable();
-        Ok(ids)
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// The machine's boot id; empty where the kernel gives none.
@@ -237,8 +343,8 @@ impl Store {
     }
 }
 
-/// The number of the next transaction; drops the oldest ended ones beyond those that are kept.
-pub fn next_id(transactions: &[Transaction]) -> u64 {
+/// Drops the oldest ended transactions beyond those that are kept.
+pub fn drop_old(transactions: &[Transaction]) {
     let ended: Vec<&Transaction> = transactions
         .iter()
         .filter(|transaction| !transaction.is_open())
@@ -248,11 +354,51 @@ pub fn next_id(transactions: &[Transaction]) -> u64 {
             eprintln!("ktrial-agent: remove {}: {error}", old.file.display());
         }
     }
-    transactions.last().map_or(1, |newest| newest.id + 1)
+}
+
+/// The number in a journal's name.
+fn number_of(name: &str) -> Option<u64> {
+    let number = name.strip_suffix(SUFFIX)?;
+    number.parse().ok().filter(|number| *number < HIGHEST)
+}
+
+/// Opens what may be a FIFO, a device or a link by now: without waiting for its other end, or following it.
+fn open_to_read(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+/// Why an open file is no journal.
+fn why_no_journal(metadata: &fs::Metadata) -> Option<&'static str> {
+    let own = rustix::process::geteuid().as_raw();
+    if !metadata.is_file() {
+        Some("it is no regular file")
+    } else if own == 0 && metadata.uid() != 0 {
+        Some("it does not belong to root")
+    } else if metadata.len() > journal::LIMIT_BYTES {
+        Some("it is longer than a journal can be")
+    } else {
+        None
+    }
+}
+
+/// The first words of a small file of the agent's own.
+fn first_words(path: &Path) -> String {
+    let mut words = String::new();
+    let read = open_to_read(path)
+        .and_then(|file| file.metadata().map(|metadata| (file, metadata)))
+        .and_then(|(file, metadata)| match why_no_journal(&metadata) {
+            None => file.take(WORDS_BYTES).read_to_string(&mut words),
+            Some(why) => Err(io::Error::other(why)),
+        });
+    if read.is_err() {
+        words.clear();
+    }
+    words
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     Ok(File::from(rustix::fs::open(
         path,
         flags,
@@ -281,7 +427,7 @@ fn is_dying(pid: &str) -> bool {
 }
 
 fn busy(path: &Path) -> Error {
-    let holder = fs::read_to_string(path).unwrap_or_default();
+    let holder = first_words(path);
     let holder = match holder.trim() {
         "" => "another process".to_owned(),
         pid => format!("process {pid}"),

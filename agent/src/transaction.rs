@@ -2,7 +2,7 @@
 //! What a journal says about its transaction.
 
 use crate::bytes::Bytes;
-use crate::journal::{self, Begin, Damage, Entry, Old};
+use crate::journal::{Begin, Contents, Damage, Entry, Old};
 use crate::machine::Outcome;
 use crate::plan::{Lease, Step};
 use crate::verify::Rule;
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 pub enum State {
     /// In force.
     Applied,
-    /// An apply or a revert was not finished.
-    Interrupted,
+    /// An apply or a revert was not finished, something could not be put back, or the journal's end is damaged.
+    Unfinished,
     /// A step failed and all was put back.
     RolledBack,
     /// Undone.
@@ -43,11 +43,15 @@ pub struct Transaction {
     pub begun: BTreeSet<usize>,
     /// Steps that ended in an outcome.
     pub wrote: BTreeMap<usize, Outcome>,
+    /// What was read back after a step's write.
+    pub written: BTreeMap<usize, Bytes>,
     /// Devices made for steps.
     pub made: BTreeMap<usize, String>,
     /// Values read back after the whole apply.
     pub applied: Option<BTreeMap<String, Bytes>>,
-    /// When an `until-confirmed` lease ends.
+    /// When an `until-confirmed` lease ends, by the clock of the boot.
+    pub deadline_boot_ms: Option<u64>,
+    /// The same by the clock on the wall, in journals of version 1.
     pub deadline_unix_ms: Option<u64>,
     /// Whether the lease became `keep`.
     pub confirmed: bool,
@@ -59,18 +63,19 @@ pub struct Transaction {
     pub ended: Option<State>,
     /// Lines that cannot be trusted.
     pub damage: Vec<Damage>,
-    /// Trusted length of the journal.
+    /// How many damaged lines stand where old values do.
+    damaged_olds: usize,
+    /// Length of the journal's complete lines.
     pub valid_bytes: usize,
     /// Whether the journal was written in the present boot.
     pub this_boot: bool,
 }
 
 impl Transaction {
-    /// Reads the transaction out of its journal's bytes. `boot_id`: of the present boot; `booted_after`: whether the
-    /// file was last changed before this boot (asked only when the first entry is damaged).
+    /// Reads the transaction out of its journal. `boot_id`: of the present boot; `changed_this_boot`: whether the file
+    /// was changed in this boot (asked only when the first entry is damaged).
     #[must_use]
-    pub fn new(id: u64, file: &Path, bytes: &[u8], boot_id: &str, changed_this_boot: bool) -> Self {
-        let contents = journal::parse(bytes);
+    pub fn new(id: u64, file: &Path, contents: Contents, boot_id: &str, changed_this_boot: bool) -> Self {
         let mut transaction = Self {
             id,
             file: file.to_owned(),
@@ -79,13 +84,20 @@ impl Transaction {
             armed: false,
             begun: BTreeSet::new(),
             wrote: BTreeMap::new(),
+            written: BTreeMap::new(),
             made: BTreeMap::new(),
             applied: None,
+            deadline_boot_ms: None,
             deadline_unix_ms: None,
             confirmed: false,
             reverting: None,
             restored: BTreeMap::new(),
             ended: None,
+            damaged_olds: contents
+                .damage
+                .iter()
+                .filter(|damage| damage.is_among_olds)
+                .count(),
             damage: contents.damage,
             valid_bytes: contents.valid_bytes,
             this_boot: changed_this_boot,
@@ -109,24 +121,33 @@ impl Transaction {
             Entry::Old(old) => self.olds.push(old),
             Entry::Armed => self.armed = true,
             Entry::Writing { step } => {
+                // The line that told so is one of those that are damaged.
+                self.damaged_olds -= usize::from(!self.armed && self.damaged_olds > 0);
                 self.armed = true;
                 self.begun.insert(step);
             }
-            Entry::Wrote { step, outcome, .. } => {
+            Entry::Wrote { step, outcome, value } => {
                 self.wrote.insert(step, outcome);
+                self.written.extend(value.map(|value| (step, value)));
             }
             Entry::Made { step, device } => {
                 self.made.insert(step, device);
             }
             Entry::Applied {
                 values,
+                deadline_boot_ms,
                 deadline_unix_ms,
             } => {
                 self.applied = Some(values);
+                self.deadline_boot_ms = deadline_boot_ms;
                 self.deadline_unix_ms = deadline_unix_ms;
             }
             Entry::RolledBack => self.ended = Some(State::RolledBack),
-            Entry::Confirmed => self.confirmed = true,
+            Entry::Confirmed => {
+                self.confirmed = true;
+                // Only what was applied is confirmed, though the line that told so may be damaged.
+                self.applied.get_or_insert_default();
+            }
             Entry::Reverting { left } => {
                 self.reverting = Some(left);
                 self.restored.clear();
@@ -143,27 +164,97 @@ impl Transaction {
     /// Where it stands.
     #[must_use]
     pub fn state(&self) -> State {
+        let is_gone = !self.this_boot && !self.is_persistent();
+        if self.is_end_damaged() {
+            return if is_gone {
+                State::GoneWithBoot
+            } else {
+                State::Unfinished
+            };
+        }
         if let Some(ended) = self.ended {
             ended
         } else if self.applied.is_none() || self.reverting.is_some() {
-            State::Interrupted
-        } else if !self.this_boot && !self.is_persistent() {
+            State::Unfinished
+        } else if is_gone {
             State::GoneWithBoot
         } else {
             State::Applied
         }
     }
 
+    /// Whether the last line is damaged: it may have told the end.
+    #[must_use]
+    pub fn is_end_damaged(&self) -> bool {
+        self.damage.last().is_some_and(|damage| damage.is_last)
+    }
+
     /// Whether it changed something that is still there or may be.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        matches!(self.state(), State::Applied | State::Interrupted)
+        matches!(self.state(), State::Applied | State::Unfinished)
     }
 
-    /// Whether a step of it survives a restart.
+    /// Whether a step of it survives a restart, or may.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
-        self.steps().iter().any(Step::is_persistent)
+        let is_untold = self.begin.is_none() && self.olds.is_empty();
+        is_untold || (0..self.step_count()).any(|step| self.survives_boot(step))
+    }
+
+    /// Whether a step survives a restart.
+    #[must_use]
+    pub fn survives_boot(&self, step: usize) -> bool {
+        let is_file = |old: &Old| old.path.starts_with("/etc/");
+        self.steps()
+            .get(step)
+            .map_or_else(|| self.olds_of(step).any(is_file), Step::is_persistent)
+    }
+
+    /// Old values that the journal should hold and does not, of steps that may have written: paths by step.
+    #[must_use]
+    pub fn lost_olds(&self) -> Vec<(usize, String)> {
+        let mut lost = self.missing_olds();
+        lost.retain(|(step, _)| self.was_begun(*step));
+        lost
+    }
+
+    /// Whether an old value is lost of which nothing tells what it was of.
+    #[must_use]
+    pub fn has_lost_more(&self) -> bool {
+        self.damaged_olds > self.missing_olds().len()
+    }
+
+    fn missing_olds(&self) -> Vec<(usize, String)> {
+        if self.damage.is_empty() {
+            return Vec::new();
+        }
+        let has = |step: usize, path: &str| self.olds_of(step).any(|old| old.path == path);
+        let mut missing = Vec::new();
+        for (index, step) in self.steps().iter().enumerate() {
+            if !self.was_left_out(index) {
+                let paths = step.touches().into_iter().filter(|path| !has(index, path));
+                missing.extend(paths.map(|path| (index, path)));
+            }
+        }
+        missing
+    }
+
+    fn was_begun(&self, step: usize) -> bool {
+        self.begun.contains(&step) || self.wrote.contains_key(&step)
+    }
+
+    /// Whether a plan that keeps going did without this step: it could not be carried out when the plan was looked at.
+    fn was_left_out(&self, step: usize) -> bool {
+        let is_passed = self.applied.is_some() || self.begun.iter().any(|begun| *begun > step);
+        is_passed && !self.was_begun(step)
+    }
+
+    /// Whether what differs from its old value need not be of this transaction: the journal has lost something, or tells
+    /// that nothing was written yet.
+    #[must_use]
+    pub fn proves_little(&self) -> bool {
+        !self.armed || !self.damage.is_empty()
     }
 
     /// The plan's steps; none when the first entry is damaged.
@@ -219,6 +310,7 @@ impl Transaction {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal;
     use crate::plan::Plan;
     use serde_json::json;
 
@@ -229,11 +321,15 @@ mod tests {
             .collect()
     }
 
+    fn read(bytes: &[u8]) -> Transaction {
+        Transaction::new(1, Path::new("x"), journal::parse(bytes), "now", true)
+    }
+
     fn begin(boot_id: &str) -> Entry {
         let plan = json!({"schema": crate::plan::SCHEMA, "lease": {"kind": "until-confirmed", "seconds": 5}, "steps": [
             {"kind": "write", "path": "/proc/sys/vm/swappiness", "new": "1", "verify": "integer"}]});
         Entry::Begin(Box::new(Begin {
-            version: 1,
+            version: journal::VERSION,
             transaction: 1,
             boot_id: boot_id.to_owned(),
             at_unix_ms: 0,
@@ -242,23 +338,24 @@ mod tests {
     }
 
     fn state(entries: &[Entry]) -> State {
-        Transaction::new(1, Path::new("x"), &bytes(entries), "now", true).state()
+        read(&bytes(entries)).state()
     }
 
     #[test]
     fn states_follow_the_entries() {
         let applied = Entry::Applied {
             values: BTreeMap::new(),
+            deadline_boot_ms: None,
             deadline_unix_ms: None,
         };
         let mut entries = vec![begin("now")];
-        assert_eq!(state(&entries), State::Interrupted);
+        assert_eq!(state(&entries), State::Unfinished);
         entries.push(Entry::Armed);
-        assert_eq!(state(&entries), State::Interrupted);
+        assert_eq!(state(&entries), State::Unfinished);
         entries.push(applied.clone());
         assert_eq!(state(&entries), State::Applied);
         entries.push(Entry::Reverting { left: vec![] });
-        assert_eq!(state(&entries), State::Interrupted);
+        assert_eq!(state(&entries), State::Unfinished);
         entries.push(Entry::Reverted);
         assert_eq!(state(&entries), State::Reverted);
         assert_eq!(
@@ -269,8 +366,7 @@ mod tests {
 
     #[test]
     fn confirming_makes_the_lease_keep() {
-        let transaction =
-            |entries: &[Entry]| Transaction::new(1, Path::new("x"), &bytes(entries), "now", true);
+        let transaction = |entries: &[Entry]| read(&bytes(entries));
         assert_eq!(
             transaction(&[begin("now")]).lease(),
             Lease::UntilConfirmed { seconds: 5 }

@@ -33,9 +33,6 @@ pub struct StepReport {
     pub now: Option<Bytes>,
     /// For a person.
     pub message: String,
-    /// Whether trying again cannot help.
-    #[serde(skip)]
-    pub is_lost: bool,
 }
 
 /// How one old value is put back.
@@ -78,16 +75,12 @@ impl<'a> Undo<'a> {
         }
     }
 
-    /// Steps that hold neither the old value nor the one that the transaction left.
+    /// Steps that hold neither the old value nor one that the journal proves to be of the transaction.
     #[must_use]
-    pub fn changed_by_others(&self, steps: &[usize]) -> Vec<usize> {
-        let Some(applied) = &self.transaction.applied else {
-            return Vec::new();
-        };
+    pub fn not_ours(&self, steps: &[usize]) -> Vec<usize> {
         let foreign = |old: &Old| {
             let how = self.how(old);
-            matches!(self.found(old, &how), Found::Differs)
-                && !self.is_ours(old, &how, applied.get(&old.path))
+            matches!(self.found(old, &how), Found::Differs) && !self.is_ours(old, &how)
         };
         steps
             .iter()
@@ -103,27 +96,71 @@ impl<'a> Undo<'a> {
             let how = self.how(old);
             matches!(how, How::Knob { .. } | How::File) && matches!(self.found(old, &how), Found::Differs)
         };
-        steps
-            .iter()
-            .copied()
-            .filter(|step| self.transaction.olds_of(*step).any(differs))
-            .collect()
+        let is_changed =
+            |step: usize| self.transaction.olds_of(step).any(differs) || self.seems_written(step);
+        steps.iter().copied().filter(|step| is_changed(*step)).collect()
     }
 
-    fn is_ours(&self, old: &Old, how: &How, applied: Option<&Bytes>) -> bool {
+    /// Whether a step whose old value is not in the journal seems to have been carried out: its knob holds another value
+    /// than the plan found, or its file what the plan wants.
+    fn seems_written(&self, step: usize) -> bool {
+        if self.transaction.olds_of(step).next().is_some() {
+            return false;
+        }
+        let read = |path: &str, purpose| machine::read(self.root, path, purpose).ok();
+        match self.transaction.steps().get(step) {
+            Some(Step::Write(write)) => read(&write.path, Purpose::Write).is_some_and(|now| {
+                let as_found = |expect: &Bytes| write.verify.same_state(&write.new, expect, &now.bytes);
+                !write.expect.as_ref().is_none_or(as_found)
+            }),
+            Some(Step::File(file)) => {
+                read(&file.path, Purpose::File).is_some_and(|now| file.content.as_ref() == Some(&now.bytes))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_ours(&self, old: &Old, how: &How) -> bool {
         let purpose = match how {
             How::Knob { .. } => Purpose::Write,
             How::File => Purpose::File,
             How::Folder | How::Swap | How::NewDevice => return true,
         };
-        match (machine::read(self.root, &old.path, purpose), applied, how) {
-            (Ok(now), Some(applied), How::Knob { rule, new }) => {
-                now.bytes == *applied || rule.same_state(new, applied, &now.bytes)
+        let applied = self.transaction.applied.as_ref();
+        let told = applied.and_then(|values| values.get(&old.path));
+        match (machine::read(self.root, &old.path, purpose), told, how) {
+            (Ok(now), Some(told), How::Knob { rule, new }) => {
+                now.bytes == *told || rule.same_state(new, told, &now.bytes)
             }
-            (Ok(now), Some(applied), _) => now.bytes == *applied,
-            (Err(refusal), None, How::File) => refusal.outcome == Outcome::Absent,
+            (Ok(now), Some(told), _) => now.bytes == *told,
+            (Err(refusal), None, How::File) if refusal.outcome == Outcome::Absent => {
+                applied.is_some() || self.is_removal(old.step)
+            }
+            // The line that told is damaged.
+            (Ok(now), None, _) => !self.transaction.damage.is_empty() && self.is_as_written(old, &now.bytes),
             _ => false,
         }
+    }
+
+    /// Whether a place holds what its step wrote; one that changes with it does when that does.
+    fn is_as_written(&self, old: &Old, now: &Bytes) -> bool {
+        let written = self.transaction.written.get(&old.step);
+        match self.transaction.steps().get(old.step) {
+            Some(Step::Write(write)) if write.path != old.path => {
+                let own = self.transaction.olds_of(old.step).next();
+                own.is_some_and(|own| own.path == write.path && self.is_ours(own, &self.how(own)))
+            }
+            Some(Step::Write(write)) => {
+                let as_read_back = |told: &Bytes| write.verify.same_state(&write.new, told, now);
+                write.verify.holds(&write.new, now) || written.is_some_and(as_read_back)
+            }
+            Some(Step::File(file)) => file.content.as_ref() == Some(now),
+            _ => written == Some(now),
+        }
+    }
+
+    fn is_removal(&self, step: usize) -> bool {
+        matches!(self.transaction.steps().get(step), Some(Step::File(file)) if file.content.is_none())
     }
 
     /// Puts the steps back and reports each, in the order given.
@@ -335,18 +372,19 @@ impl<'a> Undo<'a> {
             outcome,
             now: now.clone(),
             message,
-            is_lost: false,
         };
         let error = || self.errors.get(&step).map(|refusal| refusal.message.clone());
         if let Some(outcome) = self.programs.get(&step) {
             return make(*outcome, error().unwrap_or_default());
         }
-        if self.transaction.olds_of(step).next().is_none() && self.is_lost(step) {
-            let message = "its old value is lost: the journal is damaged".to_owned();
-            return StepReport {
-                is_lost: true,
-                ..make(Outcome::Failed, message)
-            };
+        let lost = self.transaction.lost_olds();
+        if let Some((_, path)) = lost.into_iter().find(|(lost, _)| *lost == step) {
+            let message = format!("the old value of {path} is lost: the journal is damaged");
+            return make(Outcome::Failed, message);
+        }
+        if !self.transaction.armed && self.seems_written(step) {
+            let message = format!("the old value of {path} is lost: the journal ends before it");
+            return make(Outcome::Failed, message);
         }
         for old in self.transaction.olds_of(step) {
             match self.found(old, &self.how(old)) {
@@ -365,16 +403,6 @@ impl<'a> Undo<'a> {
             Outcome::Restored
         };
         make(outcome, String::new())
-    }
-
-    /// Whether the journal should hold an old value for a step and does not.
-    fn is_lost(&self, step: usize) -> bool {
-        !self.transaction.damage.is_empty()
-            && !matches!(self.transaction.steps().get(step), Some(Step::Run(_)))
-            && !matches!(
-                self.transaction.wrote.get(&step),
-                Some(Outcome::Absent | Outcome::Refused)
-            )
     }
 
     /// What is at a step's own place now.

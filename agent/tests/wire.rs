@@ -278,49 +278,6 @@ fn recover_ends_a_lease_whose_holder_was_killed() {
 }
 
 #[test]
-fn damage_is_named_and_the_rest_restored() {
-    let machine = Machine::new();
-    let mut session = Session::start(&machine, "root");
-    session.ok("apply", json!({"plan": keep()}));
-    let file = machine.state().join("transactions/000001.journal");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    assert!(lines[1].contains("\"old\"") && lines[1].contains(SWAPPINESS));
-    lines[1] = lines[1].replace("60", "61");
-    std::fs::write(&file, lines.join("\n") + "\n").unwrap();
-    let damaged = &session.ok("status", json!({}))["damaged"][0];
-    assert!(
-        damaged["message"].as_str().unwrap().starts_with("line 2: "),
-        "{damaged}"
-    );
-    let reverted = session.ok("revert", json!({"select": "newest"}));
-    assert_eq!(outcomes(&reverted["transactions"][0]), ["failed", "restored"]);
-    assert_eq!(reverted["transactions"][0]["state"], "reverted");
-    assert!(!machine.path("/etc/sysctl.d/90-ktrial.conf").exists());
-}
-
-#[test]
-fn a_journal_that_lost_its_end_does_not_say_that_all_is_as_before() {
-    let machine = Machine::new();
-    let start = machine.content();
-    let mut session = Session::start(&machine, "root");
-    session.ok("apply", json!({"plan": keep()}));
-    let file = machine.state().join("transactions/000001.journal");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let armed = text.find("\"armed\"").unwrap();
-    let end = text[..armed].rfind('\n').unwrap() + 1;
-    std::fs::write(&file, &text[..end]).unwrap();
-    let recovered = session.ok("recover", json!({}));
-    let report = &recovered["transactions"][0];
-    assert_eq!(outcomes(report), ["changed-by-others", "changed-by-others"]);
-    let message = report["steps"][0]["message"].as_str().unwrap();
-    assert!(message.contains("revert --only 1 --force"), "{message}");
-    let forced = session.ok("revert", json!({"select": {"only": 1}, "force": true}));
-    assert_eq!(outcomes(&forced["transactions"][0]), ["restored", "restored"]);
-    assert_eq!(machine.content(), start);
-}
-
-#[test]
 fn a_journal_that_cannot_be_written_stops_everything() {
     let machine = Machine::new();
     let start = machine.content();

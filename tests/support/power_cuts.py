@@ -165,7 +165,7 @@ def record(kernel: Kernel, system: FileSystem, agent: Path, rounds: int) -> Reco
     recording = Recording(disk, starts[0].tree("start"), {each["transaction"]: int(each["title"]) for each in last})
     for told in ends:
         live = states(told, "status")
-        if "interrupted" not in live.values():
+        if "unfinished" not in live.values():
             assert told.tree("end") == recording.expected(live)
     return recording
 
@@ -221,12 +221,12 @@ def _allowed(log: Log) -> list[dict[int, set[str | None]]]:
             after = states(entry.told, "status")
             changed = {number: state for number, state in after.items() if live.get(number) != state}
             under_way = {
-                number: known.get(number, {None}) | UNDONE | ({state} - {"interrupted"})
+                number: known.get(number, {None}) | UNDONE | ({state} - {"unfinished"})
                 for number, state in changed.items()
             }
             found[begun:] = [{**known, **under_way}] * (position - begun)
             sure: dict[int, set[str | None]] = {
-                number: {state} for number, state in changed.items() if state != "interrupted"
+                number: {state} for number, state in changed.items() if state != "unfinished"
             }
             known = {**known, **under_way} if entry.words == "killed" else {**known, **under_way, **sure}
             live = after
@@ -271,7 +271,7 @@ def faults(recording: Recording, cut: Cut, told: Told) -> list[str]:
     found, recovered = states(told, "found"), states(told, "status")
     for name in ("found", "status"):
         wrong += [f"called damaged: {each}" for each in json.loads(told.text(f"{name}.json"))["damaged"]]
-    if "interrupted" not in found.values():
+    if "unfinished" not in found.values():
         wrong += differing("wrong bytes, and nothing is unfinished", told.tree("found"), recording.expected(found))
     wrong += differing("wrong bytes once recovered", told.tree("recovered"), recording.expected(recovered))
     wrong += differing("wrong bytes once reverted", told.tree("reverted"), recording.tree)

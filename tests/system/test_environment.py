@@ -203,7 +203,7 @@ def test_an_agent_killed_in_the_middle_of_a_transaction(root: FakeRoot) -> None:
         assert eventually(lambda: root.read(paths[0]) == "2\n")
         agent.kill()
     assert root.read(paths[-1]) == "1\n"
-    one_message(root.run("apply", "vm.swappiness=10", "--yes"), 1, "transaction 1 was interrupted", "recover")
+    one_message(root.run("apply", "vm.swappiness=10", "--yes"), 1, "transaction 1 is unfinished", "recover")
     recovered = root.run("recover")
     assert recovered.status == 0, recovered.out
     assert {root.read(path) for path in paths} == {"1\n"}
@@ -288,14 +288,54 @@ def test_a_truncated_journal_is_recovered(root: FakeRoot) -> None:
     armed = next(number for number, line in enumerate(lines) if b'"armed"' in line)
     changed = root.values()
     for kept in range(armed + 2, len(lines)):
-        for cut in (0, 9):
+        for cut in (0, 9, -1):
             journal(root).write_bytes(b"".join(lines[:kept]) + lines[kept][:cut])
             for path, text in changed.items():
                 root.write(f"/{path}", text)
-            assert "interrupted" in root.run("status").out
+            assert "transaction 1 is unfinished" in root.run("status").out
             recovered = root.run("recover")
             assert recovered.status == 0, recovered.out + recovered.err
             assert root.values() == before
+
+
+def named(root: FakeRoot, *words: str) -> None:
+    """It is unfinished: recover ends with 1, nothing is put over it, and status and doctor say what to do."""
+    found = root.values()
+    recovered = root.run("recover")
+    assert (recovered.status, root.values()) == (1, found)
+    status = root.run("status")
+    assert status.status == 0
+    doctor = root.run("doctor")
+    one_message(root.run("apply", "vm.vfs_cache_pressure=50", "--yes"), 1, "transaction 1 is unfinished", *words)
+    for said in (recovered.out, status.out, doctor.out):
+        flat = " ".join(said.split())
+        assert "transaction 1 is unfinished" in flat, said
+        for word in (*words, "revert --only 1"):
+            assert word in flat, said
+
+
+def resolved(root: FakeRoot, *force: str) -> None:
+    """Somebody names it: it is over, and nothing speaks of it any more."""
+    root.run("revert", "--only", "1", *force)
+    assert root.run("status").out.startswith("Nothing is applied.")
+    for verb in ("status", "doctor"):
+        assert "unfinished" not in root.run(verb).out
+        assert "damaged" not in root.run(verb).out
+    assert root.run("recover").status == 0
+    assert root.run("apply", "vm.vfs_cache_pressure=50", "--yes").status == 0
+
+
+def test_a_journal_that_ends_before_the_first_write_is_unfinished(root: FakeRoot) -> None:
+    before = applied(root)
+    changed = root.values()
+    lines = journal(root).read_bytes().splitlines(keepends=True)
+    armed = next(number for number, line in enumerate(lines) if b'"armed"' in line)
+    journal(root).write_bytes(b"".join(lines[:armed]))
+    named(root, "nothing proves that it wrote", "vm/swappiness")
+    assert root.values() == changed
+    resolved(root, "--force")
+    assert root.run("revert").status == 0
+    assert root.values() == before
 
 
 def test_a_corrupt_line_is_named_and_the_rest_goes_back(root: FakeRoot) -> None:
@@ -306,35 +346,76 @@ def test_a_corrupt_line_is_named_and_the_rest_goes_back(root: FakeRoot) -> None:
     journal(root).write_bytes(b"".join(lines))
     status = root.run("status")
     assert "damaged: " in status.out
-    assert journal(root).name in status.out
+    assert f"{journal(root).name}: line {lost + 1}: " in " ".join(status.out.split()).replace("/ ", "/")
     reverted = root.run("revert")
     assert reverted.status == 1
     said = " ".join(reverted.out.split())
-    assert "stat_interval" in said
-    assert "the journal is damaged" in said
+    assert "stat_interval is lost: the journal is damaged" in said
     left = {path for path, text in root.values().items() if before[path] != text}
     assert left == {"proc/sys/vm/stat_interval"}
-    assert root.run("apply", "vm.vfs_cache_pressure=50", "--yes").status == 0
+    named(root, "vm/stat_interval could not be put back", "--force")
+    resolved(root, "--force")
 
 
-@pytest.mark.parametrize("what", ["empty", "garbage", "binary", "first-line-lost"])
-def test_a_journal_that_says_nothing_is_named_and_does_not_stop_the_next(root: FakeRoot, what: str) -> None:
+@pytest.mark.parametrize("verb", ["apply", "revert"])
+def test_a_damaged_end_is_asked_about_and_nothing_is_touched(root: FakeRoot, verb: str) -> None:
+    """It may be over, and what is there a third party's."""
     applied(root)
-    text = journal(root).read_bytes()
-    first_lost = b"00000000" + text[8:]
-    contents = {
-        "empty": b"",
-        "garbage": b"nothing\n" * 9,
-        "binary": bytes(range(256)) * 40,
-        "first-line-lost": first_lost,
-    }
+    if verb == "revert":
+        assert root.run("revert").status == 0
+    root.write("/proc/sys/vm/swappiness", "33\n")
+    lines = journal(root).read_bytes().splitlines(keepends=True)
+    lines[-1] = lines[-1].replace(b"entry", b"entrx", 1)
+    journal(root).write_bytes(b"".join(lines))
+    found = root.values()
+    assert root.run("revert", "--all", "--force").status == 1
+    assert root.values() == found
+    named(root, f"line {len(lines)} of", "is damaged")
+    resolved(root)
+    assert root.read("/proc/sys/vm/swappiness") == "33\n"
+
+
+@pytest.mark.parametrize("what", ["garbage", "binary"])
+def test_a_journal_that_says_nothing_is_named_until_somebody_ends_it(root: FakeRoot, what: str) -> None:
+    applied(root)
+    contents = {"garbage": b"nothing\n" * 9, "binary": bytes(range(256)) * 40}
     journal(root).write_bytes(contents[what])
     for verb in ("status", "recover", "verify", "revert"):
         ran = root.run(verb)
         assert ran.status in {0, 1, 3}, verb
         assert "Traceback" not in ran.err
         assert ran.out + ran.err
-    if what == "first-line-lost":
-        assert root.read("/proc/sys/vm/swappiness") == "60\n"
-    again = root.run("apply", "vm.swappiness=20", "--yes")
-    assert again.status == 0, again.out + again.err
+    named(root, "lines of", "are damaged")
+    resolved(root, "--force")
+
+
+def test_an_empty_journal_wrote_nothing_and_stops_nothing(root: FakeRoot) -> None:
+    """The first line is on the disk before anything is written."""
+    applied(root)
+    journal(root).write_bytes(b"")
+    assert root.run("recover").status == 0
+    assert root.run("apply", "vm.swappiness=20", "--yes").status == 0
+
+
+def test_a_journal_without_its_first_line_is_reverted(root: FakeRoot) -> None:
+    before = applied(root)
+    text = journal(root).read_bytes()
+    journal(root).write_bytes(b"00000000" + text[8:])
+    assert root.run("recover").status == 0
+    assert root.run("revert").status == 0
+    assert root.values() == before
+    assert root.run("apply", "vm.swappiness=20", "--yes").status == 0
+
+
+def test_what_lies_among_the_journals_and_is_none_is_named_and_skipped(root: FakeRoot) -> None:
+    before = applied(root)
+    os.mkfifo(journal(root).with_name("000007.journal"))
+    journal(root).with_name("9.journal").write_bytes(b"stray")
+    for verb in ("status", "doctor"):
+        said = " ".join(root.run(verb).out.split())
+        assert "000007.journal: it is no regular file" in said
+        assert "9.journal: no journal has such a name" in said
+    assert root.run("apply", "vm.vfs_cache_pressure=50", "--yes").status == 0
+    assert root.run("recover").status == 0
+    assert root.run("revert", "--all").status == 0
+    assert root.values() == before

@@ -154,10 +154,28 @@ impl Session {
         session
     }
 
+    /// An agent of root started by a program that changes its surroundings.
+    pub fn start_in(machine: &Machine, wrapper: &[&str]) -> Self {
+        let (program, arguments) = wrapper.split_first().unwrap();
+        let serve = [AGENT, "serve", "--role", "root"];
+        Self::spawn(machine, Command::new(program).args(arguments).args(serve))
+    }
+
+    /// The same on the machine itself, with its journals in the state folder of a fake one.
+    pub fn start_on_this_machine(machine: &Machine, wrapper: &[&str]) -> Self {
+        let (program, arguments) = wrapper.split_first().unwrap();
+        let serve = [AGENT, "serve", "--role", "root", "--state"];
+        let mut command = Command::new(program);
+        command.args(arguments).args(serve).arg(machine.state());
+        Self::begin(&mut command)
+    }
+
     fn spawn(machine: &Machine, command: &mut Command) -> Self {
+        Self::begin(command.arg("--root").arg(machine.root()))
+    }
+
+    fn begin(command: &mut Command) -> Self {
         let mut process = command
-            .arg("--root")
-            .arg(machine.root())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)

@@ -14,6 +14,7 @@ import msgspec
 from ktrial.cli.measuring import give_programs_of, refuse_faulty
 from ktrial.domain import plain_json
 from ktrial.domain.errors import BadInput, KtrialError, Refused, UnknownName
+from ktrial.domain.unsettled import UNFINISHED, unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +124,8 @@ def applied(app: App, receipt: Receipt, *, ask: bool, allow_dangerous: bool) -> 
     failed = [step for step in answer["steps"] if step["outcome"] not in {"accepted", "clamped"}]
     if answer["state"] != "applied" or failed:
         said = f"{failed[0]['path']}: {failed[0]['message']}" if failed else answer["state"]
-        raise KtrialError(f"what was proven could not be applied: {said}", hint="all is as it was")
+        hint = unfinished(answer) if answer["state"] == UNFINISHED else "all is as it was"
+        raise KtrialError(f"what was proven could not be applied: {said}", hint=hint)
     return msgspec.structs.replace(receipt, transaction=int(answer["transaction"]))
 
 

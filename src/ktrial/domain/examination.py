@@ -43,10 +43,12 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
     """All findings.
 
-    `machine` holds (label, text) lines; `named` are knobs that somebody set and whose default is not known.
+    `machine` holds (label, text) lines; `named` are knobs that somebody set and whose default is not known;
+    `unsettled` is what ktrial's own journals leave for somebody to decide.
     """
 
     machine: tuple[tuple[str, str], ...]
+    unsettled: tuple[str, ...]
     differ: tuple[Origin, ...]
     named: tuple[Origin, ...]
     confounders: tuple[Confounder, ...]

@@ -22,8 +22,11 @@ def doctor_json(examination: Examination) -> dict[str, Any]:
 
 
 def doctor_text(examination: Examination, *, width: int) -> str:
-    """Four blocks: the machine, what differs and who set it, what disturbs now, what cannot be done here."""
+    """The machine, what is left undone, what differs and who set it, what disturbs now, what cannot be done here."""
     blocks = ["\n".join(labelled(label, text, width=width, label_columns=8) for label, text in examination.machine)]
+    if examination.unsettled:
+        left = (paragraph(f"- {sentence}", width=width) for sentence in examination.unsettled)
+        blocks.append("\n".join(["Left undone by ktrial", *left]))
     blocks.append(_differences(examination, width))
     blocks.append(_confounders(examination, width))
     blocks.append(_limits(examination, width))

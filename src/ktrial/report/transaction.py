@@ -7,6 +7,7 @@ import errno
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ktrial.domain.unsettled import UNFINISHED, unfinished, unsettled
 from ktrial.report.terminal import paragraph, table
 
 _APPLY = {
@@ -35,6 +36,7 @@ _REVERT = {
     "changed-by-others": "changed by somebody else since: left alone",
     "vanished": "the device is gone",
     "gone-with-boot": "gone with the reboot",
+    "left-alone": "not proven to be of this transaction: left alone",
     "failed": "could not be put back",
 }
 
@@ -55,6 +57,8 @@ def apply_text(answer: Mapping[str, Any], names: Sequence[str], *, width: int) -
     if answer["state"] == "applied":
         done = sum(step["outcome"] in {"accepted", "clamped"} for step in steps)
         return f"{body}\n\n{done} in force (transaction {answer['transaction']}); the rest above.\n"
+    if answer["state"] == UNFINISHED:
+        return f"{body}\n\n{paragraph(unfinished(answer), width=width)}\n"
     return f"{body}\n\nNothing was changed: all was put back.\n"
 
 
@@ -71,14 +75,14 @@ def revert_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str
     for transaction in transactions:
         steps = transaction["steps"]
         restored = sum(step["outcome"] in {"restored", "unchanged"} for step in steps)
-        done = (
-            f"{restored} of {len(steps)} as before." if steps else "its journal holds no change; nothing was put back."
-        )
+        done = f"{restored} of {len(steps)} as before." if steps else "its journal holds no change that is known."
         head = f"Transaction {transaction['transaction']}: {done}"
         others = [step for step in steps if step["outcome"] not in {"restored", "unchanged"}]
         rows = [(_name(step, ()), _sentence(step, _REVERT)) for step in others]
         parts.append(head + ("\n" + table(("knob", "outcome"), rows, width=width) if rows else ""))
-        if any(step["outcome"] == "changed-by-others" for step in others):
+        if transaction.get("state") == UNFINISHED:
+            parts.append(paragraph(unfinished(transaction), width=width))
+        elif any(step["outcome"] in {"changed-by-others", "left-alone"} for step in others):
             parts.append(
                 f"next: `ktrial revert --only {transaction['transaction']} --force` puts back what was left alone"
             )
@@ -104,19 +108,17 @@ def verify_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str
     return f"{body}\n\n{total - len(rows)} of {total} settings are in force.\n"
 
 
-def status_text(answer: Mapping[str, Any], *, width: int, now_unix_ms: int) -> str:
+def status_text(answer: Mapping[str, Any], *, width: int) -> str:
     """Transactions on this machine, newest first."""
     parts = []
-    live = [
-        item for item in answer["transactions"] if item["state"] in {"applied", "applying", "interrupted", "reverting"}
-    ]
+    live = [item for item in answer["transactions"] if item["state"] in {"applied", UNFINISHED}]
     if live:
         rows = [
             (
                 str(item["transaction"]),
                 item["title"] or "(lost)",
                 item["state"],
-                _lease(item, now_unix_ms),
+                _lease(item),
                 str(len(item["steps"])),
             )
             for item in reversed(live)
@@ -127,22 +129,23 @@ def status_text(answer: Mapping[str, Any], *, width: int, now_unix_ms: int) -> s
     over = len(answer["transactions"]) - len(live)
     if over:
         parts.append(f"{over} earlier {'transaction' if over == 1 else 'transactions'} reverted or gone with a reboot.")
-    damaged: dict[str, list[str]] = {}
-    for item in answer.get("damaged", ()):
-        damaged.setdefault(item["file"], []).append(item["message"])
-    for file, messages in damaged.items():
-        more = f"; and {len(messages) - 1} more" if len(messages) > 1 else ""
-        parts.append(paragraph(f"damaged: {file}: {messages[0]}{more}", width=width))
+    parts += [paragraph(sentence, width=width) for sentence in unsettled(answer)]
     return "\n\n".join(parts) + "\n"
 
 
-def _lease(item: Mapping[str, Any], now_unix_ms: int) -> str:
+def _lease(item: Mapping[str, Any]) -> str:
     kind = item["lease"]["kind"]
-    deadline = item.get("deadline_unix_ms")
-    if kind == "until-confirmed" and isinstance(deadline, int):
-        return f"reverts in {max(0, deadline - now_unix_ms) // 1000} s"
+    left_ms = item.get("left_ms")
+    if kind == "until-confirmed" and isinstance(left_ms, int):
+        return f"reverts in {left_ms // 1000} s"
     names = {"keep": "until reverted or reboot", "while-session": "while its session lasts"}
     return names.get(kind, str(kind))
+
+
+def is_open(transactions: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a revert or a recover left something undone."""
+    failed = any(step["outcome"] == "failed" for item in transactions for step in item["steps"])
+    return failed or any(item.get("state") == UNFINISHED for item in transactions)
 
 
 def _name(step: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from ktrial.domain.errors import AgentError
 from ktrial.domain.origin import Source
 from ktrial.domain.reading import Reading as FileReading
+from ktrial.domain.unsettled import unsettled
 from ktrial.formats import command_line, modprobe_d, sysctl_d, tmpfiles_d, tuned, udev, zram_generator
 from ktrial.formats.lines import Assignment, ForeignFormatError, Reading, Unread
 from ktrial.services.ports import Machine
@@ -38,12 +40,17 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
-    """All claims of a machine. `untold` says, in sentences, what could not be looked at."""
+    """All claims of a machine.
+
+    `untold` says, in sentences, what could not be looked at, `unsettled` what ktrial's own journals leave for somebody
+    to decide.
+    """
 
     sysctl: sysctl_d.Merged
     others: tuple[Claim, ...]
     unread: tuple[Unread, ...]
     untold: tuple[str, ...]
+    unsettled: tuple[str, ...] = ()
 
 
 class _Files:
@@ -106,12 +113,19 @@ def gather(machine: Machine, *, vendor_only: bool = False) -> Claims:
     for reader in readers:
         claims += reader(files, unread)
     untold = list(files.untold)
+    status: Mapping[str, Any] = {}
     if not vendor_only:
-        own, why_not = _transactions(machine)
-        claims += own
+        status, why_not = _status(machine)
+        claims += _transactions(status)
         untold += [why_not] if why_not else []
     merged = _sysctl(files)
-    return Claims(sysctl=merged, others=tuple(claims), unread=(*merged.unread, *unread), untold=tuple(untold))
+    return Claims(
+        sysctl=merged,
+        others=tuple(claims),
+        unread=(*merged.unread, *unread),
+        untold=tuple(untold),
+        unsettled=tuple(unsettled(status)),
+    )
 
 
 def _sysctl(files: _Files) -> sysctl_d.Merged:
@@ -203,13 +217,17 @@ def _tuned(files: _Files, unread: list[Unread]) -> list[Claim]:
     return _last_of_each("tuned", (item for assignments in units.values() for item in assignments))
 
 
-def _transactions(machine: Machine) -> tuple[list[Claim], str | None]:
-    """What ktrial itself changed since this boot, and why that cannot be told."""
+def _status(machine: Machine) -> tuple[Mapping[str, Any], str | None]:
+    """What ktrial's own journals tell, and why that cannot be told."""
     try:
-        status = machine.request("status")
+        return machine.request("status"), None
     except AgentError as error:
         why = error.message if machine.is_root else "only root reads its journal, as with `sudo ./ktrial …`"
-        return [], f"what ktrial itself changed: {why}"
+        return {}, f"what ktrial itself changed: {why}"
+
+
+def _transactions(status: Mapping[str, Any]) -> list[Claim]:
+    """What ktrial itself changed since this boot."""
     found: list[Assignment] = []
     for transaction in status.get("transactions", ()):
         if not transaction.get("this_boot", True) or transaction.get("state") not in ("applied", "confirmed"):
@@ -228,7 +246,7 @@ def _transactions(machine: Machine) -> tuple[list[Claim], str | None]:
                         text=title,
                     )
                 )
-    return _last_of_each("ktrial", found), None
+    return _last_of_each("ktrial", found)
 
 
 Parse = Callable[[bytes, str], Iterable[Assignment]]

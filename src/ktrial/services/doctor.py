@@ -32,6 +32,7 @@ def examine(machine: Machine, catalog: Catalog) -> Examination:
     unread = [f"{item.file}:{item.line_number}: {item.reason}" for item in claims.sysctl.unread]
     return Examination(
         machine=_summary(facts),
+        unsettled=claims.unsettled,
         differ=tuple(origin for origin in here if origin.differs),
         named=tuple(origin for origin in here if origin.default is None and _is_set_by_somebody(origin)),
         confounders=tuple(confounders(facts, readings)),

@@ -17,6 +17,7 @@ from ktrial.domain.plan import Request
 from ktrial.domain.profile import Profile
 from ktrial.domain.reading import Reading
 from ktrial.domain.state_difference import Declaration, StateDifference, difference
+from ktrial.domain.unsettled import UNFINISHED
 from ktrial.services.observe import observe, with_couples
 from ktrial.services.ports import Machine
 
@@ -26,7 +27,7 @@ _DEBUGFS = "/sys/kernel/debug/"
 _FEATURES = (f"{_DEBUGFS}sched/features", f"{_DEBUGFS}sched_features")
 #: Files per request: their values fit a reply many times over.
 _READ_AT_ONCE = 2000
-_IN_FORCE = frozenset(("applied", "interrupted"))
+_IN_FORCE = frozenset(("applied", UNFINISHED))
 
 
 def take_state(machine: Machine, catalog: Catalog, facts: FactBook | None = None) -> MachineState:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from ktrial.domain.errors import Refused
 from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_file import TrialFile
+from ktrial.domain.unsettled import UNFINISHED, unfinished
 from ktrial.services.ports import Machine
 from ktrial.services.safety import SOURCES, SafetyWatch
 from ktrial.services.trial_arms import Drift, NamesWriter
@@ -21,10 +22,13 @@ def recover(world: TrialWorld, session: Machine) -> None:
     if not session.is_root:
         return
     told = session.request("status")["transactions"]
-    open_ones = [str(one["transaction"]) for one in told if one["state"] == "interrupted"]
-    if open_ones:
-        session.request("recover")
-        world.say(f"transaction {', '.join(open_ones)} was interrupted; what it had changed was put back")
+    if not any(one["state"] == UNFINISHED for one in told):
+        return
+    for one in session.request("recover")["transactions"]:
+        if one["state"] == UNFINISHED:
+            world.say(unfinished(one))
+        else:
+            world.say(f"transaction {one['transaction']} was unfinished; what it had changed was put back")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.errors import KtrialError
+from ktrial.domain.unsettled import UNFINISHED
 from ktrial.services.ports import Machine
 
 
@@ -20,7 +21,8 @@ class Uninstalled(msgspec.Struct, frozen=True):
     @property
     def failed(self) -> bool:
         """Whether a value could not be put back."""
-        return any(step["outcome"] == "failed" for item in self.reverted for step in item["steps"])
+        failed = any(step["outcome"] == "failed" for item in self.reverted for step in item["steps"])
+        return failed or any(item["state"] == UNFINISHED for item in self.reverted)
 
 
 def uninstall(root: Machine, *, force: bool) -> Uninstalled:
@@ -31,7 +33,7 @@ def uninstall(root: Machine, *, force: bool) -> Uninstalled:
     if gone.failed:
         raise KtrialError(
             "not everything could be put back, so the journal with the old values is kept",
-            hint="`ktrial status` shows what is left; `ktrial revert --all --force` tries again",
+            hint="`ktrial status` shows what is left, and how it is ended",
         )
     forgotten = root.request("forget")["files"]
     return msgspec.structs.replace(gone, files=(*gone.files, *forgotten))

@@ -80,7 +80,7 @@ def test_nothing_swapped_out_is_nothing_to_do() -> None:
         ),
         (
             machine(),
-            {"revert": {"transactions": [{"state": "interrupted", "steps": [{"message": "swapon: no"}]}]}},
+            {"revert": {"transactions": [{"state": "unfinished", "steps": [{"message": "swapon: no"}]}]}},
             "does not come on again: swapon: no",
         ),
     ],

@@ -21,7 +21,7 @@ def command(app: App, as_json: bool) -> int:
     """
     from ktrial.cli.arm_commanding import recover_commands
     from ktrial.report.terminal import columns
-    from ktrial.report.transaction import revert_text
+    from ktrial.report.transaction import is_open, revert_text
 
     undone = recover_commands(app)
     answer = app.root_session("recovering").request("recover")
@@ -32,4 +32,4 @@ def command(app: App, as_json: bool) -> int:
         write_json({"schema": "ktrial.reverted/1", **answer})
     elif answer["transactions"] or not (undone or traces):
         sys.stdout.write(revert_text(answer["transactions"], width=columns()))
-    return int(any(step["outcome"] == "failed" for item in answer["transactions"] for step in item["steps"]))
+    return int(is_open(answer["transactions"]))

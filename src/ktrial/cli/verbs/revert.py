@@ -25,7 +25,7 @@ from ktrial.domain.errors import BadInput
 def command(app: App, to: int | None, all_: bool, only: int | None, force: bool, as_json: bool) -> int:
     """Undo the newest transaction, those newer than N, or all."""
     from ktrial.report.terminal import columns
-    from ktrial.report.transaction import revert_text
+    from ktrial.report.transaction import is_open, revert_text
 
     if [to is not None, all_, only is not None].count(True) > 1:
         raise BadInput("--to, --all and --only exclude each other")
@@ -35,4 +35,4 @@ def command(app: App, to: int | None, all_: bool, only: int | None, force: bool,
         write_json({"schema": "ktrial.reverted/1", **answer})
     else:
         sys.stdout.write(revert_text(answer["transactions"], width=columns()))
-    return int(any(step["outcome"] == "failed" for item in answer["transactions"] for step in item["steps"]))
+    return int(is_open(answer["transactions"]))

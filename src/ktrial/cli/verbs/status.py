@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import click
 
@@ -16,7 +15,7 @@ from ktrial.cli.wiring import App
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> None:
-    """List the transactions in force, their leases, and damaged journals."""
+    """List the transactions in force, their leases, what is unfinished and why, and damaged journals."""
     from ktrial.report.terminal import columns
     from ktrial.report.transaction import status_text
 
@@ -24,4 +23,4 @@ def command(app: App, as_json: bool) -> None:
     if as_json:
         write_json({"schema": "ktrial.status/1", **answer})
     else:
-        sys.stdout.write(status_text(answer, width=columns(), now_unix_ms=int(time.time() * 1000)))
+        sys.stdout.write(status_text(answer, width=columns()))
