@@ -71,6 +71,11 @@ def test_the_promised_suites_are_there() -> None:
     )
 
 
+def test_arashi_has_all_that_its_tables_show() -> None:
+    used = {entry.use for entry in load_suites([], all_benchmarks())["arashi"].benchmark}
+    assert {"cpython-loop", "schbench", "stress-ng-fault", "boot-time", "fio-seq-read", "glmark2-software"} <= used
+
+
 def test_margine_is_what_its_script_runs() -> None:
     """Its H is half of the CPUs, its N all of them."""
     benchmarks = all_benchmarks()
