@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/reference/ anew. Run it with the checkout's Python after a change of the catalog or of a command."""
+"""Writes docs/reference/ and the agent's list of knobs' paths anew.
+
+Run it with the checkout's Python after a change of the catalog or of a command.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,13 @@ from ktrial.catalog.targets import load_targets
 from ktrial.cli.main import cli
 from ktrial.cli.manpage import manual_page
 from ktrial.cli.reference import commands_page
+from ktrial.report.allowed_paths import allowed_paths
 from ktrial.report.kernel_targets import targets_page
 from ktrial.report.reference import reference_pages
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
+#: What the agent writes and reads as root, built into it.
+ALLOWED = REFERENCE.parents[1] / "agent" / "src" / "allow" / "catalog.txt"
 
 
 def pages() -> dict[str, str]:
@@ -36,6 +42,7 @@ def write() -> None:
             old.unlink()
     for name, text in wanted.items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
+    ALLOWED.write_text(allowed_paths(load_catalog().knobs.values()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def through_agent(keys: dict[str, tuple[int, int]], state: str) -> None:
         }
         for name, (now, wanted) in keys.items()
     ]
-    plan = {"schema": "ktrial.plan/1", "title": "perf", "lease": {"kind": "keep"}, "keep_going": False, "steps": steps}
+    plan = {"schema": "ktrial.plan/2", "title": "perf", "lease": {"kind": "keep"}, "keep_going": False, "steps": steps}
     applied = session.request("apply", plan=plan)
     assert applied["state"] == "applied", applied
     (verified,) = session.request("verify")["transactions"]

@@ -1,196 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which paths a session may write and read. Judged on the path as it was asked for and on the path that
-//! symbolic links lead to: both must be allowed.
+//! Which paths a session may write and read: those that the catalog names or that root has added, and of these none
+//! that the lists forbid. Judged on the path as it was asked for and on the path that symbolic links lead to.
+
+mod knobs_d;
+mod lists;
+mod pattern;
 
 use crate::root::Root;
+use pattern::{after_first_star, any, covers};
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-/// A pattern names one file, or with a final `/` all that lies below; `*` stands for anything within one component.
-type Patterns = &'static [&'static str];
+pub use pattern::fits;
 
-const WRITE: Patterns = &[
-    "/proc/sys/",
-    "/proc/irq/",
-    "/sys/block/",
-    "/sys/devices/",
-    "/sys/kernel/mm/",
-    "/sys/kernel/debug/sched/",
-    "/sys/kernel/debug/sched_features",
-    "/sys/kernel/rcu_*",
-    "/sys/module/*/parameters/",
-    "/sys/class/",
-    "/sys/bus/workqueue/",
-    "/sys/bus/pci/devices/",
-    "/sys/bus/usb/devices/",
-    "/sys/fs/cgroup/",
-    "/dev/stune/",
-    "/dev/cpuctl/",
-];
-
-/// Names a program to run, opens the machine, or takes devices away.
-const NEVER_WRITE: Patterns = &[
-    "/proc/sys/kernel/core_pattern",
-    "/proc/sys/kernel/modprobe",
-    "/proc/sys/kernel/hotplug",
-    "/proc/sys/kernel/poweroff_cmd",
-    "/proc/sys/kernel/usermodehelper/",
-    "/proc/sys/kernel/sysrq",
-    "/proc/sys/kernel/modules_disabled",
-    "/proc/sys/kernel/kexec_*",
-    "/proc/sys/fs/binfmt_misc/",
-    "/proc/sys/fs/suid_dumpable",
-    "/sys/module/firmware_class/parameters/path",
-];
-
-/// Files that move, stop or kill the processes of a control group, or say what they may open: no knobs.
-const NEVER_WRITE_OF_GROUPS: Patterns = &[
-    "cgroup.*",
-    "tasks",
-    "devices.*",
-    "notify_on_release",
-    "release_agent",
-];
-
-const GROUPS: Patterns = &["/sys/fs/cgroup/", "/dev/stune/", "/dev/cpuctl/"];
-
-/// Files of a device folder that reach past the driver: raw registers, removal, binding, firmware.
-const NEVER_WRITE_NAMES: Patterns = &[
-    "config",
-    "resource*",
-    "rom",
-    "remove",
-    "rescan",
-    "delete",
-    "bind",
-    "unbind",
-    "driver_override",
-    "new_id",
-    "uevent",
-    "reload",
-    "hot_add",
-    "hot_remove",
-    "backing_dev",
-    "firmware_node",
-    "loading",
-    "data",
-];
-
-const FILES: Patterns = &[
+const FILES: lists::Patterns = &[
     "/etc/sysctl.d/*",
     "/etc/udev/rules.d/*",
     "/etc/modprobe.d/*",
     "/etc/tmpfiles.d/*",
-    "/etc/systemd/system/*",
     "/etc/systemd/zram-generator.conf.d/*",
 ];
 
-const READ: Patterns = &[
-    "/proc/",
-    "/sys/",
-    "/dev/stune/",
-    "/dev/cpuctl/",
-    "/dev/null",
-    "/etc/os-release",
-    "/etc/sysctl.conf",
-    "/etc/sysctl.d/",
-    "/etc/udev/",
-    "/etc/modprobe.d/",
-    "/etc/modules",
-    "/etc/modules-load.d/",
-    "/etc/tmpfiles.d/",
-    "/etc/tuned/",
-    "/etc/systemd/",
-    "/etc/default/grub*",
-    "/etc/default/grub.d/",
-    "/etc/kernel/",
-    "/etc/fstab",
-    "/usr/lib/",
-    "/usr/local/lib/",
-    "/usr/src/*/.config",
-    "/lib/",
-    "/run/sysctl.d/",
-    "/run/udev/rules.d/",
-    "/run/modprobe.d/",
-    "/run/tmpfiles.d/",
-    "/run/tuned/",
-    "/run/systemd/",
-    "/run/kernel/",
-    "/boot/config-*",
-];
-
-/// Of `/usr/lib`, `/usr/local/lib` and `/lib` only these.
-const READ_LIBRARY: Patterns = &[
-    "os-release",
-    "sysctl.d/",
-    "udev/",
-    "modprobe.d/",
-    "modules-load.d/",
-    "tmpfiles.d/",
-    "tuned/",
-    "systemd/",
-    "kernel/",
-    "modules/*/config",
-    "modules/*/build/.config",
-    "modules/*/modules.builtin",
-    "modules/*/modules.builtin.modinfo",
-];
-
-const LIBRARIES: Patterns = &["/usr/lib/", "/usr/local/lib/", "/lib/"];
-
-/// Secrets, and files that do something when read.
-const NEVER_READ: Patterns = &[
-    "/proc/kcore",
-    "/proc/kmsg",
-    "/proc/kallsyms",
-    "/proc/kpage*",
-    "/proc/vmcore",
-    "/proc/keys",
-    "/proc/key-users",
-    "/proc/sysrq-trigger",
-    "/proc/sys/net/ipv4/tcp_fastopen_key",
-    "/proc/sys/net/ipv6/conf/*/stable_secret",
-    "/sys/firmware/efi/efivars/",
-    "/sys/firmware/dmi/",
-    "/sys/firmware/acpi/",
-    "/sys/class/zram-control/hot_add",
-    "/sys/devices/virtual/dmi/id/*serial",
-    "/sys/devices/virtual/dmi/id/product_uuid",
-    "/sys/kernel/debug/tracing/",
-    "/sys/kernel/tracing/",
-    "/run/systemd/ask-password/",
-    "/run/systemd/private",
-    "/run/systemd/creds/",
-    "/etc/systemd/network/",
-    "/run/systemd/netif/",
-    "/run/systemd/network/",
-];
-
-/// Of a process's folder only these.
-const READ_PROCESS: Patterns = &[
-    "comm",
-    "status",
-    "stat",
-    "statm",
-    "cgroup",
-    "sched",
-    "schedstat",
-    "mountinfo",
-    "mounts",
-    "limits",
-    "autogroup",
-    "uid_map",
-];
+const NEVER_WRITTEN: &str =
+    "is one that ktrial never writes: it names a program that root runs, protects the machine, or \
+    stops, resets or takes away what runs";
+const NEVER_READ: &str =
+    "is one that ktrial never reads as root: it tells a secret, or reading it does something";
 
 /// What a path is wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Writing a knob.
+    /// Writing a knob that a plan names, and reading it before and after.
     Write,
+    /// Putting back what root's own journal holds, also of a knob that root has taken out of `knobs.d` since.
+    Undo,
+    /// Writing what no plan names: the agent's own steps.
+    Own,
     /// Putting or removing a configuration file.
     File,
     /// Reading, as root.
     Read,
+    /// Telling what is there, as root.
+    Names,
     /// Reading with the user's own rights.
     ReadAsUser,
 }
@@ -204,22 +58,43 @@ pub enum Denial {
     System(io::Error),
 }
 
+/// Path patterns of the catalog's knobs.
+#[derive(Debug)]
+struct Catalog {
+    written: Vec<&'static str>,
+    read: Vec<&'static str>,
+}
+
+/// How a path came to be allowed.
+#[derive(Debug, Clone, Copy)]
+struct Admitted {
+    /// How many of its last components stay the same behind a link of the kernel's; none where no link is followed.
+    kept: usize,
+    /// Only where everybody may read it.
+    as_everybody: bool,
+}
+
+type Judged = Result<Admitted, String>;
+
 /// The file to open for the machine's path `path`, with all links followed but for a file that may be absent.
 pub fn check(root: &Root, path: &str, purpose: Purpose) -> Result<PathBuf, Denial> {
     let asked = clean(path).map_err(|why| Denial::Forbidden(format!("{path:?} {why}")))?;
-    if let Err(why) = judge(&asked, purpose) {
-        return Err(Denial::Forbidden(format!("{path} {why}")));
-    }
+    let admitted = judge(root, &asked, purpose).map_err(|why| Denial::Forbidden(format!("{path} {why}")))?;
     let resolved = root.resolve(&asked).map_err(Denial::System)?;
     let Some(resolved) = resolved else {
         return Err(Denial::Forbidden(format!(
             "{path} leads out of the tree of the machine"
         )));
     };
-    if resolved != asked {
-        if let Err(why) = judge(&resolved, purpose) {
-            return Err(Denial::Forbidden(format!("{path} is {resolved}, which {why}")));
-        }
+    let is_link = admitted.kept > 0 && is_kernels_link(&asked, &resolved, admitted.kept);
+    if resolved != asked && (!is_link || is_never(&resolved, purpose)) {
+        judge(root, &resolved, purpose)
+            .map_err(|why| Denial::Forbidden(format!("{path} is {resolved}, which {why}")))?;
+    }
+    if admitted.as_everybody && !everybody_reads(root, &resolved) {
+        return Err(Denial::Forbidden(format!(
+            "{path} is no knob, and not everybody may read it: the agent does not read it as root"
+        )));
     }
     Ok(root.path(&resolved))
 }
@@ -246,54 +121,167 @@ fn clean(path: &str) -> Result<String, &'static str> {
     Ok(cleaned)
 }
 
-fn judge(path: &str, purpose: Purpose) -> Result<(), &'static str> {
-    let allowed = match purpose {
-        Purpose::Write => may_write(path),
-        Purpose::File => any(FILES, path) && ours(path.rsplit('/').next().unwrap_or_default()),
-        Purpose::Read => may_read(path),
-        Purpose::ReadAsUser => true,
+fn judge(root: &Root, path: &str, purpose: Purpose) -> Judged {
+    if is_never(path, purpose) {
+        return Err(match purpose {
+            Purpose::Read => NEVER_READ,
+            _ => NEVER_WRITTEN,
+        }
+        .to_owned());
+    }
+    let when = |allowed: bool, kept: usize, why: &str| {
+        let admitted = Admitted {
+            kept,
+            as_everybody: false,
+        };
+        allowed.then_some(admitted).ok_or_else(|| why.to_owned())
     };
-    match (allowed, purpose) {
-        (true, _) => Ok(()),
-        (false, Purpose::Write) => Err("is outside the paths that the agent writes"),
-        (false, Purpose::File) => Err("is no ktrial file in a folder that the agent writes"),
-        (false, _) => Err("is outside the paths that the agent reads as root"),
+    match purpose {
+        Purpose::Write => may_write(root, path),
+        Purpose::Read => may_read(root, path),
+        Purpose::Undo => when(any(lists::KNOBS, path), 1, "is outside the trees of knobs"),
+        Purpose::Own => when(
+            any(lists::OWN, path),
+            1,
+            "is nothing that the agent writes itself",
+        ),
+        Purpose::Names => when(
+            is_named(path),
+            1,
+            "is outside the trees that the agent lists as root",
+        ),
+        Purpose::ReadAsUser => when(true, 0, ""),
+        Purpose::File => {
+            let ours = any(FILES, path) && ours(path.rsplit('/').next().unwrap_or_default());
+            when(ours, 0, "is no ktrial file in a folder that the agent writes")
+        }
     }
 }
 
-fn may_write(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or_default();
+fn may_write(root: &Root, path: &str) -> Judged {
+    if let Some(admitted) = admitted(&catalog().written, path) {
+        return Ok(admitted);
+    }
+    let added = knobs_d::read(root);
+    admitted(&added.written, path)
+        .ok_or_else(|| added.why_not("is outside the paths that the agent writes: no knob of the catalog"))
+}
+
+fn may_read(root: &Root, path: &str) -> Judged {
+    let catalog = catalog();
+    let known = admitted(&catalog.written, path).or_else(|| admitted(&catalog.read, path));
+    if let Some(admitted) = known.or_else(|| admitted(lists::READ, path)) {
+        return Ok(admitted);
+    }
+    if everybody_may(path) {
+        return Ok(Admitted {
+            kept: 1,
+            as_everybody: true,
+        });
+    }
+    let added = knobs_d::read(root);
+    admitted(&added.written, path)
+        .or_else(|| admitted(&added.read, path))
+        .ok_or_else(|| "is outside the paths that the agent reads as root".to_owned())
+}
+
+fn admitted<P: AsRef<str>>(patterns: &[P], path: &str) -> Option<Admitted> {
+    let pattern = patterns.iter().find(|pattern| covers(pattern.as_ref(), path))?;
+    Some(Admitted {
+        kept: after_first_star(pattern.as_ref()),
+        as_everybody: false,
+    })
+}
+
+fn catalog() -> &'static Catalog {
+    static CATALOG: OnceLock<Catalog> = OnceLock::new();
+    CATALOG.get_or_init(|| {
+        let lines = include_str!("allow/catalog.txt").lines();
+        let of = |word: &'static str| {
+            lines
+                .clone()
+                .filter_map(move |line| line.strip_prefix(word))
+                .collect()
+        };
+        Catalog {
+            written: of("write "),
+            read: of("read "),
+        }
+    })
+}
+
+/// What is forbidden for a purpose whoever names it.
+fn is_never(path: &str, purpose: Purpose) -> bool {
+    match purpose {
+        Purpose::Write | Purpose::Undo => never_written(path),
+        Purpose::Read => any(lists::NEVER_READ, path) || any(lists::NEVER_READ_NAMES, name(path)),
+        _ => false,
+    }
+}
+
+fn never_written(path: &str) -> bool {
     let device =
         path.starts_with("/sys/") && !path.starts_with("/sys/module/") && !path.starts_with("/sys/kernel/");
-    let forbidden = any(NEVER_WRITE, path)
-        || device && any(NEVER_WRITE_NAMES, name)
-        || any(GROUPS, path) && any(NEVER_WRITE_OF_GROUPS, name);
-    any(WRITE, path) && !forbidden
+    let of_device = || {
+        any(lists::NEVER_WRITE_NAMES, name(path))
+            || path
+                .split('/')
+                .any(|folder| lists::NEVER_WRITE_FOLDERS.contains(&folder))
+    };
+    any(lists::NEVER_WRITE, path)
+        || device && of_device()
+        || any(lists::GROUPS, path) && any(lists::NEVER_WRITE_OF_GROUPS, name(path))
 }
 
-fn may_read(path: &str) -> bool {
-    if !any(READ, path) || any(NEVER_READ, path) {
-        return false;
-    }
-    if let Some(rest) = LIBRARIES.iter().find_map(|library| path.strip_prefix(library)) {
-        return any(READ_LIBRARY, rest);
-    }
-    process_file(path).is_none_or(|rest| any(READ_PROCESS, rest))
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
 }
 
-/// The part of a path below a process's (or thread's) folder of `/proc`.
-fn process_file(path: &str) -> Option<&str> {
-    let rest = path.strip_prefix("/proc/")?;
-    let (first, rest) = rest.split_once('/').unwrap_or((rest, ""));
-    let of_process =
-        first == "self" || first == "thread-self" || first.bytes().all(|byte| byte.is_ascii_digit());
-    if !of_process {
-        return None;
-    }
-    match rest.strip_prefix("task/").and_then(|rest| rest.split_once('/')) {
-        Some((_, rest)) => Some(rest),
-        None => Some(rest),
-    }
+/// Whether root reads it where everybody may.
+fn everybody_may(path: &str) -> bool {
+    let of_folder = || {
+        let rest = lists::CONFIGURATION
+            .iter()
+            .find_map(|folder| path.strip_prefix(folder));
+        rest.is_some_and(|rest| any(lists::READ_OF_CONFIGURATION, rest))
+    };
+    any(lists::READ_AS_EVERYBODY, path) || of_folder()
+}
+
+/// Whether its mode and those of its folders let everybody read it. What is absent tells nothing.
+fn everybody_reads(root: &Root, path: &str) -> bool {
+    let lets = |path: &Path, bits: u32| {
+        let found = fs::metadata(root.path(&path.to_string_lossy()));
+        found.map_or(true, |found| found.mode() & bits == bits)
+    };
+    let mut folders = Path::new(path)
+        .ancestors()
+        .skip(1)
+        .filter(|folder| folder.parent().is_some());
+    lets(Path::new(path), 0o004) && folders.all(|folder| lets(folder, 0o001))
+}
+
+/// Whether root tells that it is there: in the kernel's trees but for the folders of processes, and where it reads.
+fn is_named(path: &str) -> bool {
+    let of_process = path.strip_prefix("/proc/").is_some_and(|rest| {
+        let first = rest.split('/').next().unwrap_or_default();
+        matches!(first, "self" | "thread-self") || first.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    any(lists::NAMED, path) && !of_process || everybody_may(path)
+}
+
+/// Whether one path is the other behind a link that the kernel made: from a device's class or bus to the device, from
+/// `/proc/self` to the process. The last `kept` components are the same.
+fn is_kernels_link(asked: &str, resolved: &str, kept: usize) -> bool {
+    let is_process = |rest: &str| {
+        rest.split('/')
+            .next()
+            .is_some_and(|first| first.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let between = asked.starts_with("/sys/") && resolved.starts_with("/sys/devices/")
+        || asked.starts_with("/proc/self/") && resolved.strip_prefix("/proc/").is_some_and(is_process);
+    let end = |path: &str| path.rsplit('/').take(kept).map(str::to_owned).collect::<Vec<_>>();
+    between && end(asked) == end(resolved)
 }
 
 /// Whether a configuration file's name says that it is ktrial's: `ktrial…` or `NN-ktrial…`.
@@ -302,44 +290,6 @@ fn ours(name: &str) -> bool {
     let rest = rest.and_then(|rest| rest.strip_prefix(|second: char| second.is_ascii_digit()));
     let rest = rest.and_then(|rest| rest.strip_prefix('-'));
     rest.unwrap_or(name).starts_with("ktrial")
-}
-
-fn any(patterns: Patterns, path: &str) -> bool {
-    patterns.iter().any(|pattern| covers(pattern, path))
-}
-
-/// Whether a pattern covers a path.
-fn covers(pattern: &str, path: &str) -> bool {
-    let below = pattern.ends_with('/');
-    let mut wanted = pattern.trim_end_matches('/').split('/');
-    let mut found = path.split('/');
-    loop {
-        match (wanted.next(), found.next()) {
-            (Some(wanted), Some(found)) if fits(wanted, found) => {}
-            (None, Some(_)) => return below,
-            (None, None) => return !below,
-            _ => return false,
-        }
-    }
-}
-
-/// Whether a name fits a pattern in which `*` stands for any characters.
-pub fn fits(pattern: &str, name: &str) -> bool {
-    let Some((head, tail)) = pattern.split_once('*') else {
-        return pattern == name;
-    };
-    let Some(mut rest) = name.strip_prefix(head) else {
-        return false;
-    };
-    let mut pieces: Vec<&str> = tail.split('*').collect();
-    let last = pieces.pop().unwrap_or_default();
-    for piece in pieces {
-        match rest.find(piece) {
-            Some(at) => rest = &rest[at + piece.len()..],
-            None => return false,
-        }
-    }
-    rest.len() >= last.len() && rest.ends_with(last)
 }
 
 #[cfg(test)]

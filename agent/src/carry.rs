@@ -49,7 +49,7 @@ pub fn write(root: &Root, step: &Write, old: &[u8]) -> Result<Done, Refusal> {
     let before = machine::read(root, &step.path, Purpose::Write).map_err(gone)?;
     let raised = raised(root, &step.path);
     if !step.verify.holds(&step.new, &before.bytes) {
-        machine::write(root, &step.path, &step.new).map_err(gone)?;
+        machine::write(root, &step.path, &step.new, Purpose::Write).map_err(gone)?;
     }
     let now = machine::read(root, &step.path, Purpose::Write)
         .map_err(gone)?
@@ -142,7 +142,7 @@ fn judge(step: &Write, old: &[u8], now: Bytes) -> Done {
 
 /// Puts or removes a configuration file.
 pub fn file(root: &Root, step: &FileStep, transaction: u64) -> Result<Done, Refusal> {
-    let Some(content) = &step.content else {
+    let Some(content) = step.bytes() else {
         files::remove(root, &step.path)?;
         return Ok(Done::accepted(None));
     };
@@ -150,8 +150,8 @@ pub fn file(root: &Root, step: &FileStep, transaction: u64) -> Result<Done, Refu
         mode: step.mode_bits().unwrap_or(0o644),
         owner: None,
     };
-    files::put(root, &step.path, content, rights, transaction)?;
-    Ok(Done::accepted(Some(content.clone())))
+    files::put(root, &step.path, &content, rights, transaction)?;
+    Ok(Done::accepted(Some(content)))
 }
 
 /// Sets swap on a zram device up or takes it down.

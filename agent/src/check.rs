@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Looking at a plan's steps before anything is written.
 
-use crate::allow::Purpose;
+use crate::allow::{self, Purpose};
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 use crate::files;
+use crate::forms::{Form, Reach};
 use crate::journal::Old;
 use crate::machine::{self, Content, Outcome, Refusal};
 use crate::plan::{FileStep, Plan, RunStep, Step, Write, ZramStep};
@@ -132,13 +133,37 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
         _ => {}
     }
     let now = present(root, &step.path).map_err(|refusal| (refusal, None))?;
-    let same = match (&now, &step.content) {
+    if let Some(form) = &step.holds {
+        reach(root, &step.path, form).map_err(|refusal| (refusal, None))?;
+    }
+    let same = match (&now, step.bytes()) {
         (None, None) => true,
-        (Some(now), Some(content)) => now.bytes == *content && Some(now.mode) == step.mode_bits(),
+        (Some(now), Some(bytes)) => now.bytes == bytes && Some(now.mode) == step.mode_bits(),
         _ => false,
     };
     let outcome = if same { Outcome::Same } else { Outcome::Ready };
     Ok((outcome, now.map(|content| content.bytes), String::new()))
+}
+
+/// Refuses a file that would have its reader write or read what no plan may.
+fn reach(root: &Root, path: &str, form: &Form) -> std::result::Result<(), Refusal> {
+    for Reach { places, purpose } in form.reaches() {
+        let mut denials = Vec::new();
+        for place in &places {
+            match allow::check(root, place, purpose) {
+                Ok(_) => break,
+                Err(denial) => denials.push(denial),
+            }
+        }
+        if denials.len() == places.len() {
+            if let Some(denial) = denials.into_iter().next() {
+                let refusal = Refusal::denied(denial, path);
+                let message = format!("{path}: {}", refusal.message);
+                return Err(Refusal { message, ..refusal });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A configuration file's content, if it is there.
@@ -198,8 +223,7 @@ pub fn describe(swap: &zram::Swap) -> Bytes {
 }
 
 fn run(root: &Root, step: &RunStep) -> Looked {
-    programs::find(root, &step.forward).map_err(|refusal| (refusal, None))?;
-    programs::find(root, &step.undo).map_err(|refusal| (refusal, None))?;
+    programs::check(root, &step.forward, &step.undo).map_err(|refusal| (refusal, None))?;
     Ok((Outcome::Ready, None, String::new()))
 }
 

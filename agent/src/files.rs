@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Configuration files: put in place and taken away so that a crash leaves the old or the new one, never half of one.
 
-use crate::allow::{self, Denial, Purpose};
+use crate::allow::{self, Purpose};
 use crate::fault;
 use crate::journal::sync_folder;
-use crate::machine::{Outcome, Refusal};
+use crate::machine::Refusal;
 use crate::root::Root;
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -22,14 +22,7 @@ pub struct Rights {
 }
 
 fn target(root: &Root, path: &str) -> Result<PathBuf, Refusal> {
-    allow::check(root, path, Purpose::File).map_err(|denial| match denial {
-        Denial::Forbidden(message) => Refusal {
-            outcome: Outcome::Forbidden,
-            errno: Errno::PERM.raw_os_error(),
-            message,
-        },
-        Denial::System(error) => Refusal::of("look at", path, &error),
-    })
+    allow::check(root, path, Purpose::File).map_err(|denial| Refusal::denied(denial, path))
 }
 
 /// The name under which a file of a transaction is written before it takes its place.
@@ -133,6 +126,7 @@ fn remove_if_there(file: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Outcome;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 const DEEPEST: usize = 32;
 
 /// Existing paths that match `pattern`, in which `*` stands for anything within one component and a final `**` for all
-/// files below; sorted by name with numbers in order. Paths that may not be read for `purpose` are left out.
+/// files below; sorted by name with numbers in order. Paths that `purpose` does not allow are left out.
 pub fn matches(root: &Root, pattern: &str, purpose: Purpose) -> Result<Vec<String>> {
     if !pattern.starts_with('/')
         || pattern
@@ -117,11 +117,13 @@ mod tests {
             std::fs::create_dir_all(folder.path().join("sys/devices/system/cpu").join(name)).unwrap();
         }
         let root = Root::new(folder.path());
-        let found = matches(&root, "/sys/devices/system/cpu/cpu*", Purpose::Read).unwrap();
+        let found = matches(&root, "/sys/devices/system/cpu/cpu*", Purpose::Names).unwrap();
         let names: Vec<&str> = found.iter().filter_map(|path| path.rsplit('/').next()).collect();
         assert_eq!(names, ["cpu1", "cpu2", "cpu10", "cpuidle"]);
-        assert!(matches(&root, "/sys/*/none/*", Purpose::Read).unwrap().is_empty());
-        assert!(matches(&root, "/sys/../etc/*", Purpose::Read).is_err());
+        assert!(matches(&root, "/sys/*/none/*", Purpose::Names)
+            .unwrap()
+            .is_empty());
+        assert!(matches(&root, "/sys/../etc/*", Purpose::Names).is_err());
     }
 
     #[test]
@@ -135,10 +137,15 @@ mod tests {
         }
         std::os::unix::fs::symlink(&sys, sys.join("net/loop")).unwrap();
         let root = Root::new(folder.path());
-        let found = matches(&root, "/proc/sys/**", Purpose::Read).unwrap();
+        let found = matches(&root, "/proc/sys/**", Purpose::Names).unwrap();
         let expected = ["net/.hidden", "net/ipv4/conf/eth0/rp_filter", "vm_zone"];
         assert_eq!(found, expected.map(|name| format!("/proc/sys/{name}")));
-        assert_eq!(matches(&root, "/proc/sys/n*/**", Purpose::Read).unwrap().len(), 2);
-        assert!(matches(&root, "/proc/none/**", Purpose::Read).unwrap().is_empty());
+        assert_eq!(
+            matches(&root, "/proc/sys/n*/**", Purpose::Names).unwrap().len(),
+            2
+        );
+        assert!(matches(&root, "/proc/none/**", Purpose::Names)
+            .unwrap()
+            .is_empty());
     }
 }

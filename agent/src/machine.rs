@@ -90,7 +90,8 @@ impl Refusal {
         }
     }
 
-    fn denied(denial: Denial, path: &str) -> Self {
+    /// What it means that a path may not be opened.
+    pub fn denied(denial: Denial, path: &str) -> Self {
         match denial {
             Denial::Forbidden(why) => Self {
                 outcome: Outcome::Forbidden,
@@ -189,9 +190,9 @@ pub fn probe_write(root: &Root, path: &str, as_root: bool) -> Result<(), Refusal
     }
 }
 
-/// Writes a knob: one open with truncation, one write.
-pub fn write(root: &Root, path: &str, bytes: &[u8]) -> Result<(), Refusal> {
-    let open = allow::check(root, path, Purpose::Write).map_err(|denial| Refusal::denied(denial, path))?;
+/// Writes a knob that `purpose` allows: one open with truncation, one write.
+pub fn write(root: &Root, path: &str, bytes: &[u8], purpose: Purpose) -> Result<(), Refusal> {
+    let open = allow::check(root, path, purpose).map_err(|denial| Refusal::denied(denial, path))?;
     fault::point();
     let result = write_at(&open, bytes).map_err(|error| Refusal::of("write", path, &error));
     fault::point();
@@ -268,16 +269,16 @@ mod tests {
     #[test]
     fn reads_and_writes_bytes_and_names_what_fails() {
         let (_folder, root) = tree();
-        write(&root, "/proc/sys/vm/swappiness", b"7").unwrap();
+        write(&root, "/proc/sys/vm/swappiness", b"7", Purpose::Write).unwrap();
         assert_eq!(
             read(&root, "/proc/sys/vm/swappiness", Purpose::Read)
                 .unwrap()
                 .bytes,
             Bytes::from("7")
         );
-        let absent = write(&root, "/proc/sys/vm/nonsense", b"7").unwrap_err();
+        let absent = write(&root, "/proc/sys/vm/stat_interval", b"7", Purpose::Write).unwrap_err();
         assert_eq!(absent.outcome, Outcome::Absent);
-        let outside = write(&root, "/etc/passwd", b"7").unwrap_err();
+        let outside = write(&root, "/etc/passwd", b"7", Purpose::Write).unwrap_err();
         assert_eq!(outside.outcome, Outcome::Forbidden);
         let still_there = |errno: Errno| {
             let path = "/proc/sys/vm/swappiness";
@@ -293,8 +294,12 @@ mod tests {
     #[test]
     fn long_files_are_cut_and_say_so() {
         let (folder, root) = tree();
-        std::fs::write(folder.path().join("proc/big"), vec![b'x'; READ_LIMIT_BYTES + 1]).unwrap();
-        let content = read(&root, "/proc/big", Purpose::Read).unwrap();
+        std::fs::write(
+            folder.path().join("proc/meminfo"),
+            vec![b'x'; READ_LIMIT_BYTES + 1],
+        )
+        .unwrap();
+        let content = read(&root, "/proc/meminfo", Purpose::Read).unwrap();
         assert!(content.truncated);
         assert_eq!(content.bytes.len(), READ_LIMIT_BYTES);
     }

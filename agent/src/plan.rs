@@ -3,12 +3,16 @@
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
+use crate::forms::{self, is_zram, Form};
 use crate::verify::Rule;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The schema that this agent reads.
-pub const SCHEMA: &str = "ktrial.plan/1";
+/// The schema of plans.
+pub const SCHEMA: &str = "ktrial.plan/2";
+
+/// The one before it, which is read too: what it had more is refused by name.
+const SCHEMA_BEFORE: &str = "ktrial.plan/1";
 
 /// Most steps of one plan.
 const STEPS: usize = 4096;
@@ -107,7 +111,11 @@ pub struct Write {
 pub struct FileStep {
     /// File to put or remove.
     pub path: String,
-    /// Its content; none removes it.
+    /// What it holds; none removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Form>,
+    /// Its bytes: in journals of older versions alone, no plan may have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Bytes>,
     /// Permission bits as octal text.
     #[serde(default = "default_mode")]
@@ -142,7 +150,7 @@ pub struct RunStep {
     pub forward: Vec<String>,
     /// Program name and arguments that undo it.
     pub undo: Vec<String>,
-    /// Whether its effect survives a restart.
+    /// Whether its effect survives a restart: in journals of older versions alone.
     #[serde(default)]
     pub persistent: bool,
 }
@@ -168,6 +176,19 @@ impl FileStep {
             && self.mode.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
         let bits = plain.then(|| u32::from_str_radix(&self.mode, 8).ok()).flatten()?;
         (bits & !0o777 == 0).then_some(bits)
+    }
+
+    /// Its bytes; none where it is removed.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Bytes> {
+        let rendered = self.holds.as_ref().map(|form| Bytes(form.render().into_bytes()));
+        rendered.or_else(|| self.content.clone())
+    }
+
+    /// Whether its owner may read it, nobody else write it, and nobody run it.
+    fn has_plain_mode(&self) -> bool {
+        self.mode_bits()
+            .is_some_and(|bits| bits & !0o644 == 0 && bits & 0o400 != 0)
     }
 }
 
@@ -225,12 +246,13 @@ impl Plan {
     /// `bad-request` naming the field or step that is wrong.
     pub fn from_value(value: Value) -> Result<Self> {
         let schema = value.get("schema").and_then(Value::as_str).unwrap_or_default();
-        if schema != SCHEMA {
+        if ![SCHEMA, SCHEMA_BEFORE].contains(&schema) {
             return Err(
                 Error::new(Kind::BadRequest, format!("plan has the schema {schema:?}"))
                     .hint(format!("this agent reads {SCHEMA:?}")),
             );
         }
+        refuse_free_bytes(&value)?;
         let plan: Self = serde_json::from_value(value)
             .map_err(|error| Error::new(Kind::BadRequest, format!("plan: {error}")))?;
         plan.check()?;
@@ -248,8 +270,7 @@ impl Plan {
     }
 
     fn check(&self) -> Result<()> {
-        let bad =
-            |step: usize, why: &str| Err(Error::new(Kind::BadRequest, format!("plan, step {step}: {why}")));
+        let bad = |step: usize, why: &str| Err(wrong(step, why));
         if self.steps.is_empty() || self.steps.len() > STEPS {
             return Err(Error::new(
                 Kind::BadRequest,
@@ -267,11 +288,16 @@ impl Plan {
         for (index, step) in self.steps.iter().enumerate() {
             match step {
                 Step::Write(write) if write.new.is_empty() => return bad(index, "`new` is empty"),
-                Step::File(file) if file.mode_bits().is_none() => {
+                Step::File(file) if !file.has_plain_mode() => {
                     return bad(
                         index,
-                        "`mode` is octal text such as \"0644\" without special bits",
+                        "`mode` is octal text such as \"0644\": no special bits, none to run it, and none for others to write it",
                     );
+                }
+                Step::File(file) => {
+                    if let Err(why) = forms::check(&file.path, file.holds.as_ref()) {
+                        return bad(index, &why);
+                    }
                 }
                 Step::Zram(zram) if zram.device.as_deref().is_some_and(|name| !is_zram(name)) => {
                     return bad(index, "`device` is zram and a number");
@@ -285,6 +311,9 @@ impl Plan {
                 Step::Run(run) if run.forward.is_empty() || run.undo.is_empty() => {
                     return bad(index, "`do` and `undo` name a program");
                 }
+                Step::Run(run) if run.persistent => {
+                    return bad(index, "no step that runs a program is `persistent` any more");
+                }
                 _ => {}
             }
         }
@@ -292,10 +321,22 @@ impl Plan {
     }
 }
 
-fn is_zram(name: &str) -> bool {
-    name.strip_prefix("zram").is_some_and(|number| {
-        !number.is_empty() && number.len() <= 4 && number.bytes().all(|digit| digit.is_ascii_digit())
-    })
+fn wrong(step: usize, why: &str) -> Error {
+    Error::new(Kind::BadRequest, format!("plan, step {step}: {why}"))
+}
+
+/// A plan of an older version may have the bytes of a file, which root then would read whatever they say.
+fn refuse_free_bytes(plan: &Value) -> Result<()> {
+    let steps = plan.get("steps").and_then(Value::as_array);
+    let has_bytes = |step: &Value| {
+        step.get("kind").and_then(Value::as_str) == Some("file") && step.get("content").is_some()
+    };
+    match steps.and_then(|steps| steps.iter().position(has_bytes)) {
+        Some(step) => Err(wrong(step, "the `content` of a file is not taken").hint(
+            "say with `holds` which settings it has (sysctl.d, tmpfiles.d, modprobe.d, udev, zram-generator)",
+        )),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -305,6 +346,50 @@ mod tests {
 
     fn step(step: &Value) -> Result<Plan> {
         Plan::from_value(json!({"schema": SCHEMA, "steps": [step]}))
+    }
+
+    fn file(path: &str, more: &Value) -> Value {
+        let mut step = json!({"kind": "file", "path": path,
+            "holds": {"sysctl.d": [{"path": "/proc/sys/vm/swappiness", "value": "10"}]}});
+        step.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        step
+    }
+
+    #[test]
+    fn a_file_is_plain_and_holds_what_its_kind_may() {
+        for mode in ["0644", "644", "0600", "0440"] {
+            let plan = step(&file("/etc/sysctl.d/ktrial.conf", &json!({ "mode": mode }))).unwrap();
+            let Step::File(file) = &plan.steps[0] else {
+                panic!("{plan:?}");
+            };
+            assert_eq!(file.bytes(), Some("vm.swappiness = 10\n".into()));
+        }
+        let plan =
+            step(&json!({"kind": "file", "path": "/etc/tmpfiles.d/ktrial.conf", "holds": null})).unwrap();
+        assert!(matches!(&plan.steps[0], Step::File(file) if file.bytes().is_none()));
+    }
+
+    #[test]
+    fn plans_of_the_version_before_are_read_but_for_bytes_of_files() {
+        let steps = |step: Value| json!({"schema": SCHEMA_BEFORE, "steps": [step]});
+        let write = json!({"kind": "write", "path": "/x", "new": "1", "verify": "integer"});
+        assert!(Plan::from_value(steps(write)).is_ok());
+        for content in [
+            json!("vm.swappiness = 10\n"),
+            json!({"base64": "AA=="}),
+            json!(null),
+        ] {
+            let step = json!({"kind": "file", "path": "/etc/sysctl.d/ktrial.conf", "content": content});
+            let error = Plan::from_value(steps(step)).unwrap_err();
+            assert_eq!(error.kind, Kind::BadRequest);
+            assert!(
+                error.message.contains("step 0: the `content` of a file"),
+                "{error}"
+            );
+            assert!(error.hint.unwrap().contains("`holds`"));
+        }
     }
 
     #[test]
@@ -324,20 +409,35 @@ mod tests {
             json!({"kind": "write", "path": "/x", "new": "1", "verify": "integer", "colour": 1}),
             json!({"kind": "write", "path": "/x", "new": "1"}),
             json!({"kind": "write", "path": "/x", "new": "", "verify": "integer"}),
-            json!({"kind": "file", "path": "/x", "content": "1", "mode": "9"}),
-            json!({"kind": "file", "path": "/x", "content": "1", "mode": "4755"}),
+            file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "9"})),
+            file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "4644"})),
+            file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "0755"})),
+            file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "0666"})),
+            file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "0664"})),
+            file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "0044"})),
+            file("/etc/systemd/system/ktrial.service", &json!({})),
+            file("/etc/sysctl.d/ktrial.conf", &json!({"holds": {"sysctl.d": []}})),
+            file(
+                "/etc/sysctl.d/ktrial.conf",
+                &json!({"holds": {"systemd": ["ExecStart=/bin/sh"]}}),
+            ),
+            file(
+                "/etc/sysctl.d/ktrial.conf",
+                &json!({"holds": null, "content": "vm.swappiness = 10"}),
+            ),
             json!({"kind": "zram", "device": "sda", "size_bytes": 1}),
             json!({"kind": "zram", "device": null, "size_bytes": 0}),
             json!({"kind": "zram", "device": "zram0", "size_bytes": 4096, "swap": false}),
             json!({"kind": "zram", "device": null, "size_bytes": 4096, "swap": false, "priority": 5}),
             json!({"kind": "run", "do": [], "undo": ["x"]}),
+            json!({"kind": "run", "do": ["systemctl", "stop", "tuned"], "undo": ["systemctl", "start", "tuned"], "persistent": true}),
             json!({"kind": "dance"}),
             json!(1),
         ] {
             assert_eq!(step(&bad).unwrap_err().kind, Kind::BadRequest, "{bad}");
         }
         for bad in [
-            json!({"schema": "ktrial.plan/2", "steps": []}),
+            json!({"schema": "ktrial.plan/3", "steps": [{"kind": "zram", "device": "zram0", "size_bytes": 0}]}),
             json!({"schema": SCHEMA, "steps": []}),
             json!({"schema": SCHEMA, "steps": [], "x": 1}),
             json!({"schema": SCHEMA, "lease": {"kind": "until-confirmed", "seconds": 0}, "steps": [{"kind": "zram", "device": "zram0", "size_bytes": 0}]}),

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The few programs that a plan may have run as root.
+//! The few programs that a plan may have run as root, and what undoes each.
 
 use crate::machine::{Outcome, Refusal};
 use crate::oom;
 use crate::root::Root;
+use crate::services;
+use crate::zram;
 use rustix::io::Errno;
 use rustix::process::{kill_process_group, Pid, Signal};
 use std::io::Read;
@@ -28,6 +30,8 @@ struct Program {
     fits: fn(&[&str]) -> bool,
 }
 
+/// All that the agent runs: what a step of a plan may be ([`check`]), what sets zram up, and what undoes steps in
+/// journals of older versions, which could do more.
 const PROGRAMS: [Program; 7] = [
     Program {
         name: "mkswap",
@@ -147,6 +151,62 @@ pub fn find(root: &Root, argv: &[String]) -> Result<PathBuf, Refusal> {
             ),
         }),
     }
+}
+
+/// Refuses a step of a plan that is not on the short list: swap on one area off and on again, or one of the services
+/// that tune ([`services`]) into its other state and back.
+pub fn check(root: &Root, forward: &[String], undo: &[String]) -> Result<(), Refusal> {
+    fn words(argv: &[String]) -> Vec<&str> {
+        argv.iter().map(String::as_str).collect()
+    }
+    match (words(forward).as_slice(), words(undo).as_slice()) {
+        (["swapoff", area], ["swapon", again @ ..]) if again.last() == Some(area) => {
+            find(root, forward)?;
+            find(root, undo)?;
+            check_swap(root, area, &again[..again.len() - 1])
+        }
+        (["systemctl", there, unit], ["systemctl", back, again])
+            if unit == again && matches!((*there, *back), ("start", "stop") | ("stop", "start")) =>
+        {
+            services::check(unit)?;
+            find(root, forward).map(drop)
+        }
+        _ => Err(Refusal {
+            outcome: Outcome::Forbidden,
+            errno: Errno::PERM.raw_os_error(),
+            message: format!(
+                "`{}`, undone by `{}`, is no step of a plan; those are swapoff of an area, undone by its swapon, and \
+                 systemctl start or stop of a service that tunes, undone by the other",
+                forward.join(" "),
+                undo.join(" ")
+            ),
+        }),
+    }
+}
+
+/// Refuses an area that is not swapped to, or that would come on again with another priority.
+fn check_swap(root: &Root, area: &str, again: &[&str]) -> Result<(), Refusal> {
+    let Some(priority) = zram::priority_of(root, area)? else {
+        return Err(Refusal {
+            outcome: Outcome::Absent,
+            errno: Errno::NOENT.raw_os_error(),
+            message: format!("{area} is not swapped to"),
+        });
+    };
+    let own = priority.to_string();
+    let same = if priority < 0 {
+        again.is_empty()
+    } else {
+        again == ["-p", own.as_str()]
+    };
+    if same {
+        return Ok(());
+    }
+    Err(Refusal {
+        outcome: Outcome::Forbidden,
+        errno: Errno::PERM.raw_os_error(),
+        message: format!("{area} has the priority {priority}, and would come on again with another one"),
+    })
 }
 
 /// Runs a command of the list in an empty environment and waits for it.

@@ -77,7 +77,7 @@ fn describe_step(transaction: &Transaction, index: usize) -> Value {
     });
     let new = match step {
         Some(Step::Write(write)) => Some(write.new.clone()),
-        Some(Step::File(file)) => file.content.clone(),
+        Some(Step::File(file)) => file.bytes(),
         Some(Step::Zram(zram)) => Some(Bytes(zram.size_bytes.to_string().into_bytes())),
         Some(Step::Run(run)) => Some(Bytes(run.forward.join(" ").into_bytes())),
         None => None,
@@ -172,7 +172,7 @@ type Look = (Outcome, Option<Bytes>, Option<Bytes>);
 
 fn look_at_knob(context: &Context, write: &Write, applied: Option<&Bytes>) -> Look {
     let wanted = Some(write.new.clone());
-    match machine::read(&context.root, &write.path, Purpose::Write) {
+    match machine::read(&context.root, &write.path, Purpose::Undo) {
         Ok(now) => {
             let as_left =
                 applied.is_some_and(|applied| write.verify.same_state(&write.new, applied, &now.bytes));
@@ -191,7 +191,7 @@ fn look_at_knob(context: &Context, write: &Write, applied: Option<&Bytes>) -> Lo
 }
 
 fn look_at_file(context: &Context, file: &FileStep) -> Look {
-    let wanted = file.content.clone();
+    let wanted = file.bytes();
     match machine::read(&context.root, &file.path, Purpose::File) {
         Ok(now) => {
             let holds = wanted.as_ref() == Some(&now.bytes);

@@ -306,21 +306,16 @@ struct Read {
 
 fn read(context: &mut Context, value: Value) -> Result<Value> {
     let read: Read = fields(value)?;
-    let purpose = purpose(context.role);
+    let purpose = match context.role {
+        Role::Root => Purpose::Read,
+        Role::User => Purpose::ReadAsUser,
+    };
     let values: Vec<Value> = read
         .paths
         .iter()
         .map(|path| read_one(context, path, purpose))
         .collect();
     Ok(json!({ "values": values }))
-}
-
-/// What a session of a role reads for.
-fn purpose(role: Role) -> Purpose {
-    match role {
-        Role::Root => Purpose::Read,
-        Role::User => Purpose::ReadAsUser,
-    }
 }
 
 fn read_one(context: &Context, path: &str, purpose: Purpose) -> Value {
@@ -352,9 +347,13 @@ struct List {
 
 fn list(context: &mut Context, value: Value) -> Result<Value> {
     let list: List = fields(value)?;
+    let purpose = match context.role {
+        Role::Root => Purpose::Names,
+        Role::User => Purpose::ReadAsUser,
+    };
     let mut matches = Map::new();
     for pattern in list.patterns {
-        let found = list::matches(&context.root, &pattern, purpose(context.role))?;
+        let found = list::matches(&context.root, &pattern, purpose)?;
         matches.insert(pattern, json!(found));
     }
     Ok(json!({ "matches": matches }))
@@ -469,7 +468,7 @@ fn drop_caches(context: &mut Context, value: Value) -> Result<Value> {
     if context.root.is_real() {
         rustix::fs::sync();
     }
-    machine::write(&context.root, DROP_CACHES, ALL_CACHES)
+    machine::write(&context.root, DROP_CACHES, ALL_CACHES, Purpose::Own)
         .map_err(|refusal| Error::new(Kind::Io, refusal.message))?;
     Ok(json!({}))
 }

@@ -114,7 +114,7 @@ impl<'a> Undo<'a> {
                 !write.expect.as_ref().is_none_or(as_found)
             }),
             Some(Step::File(file)) => {
-                read(&file.path, Purpose::File).is_some_and(|now| file.content.as_ref() == Some(&now.bytes))
+                read(&file.path, Purpose::File).is_some_and(|now| file.bytes().as_ref() == Some(&now.bytes))
             }
             _ => false,
         }
@@ -122,7 +122,7 @@ impl<'a> Undo<'a> {
 
     fn is_ours(&self, old: &Old, how: &How) -> bool {
         let purpose = match how {
-            How::Knob { .. } => Purpose::Write,
+            How::Knob { .. } => Purpose::Undo,
             How::File => Purpose::File,
             How::Folder | How::Swap | How::NewDevice => return true,
         };
@@ -154,13 +154,13 @@ impl<'a> Undo<'a> {
                 let as_read_back = |told: &Bytes| write.verify.same_state(&write.new, told, now);
                 write.verify.holds(&write.new, now) || written.is_some_and(as_read_back)
             }
-            Some(Step::File(file)) => file.content.as_ref() == Some(now),
+            Some(Step::File(file)) => file.bytes().as_ref() == Some(now),
             _ => written == Some(now),
         }
     }
 
     fn is_removal(&self, step: usize) -> bool {
-        matches!(self.transaction.steps().get(step), Some(Step::File(file)) if file.content.is_none())
+        matches!(self.transaction.steps().get(step), Some(Step::File(file)) if file.bytes().is_none())
     }
 
     /// Puts the steps back and reports each, in the order given.
@@ -265,7 +265,7 @@ impl<'a> Undo<'a> {
         let Some(bytes) = &old.bytes else {
             return Found::Equal;
         };
-        match machine::read(self.root, &old.path, Purpose::Write) {
+        match machine::read(self.root, &old.path, Purpose::Undo) {
             Ok(now) if now.bytes == *bytes => Found::Equal,
             Ok(now) => {
                 let kernel = machine::is_made_up(self.root, &old.path);
@@ -324,15 +324,15 @@ impl<'a> Undo<'a> {
     fn put_knob_back(&self, old: &Old, rule: Rule, new: &[u8], bytes: &[u8]) -> Result<(), Refusal> {
         if machine::is_made_up(self.root, &old.path) {
             return match rule.restoring(new, bytes) {
-                Some(content) => machine::write(self.root, &old.path, &content),
+                Some(content) => machine::write(self.root, &old.path, &content, Purpose::Undo),
                 None => Ok(()),
             };
         }
-        machine::write(self.root, &old.path, bytes)?;
+        machine::write(self.root, &old.path, bytes, Purpose::Undo)?;
         let file = self.root.path(&old.path);
         let refuse =
             |errno: rustix::io::Errno| Refusal::of("restore the rights of", &old.path, &errno.into());
-        let now = machine::read(self.root, &old.path, Purpose::Write)?;
+        let now = machine::read(self.root, &old.path, Purpose::Undo)?;
         if let Some((uid, gid)) = old.uid.zip(old.gid).filter(|owner| *owner != (now.uid, now.gid)) {
             rustix::fs::chown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).map_err(refuse)?;
         }
@@ -409,7 +409,7 @@ impl<'a> Undo<'a> {
     pub fn now(&self, step: usize) -> Option<Bytes> {
         let old = self.transaction.olds_of(step).next()?;
         let purpose = match self.how(old) {
-            How::Knob { .. } => Purpose::Write,
+            How::Knob { .. } => Purpose::Undo,
             How::File => Purpose::File,
             How::Folder | How::Swap | How::NewDevice => return None,
         };

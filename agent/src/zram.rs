@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compressed memory, mostly as swap: one step with swapoff before reset, and back.
 
+use crate::allow::Purpose;
+use crate::facts::unescape;
 use crate::machine::{self, Outcome, Refusal};
 use crate::plan::ZramStep;
 use crate::programs;
@@ -48,7 +50,7 @@ pub fn state(root: &Root, path: &str) -> Result<Swap, Refusal> {
     let algorithm = algorithms
         .split_whitespace()
         .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
-    let priority = priority(root, path)?;
+    let priority = priority_of(root, &device_file(path))?;
     Ok(Swap {
         size_bytes,
         algorithm: algorithm.map(str::to_owned),
@@ -61,16 +63,16 @@ pub fn device_file(path: &str) -> String {
     format!("/dev/{}", path.rsplit('/').next().unwrap_or_default())
 }
 
-fn priority(root: &Root, path: &str) -> Result<Option<i32>, Refusal> {
+/// The priority of a swap area by the name that the kernel shows of it; none when it is not swapped to.
+pub fn priority_of(root: &Root, area: &str) -> Result<Option<i32>, Refusal> {
     let swaps = "/proc/swaps";
     let text = root
         .read_text(swaps)
         .map_err(|error| Refusal::of("read", swaps, &error))?;
-    let device = device_file(path);
     let line = text
         .lines()
         .skip(1)
-        .find(|line| line.split_whitespace().next() == Some(&device));
+        .find(|line| line.split_whitespace().next().map(unescape).as_deref() == Some(area));
     Ok(line
         .and_then(|line| line.split_whitespace().nth(4))
         .and_then(|number| number.parse().ok()))
@@ -127,7 +129,10 @@ pub fn set(root: &Root, path: &str, want: &Swap) -> Result<(), Refusal> {
         let argv: Vec<String> = argv.iter().map(|argument| (*argument).to_owned()).collect();
         programs::run(root, &argv)
     };
-    let write = |name: &str, value: &str| machine::write(root, &format!("{path}/{name}"), value.as_bytes());
+    let write = |name: &str, value: &str| {
+        let file = format!("{path}/{name}");
+        machine::write(root, &file, value.as_bytes(), Purpose::Own)
+    };
     if now.priority.is_some() {
         run(&["swapoff", &device])?;
     }

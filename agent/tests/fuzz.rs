@@ -2,6 +2,7 @@
 //! Arbitrary and mutated input: always an answer, never a panic, never a write outside the journal's account.
 
 use ktrial_agent::context::{Context, Role};
+use ktrial_agent::forms::{self, Form};
 use ktrial_agent::journal;
 use ktrial_agent::plan::Plan;
 use ktrial_agent::protocol;
@@ -34,6 +35,10 @@ fn machine() -> (tempfile::TempDir, Context) {
         fs::write(file, format!("{number}\n")).unwrap();
     }
     fs::create_dir_all(folder.path().join("etc/sysctl.d")).unwrap();
+    let added = folder.path().join("etc/ktrial/knobs.d");
+    fs::create_dir_all(&added).unwrap();
+    let knobs = "[[knob]]\nid = \"knobs\"\nkind = \"sysctl\"\nplaces = [\"/proc/sys/vm/knob{device}\"]\n";
+    fs::write(added.join("fake.toml"), knobs).unwrap();
     let context = Context::new(Role::Root, Root::new(folder.path()), "/var/lib/ktrial");
     (folder, context)
 }
@@ -90,9 +95,10 @@ fn step() -> impl Strategy<Value = Value> {
             json!({"kind": "write", "path": format!("/proc/sys/vm/knob{number}"), "new": new, "verify": verify,
                 "couples": [format!("/proc/sys/vm/knob{}", (number + 1) % 4)]})
         });
-    let file = (0..3usize, prop::option::of("[a-z\n]{0,20}"), prop::sample::select(vec!["0644", "0600"])).prop_map(
-        |(number, content, mode)| {
-            json!({"kind": "file", "path": format!("/etc/sysctl.d/9{number}-ktrial.conf"), "content": content, "mode": mode})
+    let file = (0..3usize, prop::option::of("[0-9]{1,4}( [0-9]{1,4})?"), prop::sample::select(vec!["0644", "0600"])).prop_map(
+        |(number, value, mode)| {
+            let holds = value.map(|value| json!({"sysctl.d": [{"path": "/proc/sys/vm/swappiness", "value": value}]}));
+            json!({"kind": "file", "path": format!("/etc/sysctl.d/9{number}-ktrial.conf"), "holds": holds, "mode": mode})
         },
     );
     prop_oneof![3 => write, 1 => file]
@@ -134,6 +140,53 @@ proptest! {
     }
 
     #[test]
+    fn whatever_a_form_is_told_it_renders_one_line_for_each_key_or_refuses(
+        key in "[a-z]{1,3}([^a-z]|[a-z/.-]){0,8}",
+        value in "[^a-z]{0,3}|[0-9]{1,3}[\\PC\n\r\t]{0,3}|[0-9a-z ,+-]{1,9}",
+    ) {
+        let path = format!("/proc/sys/{key}");
+        let rule = json!({"match": {"SUBSYSTEM": "block", "KERNEL": value}, "set": [{"attribute": key, "value": value}]});
+        let cases = [
+            ("/etc/sysctl.d/ktrial.conf", json!({"sysctl.d": [{"path": path, "value": value}]})),
+            ("/etc/tmpfiles.d/ktrial.conf", json!({"tmpfiles.d": [{"path": path, "value": value}]})),
+            ("/etc/modprobe.d/ktrial.conf", json!({"modprobe.d": [{"module": key, "parameter": key, "value": value}]})),
+            ("/etc/udev/rules.d/ktrial.rules", json!({ "udev": [rule] })),
+        ];
+        for (place, holds) in cases {
+            let form: Form = serde_json::from_value(holds).unwrap();
+            if forms::check(place, Some(&form)).is_err() {
+                continue;
+            }
+            let text = form.render();
+            prop_assert_eq!(text.lines().count(), 1, "{:?}", text);
+            prop_assert!(text.is_ascii() && text.ends_with('\n'), "{:?}", text);
+            prop_assert!(!text.contains(['\\', '%', '$', '\'', '`', '#', ';', '\r', '\t']), "{:?}", text);
+            let words: Vec<&str> = match place {
+                "/etc/udev/rules.d/ktrial.rules" => text.split('"').collect(),
+                _ => vec![text.trim_end()],
+            };
+            match form {
+                Form::Sysctl(_) => {
+                    let (name, set) = words[0].split_once(" = ").unwrap();
+                    prop_assert!(set == value && !name.contains([' ', '*', '?', '[']) && !name.starts_with('-'));
+                }
+                Form::Tmpfiles(_) => {
+                    let fields: Vec<&str> = words[0].splitn(7, ' ').collect();
+                    prop_assert_eq!(fields, ["w", &path, "-", "-", "-", "-", &value]);
+                }
+                Form::Modprobe(_) => {
+                    let fields: Vec<&str> = words[0].split(' ').collect();
+                    prop_assert_eq!(fields, ["options", &key, &format!("{key}={value}")]);
+                }
+                _ => {
+                    prop_assert_eq!(words.len(), 7, "{:?}", text);
+                    prop_assert_eq!((words[3], words[5]), (value.as_str(), value.as_str()));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn any_bytes_are_a_journal_of_what_can_be_trusted(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let contents = journal::parse(&bytes);
         prop_assert!(contents.valid_bytes <= bytes.len());
@@ -157,7 +210,7 @@ proptest! {
         let (folder, mut context) = machine();
         let start = content(folder.path());
         for (steps, keep_going) in plans {
-            let plan = json!({"schema": "ktrial.plan/1", "keep_going": keep_going, "steps": steps});
+            let plan = json!({"schema": "ktrial.plan/2", "keep_going": keep_going, "steps": steps});
             ask(&mut context, "apply", json!({ "plan": plan }));
         }
         let reply = ask(&mut context, "revert", json!({"select": "all"}));

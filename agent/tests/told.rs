@@ -19,10 +19,10 @@ const FEATURES: &str = "/proc/sys/kernel/features";
 const FILE: &str = "/etc/sysctl.d/90-ktrial.conf";
 
 fn plan() -> Value {
-    json!({"schema": "ktrial.plan/1", "title": "told", "steps": [
+    json!({"schema": "ktrial.plan/2", "title": "told", "steps": [
         {"kind": "write", "path": SWAPPINESS, "expect": "60\n", "new": "10\n", "verify": "integer"},
         {"kind": "write", "path": FEATURES, "expect": "NO_A B\n", "new": "A C\n", "verify": "exact"},
-        {"kind": "file", "path": FILE, "content": "vm.swappiness = 10\n", "mode": "0644"}]})
+        {"kind": "file", "path": FILE, "holds": {"sysctl.d": [{"path": SWAPPINESS, "value": "10"}]}, "mode": "0644"}]})
 }
 
 /// A machine with the plan applied, what it held before, and the journal.
@@ -321,8 +321,8 @@ fn a_lost_folder_or_a_lost_plan_is_not_taken_for_all_there_was() {
     let machine = Machine::new();
     fs::create_dir(machine.path("/etc/systemd")).unwrap();
     let folder = "/etc/systemd/zram-generator.conf.d";
-    let plan = json!({"schema": "ktrial.plan/1", "steps": [
-        {"kind": "file", "path": format!("{folder}/ktrial.conf"), "content": "[zram0]\n"}]});
+    let plan = json!({"schema": "ktrial.plan/2", "steps": [
+        {"kind": "file", "path": format!("{folder}/ktrial.conf"), "holds": {"zram-generator": [{"device": "zram0", "zram-size": "ram / 2"}]}}]});
     let mut session = Session::start(&machine, "root");
     session.ok("apply", json!({ "plan": plan }));
     session.end();
@@ -444,7 +444,7 @@ fn what_is_no_journal_is_named_and_skipped() {
     names.sort_unstable();
     assert_eq!(skipped, names);
     assert_eq!(session.ok("recover", json!({}))["transactions"], json!([]));
-    let other = json!({"schema": "ktrial.plan/1", "steps": [
+    let other = json!({"schema": "ktrial.plan/2", "steps": [
         {"kind": "write", "path": SWAPPINESS, "new": "20\n", "verify": "integer"}]});
     let next = session.ok("apply", json!({ "plan": other }));
     assert_eq!(next["transaction"], 12, "no name is taken twice");
@@ -506,9 +506,9 @@ fn after_a_rollback_each_step_tells_what_is_there_now() {
     machine.write("/proc/irq/7/smp_affinity", "f\n");
     machine.write("/proc/irq/7/effective_affinity", "8\n");
     for keep_going in [false, true] {
-        let plan = json!({"schema": "ktrial.plan/1", "keep_going": keep_going, "steps": [
+        let plan = json!({"schema": "ktrial.plan/2", "keep_going": keep_going, "steps": [
             {"kind": "write", "path": SWAPPINESS, "new": "10\n", "verify": "integer"},
-            {"kind": "file", "path": FILE, "content": "x = 1\n"},
+            {"kind": "file", "path": FILE, "holds": {"sysctl.d": [{"path": SWAPPINESS, "value": "11"}]}},
             {"kind": "write", "path": "/proc/irq/7/smp_affinity", "new": "3\n", "verify": "mask",
                 "effective": "/proc/irq/7/effective_affinity"},
             {"kind": "write", "path": FEATURES, "new": "A\n", "verify": "exact"}]});
@@ -523,7 +523,12 @@ fn after_a_rollback_each_step_tells_what_is_there_now() {
         if keep_going {
             assert_eq!(
                 now,
-                [&json!("10\n"), &json!("x = 1\n"), &json!("f\n"), &json!("A\n")]
+                [
+                    &json!("10\n"),
+                    &json!("vm.swappiness = 11\n"),
+                    &json!("f\n"),
+                    &json!("A\n")
+                ]
             );
             session.ok("revert", json!({"select": "all"}));
         } else {
@@ -579,13 +584,19 @@ fn values_that_the_kernel_changes_with_others_go_back_in_further_passes() {
     // In a network of its own: turning forwarding off for all turns it off for each.
     let machine = Machine::new();
     let [all, own] = ["all", "lo"].map(|name| format!("/proc/sys/net/ipv4/conf/{name}/forwarding"));
-    let wrapper = ["unshare", "--map-root-user", "--net"];
-    let prepare = format!("echo 0 > {all}; echo 1 > {own}; exec \"$@\"");
+    let wrapper = ["unshare", "--map-root-user", "--net", "--mount"];
+    // No knobs of the catalog: in a mount namespace of its own root has added them.
+    let added = r#"[[knob]]\nid = "forwarding"\nkind = "sysctl"\nplaces = ["/proc/sys/net/ipv4/conf/{interface}/forwarding"]\n"#;
+    let folder = "/etc/ktrial/knobs.d";
+    let prepare = format!(
+        "mount -t tmpfs -o mode=755 none /etc; mkdir -p {folder}; printf '{added}' > {folder}/net.toml; \
+         echo 0 > {all}; echo 1 > {own}; exec \"$@\""
+    );
     let wrapper: Vec<&str> = wrapper.into_iter().chain(["sh", "-ec", &prepare, "sh"]).collect();
     let mut session = Session::start_on_this_machine(&machine, &wrapper);
     let step =
         |path: &str, new: &str| json!({"kind": "write", "path": path, "new": new, "verify": "integer"});
-    let plan = json!({"schema": "ktrial.plan/1", "steps": [step(&all, "1\n"), step(&own, "0\n")]});
+    let plan = json!({"schema": "ktrial.plan/2", "steps": [step(&all, "1\n"), step(&own, "0\n")]});
     assert_eq!(session.ok("apply", json!({ "plan": plan }))["state"], "applied");
     let reply = session.ok("revert", json!({"select": "newest"}));
     assert_eq!(outcomes(only(&reply)), ["restored", "restored"], "{reply}");

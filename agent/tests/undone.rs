@@ -15,9 +15,9 @@ const NEW_FILE: &str = "vm.swappiness = 10\n";
 
 /// A plan that writes a knob and puts a file.
 fn plan(lease: &Value) -> Value {
-    json!({"schema": "ktrial.plan/1", "lease": lease, "steps": [
+    json!({"schema": "ktrial.plan/2", "lease": lease, "steps": [
         {"kind": "write", "path": SWAPPINESS, "new": "10\n", "verify": "integer"},
-        {"kind": "file", "path": FILE, "content": NEW_FILE, "mode": "0644"}]})
+        {"kind": "file", "path": FILE, "holds": {"sysctl.d": [{"path": "/proc/sys/vm/swappiness", "value": "10"}]}, "mode": "0644"}]})
 }
 
 fn keep() -> Value {
@@ -200,7 +200,7 @@ fn write(path: &str, new: &str, more: &Value) -> Value {
     step.as_object_mut()
         .unwrap()
         .extend(more.as_object().unwrap().clone());
-    json!({"schema": "ktrial.plan/1", "steps": [step]})
+    json!({"schema": "ktrial.plan/2", "steps": [step]})
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn a_folder_that_was_made_goes_again() {
     let machine = Machine::new();
     fs::create_dir(machine.path("/etc/systemd")).unwrap();
     let folder = "/etc/systemd/zram-generator.conf.d";
-    let plan = json!({"schema": "ktrial.plan/1", "steps": [
-        {"kind": "file", "path": format!("{folder}/ktrial.conf"), "content": "[zram0]\n"}]});
+    let plan = json!({"schema": "ktrial.plan/2", "steps": [
+        {"kind": "file", "path": format!("{folder}/ktrial.conf"), "holds": {"zram-generator": [{"device": "zram0"}]}}]});
     let mut session = Session::start(&machine, "root");
     session.ok("apply", json!({ "plan": plan }));
     assert!(machine.path(folder).is_dir());
@@ -343,11 +343,11 @@ fn files_of_others_and_of_processes_are_not_touched() {
     for name in [
         "99-own-ktrial.conf",
         "9-ktrial.conf",
-        "own-ktrial",
+        "own-ktrial.conf",
         "99ktrial.conf",
     ] {
-        let plan = json!({"schema": "ktrial.plan/1", "steps": [
-            {"kind": "file", "path": format!("/etc/sysctl.d/{name}"), "content": "x"}]});
+        let plan = json!({"schema": "ktrial.plan/2", "steps": [
+            {"kind": "file", "path": format!("/etc/sysctl.d/{name}"), "holds": {"sysctl.d": [{"path": "/proc/sys/vm/swappiness", "value": "10"}]}}]});
         assert_eq!(
             session.error("apply", json!({ "plan": plan }))["kind"],
             "forbidden",

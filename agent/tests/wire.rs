@@ -9,9 +9,9 @@ use serde_json::{json, Value};
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 
 fn plan(lease: &Value) -> Value {
-    json!({"schema": "ktrial.plan/1", "title": "wire", "lease": lease, "steps": [
+    json!({"schema": "ktrial.plan/2", "title": "wire", "lease": lease, "steps": [
         {"kind": "write", "path": SWAPPINESS, "expect": "60\n", "new": "10\n", "verify": "integer"},
-        {"kind": "file", "path": "/etc/sysctl.d/90-ktrial.conf", "content": "vm.swappiness = 10\n", "mode": "0644"}]})
+        {"kind": "file", "path": "/etc/sysctl.d/90-ktrial.conf", "holds": {"sysctl.d": [{"path": "/proc/sys/vm/swappiness", "value": "10"}]}, "mode": "0644"}]})
 }
 
 fn keep() -> Value {
@@ -106,7 +106,7 @@ fn a_contradicting_plan_is_rolled_back() {
     let machine = Machine::new();
     let start = machine.content();
     let step = |new: &str| json!({"kind": "write", "path": "/proc/sys/kernel/features", "new": new, "verify": "token"});
-    let plan = json!({"schema": "ktrial.plan/1", "steps": [step("A\n"), step("NO_A\n")]});
+    let plan = json!({"schema": "ktrial.plan/2", "steps": [step("A\n"), step("NO_A\n")]});
     let mut session = Session::start(&machine, "root");
     let reply = session.ok("apply", json!({ "plan": plan }));
     assert_eq!(reply["state"], "rolled-back", "{reply}");
@@ -142,7 +142,7 @@ fn what_was_left_alone_can_be_forced_later_even_if_it_was_all() {
     let step = json!({"kind": "write", "path": SWAPPINESS, "new": "10", "verify": "integer"});
     session.ok(
         "apply",
-        json!({"plan": {"schema": "ktrial.plan/1", "steps": [step]}}),
+        json!({"plan": {"schema": "ktrial.plan/2", "steps": [step]}}),
     );
     machine.write(SWAPPINESS, "33\n");
     let reverted = session.ok("revert", json!({"select": "newest"}));
@@ -160,7 +160,7 @@ fn selections_name_transactions() {
         let step = json!({"kind": "write", "path": SWAPPINESS, "new": new, "verify": "integer"});
         session.ok(
             "apply",
-            json!({"plan": {"schema": "ktrial.plan/1", "steps": [step]}}),
+            json!({"plan": {"schema": "ktrial.plan/2", "steps": [step]}}),
         );
     }
     assert_eq!(
@@ -214,7 +214,7 @@ fn a_session_lease_ends_with_the_session() {
     let mut session = Session::start(&machine, "root");
     session.ok("apply", json!({"plan": plan(&json!({"kind": "while-session"}))}));
     assert_ne!(machine.content(), start);
-    let clash = json!({"schema": "ktrial.plan/1", "steps": [{"kind": "write", "path": SWAPPINESS, "new": "5", "verify": "integer"}]});
+    let clash = json!({"schema": "ktrial.plan/2", "steps": [{"kind": "write", "path": SWAPPINESS, "new": "5", "verify": "integer"}]});
     assert_eq!(session.error("apply", json!({"plan": clash}))["kind"], "conflict");
     // Not on top of each other either: of two holders that end at once, the older one would take the newer's value
     // for somebody else's, and the newer one put the older's back.

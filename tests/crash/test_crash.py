@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.fault_agent import fault_agent_with
+from tests.support.tree import add_knobs
 
 # One worker builds the agent once, and no other test changes this machine's knobs meanwhile.
 pytestmark = pytest.mark.xdist_group("machine")
@@ -127,6 +128,7 @@ def fake_machine(agent: Path, folder: Path) -> Machine:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
     (root / "etc/systemd").mkdir()
+    add_knobs(root, "/proc/sys/vm/knob{device}")
     (root / "proc/sys/vm/knob3").chmod(0o600)
     steps = [write(f"/proc/sys/vm/knob{number}", f"{number + 1000}\n", "integer") for number in range(22)]
     steps += [
@@ -135,16 +137,21 @@ def fake_machine(agent: Path, folder: Path) -> Machine:
         write("/sys/kernel/debug/sched/features", "NEXT_BUDDY\n", "token"),
         write("/proc/sys/vm/dirty_bytes", "4096\n", "integer", ["/proc/sys/vm/dirty_ratio"]),
         write("/proc/sys/vm/dirty_ratio", "0\n", "integer"),
-        {"kind": "file", "path": "/etc/sysctl.d/90-ktrial.conf", "content": "vm.knob0 = 1000\n", "mode": "0640"},
+        {
+            "kind": "file",
+            "path": "/etc/sysctl.d/90-ktrial.conf",
+            "holds": {"sysctl.d": [{"path": "/proc/sys/vm/swappiness", "value": "10"}]},
+            "mode": "0640",
+        },
         {
             "kind": "file",
             "path": "/etc/systemd/zram-generator.conf.d/ktrial.conf",
-            "content": "[zram0]\n",
+            "holds": {"zram-generator": [{"device": "zram0"}]},
             "mode": "0644",
         },
     ]
     plan = folder / "plan.json"
-    plan.write_text(json.dumps({"schema": "ktrial.plan/1", "title": "crash", "steps": steps}))
+    plan.write_text(json.dumps({"schema": "ktrial.plan/2", "title": "crash", "steps": steps}))
     return Machine(agent, root, STATE, plan, folder / "count")
 
 
@@ -285,7 +292,9 @@ def real_knobs(real_machine: None) -> Iterator[dict[Path, bytes]]:
         path = Path("/proc/sys") / name
         if len(values) < 28 and path.exists() and path.read_text().strip().isdigit():
             values[path] = path.read_bytes()
+    added = add_knobs(Path("/"), *map(str, values))
     yield values
+    added.unlink()
     for path, value in values.items():
         if path.read_bytes() != value:
             path.write_bytes(value)
@@ -303,7 +312,7 @@ def test_the_running_kernel_gets_its_values_back(
     assert len(real_knobs) >= 25, sorted(real_knobs)
     steps = [write(str(path), f"{int(value) + 1}\n", "integer") for path, value in real_knobs.items()]
     plan = memory_path / "plan.json"
-    plan.write_text(json.dumps({"schema": "ktrial.plan/1", "steps": steps}))
+    plan.write_text(json.dumps({"schema": "ktrial.plan/2", "steps": steps}))
     machine = Machine(fault_agent, Path("/"), str(memory_path / "state"), plan, memory_path / "count")
     apply_points = machine.points("apply", str(plan))
     applied = values_of(real_knobs)

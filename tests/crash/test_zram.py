@@ -60,7 +60,7 @@ def test_swap_on_a_new_device_comes_and_goes(
     assert os.geteuid() == 0, "this test sets up swap: run it as root"
     step = {"kind": "zram", "device": None, "size_bytes": 1 << 24, "algorithm": None, "priority": 7}
     plan, state, count = memory_path / "plan.json", memory_path / "state", memory_path / "count"
-    plan.write_text(json.dumps({"schema": "ktrial.plan/1", "steps": [step]}))
+    plan.write_text(json.dumps({"schema": "ktrial.plan/2", "steps": [step]}))
     if not CONTROL.exists():
         assert outcomes(run(fault_agent, state, "apply", str(plan))) == ["absent"]
         return

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ktrial.catalog.loader import load_catalog
 from ktrial.cli.kernel_wiring import Kernels
 from ktrial.domain.guest import Job, Shape
 from ktrial.domain.recording import Frames, Recording, Source
@@ -55,7 +56,7 @@ def run_in_guest(
     threads race (docs/decisions/0033), and what is asked here is what was kept.
     """
     fetch(KERNELS[0])
-    kernels = Kernels(print)
+    kernels = Kernels(print, load_catalog)
     found = kernels.images.find(str(KERNELS[0].tree))
     guests = kernels.guests_for(found)
     brought, started = bring_for(("/bin/busybox", "sh", "-c", script), ("busybox", *tools), guests.architecture)

@@ -100,28 +100,53 @@ done
 def plan(number: int) -> dict[str, Any]:
     """A plan with a file that is there, settings, a file in a folder that is not there, and a file of some blocks."""
     first, *others = (
-        {"kind": "file", "path": f"/etc/{path}", "content": text, "mode": mode}
-        for path, (mode, text) in _files(number).items()
+        {"kind": "file", "path": f"/etc/{path}", "holds": holds, "mode": mode}
+        for path, (mode, holds, _) in _files(number).items()
     )
     knobs = zip(KNOBS, (10 + number % 20, 200 + number, 3 + number % 4), strict=True)
     settings = [
         {"kind": "write", "path": f"/proc/sys/{name.replace('.', '/')}", "new": f"{new}\n", "verify": "integer"}
         for name, new in knobs
     ]
-    return {"schema": "ktrial.plan/1", "title": str(number), "steps": [first, *settings, *others]}
+    return {"schema": "ktrial.plan/2", "title": str(number), "steps": [first, *settings, *others]}
 
 
-def _files(number: int) -> dict[str, tuple[str, str]]:
+def _files(number: int) -> dict[str, tuple[str, dict[str, Any], str]]:
+    """By path: permission bits, what a file holds, and the text that this comes to."""
+    settings = [("vm/swappiness", number), ("vm/vfs_cache_pressure", 100), ("vm/page-cluster", 0)][: 1 + number % 3]
+    devices = range(400)
+    rules = [
+        {
+            "match": {"SUBSYSTEM": "block", "KERNEL": f"sd{device}"},
+            "set": [{"attribute": "queue/nr_requests", "value": str(number)}],
+        }
+        for device in devices
+    ]
     return {
-        "sysctl.d/90-ktrial.conf": ("0640", f"vm.swappiness = {number}\n" * (1 + number % 3)),
-        f"{_MADE}/ktrial.conf": ("0644", f"[zram{number}]\n"),
-        "udev/rules.d/60-ktrial.rules": ("0600", "".join(f"# rule {rule} of {number}\n" for rule in range(800))),
+        "sysctl.d/90-ktrial.conf": (
+            "0640",
+            {"sysctl.d": [{"path": f"/proc/sys/{key}", "value": str(value)} for key, value in settings]},
+            "".join(f"{key.replace('/', '.')} = {value}\n" for key, value in settings),
+        ),
+        f"{_MADE}/ktrial.conf": (
+            "0644",
+            {"zram-generator": [{"device": f"zram{number}"}]},
+            f"[zram{number}]\n",
+        ),
+        "udev/rules.d/60-ktrial.rules": (
+            "0600",
+            {"udev": rules},
+            "".join(
+                f'SUBSYSTEM=="block", KERNEL=="sd{device}", ATTR{{queue/nr_requests}}="{number}"\n'
+                for device in devices
+            ),
+        ),
     }
 
 
 def in_force(start: Tree, number: int) -> Tree:
     """The files and folders when this plan is in force."""
-    files = {path: (int(mode, 8), text.encode()) for path, (mode, text) in _files(number).items()}
+    files = {path: (int(mode, 8), text.encode()) for path, (mode, _, text) in _files(number).items()}
     return {**start, _MADE: (0o755, b""), **files}
 
 

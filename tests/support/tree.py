@@ -27,6 +27,17 @@ FILES = {
 }
 
 
+def add_knobs(root: Path, *places: str) -> Path:
+    """Let the agent write these on the machine at `root` although the catalog has no such knobs; the file that does."""
+    folder = root / "etc/ktrial/knobs.d"
+    folder.mkdir(parents=True, exist_ok=True)
+    knob = f'[[knob]]\nid = "fake"\nkind = "sysfs"\nplaces = {json.dumps(places)}\n'
+    file = folder / "of-a-test.toml"
+    file.write_text(knob)
+    file.chmod(0o644)
+    return file
+
+
 class FakeRoot:
     """A folder that stands for `/`, with a state folder inside it."""
 

@@ -15,7 +15,7 @@ import pytest
 
 from ktrial.host.find_agent import find_agent
 from tests.support.terminal import KTRIAL, Terminal, eventually
-from tests.support.tree import FakeRoot
+from tests.support.tree import FakeRoot, add_knobs
 
 KNOB = "/proc/sys/vm/swappiness"
 #: Longer than any test here: what is put back earlier was not put back by the lease.
@@ -157,12 +157,13 @@ STEPS = 3000
 def long_plan(root: FakeRoot) -> dict[str, object]:
     """So many writes that a signal surely comes between two of them."""
     steps = []
+    add_knobs(root.folder, "/proc/sys/vm/knob{device}")
     for number in range(STEPS):
         path = f"/proc/sys/vm/knob{number}"
         root.write(path, "1\n")
         steps.append({"kind": "write", "path": path, "new": "2\n", "verify": "integer"})
     lease = {"kind": "keep"}
-    return {"schema": "ktrial.plan/1", "title": "long", "lease": lease, "keep_going": False, "steps": steps}
+    return {"schema": "ktrial.plan/2", "title": "long", "lease": lease, "keep_going": False, "steps": steps}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])

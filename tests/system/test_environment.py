@@ -19,7 +19,7 @@ from ktrial.host.agent import AgentSession
 from ktrial.host.find_agent import find_agent
 from ktrial.host.transport import ProcessTransport
 from tests.support.terminal import KTRIAL, eventually
-from tests.support.tree import FakeRoot, Ran
+from tests.support.tree import FakeRoot, Ran, add_knobs
 
 SWAPPINESS = Path("/proc/sys/vm/swappiness")
 
@@ -89,7 +89,7 @@ class TestRealMachine:
         knob = Path("/proc/sys/net/ipv4/tcp_congestion_control")
         before = knob.read_text()
         step = {"kind": "write", "path": str(knob), "new": "nosuch\n", "verify": "exact"}
-        plan = {"schema": "ktrial.plan/1", "title": "", "lease": {"kind": "keep"}, "keep_going": False, "steps": [step]}
+        plan = {"schema": "ktrial.plan/2", "title": "", "lease": {"kind": "keep"}, "keep_going": False, "steps": [step]}
         argv = [str(find_agent()), "serve", "--role", "root", "--state", str(tmp_path / "state")]
         session = AgentSession(ProcessTransport(argv))
         answer = session.request("apply", plan=plan)
@@ -190,11 +190,12 @@ def test_an_agent_killed_between_two_requests(root: FakeRoot) -> None:
 
 def test_an_agent_killed_in_the_middle_of_a_transaction(root: FakeRoot) -> None:
     paths = [f"/proc/sys/vm/knob{number}" for number in range(2000)]
+    add_knobs(root.folder, "/proc/sys/vm/knob{device}")
     steps = []
     for path in paths:
         root.write(path, "1\n")
         steps.append({"kind": "write", "path": path, "new": "2\n", "verify": "integer"})
-    plan = {"schema": "ktrial.plan/1", "title": "", "lease": {"kind": "keep"}, "keep_going": False, "steps": steps}
+    plan = {"schema": "ktrial.plan/2", "title": "", "lease": {"kind": "keep"}, "keep_going": False, "steps": steps}
     argv = [str(find_agent()), "serve", "--role", "root", "--root", str(root.folder)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as agent:
         assert agent.stdin is not None

@@ -64,7 +64,7 @@ def test_plan_writes_nothing_and_its_json_is_what_the_agent_takes(root: FakeRoot
     before = root.values()
     answer = root.run("plan", "vm.swappiness=10", "boot:nohz_full=1", "--json").json
     assert answer["plan"]["steps"][0]["new"] == "10\n"
-    assert answer["plan"]["schema"] == "ktrial.plan/1"
+    assert answer["plan"]["schema"] == "ktrial.plan/2"
     assert answer["refusals"][0]["why"] == "at-boot"
     assert root.values() == before
 

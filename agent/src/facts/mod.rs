@@ -31,6 +31,7 @@ use serde::Serialize;
 use crate::root::Root;
 use config::KernelConfig;
 use mounts::Mount;
+pub(crate) use probe::unescape;
 pub use probe::Fact;
 use probe::{Miss, Probe};
 

@@ -14,6 +14,11 @@ use std::time::{Duration, Instant};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_ktrial-agent");
 
+/// Knobs that the catalog does not have.
+const FAKE_KNOBS: &str =
+    "[[knob]]\nid = \"features\"\nkind = \"sysctl\"\nplaces = [\"/proc/sys/kernel/features\"]\n\
+    [[knob]]\nid = \"vm.nonsense\"\nkind = \"sysctl\"\n";
+
 /// A fake tree.
 pub struct Machine {
     folder: tempfile::TempDir,
@@ -30,6 +35,7 @@ impl Machine {
             ("/proc/sys/kernel/core_pattern", "core\n"),
             ("/proc/sys/vm/swappiness", "60\n"),
             ("/etc/passwd", "root\n"),
+            ("/etc/ktrial/knobs.d/fake.toml", FAKE_KNOBS),
             ("/etc/sysctl.d/10-own.conf", ""),
             ("/sys/class/x/y", "1\n"),
             ("/var/lib/x", ""),

@@ -30,6 +30,7 @@ class _Compiled(msgspec.Struct):
     profiles: dict[str, msgspec.Raw]
     kinds: dict[str, msgspec.Raw]
     sources: dict[str, msgspec.Raw]
+    own: dict[str, str]
 
 
 class _Packed(Mapping[str, T]):
@@ -77,12 +78,14 @@ def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalo
             _Packed(kept.profiles, Profile),
             _Packed(kept.kinds, FactKind),
             _Packed(kept.sources, Source),
+            kept.own,
         )
     from ktrial.catalog.loader import load_catalog
 
     catalog = load_catalog(folders)
-    parts = (catalog.knobs, catalog.profiles, catalog.kinds, catalog.sources)
-    _write(cache, msgspec.msgpack.encode(_Compiled(stamp, __version__, *map(_pack, parts))))
+    knobs, profiles, kinds, sources = map(_pack, (catalog.knobs, catalog.profiles, catalog.kinds, catalog.sources))
+    packed = _Compiled(stamp, __version__, knobs, profiles, kinds, sources, dict(catalog.own))
+    _write(cache, msgspec.msgpack.encode(packed))
     return catalog
 
 

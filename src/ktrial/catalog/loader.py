@@ -53,7 +53,8 @@ def load_catalog(folders: Iterable[Path] = ()) -> Catalog:
         else:
             profile = _checked_profile(path, read_listed(path, Profile), profiles)
             places[f"profile {profile.name}"] = Place(path, "$")
-    catalog = Catalog(knobs, profiles, kinds, sources)
+    own = {name: str(places[name].file) for name in knobs if BUILT_IN not in places[name].file.parents}
+    catalog = Catalog(knobs, profiles, kinds, sources, own)
     _check_catalog(catalog, places)
     return catalog
 

@@ -28,12 +28,18 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Catalog(msgspec.Struct, frozen=True):
-    """Everything that the catalog's files say."""
+    """Everything that the catalog's files say. `own` tells of knobs that are not built in the file that has them."""
 
     knobs: Mapping[str, Knob]
     profiles: Mapping[str, Profile]
     kinds: Mapping[str, FactKind]
     sources: Mapping[str, Source]
+    own: Mapping[str, str] = {}
+
+
+def own_files(catalog: Catalog) -> dict[str, bytes]:
+    """The files of knobs that are not built in."""
+    return {file: Path(file).read_bytes() for file in dict.fromkeys(catalog.own.values())}
 
 
 def catalog_files(folders: Iterable[Path]) -> list[Path]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
+    from ktrial.catalog.model import Catalog
     from ktrial.cli.kernel_workshop import KernelWorkshop
     from ktrial.host.agent import AgentSession
     from ktrial.host.guest_transport import Guest, GuestTransport
@@ -30,10 +31,11 @@ Role = Literal["root", "user"]
 
 
 class Kernels:
-    """What the verbs of `ktrial kernel` use; `say` talks to the user."""
+    """What the verbs of `ktrial kernel` use; `say` talks to the user, `catalog` has the knobs of guests."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], catalog: Callable[[], Catalog]) -> None:
         self._say = say
+        self._catalog = catalog
         #: Builds the kernels of arms, once something asked for it.
         self.workshop: KernelWorkshop | None = None
 
@@ -142,7 +144,15 @@ class Kernels:
         """Guests by their places."""
         from ktrial.kernels.lab import Lab
 
-        return Lab(self.images, self.guests_for, self._work)
+        return Lab(self.images, self.guests_for, self._work, self._added_knobs)
+
+    def _added_knobs(self) -> dict[str, bytes]:
+        """The user's own knobs, as root adds them: in a guest the user is root anyway."""
+        from ktrial.catalog.model import own_files
+        from ktrial.services.added_knobs import ADDED
+
+        files = own_files(self._catalog())
+        return {f"{ADDED}/{number}.toml": content for number, content in enumerate(files.values())}
 
     @staticmethod
     def session_in(guest: Guest, role: Role) -> AgentSession:

@@ -414,7 +414,7 @@ class App(WithDesktop):
         """Kernels, their sources and compilers, and guests that run them."""
         from ktrial.cli.kernel_wiring import Kernels
 
-        return Kernels(self.say)
+        return Kernels(self.say, lambda: self.catalog)
 
     @cached_property
     def looking_session(self) -> AgentSession:

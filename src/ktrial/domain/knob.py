@@ -217,6 +217,11 @@ def place_pattern(place: str, group: str | None = None) -> str:
     return re.sub(_PLACEHOLDER, lambda found: group if group and found[1] == _NESTED else "*", place)
 
 
+def path_pattern(place: str) -> str:
+    """A place as the agent's allow-list has it: `**` for the groups that lie within one another, else `*`."""
+    return place_pattern(place, "**")
+
+
 def instance_of(place: str, path: str) -> str | None:
     """Name of the instance that `path` is of `place`; "" for a place without instances, None if it is none."""
     names: list[str] = []

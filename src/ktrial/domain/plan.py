@@ -34,6 +34,7 @@ class Why(Enum):
     DANGEROUS = "dangerous"
     UNREADABLE = "unreadable"
     READ_ONLY = "read-only"
+    NOT_ADDED = "not-added"
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -314,6 +315,8 @@ def _change(
     def refuse(kind: Why, reason: str, hint: str | None = None) -> Refusal:
         return Refusal(knob.id, address, kind, reason, show_value(setting.value), origin, hint)
 
+    if instance.barred is not None:
+        return refuse(Why.NOT_ADDED, instance.barred.reason, instance.barred.hint)
     shown = instance.reading.text
     withheld = _withheld(knob, instance.path, instance.reading)
     if withheld is not None:

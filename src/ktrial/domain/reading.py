@@ -34,10 +34,17 @@ class Reading(msgspec.Struct, frozen=True):
         return self.mode is None or bool(self.mode & 0o222)
 
 
+class Barred(msgspec.Struct, frozen=True):
+    """Why the agent does not write a file whoever asks, and what root can do about it."""
+
+    reason: str
+    hint: str | None
+
+
 class InstanceState(msgspec.Struct, frozen=True):
     """One instance of a knob: its name ("" where a knob has only itself), the place used, what it showed.
 
-    `read_only` is the read-only mount that the place lies on.
+    `read_only` is the read-only mount that the place lies on, `barred` why the agent would not write it as root.
     """
 
     label: str
@@ -46,6 +53,7 @@ class InstanceState(msgspec.Struct, frozen=True):
     effective: str | None = None
     siblings: dict[str, str] = {}
     read_only: str | None = None
+    barred: Barred | None = None
 
 
 class KnobState(msgspec.Struct, frozen=True):

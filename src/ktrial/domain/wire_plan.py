@@ -11,7 +11,7 @@ from ktrial.domain.wire import wire_bytes
 
 
 def wire_plan(plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False) -> dict[str, Any]:
-    """The plan as the agent takes it (`ktrial.plan/1`)."""
+    """The plan as the agent takes it (`ktrial.plan/2`)."""
     steps: list[dict[str, Any]] = []
     for change in plan.changes:
         step: dict[str, Any] = {
@@ -42,7 +42,7 @@ def wire_plan(plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False)
         do, undo = (["systemctl", verb, plan.service.name] for verb in (there, back))
         steps.append({"kind": "run", "do": do, "undo": undo})
     return {
-        "schema": "ktrial.plan/1",
+        "schema": "ktrial.plan/2",
         "title": plan.title,
         "lease": dict(lease),
         "keep_going": keep_going,

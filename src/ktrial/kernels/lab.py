@@ -28,9 +28,16 @@ _SWAP_PROGRAMS, _FOLDERS = ("mkswap", "swapon", "swapoff"), "/usr/sbin:/usr/bin:
 class Lab:
     """Implements `services.guest_trial.Lab`; every kernel and its modules are read once."""
 
-    def __init__(self, images: Images, guests_for: Callable[[KernelFiles], Guests], work: Path | None = None) -> None:
-        """`guests_for` finds the guests that can run a kernel."""
+    def __init__(
+        self,
+        images: Images,
+        guests_for: Callable[[KernelFiles], Guests],
+        work: Path | None = None,
+        common: Callable[[], Mapping[str, bytes]] = dict,
+    ) -> None:
+        """`guests_for` finds the guests that can run a kernel, `common` the files that every guest gets."""
         self._images = images
+        self._common = common
         self._guests_for = guests_for
         self._work = work
         self._kernels: dict[str, tuple[KernelFiles, Guests]] = {}
@@ -104,7 +111,9 @@ class Lab:
         modules = self._modules[key]
         image = {disk.PLACE: self._disk} if place.disk else {}
         tools = self._tools_for(guests.architecture, place.tools)
-        brought = Brought({**tools.files, **files, **modules, **image}, tools.links, tools.tools, tools.architecture)
+        brought = Brought(
+            {**self._common(), **tools.files, **files, **modules, **image}, tools.links, tools.tools, tools.architecture
+        )
         job = msgspec.structs.replace(job, modules=tuple(modules), disk=disk.TYPE if place.disk else None)
         return brought, job
 

@@ -100,7 +100,10 @@ def _refusals(refusals: tuple[Refusal, ...], width: int) -> str:
     lines = ["left out:"]
     for (reason, hint), members in grouped.items():
         names = ", ".join(f"{refusal.address}={refusal.value}" for refusal in members)
-        lines.append(paragraph(f"{names}: {reason}" + (f" ({hint})" if hint else ""), width=width, indent="  "))
+        to_copy = members[0].kind is Why.NOT_ADDED and hint is not None
+        said = f"{names}: {reason}" + (f" ({hint})" if hint and not to_copy else "")
+        lines.append(paragraph(said + ("; root adds it with" if to_copy else ""), width=width, indent="  "))
+        lines += [f"    {hint}"] if to_copy else []
     return "\n".join(lines)
 
 

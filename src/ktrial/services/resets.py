@@ -66,7 +66,7 @@ class Resets:
             raise BadRun(f"{wanted} bytes are swapped out, and only {room} bytes of memory are available for them")
         names = ", ".join(area["name"] for area in used)
         plan = {
-            "schema": "ktrial.plan/1",
+            "schema": "ktrial.plan/2",
             "title": f"reset of swap: {names}",
             "lease": {"kind": "while-session"},
             "steps": [_off_and_on(area) for area in used],
@@ -101,7 +101,6 @@ def _off_and_on(area: Mapping[str, Any]) -> dict[str, Any]:
         "kind": "run",
         "do": ["swapoff", area["name"]],
         "undo": ["swapon", *ranked, area["name"]],
-        "persistent": False,
     }
 
 

@@ -67,6 +67,10 @@ def make_plan(
     knobs = [find_knob(name, catalog.knobs) for name in names]
     meant = [parse_address(name).selector for name in names]
     states = observe(machine, with_couples(knobs, catalog.knobs), meant)
+    if catalog.own.keys() & states.keys():
+        from ktrial.services.added_knobs import with_barred
+
+        states = with_barred(machine, states, catalog.own)
     context = Context(catalog.knobs, catalog.kinds, facts, states)
     found = resolve(" ".join(words), requests, context, allow_dangerous=allow_dangerous, later_wins=later_wins)
     return found, facts

@@ -131,18 +131,6 @@ def test_knobs_that_cannot_be_right(tmp_path: Path, change: tuple[str, str], why
         load_catalog([own(tmp_path, knob=KNOB.replace(*change))])
 
 
-def test_the_agent_may_write_every_place_of_the_catalog() -> None:
-    source = (Path(__file__).parents[3] / "agent/src/allow.rs").read_text()
-    listed = re.findall(r'"([^"]+)"', source.partition("const WRITE: Patterns = &[")[2].partition("]")[0])
-    patterns = [
-        re.compile(re.escape(text).replace(r"\*", "[^/]*") + (".+" if text.endswith("/") else "")) for text in listed
-    ]
-    for knob in load_catalog().knobs.values():
-        for place in knob.files:
-            path = re.sub(r"\{\w+\}", "x", place)
-            assert any(pattern.fullmatch(path) for pattern in patterns), f"{knob.id}: {place}"
-
-
 PROFILE = 'name = "p"\nsummary = "s"\n\n[[setting]]\nknob = "vm.swappiness"\nvalue = 10\n'
 
 

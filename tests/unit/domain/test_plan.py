@@ -59,7 +59,7 @@ def test_a_change_holds_all_that_the_agent_needs() -> None:
 
 def test_wire_form() -> None:
     wire = wire_plan(plan("vm.dirty_ratio=10"), {"kind": "keep"})
-    assert wire["schema"] == "ktrial.plan/1"
+    assert wire["schema"] == "ktrial.plan/2"
     assert wire["steps"] == [
         {
             "kind": "write",

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is never written or read as root, whoever asks, and what root reads beside knobs.
+
+/// A list of patterns.
+pub type Patterns = &'static [&'static str];
+
+/// Where knobs may be at all. A journal's values are put back here alone, and `knobs.d` adds nothing beyond.
+pub const KNOBS: Patterns = &[
+    "/proc/sys/",
+    "/proc/irq/",
+    "/sys/block/",
+    "/sys/devices/",
+    "/sys/kernel/mm/",
+    "/sys/kernel/debug/sched/",
+    "/sys/kernel/debug/sched_features",
+    "/sys/kernel/rcu_*",
+    "/sys/module/*/parameters/",
+    "/sys/class/",
+    "/sys/bus/workqueue/",
+    "/sys/bus/pci/devices/",
+    "/sys/bus/usb/devices/",
+    "/sys/fs/cgroup/",
+    "/dev/stune/",
+    "/dev/cpuctl/",
+];
+
+/// Names a program that root runs, switches what protects the machine, or stops, resets and takes away what runs.
+pub const NEVER_WRITE: Patterns = &[
+    // Programs that root runs.
+    "/proc/sys/kernel/core_pattern",
+    "/proc/sys/kernel/modprobe",
+    "/proc/sys/kernel/hotplug",
+    "/proc/sys/kernel/poweroff_cmd",
+    "/proc/sys/kernel/usermodehelper/",
+    "/proc/sys/kernel/acct",
+    "/proc/sys/fs/binfmt_misc/",
+    "/proc/sys/fs/ocfs2/",
+    "/sys/devices/system/machinecheck/*/trigger",
+    "/sys/module/firmware_class/parameters/",
+    "/sys/module/*/parameters/usermode_helper",
+    "/sys/module/*/parameters/*cache_getent",
+    "/sys/module/*/parameters/*helper",
+    "/sys/module/*/parameters/*_prog",
+    "/sys/class/firmware/",
+    // Switches that protect the machine.
+    "/proc/sys/kernel/sysrq",
+    "/proc/sys/kernel/modules_disabled",
+    "/proc/sys/kernel/kexec_*",
+    "/proc/sys/kernel/yama/",
+    "/proc/sys/kernel/apparmor*",
+    "/proc/sys/kernel/unprivileged_userns_*",
+    "/proc/sys/kernel/dmesg_restrict",
+    "/proc/sys/kernel/kptr_restrict",
+    "/proc/sys/kernel/cap_last_cap",
+    "/proc/sys/kernel/cad_pid",
+    "/proc/sys/kernel/ns_last_pid",
+    "/proc/sys/kernel/grsecurity/",
+    "/proc/sys/dev/tty/",
+    "/proc/sys/fs/protected_*",
+    "/proc/sys/fs/suid_dumpable",
+    "/proc/sys/vm/mmap_min_addr",
+    "/sys/module/apparmor/",
+    "/sys/module/ima/",
+    "/sys/module/integrity/",
+    "/sys/module/loadpin/",
+    "/sys/module/module/",
+    "/sys/module/selinux/",
+    "/sys/module/sysrq/",
+    "/sys/module/kgdb*/",
+    "/sys/module/vfio*/",
+    // Memory and firmware.
+    "/sys/devices/system/memory/",
+    "/sys/devices/system/cpu/probe",
+    "/sys/devices/system/cpu/release",
+    "/sys/devices/virtual/firmware-attributes/",
+    "/sys/class/firmware-attributes/",
+    "/sys/class/tpm/",
+    "/sys/class/mtd/",
+];
+
+/// Names of files of devices that reach past the driver: raw registers, removal, reset, binding, firmware.
+pub const NEVER_WRITE_NAMES: Patterns = &[
+    "authorized*",
+    "autoclear",
+    "backing_dev",
+    "bind",
+    "boot_partition*",
+    "config",
+    "current_password",
+    "data",
+    "delete",
+    "delete_controller",
+    "detach",
+    "driver_override",
+    "eeprom",
+    "eject",
+    "enable",
+    "firmware_node",
+    "force_ro",
+    "hard_offline_page",
+    "host_reset",
+    "hot_add",
+    "hot_remove",
+    "initstate",
+    "loading",
+    "new_id",
+    "new_password",
+    "nvmem",
+    "rebind_controller",
+    "reload",
+    "remove",
+    "remove_id",
+    "request",
+    "rescan",
+    "rescan_controller",
+    "reset",
+    "reset_controller",
+    "reset_method",
+    "resource*",
+    "rom",
+    "scan",
+    "soft_offline_page",
+    "sriov_*",
+    "state",
+    "uevent",
+    "unbind",
+    "writeback",
+];
+
+/// Folders of devices of which nothing is written: the device itself is made, changed and ended there.
+pub const NEVER_WRITE_FOLDERS: Patterns = &[
+    "bcache",
+    "bonding",
+    "brport",
+    "fault-injection",
+    "firmware-attributes",
+    "loop",
+    "md",
+    "nvmem",
+    "ppi",
+    "regmap",
+];
+
+/// Control groups.
+pub const GROUPS: Patterns = &["/sys/fs/cgroup/", "/dev/stune/", "/dev/cpuctl/"];
+
+/// Files that move, stop or kill the processes of a control group, or say what they may open: no knobs.
+pub const NEVER_WRITE_OF_GROUPS: Patterns = &[
+    "cgroup.*",
+    "tasks",
+    "devices.*",
+    "freezer.*",
+    "notify_on_release",
+    "release_agent",
+    "*.force_empty",
+    "*.reclaim",
+];
+
+/// What the agent itself writes and no plan names.
+pub const OWN: Patterns = &[
+    "/proc/sys/vm/drop_caches",
+    "/sys/block/zram*/reset",
+    "/sys/block/zram*/comp_algorithm",
+    "/sys/block/zram*/disksize",
+];
+
+/// What root reads although not everybody may.
+pub const READ: Patterns = &["/sys/class/powercap/*/energy_uj"];
+
+/// What root reads where everybody may read it too.
+pub const READ_AS_EVERYBODY: Patterns = &[
+    "/proc/cmdline",
+    "/proc/interrupts",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/pressure/*",
+    "/proc/self/mounts",
+    "/proc/stat",
+    "/proc/swaps",
+    "/proc/sys/",
+    "/proc/uptime",
+    "/proc/version",
+    "/proc/vmstat",
+    "/sys/class/hwmon/*/energy*",
+    "/sys/class/hwmon/*/name",
+    "/sys/class/hwmon/*/power*",
+    "/sys/class/power_supply/*/charge_now",
+    "/sys/class/power_supply/*/energy_now",
+    "/sys/class/power_supply/*/power_now",
+    "/sys/class/power_supply/*/scope",
+    "/sys/class/power_supply/*/status",
+    "/sys/class/power_supply/*/type",
+    "/sys/class/power_supply/*/voltage_now",
+    "/sys/class/powercap/*/max_energy_range_uj",
+    "/sys/class/powercap/*/name",
+    "/sys/devices/system/cpu/*/cpuidle/*/name",
+    "/sys/devices/system/cpu/*/cpuidle/*/time",
+    "/sys/devices/system/cpu/*/cpuidle/*/usage",
+    "/sys/kernel/sched_ext/enable_seq",
+    "/sys/kernel/sched_ext/root/ops",
+    "/sys/kernel/sched_ext/state",
+    "/sys/module/*/parameters/",
+    "/sys/module/*/version",
+    "/etc/os-release",
+    "/etc/sysctl.conf",
+    "/etc/tuned/",
+    "/usr/lib/os-release",
+    "/usr/lib/tuned/",
+];
+
+/// Folders of configuration, and what root reads of each where everybody may.
+pub const CONFIGURATION: Patterns = &["/etc/", "/run/", "/usr/local/lib/", "/usr/lib/", "/lib/"];
+pub const READ_OF_CONFIGURATION: Patterns = &[
+    "sysctl.d/*.conf",
+    "udev/rules.d/*.rules",
+    "tmpfiles.d/*.conf",
+    "modprobe.d/*.conf",
+    "systemd/zram-generator.conf",
+    "systemd/zram-generator.conf.d/*.conf",
+];
+
+/// Secrets, and files that do something when they are read.
+pub const NEVER_READ: Patterns = &[
+    "/proc/sys/net/ipv4/tcp_fastopen_key",
+    "/proc/sys/net/ipv6/conf/*/stable_secret",
+    "/proc/sys/net/ipv6/conf/*/*/stable_secret",
+    "/proc/sys/kernel/random/uuid",
+    "/proc/sys/vm/stat_refresh",
+    "/sys/class/zram-control/",
+    "/sys/firmware/",
+    "/sys/kernel/config/",
+    "/sys/kernel/debug/bluetooth/",
+    "/sys/kernel/debug/ieee80211/",
+    "/sys/kernel/debug/regmap/",
+    "/sys/kernel/debug/tracing/",
+    "/sys/kernel/debug/usb/",
+    "/sys/kernel/security/",
+    "/sys/kernel/tracing/",
+    "/sys/devices/virtual/dmi/",
+];
+
+/// The same by names of files, wherever they lie.
+pub const NEVER_READ_NAMES: Patterns = &[
+    "*password*",
+    "*passphrase*",
+    "*secret*",
+    "*_psk",
+    "*private_key*",
+    "config",
+    "data",
+    "eeprom",
+    "hot_add",
+    "nvmem",
+    "resource*",
+    "rom",
+];
+
+/// Trees of which root tells what is there.
+pub const NAMED: Patterns = &["/proc/", "/sys/", "/dev/stune/", "/dev/cpuctl/"];

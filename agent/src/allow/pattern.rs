@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Patterns of paths: one file, or with a final `/` all that lies below; `*` stands for anything within one component,
+//! a component `**` for one or more of them.
+
+use std::str::Split;
+
+/// Whether one of the patterns covers a path.
+pub fn any<P: AsRef<str>>(patterns: &[P], path: &str) -> bool {
+    patterns.iter().any(|pattern| covers(pattern.as_ref(), path))
+}
+
+/// Whether a pattern covers a path.
+pub fn covers(pattern: &str, path: &str) -> bool {
+    let below = pattern.ends_with('/');
+    rest_covers(pattern.trim_end_matches('/').split('/'), path.split('/'), below)
+}
+
+fn rest_covers(mut wanted: Split<char>, mut found: Split<char>, below: bool) -> bool {
+    loop {
+        match wanted.next() {
+            None => return found.next().is_some() == below,
+            Some("**") => {
+                while found.next().is_some() {
+                    if rest_covers(wanted.clone(), found.clone(), below) {
+                        return true;
+                    }
+                }
+                return false;
+            }
+            Some(wanted) if found.next().is_some_and(|found| fits(wanted, found)) => {}
+            Some(_) => return false,
+        }
+    }
+}
+
+/// How many components at the end of a pattern's file stay the same when its first `*` is a link: those after it.
+pub fn after_first_star(pattern: &str) -> usize {
+    let from_star = pattern
+        .split('/')
+        .skip_while(|component| !component.contains('*'));
+    match from_star.count() {
+        found if found > 1 && !pattern.ends_with('/') => found - 1,
+        _ => 1,
+    }
+}
+
+/// Whether a name fits a pattern in which `*` stands for any characters.
+pub fn fits(pattern: &str, name: &str) -> bool {
+    let Some((head, tail)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut rest) = name.strip_prefix(head) else {
+        return false;
+    };
+    let mut pieces: Vec<&str> = tail.split('*').collect();
+    let last = pieces.pop().unwrap_or_default();
+    for piece in pieces {
+        match rest.find(piece) {
+            Some(at) => rest = &rest[at + piece.len()..],
+            None => return false,
+        }
+    }
+    rest.len() >= last.len() && rest.ends_with(last)
+}
