@@ -38,6 +38,10 @@ class User:
         return self.home / "ktrial"
 
     @property
+    def gid(self) -> int:
+        return pwd.getpwuid(self.uid).pw_gid
+
+    @property
     def sudo_log(self) -> Path:
         """Where sudo notes what this user ran."""
         return self.home.parent / "sudo.log"

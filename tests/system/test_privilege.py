@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hostile import evil_folder, start_without_sudo, surroundings_in
 from tests.support.kept import raw, records
 from tests.support.terminal import Terminal, eventually
 from tests.support.user import CHECKOUT, User, ordinary_user
@@ -112,47 +113,10 @@ def test_the_doctor_of_an_ordinary_user_needs_no_sudo(user: User) -> None:
     assert user.files_of_others() == []
 
 
-#: A place without sudo whose /etc may be written, and nothing of it stays: the user's name is $1, a folder $2.
-_WITHOUT_SUDO = """
-set -e
-mount --bind /dev/null /usr/bin/sudo
-mkdir "$2/upper" "$2/work"
-mount -t overlay -o "lowerdir=/etc,upperdir=$2/upper,workdir=$2/work" overlay /etc
-"""
-_DOAS = """
-printf 'permit nopass %s as root\\n' "$1" > /etc/doas.conf
-chmod 600 /etc/doas.conf
-"""
-_PKEXEC = """
-mount --bind /dev/null /usr/bin/doas
-mkdir -p /run/dbus
-mount -t tmpfs tmpfs /run/dbus
-rule='polkit.addRule(function(a, s) { if (s.user == "%s") return polkit.Result.YES; });'
-printf "$rule" "$1" > /etc/polkit-1/rules.d/1.rules
-chmod 755 /etc/polkit-1/rules.d
-dbus-daemon --system --fork --nopidfile
-/usr/lib/polkit-1/polkitd --no-debug &
-until dbus-send --system --print-reply --dest=org.freedesktop.PolicyKit1 / org.freedesktop.DBus.Peer.Ping; do
-    sleep 0.1
-done > /dev/null 2>&1
-"""
-#: As a child: pkexec wants a parent that is not the first process.
-_START = """
-shift 2
-"$@" &
-wait $!
-"""
-
-
-@pytest.mark.parametrize("asker, prepare", [("doas", _DOAS), ("pkexec", _PKEXEC)])
-def test_without_sudo_another_program_is_asked(user: User, tmp_path: Path, asker: str, prepare: str) -> None:
-    space = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "--propagation", "private")
-
+@pytest.mark.parametrize("asker", ["doas", "pkexec"])
+def test_without_sudo_another_program_is_asked(user: User, asker: str) -> None:
     def start(*words: str) -> subprocess.CompletedProcess[str]:
-        folder = tempfile.mkdtemp(dir=tmp_path)
-        script = _WITHOUT_SUDO + prepare + _START
-        argv = [*space, "sh", "-c", script, "sh", user.name, folder, *user.become(), "./ktrial", *words]
-        return subprocess.run(argv, cwd=user.checkout, capture_output=True, text=True, timeout=60, check=False)
+        return start_without_sudo(user, asker, "./ktrial", *words)
 
     applied = start("apply", "vm.swappiness=61", "--yes")
     assert applied.returncode == 0, applied.stderr
@@ -269,29 +233,6 @@ def test_what_only_root_can_see_is_said_to_be_so(user: User) -> None:
     assert "only root can see debugfs" in " ".join(planned.stdout.split())
 
 
-def evil_folder(folder: Path, marks: Path) -> Path:
-    """Programs and Python modules that note who runs them, and a library that notes who loads it."""
-    evil = folder / "evil"
-    (evil / "ktrial").mkdir(parents=True)
-    for name in ("sysctl", "mkswap", "swapon", "modprobe", "python", "python3", "id", "find", "stat", "readlink", "sh"):
-        program = evil / name
-        program.write_text(f'#!/bin/sh\necho "{name} $(/usr/bin/id -u)" >>{marks}\nexec /usr/bin/{name} "$@"\n')
-        program.chmod(0o755)
-    note = f"import os\nwith open({str(marks)!r}, 'a') as marks:\n    print(__name__, os.geteuid(), file=marks)\n"
-    for module in ("click.py", "msgspec.py", "sitecustomize.py", "startup.py", "ktrial/__init__.py", "ktrial/cli.py"):
-        (evil / module).write_text(note)
-    source = evil / "preload.c"
-    source.write_text(
-        "#include <stdio.h>\n#include <unistd.h>\n"
-        "__attribute__((constructor)) static void note(void)\n{\n"
-        f'    FILE *marks = fopen("{marks}", "a");\n'
-        '    if (marks) { fprintf(marks, "preload %d\\n", (int) geteuid()); fclose(marks); }\n}\n'
-    )
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", evil / "preload.so", source], check=True)
-    subprocess.run(["chmod", "--recursive", "a+rX", evil], check=True)
-    return evil
-
-
 @pytest.mark.parametrize("defaults", [(), ("!secure_path", "!env_reset")], ids=["ordinary-sudo", "lax-sudo"])
 @pytest.mark.parametrize("by_prefix", [True, False], ids=["sudo-ktrial", "ktrial-asks"])
 def test_nothing_of_the_users_surroundings_runs_as_root(
@@ -307,16 +248,7 @@ def test_nothing_of_the_users_surroundings_runs_as_root(
         evil = evil_folder(folder, marks)
         elsewhere = folder / "elsewhere"
         elsewhere.mkdir()
-        surroundings = {
-            "PATH": f"{evil}:/usr/bin:/bin",
-            "LD_PRELOAD": str(evil / "preload.so"),
-            "LD_LIBRARY_PATH": str(evil),
-            "PYTHONPATH": str(evil),
-            "PYTHONHOME": str(evil),
-            "PYTHONSTARTUP": str(evil / "startup.py"),
-            "HOME": str(elsewhere),
-            **{f"XDG_{name}_HOME": str(elsewhere) for name in ("CONFIG", "CACHE", "STATE", "DATA")},
-        }
+        surroundings = surroundings_in(evil, elsewhere)
         prefix = ["/usr/bin/sudo"] if by_prefix else []
         command = [*prefix, str(user.checkout / "ktrial"), "--machine-state", state]
         applied = user.start(*command, "apply", "vm.swappiness=61", "--yes", directory=evil, environment=surroundings)
