@@ -15,6 +15,7 @@ _SECRETS = re.compile(r"(://[^\s/@:]*:)[^\s@]+(?=@)|(password=)[^\s&]+", re.IGNO
 _STARTERS = ("/ktrial/__main__.py", "/bin/ktrial")
 _MODULE = ("-m", "ktrial")
 _MOST_CHARACTERS = 120
+_MOST_LOOKED_AT = 4096
 
 
 class LockedFile(msgspec.Struct, frozen=True):
@@ -85,6 +86,6 @@ def _store(words: Sequence[str], environment: Mapping[str, str] | None) -> str |
 
 def _clean(text: str) -> str:
     """Words of somebody else: without passwords, without what moves a cursor, and not too many."""
-    plain = _SECRETS.sub(r"\1\2…", text)
+    plain = _SECRETS.sub(r"\1\2…", text[:_MOST_LOOKED_AT])
     cut = plain if len(plain) <= _MOST_CHARACTERS else plain[:_MOST_CHARACTERS] + "…"
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)

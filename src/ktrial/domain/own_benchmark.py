@@ -29,12 +29,12 @@ from ktrial.domain.facts import FactBook
 from ktrial.domain.json_path import is_path, parse_path, select
 from ktrial.domain.strict_json import NotStrictJson, decode
 
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 #: A number that goes on: digits, a decimal or thousands mark of any language with digits after it, an exponent.
 _GOES_ON = re.compile(r"(?:[.,'\u2019\u00a0\u202f]?[0-9]+)+|[eE][-+]?[0-9]+")
 #: The same before it: more of its digits whatever the expression says, and a mark or a sign that it does not mention.
-_BEGAN = re.compile(r"[-+]?[0-9.]*[0-9]\.?$")
-_BEGAN_OUTSIDE = re.compile(r"(?:[-+]?[0-9.,'\u2019\u00a0\u202f]*[0-9][.,'\u2019\u00a0\u202f]?|(?<!\w)-)$")
+_BEGAN = re.compile(r"[-+]?[0-9.]{0,40}[0-9]\.?$")
+_BEGAN_OUTSIDE = re.compile(r"(?:[-+]?[0-9.,'\u2019\u00a0\u202f]{0,40}[0-9][.,'\u2019\u00a0\u202f]?|(?<!\w)-)$")
 #: So many characters beside a number are looked at.
 _BESIDE = 40
 #: Suffix of a metric's name -> base unit, factor to it, kind. Longer suffixes first.

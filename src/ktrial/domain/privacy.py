@@ -71,9 +71,9 @@ _PLACES = (
     r"""(?<![A-Za-z0-9])ID_SERIAL(?:_SHORT)?=(?P<serial_c>[A-Za-z0-9][A-Za-z0-9_.-]{2,126})""",
     rf"""(?:(?<![A-Za-z0-9])(?i:serial)|(?m:^)sn){_FAR}(?!tty|{_QUANTITY})(?P<serial_d>{_MIXED}[A-Za-z0-9_-]{{7,64}})""",
     r"""(?<![A-Za-z0-9])(?:PART)?UUID=(?P<serial_b>[0-9A-Fa-f]{4,8}-[0-9A-Fa-f-]{4,28})""",
-    rf"""(?<![0-9A-Fa-f:.]){_NOT_AFTER}(?P<mac_a>(?=[0-9:]*[A-Fa-f])(?:{_PAIR}:){{5}}{_PAIR})(?![:.]?[0-9A-Fa-f]){_ENDS}""",
+    rf"""(?<![0-9A-Fa-f:.]){_NOT_AFTER}(?P<mac_a>(?=[0-9:]{{0,17}}[A-Fa-f])(?:{_PAIR}:){{5}}{_PAIR})(?![:.]?[0-9A-Fa-f]){_ENDS}""",
     # As the name of a sensor has it.
-    rf"""(?<![0-9A-Za-z]){_NOT_AFTER}(?P<mac_c>(?=[0-9_]*[A-Fa-f])(?:{_PAIR}_){{5}}{_PAIR})(?![0-9A-Za-z]){_ENDS}""",
+    rf"""(?<![0-9A-Za-z]){_NOT_AFTER}(?P<mac_c>(?=[0-9_]{{0,17}}[A-Fa-f])(?:{_PAIR}_){{5}}{_PAIR})(?![0-9A-Za-z]){_ENDS}""",
     r"""(?<![A-Za-z0-9])(?:en|wl|ww)x(?P<mac_b>[0-9a-f]{12})(?![0-9A-Za-z])""",
 )
 _NO_MAC = frozenset(("000000000000", "ffffffffffff"))

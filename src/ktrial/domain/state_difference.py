@@ -14,7 +14,7 @@ from ktrial.domain.machine_state import COMMAND_LINE, MachineState, StateValue
 
 Kind = Literal["knob", "sysctl", "module", "boot", "fact", "file", "folder"]
 
-_BRACKETED = re.compile(r"[\[(]([^\])]*)[\])]")
+_BRACKETED = re.compile(r"[\[(]([^\])]{0,256})[\])]")
 _PARAMETER = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _MODULE = re.compile(r"/sys/module/([^/]+)/(?:parameters/(.+)|version)")
 _MODULES = "kernel.modules"

@@ -162,6 +162,7 @@ def literal(word: str) -> str | None:
 def expand(word: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
     """All values that a word may take. Globs stay as patterns; what only running could tell is `Unknown`."""
     results = [""]
+    parts: list[str] = []
     offset = 0
     while offset < len(word):
         try:
@@ -173,11 +174,21 @@ def expand(word: str, variables: Mapping[str, list[str] | Unknown]) -> list[str]
             values, end = values
         if isinstance(values, Unknown):
             return values
-        results = [left + right for left in results for right in values]
+        offset = end
+        if len(values) == 1:
+            parts += values
+            continue
+        results = _continued(results, parts, values)
+        parts = []
         if len(results) > MAXIMUM_VALUES:
             return Unknown(f"stands for more than {MAXIMUM_VALUES} values")
-        offset = end
-    return results
+    return _continued(results, parts, [""])
+
+
+def _continued(results: list[str], parts: list[str], values: list[str]) -> list[str]:
+    """Each result with what stands between, and with each of the values behind that."""
+    between = "".join(parts)
+    return [left + between + right for left in results for right in values]
 
 
 def _piece(

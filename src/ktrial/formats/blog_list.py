@@ -24,13 +24,13 @@ from ktrial.formats.lines import (
     unread_line,
 )
 
-_KEY = r"(?:vm|kernel|net|fs|dev|user|abi|debug)(?:[./][A-Za-z0-9_*/-]+)+"
+_KEY = r"(?:vm|kernel|net|fs|dev|user|abi|debug)(?:[./][A-Za-z0-9_*/-]++)++"
 _PATH = r"/(?:sys|proc/sys|proc/irq)/[A-Za-z0-9_./*?\[\]{}:@-]*[A-Za-z0-9_*\]}]"
 _MODULE = r"[a-z][a-z0-9_-]*\.[a-z][a-z0-9_-]*"
 _NAMED = re.compile(rf"(?P<path>{_PATH})|(?<![\w./:-])(?P<key>{_KEY})")
 _SETTING = re.compile(rf"(?:(?P<path>{_PATH})|(?P<key>{_KEY}))\s*(?P<sign>:=|:|=>|=|-+>|→)?\s*(?P<rest>.*)")
 _BOOT = re.compile(rf"(?P<name>{_MODULE})=(?P<value>[^\s=]+)")
-_ARROW = re.compile(r"\s*(?:=+>|-+>|→|⇒|➜)\s*")
+_ARROW = re.compile(r"(?:(?<!\s)\s++)?(?:(?<!=)=++>|(?<!-)-++>|→|⇒|➜)\s*")
 _COMMAND = re.compile(r"(?:sudo\s+)?(?:sysctl\s|echo\s|printf\s|tee\s)")
 _NUMBERS = re.compile(r"[+-]?(?:0x[0-9A-Fa-f]+|\d+)(?:\s+[+-]?\d+)*%?")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_+.-]*")
@@ -158,7 +158,7 @@ def _prose(found: re.Match[str], line: Line, file: str) -> Unread:
 
 def _boot_or_prose(text: str, line: Line, file: str) -> list[Assignment | Unread]:
     """Kernel parameters on a line of their own, or prose."""
-    words = text.split()
+    words, shown = text.split(), line.text.strip()
     boots = [_BOOT.fullmatch(word.strip("\"',")) for word in words]
     if words and all(boots):
         return [
@@ -168,7 +168,7 @@ def _boot_or_prose(text: str, line: Line, file: str) -> list[Assignment | Unread
                 value=boot["value"],
                 file=file,
                 line_number=line.number,
-                text=line.text.strip(),
+                text=shown,
             )
             for boot in boots
             if boot is not None
@@ -180,8 +180,8 @@ def _boot_or_prose(text: str, line: Line, file: str) -> list[Assignment | Unread
 def _value(text: str) -> str | Unread:
     """The value in the rest of a line; the part after an arrow. An `Unread` without a place says why there is none."""
     parts = _ARROW.split(text)
-    wanted = re.sub(r"\s+(?:#|//|;|--|\u2014|\u2013|-)\s.*$", "", parts[-1].strip())
-    wanted = re.sub(r"\s*[(\[].*$", "", wanted).strip().strip("\"'").strip().rstrip(".,;").strip()
+    wanted = re.sub(r"(?<!\s)\s++(?:#|//|;|--|\u2014|\u2013|-)\s.*$", "", parts[-1].strip())
+    wanted = re.sub(r"(?<!\s)\s*+[(\[].*$", "", wanted).strip().strip("\"'").strip().rstrip(".,;").strip()
     if not wanted:
         return unread_line("", 0, text, "no value")
     if _NUMBERS.fullmatch(wanted) or _WORD.fullmatch(wanted):

@@ -9,7 +9,10 @@ import zlib
 from ktrial.formats.elf import Elf
 
 #: Strings that compilers leave as DW_AT_producer; gcc adds the flags that change code.
-_PRODUCER = re.compile(rb"(?:GNU (?:C|AS|GIMPLE)\S* |(?:[\w.-]+ )*clang version |clang LLVM \(rustc version )[^\0\n]*")
+_PRODUCER = re.compile(
+    rb"(?:GNU (?:C|AS|GIMPLE)\S* |(?<![\w.-])(?<![\w.-] )(?:[\w.-]+ )*clang version |clang LLVM \(rustc version )"
+    rb"[^\0\n]*"
+)
 _FLAG = re.compile(r"-(?:march|mcpu|mtune)=\S+|-O\w*(?= |$)")
 _LIMIT_BYTES = 512 << 20
 

@@ -11,7 +11,7 @@ from ktrial.formats.elf import Elf
 from ktrial.formats.packed import opened
 
 _SUFFIX = re.compile(r"\.ko(\.(xz|zst|gz))?$")
-_SOFT = re.compile(r"pre:\s*([\w\s-]*?)(?:\s+post:|$)")
+_SOFT = re.compile(r"(pre:|post:)")
 
 
 class KernelModule(NamedTuple):
@@ -44,6 +44,17 @@ def read_module(data: bytes, source: str) -> KernelModule:
         key, _, value = entry.decode(errors="replace").partition("=")
         if key == "depends":
             depends += [name.replace("-", "_") for name in value.split(",") if name]
-        if key == "softdep" and (match := _SOFT.search(value)):
-            before += [name.replace("-", "_") for name in match[1].split()]
+        if key == "softdep":
+            before += _soft(value)
     return KernelModule(plain, tuple(depends), tuple(before))
+
+
+def _soft(value: str) -> list[str]:
+    """What should be loaded before: `NAME pre: a b post: c`."""
+    _, *parts = _SOFT.split(value)
+    return [
+        name.replace("-", "_")
+        for word, names in zip(parts[::2], parts[1::2], strict=True)
+        if word == "pre:"
+        for name in names.split()
+    ]

@@ -21,6 +21,8 @@ kernel command line parameter, a module parameter (`module.parameter`), or a key
 """
 
 SHOWN_CHARACTERS = 200
+#: Longer lines stand in no file of settings: udev reads none that is longer, and a kernel's command line is shorter.
+LONGEST_LINE_BYTES = 16_384
 
 
 class ForeignFormatError(ValueError):
@@ -90,13 +92,17 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def split_lines(data: str | bytes, file: str) -> tuple[list[Line], list[Unread]]:
-    """Split at newlines only. Lines that are not UTF-8 text, or hold a NUL, come back as unread."""
+    """Split at newlines only. Lines that are not UTF-8 text, hold a NUL, or are too long, come back as unread."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     lines: list[Line] = []
     unread: list[Unread] = []
     for number, ended in enumerate(raw.split(b"\n"), start=1):
         content = ended.removesuffix(b"\r")
+        if len(content) > LONGEST_LINE_BYTES:
+            shown = content[:LONGEST_LINE_BYTES].decode("utf-8", "backslashreplace")
+            unread.append(unread_line(file, number, shown, f"longer than {LONGEST_LINE_BYTES} bytes"))
+            continue
         try:
             text = content.decode("utf-8")
         except UnicodeDecodeError:

@@ -60,6 +60,7 @@ def _options(line: Line, file: str) -> tuple[list[Assignment], list[Unread]]:
     module = words[0].replace("-", "_")
     assignments: list[Assignment] = []
     unread: list[Unread] = []
+    shown = line.text.strip()
     for word in words[1:]:
         name, equals, value = word.partition("=")
         if not _NAME.fullmatch(name):
@@ -72,7 +73,7 @@ def _options(line: Line, file: str) -> tuple[list[Assignment], list[Unread]]:
                 value=unquoted(value) if equals else None,
                 file=file,
                 line_number=line.number,
-                text=line.text.strip(),
+                text=shown,
             )
         )
     return assignments, unread

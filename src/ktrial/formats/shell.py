@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from itertools import islice
 
 import msgspec
 
@@ -108,6 +109,10 @@ _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "su"))
 _KNOB_FOLDERS = ("/sys/", "/proc/", "/dev/cpuctl/", "/dev/stune/", "/dev/cpuset/")
 _DEEPEST = 8
 _MOST_COMMANDS = 20_000
+#: Each command that stands deeper than that within blocks counts for more.
+_ORDINARY_DEPTH = 16
+#: So many commands may stand between `if` and `then`.
+_LONGEST_CONDITION = 100
 
 Variables = dict[str, list[str] | Unknown]
 
@@ -180,7 +185,7 @@ class _Reader:
         open_frames = len(self.frames)
         index = start
         while index < stop:
-            self.budget -= 1
+            self.budget -= 1 + len(self.frames) // _ORDINARY_DEPTH
             if self.budget < 0:
                 self.fail(commands[index], "the script is too long to unroll from here on")
                 break
@@ -410,7 +415,7 @@ class _Reader:
 def _condition_text(commands: list[Command], index: int) -> str:
     """The commands between `if` and `then` (or `while` and `do`), as written."""
     texts: list[str] = []
-    for command in commands[index + 1 :]:
+    for command in islice(commands, index + 1, index + 1 + _LONGEST_CONDITION):
         if command.keyword in ("then", "do", "fi", "done"):
             break
         texts.append("!" if command.keyword == "!" else command.text)

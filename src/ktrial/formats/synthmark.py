@@ -15,7 +15,7 @@ from ktrial.domain.errors import BadRun
 from ktrial.formats.tool_output import number, numbered, shown, unreadable, whole
 
 _VERSION = re.compile(r"# SynthMark V(\S+)")
-_PAIR = re.compile(r"\s*([A-Za-z][\w.]*)\s*=\s*(.*?)\s*(?:#.*)?")
+_PAIR = re.compile(r"\s*([A-Za-z][\w.]*)\s*=([^#]*)(?:#.*)?")
 _BIN = re.compile(r"\s*(\d+),\s*(\S+),\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+)\s*")
 
 
@@ -52,7 +52,7 @@ def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
             wakeups, renders = (whole(match[index], source, line, "a count") for index in (3, 5))
             bins.append((match[2], wakeups, renders))
         elif (match := _PAIR.fullmatch(text)) and state != "end":
-            _keep(results if state == "results" else head, match[1], match[2], source, line)
+            _keep(results if state == "results" else head, match[1], match[2].strip(), source, line)
     if version is None or "test.name" not in head or state != "end":
         reason = "cut short: RESULTS_END is missing" if version else "SynthMark's: its head is missing"
         raise unreadable(source, None, "the whole output", f"whole; it is {reason}")

@@ -19,7 +19,7 @@ from ktrial.imports._shared import group_of, is_own_table, slug, stem
 NAME = "csv"
 WHAT = "Tidy CSV: one row for each run; --value, --by, --block and --benchmark name the columns."
 TAKES_COLUMNS = True
-_NAMED_UNIT = re.compile(r"(.+?)\s*[(\[]\s*([^()\[\]]+?)\s*[)\]]")
+_NAMED_UNIT = re.compile(r"(.+?)(?<!\s)\s*+[(\[]([^()\[\]]+)[)\]]")
 _ENDING = re.compile(r"(.+)_(s|ms|us|ns|sec|bytes|percent)")
 _RATE = re.compile(r"(?:.*_)?([^_]+)_per_(s|sec|second|min|minute)")
 _CELL = re.compile(r"(\S*[\d.,])\s*([^\d\s.,+-].*)")
@@ -128,7 +128,7 @@ def _value_columns(table: TidyTable, options: ImportOptions, name: str) -> tuple
 def _told_by(header: str) -> tuple[str, str | None]:
     """The outcome and the unit that a header names: `time(sec)`, `p99_us`, `requests_per_s`, `read_MB_per_s`."""
     if named := _NAMED_UNIT.fullmatch(header):
-        return named[1], named[2]
+        return named[1], named[2].strip()
     if rate := _RATE.fullmatch(header):
         time = "min" if rate[2].startswith("min") else "s"
         unit = f"{rate[1]}/{time}"

@@ -24,7 +24,7 @@ _MERGE = "scripts/kconfig/merge_config.sh"
 #: Empty answers for a Kconfig that asks about each new symbol: its own default.
 _ENTER = b"\n" * 50_000
 _DEBIAN = "usr/src/linux-config-{}/config.{}_none_{}*"
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
+_RELEASE = re.compile(r"(?<!\d)(\d++)\.(\d+)")
 
 
 class Configuring:

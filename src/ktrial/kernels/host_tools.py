@@ -15,8 +15,8 @@ from ktrial.domain.guest import Program, guest_path
 from ktrial.formats.elf import MAGIC, Elf
 from ktrial.kernels.machines import host_architecture
 
-_LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
-_MISSING = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
+_LIBRARY = re.compile(r"^[ \t]*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
+_MISSING = re.compile(r"^[ \t]*(\S+) => not found", re.MULTILINE)
 _LIMIT_S = 30.0
 _BUSYBOX = "busybox"
 _AGENT = "ktrial-agent"

@@ -13,6 +13,7 @@ import msgspec
 
 from ktrial.domain.errors import AgentError, KtrialError
 from ktrial.domain.guest import GuestDiffers, GuestRun, Past
+from ktrial.domain.strict_json import decode_as
 from ktrial.formats import guest_line
 from ktrial.formats.guest_line import Frames
 
@@ -135,7 +136,7 @@ class _Line(msgspec.Struct):
 def is_reply(line: bytes) -> bool:
     """Whether a line ends a request, rather than tells what goes on; what is none of the protocol ends it too."""
     try:
-        told = msgspec.json.decode(line, type=_Line)
+        told = decode_as(line, _Line)
     except msgspec.DecodeError:
         return True
     return told.ok is not None or told.error is not None

@@ -15,7 +15,7 @@ from ktrial.kernels.make import run
 
 _CLANG = re.compile(r"clang(-\d{1,3})?")
 _GCC = re.compile(r"(?:[\w]+-)*gcc(-\d{1,3})?")
-_VERSION = re.compile(r"\d+(?:\.\d+)+")
+_VERSION = re.compile(r"(?<!\d)\d++(?:\.\d++)+")
 _MINIMUM = "scripts/min-tool-version.sh"
 _LIMIT_S = 30.0
 #: Program -> package of Debian with it.

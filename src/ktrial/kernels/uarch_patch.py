@@ -40,7 +40,7 @@ VERMAGIC = ("arch/x86/include/asm/vermagic.h", "arch/x86/include/asm/module.h")
 NEEDED = (TOP, KCONFIG, MAKEFILE, INIT)
 OPTIONAL = (FEATURES, MASKS, *VERMAGIC)
 _MASK = re.compile(r"#define\s+REQUIRED_MASK(\d+)\s+(.*)")
-_FAMILY_64 = re.compile(r"#\s*if(?:def\s+|\s+defined\s*\(?\s*)CONFIG_X86_64\b")
+_FAMILY_64 = re.compile(r"#\s*if(?:def\s+|\s+defined\s*(?:\(\s*)?)CONFIG_X86_64\b")
 #: Symbols of the patches that add processors to a kernel, beside those of this one.
 _FOREIGN = frozenset({LEVEL, "MNATIVE_INTEL", "MNATIVE_AMD", "MICELAKE", "GENERIC_CPU2", "GENERIC_CPU3"})
 

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One long line, as a reader may meet it, and how the time to read it grows with its length."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.support.readers import REFUSALS, Reader
+
+ROOT = Path(__file__).resolve().parents[2]
+#: What a line is full of: what parts, opens, quotes and escapes in one format or another, and words and numbers.
+FILLINGS = (
+    *(
+        b"a",
+        b"7",
+        b" ",
+        b"\t",
+        b"\r",
+        b",",
+        b";",
+        b":",
+        b"=",
+        b"%",
+        b"\\",
+        b'"',
+        b"'",
+        b"`",
+        b"[",
+        b"{",
+        b"(",
+        b")",
+        b"<",
+    ),
+    *(b"|", b"&", b"*", b"?", b"-", b".", b"/", b"#", b"$", b"\0", b"\xff", b"\xc3\xa9", b"\x1b["),
+    *(
+        b"a ",
+        b"a,",
+        b"a=",
+        b"1.",
+        b"1 ",
+        b"-a ",
+        b"$(",
+        b"${a",
+        b'"a" ',
+        b"a;",
+        b"[]",
+        b"{}",
+        b"()",
+        b"(a",
+        b"&&",
+        b"<a>",
+    ),
+    *(
+        b"a:1 ",
+        b"a/",
+        b"a-",
+        b'{"a":',
+        b'"a":1,',
+        b"\\n",
+        b"\\ud8",
+        b"pre: ",
+        b"echo a>",
+        b"if a;",
+        b"%d",
+        b"a.b",
+        b"0x",
+    ),
+)
+#: Some of them.
+FEW = (b"a", b" ", b"7", b'"', b",", b"\\", b"[", b"(", b"%", b"=", b"-", b"a ", b"a=", b'{"a":', b"\0")
+#: Those that are put into a line of a format's own sample.
+WITHIN = (b"a ", b" ", b"-", b"a", b"7", b'"', b"(", b",", b"a=", b".", b"\\")
+_LARGEST_SAMPLE = 32_768
+_NAMES = {"list": "blog_list"}
+#: What ends too late ends here: a hundred times of what is due.
+CAP_S = 20.0
+#: So long may a small text take in any case: shorter times are measured badly.
+DUE_S = 0.01
+#: So much more than in proportion may the larger one take: the memory is colder, the machine busier.
+_SLACK = 3
+_ROOM_BYTES = 256 << 20
+_LONG_LINE = 16_000
+
+
+class TooLong(BaseException):
+    """It took longer than the cap."""
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raise TooLong after so long."""
+
+    def end(_number: int, _frame: Any) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def samples(name: str) -> list[bytes]:
+    """Recorded inputs of the format that a reader's module is called after."""
+    stem = name.split(".")[1]
+    places = [*ROOT.glob("tests/golden/imports/*/*/input*"), *ROOT.glob("tests/golden/formats_foreign/*/*/input")]
+    found = []
+    for path in sorted(places):
+        kind = path.parent.parent.name.replace("-", "_").replace(".", "_")
+        if _NAMES.get(kind, kind) == stem and path.is_file():
+            found.append(path)
+    for case in sorted(ROOT.glob(f"src/ktrial/benchmarks/{stem}/cases/*")):
+        found += [
+            path for path in sorted(case.rglob("*")) if path.name in {"stdout", "stderr"} or "files" in path.parts
+        ]
+    kept = [path.read_bytes() for path in found if path.is_file() and 0 < path.stat().st_size <= _LARGEST_SAMPLE]
+    return kept[:: max(1, len(kept) // 3)][:3]
+
+
+def places(sample: bytes) -> Iterator[Callable[[bytes], bytes]]:
+    """Where a filling may stand in a sample: within and at the end of some of its lines."""
+    lines = sample.split(b"\n")
+    chosen = [at for at, line in enumerate(lines) if line.strip()]
+    for at in chosen[:: max(1, len(chosen) // 6)][:6]:
+        begin = len(b"\n".join(lines[:at])) + (at > 0)
+        for place in (begin + len(lines[at]) // 2, begin + len(lines[at])):
+            yield lambda filling, place=place: sample[:place] + filling + sample[place:]  # type: ignore[misc]
+
+
+def took_s(reader: Reader, data: bytes, cap_s: float = CAP_S) -> float:
+    """CPU time of one reading; infinite where it does not end."""
+    begin_s = time.process_time()
+    try:
+        with at_most(cap_s), suppress(*REFUSALS):
+            reader(data)
+    except TooLong:
+        return float("inf")
+    return time.process_time() - begin_s
+
+
+def filled(filling: bytes, size: int) -> bytes:
+    """So many bytes of it."""
+    return (filling * (size // len(filling) + 1))[:size]
+
+
+def in_lines(filling: bytes, size: int) -> bytes:
+    """So many bytes in lines that are as long as readers take them."""
+    line = filled(filling, _LONG_LINE) + b"\n"
+    return filled(line, size)
+
+
+def few(name: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
+    """The shortest of what a reader meets: single fillings, and some within its first recorded input."""
+    for filling in FEW:
+        yield f"{filling!r}", partial(filled, filling)
+    for sample in samples(name)[:1]:
+        for place, put in enumerate(places(sample)):
+            for filling in WITHIN[:3]:
+                yield f"{filling!r} at place {place} of sample 0", partial(_put, put, filling)
+
+
+def texts(name: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
+    """What a reader meets: each filling as the one line of a file, in many lines, and within a recorded input."""
+    for filling in FILLINGS:
+        yield f"{filling!r}", partial(filled, filling)
+        yield f"lines of {filling!r}", partial(in_lines, filling)
+    for number, sample in enumerate(samples(name)):
+        for place, put in enumerate(places(sample)):
+            for filling in WITHIN:
+                yield f"{filling!r} at place {place} of sample {number}", partial(_put, put, filling)
+
+
+def _put(put: Callable[[bytes], bytes], filling: bytes, size: int) -> bytes:
+    return put(filled(filling, size))
+
+
+def slower(reader: Reader, make: Callable[[int], bytes], sizes: tuple[int, int]) -> str | None:
+    """How much longer the larger one took, where that is more than in proportion; None where it is not."""
+    small, large = sizes
+    with at_most_bytes(64 * large + _ROOM_BYTES):
+        large_s = took_s(reader, make(large))
+        if large_s <= DUE_S * large / small:
+            return None
+        small_s = took_s(reader, make(small))
+    allowed_s = _SLACK * large / small * max(small_s, DUE_S)
+    return None if large_s <= allowed_s else f"{small_s:.3f} s for {small} bytes, {large_s:.3f} s for {large}"
+
+
+@contextmanager
+def at_most_bytes(room: int) -> Iterator[None]:
+    """Let memory grow by so much and no more: what wants more is a MemoryError."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + room, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every reader there is: public functions of the packages that read what others wrote, whose first argument is that."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+import ktrial.formats
+import ktrial.imports
+import ktrial.kernels
+from ktrial.domain.errors import KtrialError
+from ktrial.domain.foreign import ImportOptions
+from ktrial.formats.elf import Elf
+from ktrial.formats.growing_recording import GrowingRecording
+from ktrial.formats.lines import ForeignFormatError
+
+#: What a reader may raise for what it cannot read.
+REFUSALS = (KtrialError, ForeignFormatError)
+_TEXTS = {"bytes": "bytes", "str": "str", "str | bytes": "bytes", "bytes | str": "bytes", "bytes | mmap": "bytes"}
+#: What the other arguments of readers are, by their names.
+_ARGUMENTS: dict[str, Any] = {
+    **dict.fromkeys(("source", "file", "name", "outcome", "word", "what"), "f"),
+    **dict.fromkeys(("config", "config_from", "interval_s", "as_format"), None),
+    **dict.fromkeys(("line", "number", "strip", "session"), 1),
+    **dict.fromkeys(("offset", "at"), 0),
+    "options": ImportOptions(),
+    "variables": {},
+    "limit_bytes": 1 << 28,
+    "wanted": "x86_64",
+    "owner": "GNU",
+    "kind": 3,
+    "order": "<",
+    "architecture": "x86_64",
+    "words": b"",
+    "notes": b"",
+    "btf": False,
+    "target": "a.o",
+    "inline_comments": True,
+    "unit": "s",
+    "reason": "it is so",
+    "text": "x",
+}
+#: Arguments of single readers that are others than those.
+_OF_ITS_OWN: dict[str, dict[str, Any]] = {
+    "formats._globs.fits": {"pattern": "a*b*c?[d-f]*"},
+    "formats.command_line.same_name": {"right": "a"},
+    "formats.sysctl_d.matches": {"key": "vm.swappiness"},
+    "formats.foreign_units.signed_number": {"wanted": "a number"},
+    "formats.flat_kernel.own_note": {"owner": b"GNU"},
+    "formats.kernel_identity.identify_running": {"config": (None, None)},
+    "formats.guest_line.encoded": {"content": b""},
+    "formats.kernel_config.fragment_line": {"value": "y", "kind": None},
+    "formats.lines.is_comment": {},
+    "imports._shared.group_of": {"name": "f"},
+    "imports._shared.has_keys": {},
+    "imports._shared.has_schema": {"schema": "ktrial.bench/1"},
+    "formats.sniff.sniff": {"data": "x"},
+}
+#: What takes a text first, and reads none: names of ours.
+_NO_READERS = frozenset(
+    {
+        "formats.lines.require_something",
+        "formats.recording.recording_of",
+        "formats.tool_output.unreadable",
+        "formats.guest_line.encoded",
+        "formats.kernel_config.fragment_line",
+        "imports._shared.measurement",
+    }
+)
+#: Parts of readers that tell them with a ValueError what is wrong; their readers are found too.
+_PARTS = frozenset(
+    {"formats._words.split_words", "formats.recording_blocks.contents", "formats.recording_blocks.numbers"}
+)
+_PACKAGES = (ktrial.formats, ktrial.imports, ktrial.kernels)
+#: Kernels' functions of a text that belongs to this machine or to the catalog, not to somebody else.
+_OWN_WORDS = frozenset(
+    {
+        *("kernels.build.flags_of_image", "kernels.initramfs.build", "kernels.initramfs.place"),
+        *("kernels.kconfig_reasons.reason", "kernels.machines.machine_for", "kernels.own_packaging.find"),
+        *("kernels.toolchain.choose", "kernels.uarch_text.choice", "kernels.marked.insert", "kernels.marked.unified"),
+    }
+)
+Reader = Callable[[bytes], object]
+
+
+def _modules() -> Iterator[ModuleType]:
+    for package in _PACKAGES:
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            yield importlib.import_module(found.name)
+
+
+def _whole(result: object) -> object:
+    """What an iterator gives, to its end."""
+    return list(result) if isinstance(result, Iterator) else result
+
+
+def _reader(key: str, function: Callable[..., object], shape: str, others: list[inspect.Parameter]) -> Reader:
+    own = _OF_ITS_OWN.get(key, {})
+    given = {}
+    for one in others:
+        if one.name in own:
+            given[one.name] = own[one.name]
+        elif one.default is inspect.Parameter.empty and one.kind is not inspect.Parameter.VAR_POSITIONAL:
+            given[one.name] = _ARGUMENTS[one.name]
+
+    def read(data: bytes) -> object:
+        return _whole(function(data if shape == "bytes" else data.decode("utf-8", "replace"), **given))
+
+    return read
+
+
+def _part(read: Reader) -> Reader:
+    def tried(data: bytes) -> object:
+        with suppress(ValueError, struct.error, zlib.error):
+            return read(data)
+        return None
+
+    return tried
+
+
+def _elf(data: bytes) -> object:
+    found = Elf(data, "f")
+    return found.interpreter, found.note(".notes", "GNU", 3), [found.section(one.name) for one in found.sections[:20]]
+
+
+def readers() -> dict[str, Reader]:
+    """Each by its module and name. A reader with an argument that is not known here is a KeyError."""
+    found: dict[str, Reader] = {
+        "formats.elf.Elf": _elf,
+        "formats.growing_recording.GrowingRecording": lambda data: GrowingRecording().feed(data),
+    }
+    for module in _modules():
+        for name, function in sorted(vars(module).items()):
+            if name.startswith("_") or not inspect.isfunction(function) or function.__module__ != module.__name__:
+                continue
+            key = f"{module.__name__.removeprefix('ktrial.')}.{name}"
+            parameters = list(inspect.signature(function).parameters.values())
+            shape = _TEXTS.get(str(parameters[0].annotation)) if parameters else None
+            if shape is not None and key not in _NO_READERS | _OWN_WORDS:
+                read = _reader(key, function, shape, parameters[1:])
+                found[key] = _part(read) if key in _PARTS else read
+    return found
+
+
+def modules_without() -> set[str]:
+    """Modules of formats and imports in which no reader was found."""
+    found = {key.rpartition(".")[0] for key in readers()}
+    names = {module.__name__.removeprefix("ktrial.") for module in _modules()}
+    return {name for name in names - found if name.startswith(("formats.", "imports."))}
