@@ -15,7 +15,8 @@ from ktrial.stats.layout import Order
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """All that a verdict depends on; `margin` and `resolution` are on the scale of the effect.
 
-    `explored` says why there is to be no verdict. `stretches` counts the units where these are stretches of time.
+    `explored` says why there is to be no verdict. `stretches` counts the units where these are stretches of time,
+    and `varies` says whether any two of them differ.
     """
 
     effect: Effect
@@ -31,6 +32,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     order: Order
     confounded_by: str | None
     stretches: str | None = None
+    varies: bool = False
 
 
 def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
@@ -53,8 +55,11 @@ def _obstacle(case: Case) -> str | None:
     if case.floor_adjusted > case.alpha:
         return _too_small(case)
     if not is_equivalent(case) and case.effect.low == case.effect.high == 0:
-        return "nothing varies: a difference below the tool's step would not be seen"
+        return _MOSTLY if case.varies else "nothing varies: a difference below the tool's step would not be seen"
     return case.explored
+
+
+_MOSTLY = "so many values are equal that what is typical does not differ; it tells nothing of what is rare"
 
 
 def _cause(case: Case) -> str | None:

@@ -248,6 +248,7 @@ def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
         order=one.layout.order,
         confounded_by=one.layout.confounded_by,
         stretches=f"{len(one.layout.control)}+{len(one.layout.arm)}" if one.layout.unit == STRETCH else None,
+        varies=one.measured.varies,
     )
 
 
@@ -269,7 +270,7 @@ def _cross_checks(one: Asked) -> tuple[TestResult, ...]:
         return ()
     layout = one.layout
     if layout.blocked:
-        seen = [normality("block differences", layout.arm - layout.control)]
+        seen = [normality("block differences", layout.arm - layout.control)] if one.measured.varies else []
     else:
         seen = [
             normality(one.against, layout.control),

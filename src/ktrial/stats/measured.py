@@ -18,11 +18,15 @@ from ktrial.stats.layout import Layout, Scale
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect of one contrast with the test that belongs to its interval, before any correction."""
+    """The effect of one contrast with the test that belongs to its interval, before any correction.
+
+    `varies` says whether units (the differences of blocks) are not all the same.
+    """
 
     effect: Effect
     test: TestResult
     cross_checks: tuple[TestResult, ...]
+    varies: bool = True
 
 
 Found = tuple[Array, Array | None, Array | None]
@@ -38,14 +42,30 @@ def measure(layouts: Sequence[Layout], scales: Sequence[Scale], alpha: float) ->
     for (in_blocks, _, _, scale), indexes in alike.items():
         control = np.array([layouts[index].control for index in indexes])
         arm = np.array([layouts[index].arm for index in indexes])
+        dust = _dust(control, arm, scale)
+        if in_blocks:
+            arm = np.where(np.abs(arm - control) < dust, control, arm)
         of_these = _blocked if in_blocks else _unpaired
         method, found, tests = of_these(control, arm, scale, alpha)
-        effects = _effects(found, method, scale, alpha)
+        effects = _effects([_swept(ends, dust) for ends in found], method, scale, alpha)
+        spread = np.ptp(arm - control if in_blocks else np.concatenate([control, arm], axis=1), axis=1) > dust[:, 0]
         results = zip(*(_results(test) for test in tests), strict=True)
-        for index, effect, (test, *others) in zip(indexes, effects, results, strict=True):
+        for index, effect, varies, (test, *others) in zip(indexes, effects, spread.tolist(), results, strict=True):
             crossed = tuple(other for other in others if not math.isnan(other.p))
-            measured[index] = Measured(effect=effect, test=test, cross_checks=crossed)
+            measured[index] = Measured(effect=effect, test=test, cross_checks=crossed, varies=varies)
     return [measured[index] for index in range(len(layouts))]
+
+
+def _dust(control: Array, arm: Array, scale: Scale) -> Array:
+    """By row, below what a difference is nothing but the rounding of the values that it is of."""
+    largest = np.maximum(np.abs(control).max(axis=1), np.abs(arm).max(axis=1))
+    if scale == "log":
+        largest = np.maximum(largest, 1.0)
+    return np.asarray(1e-12 * largest[:, np.newaxis])
+
+
+def _swept(ends: Array | None, dust: Array) -> Array | None:
+    return None if ends is None else np.where(np.abs(ends) < dust[:, 0], 0.0, ends)
 
 
 def _blocked(control: Array, arm: Array, scale: Scale, alpha: float) -> tuple[str, Found, list[Tested]]:
@@ -75,8 +95,11 @@ def _unpaired(control: Array, arm: Array, scale: Scale, alpha: float) -> tuple[s
     return "Hodges-Lehmann", unpaired.hodges_lehmann(control, arm, alpha), tests
 
 
-def _effects(found: Found, method: str, scale: Literal["log", "difference"], alpha: float) -> list[Effect]:
+def _effects(
+    found: Sequence[Array | None], method: str, scale: Literal["log", "difference"], alpha: float
+) -> list[Effect]:
     middle, low, high = found
+    assert middle is not None, "there is always an estimate"
     nothing: list[float | None] = [None] * len(middle)
     return [
         Effect(estimate=estimate, low=below, high=above, confidence=1 - alpha, scale=scale, method=method)

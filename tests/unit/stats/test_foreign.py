@@ -270,6 +270,29 @@ def test_counts_with_zeros_are_compared_as_differences() -> None:
     assert only(asked("ab" * 12, values)).verdict == "better"
 
 
+@pytest.mark.parametrize("blocked", [True, False])
+@pytest.mark.parametrize("unit", [1.0, 1e-9])
+def test_what_rounding_leaves_is_no_difference(unit: float, blocked: bool) -> None:
+    """0.1 + 0.2 is not 0.3 to a computer; and sums of what cancels are not zero."""
+    rising = [unit * 1.1 * place for place in range(12)]
+    dust = [value * (1 + 3e-16) for value in rising]
+    more: dict[str, Any] = {"block": {arm: [str(place) for place in range(12)] for arm in "ab"}} if blocked else {}
+    for values in ({"a": [0.3 * unit] * 12, "b": [(0.1 + 0.2) * unit] * 12}, {"a": rising, "b": dust}):
+        contrast = only(asked("ab" * 12, values, **more))
+        assert contrast.verdict == "inconclusive"
+        assert contrast.effect is not None
+        assert contrast.effect.estimate == 0
+
+
+def test_values_that_are_mostly_zero_are_not_said_not_to_vary() -> None:
+    rare = [0.0] * 9 + [3.0]
+    contrast = only(asked("ab" * 10, {"a": rare, "b": rare[::-1]}))
+    assert "so many values are equal" in contrast.why
+    assert contrast.effect is not None
+    assert (contrast.effect.estimate, contrast.effect.low, contrast.effect.high) == (0, 0, 0)
+    assert "nothing varies" in only(asked("ab" * 10, {"a": [0.0] * 10, "b": [0.0] * 10})).why
+
+
 def test_counts_are_told_in_all_and_as_runs_without_any() -> None:
     values = {"a": [0.0, 4.0, 0.0, 8.0, 3.0, 0.0], "b": [0.0, 1.0, 0.0, 0.0, 2.0, 0.0]}
     (answer,) = judge_foreign([asked("abbaab" * 2, values)])
