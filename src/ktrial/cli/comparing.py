@@ -29,17 +29,30 @@ _PATTERN = re.compile(r"[*?[]")
 _NAMED = re.compile(r"([^=/]+)=(.+)")
 
 
+def _once(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The value of an option that counts once: a second one would leave out the first."""
+    if len(given) > 1:
+        told = f"it is given twice, as {' and '.join(given)}, and only one can count"
+        raise click.BadParameter(told, ctx=context, param=option)
+    return given[0] if given else None
+
+
+def single(name: str, **told: Any) -> Callable[[F], F]:
+    """An option that is refused where it is given twice."""
+    return click.option(name, multiple=True, callback=_once, **told)
+
+
 def table_options(command: F) -> F:
     """How files are read."""
     for option in reversed(
         (
             click.option("--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Read files so."),
             click.option("--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values."),
-            click.option("--by", metavar="COLUMN", help="csv: the column that names what is compared."),
-            click.option("--block", metavar="COLUMN", help="csv: the column of what runs share across arms."),
-            click.option("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark."),
-            click.option("--unit", metavar="UNIT", help="csv: the unit, where no header tells it."),
-            click.option("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better."),
+            single("--by", metavar="COLUMN", help="csv: the column that names what is compared."),
+            single("--block", metavar="COLUMN", help="csv: the column of what runs share across arms."),
+            single("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark."),
+            single("--unit", metavar="UNIT", help="csv: the unit, where no header tells it."),
+            single("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better."),
         )
     ):
         command = option(command)

@@ -51,6 +51,8 @@ _FACT = "os.machine"
 _KEPT_KEYS = frozenset(
     ("schema", "session", "benchmark", "tool", "outcome", "unit", "direction", "sha256", "kernel_release", "boot_id")
 )
+#: What a file says that it is: readers know it by that.
+_SCHEMA = re.compile(rb'"schema"\s{0,9}:\s{0,9}"([^"\s]{1,99})"')
 _IS = r"""["']?\s{0,3}[:=]\s{0,3}["']?"""
 #: The same in columns.
 _FAR = r"""["']?[ \t]{0,24}[:=][ \t]{0,24}["']?"""
@@ -116,6 +118,9 @@ class Scrubber:
         if not isinstance(data, bytes):
             self._learn_document(data)
             return
+        for schema in _SCHEMA.finditer(data):
+            for word in re.findall(r"[a-z0-9_]+", schema[1].decode("latin-1").lower()):
+                self._spare(word)
         for match in _ALL_PLACES.finditer(data.decode("latin-1")):
             kind, at = _kind(match)
             self._note(kind, match[at])
@@ -193,6 +198,12 @@ class Scrubber:
                 self._note(kind, name.partition(".")[0])
         elif name not in _COMMON:
             self.left.add(found)
+
+    def _spare(self, word: str) -> None:
+        """A word of the format is none of a host, also where a host is called so."""
+        self._results.add(word)
+        if self._known.pop(word, None) is not None:
+            self.left.add(word)
 
     def _learn_document(self, value: Any, key: str = "") -> None:
         if key == _FACT and isinstance(value, Mapping) and isinstance(value.get("value"), str):

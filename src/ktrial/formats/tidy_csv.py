@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables as text: a header, then one row for each run, separated by commas, semicolons or tabs.
 
-The names of the header must differ, and every row must be as long as it.
+Every row must be as long as the header.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -47,10 +48,7 @@ def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
     head = next(rows, None)
     if head is None:
         raise unreadable(source, 1, first, "a table: it has no header")
-    columns = tuple(cell.strip() for cell in head.cells)
-    if len(set(columns)) != len(columns):
-        double = next(name for number, name in enumerate(columns) if name in columns[:number])
-        raise unreadable(source, head.line, first, f"a header whose columns differ: {double!r} stands twice")
+    columns = _named(head.cells)
     found: list[Row] = []
     for row in rows:
         if len(row.cells) != len(columns):
@@ -59,6 +57,19 @@ def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
     if not found:
         raise unreadable(source, head.line, first, "a table of results: no row follows its header")
     return TidyTable(delimiter=delimiter, columns=columns, rows=tuple(found))
+
+
+def _named(cells: Sequence[str]) -> tuple[str, ...]:
+    """The columns; the second one of a name is `NAME#2`, and one without a name is called by its place."""
+    names: dict[str, None] = {}
+    times: Counter[str] = Counter()
+    for place, cell in enumerate(cells, 1):
+        name = plain = cell.strip() or f"column {place}"
+        while name in names:
+            times[plain] += 1
+            name = f"{plain}#{times[plain] + 1}"
+        names[name] = None
+    return tuple(names)
 
 
 def _rows(text: str, delimiter: str, source: str) -> Iterator[Row]:

@@ -11,6 +11,7 @@ import msgspec
 from ktrial.domain.benchmark import Direction, Unit
 from ktrial.domain.errors import BadInput
 from ktrial.domain.foreign import ForeignMeasurement, ForeignRun
+from ktrial.domain.foreign_names import stem
 from ktrial.formats.tool_output import Quantity
 
 
@@ -32,17 +33,6 @@ def has_schema(head: bytes, schema: str) -> bool:
 def is_own_table(head: bytes) -> bool:
     """Whether this is the header of the tidy CSV that ktrial writes itself."""
     return head.removeprefix(b"\xef\xbb\xbf").startswith(b"session,label,run,round,benchmark,outcome,value,")
-
-
-def stem(name: str) -> str:
-    """A file's name without its folder and its ending."""
-    base = name.rsplit("/", 1)[-1]
-    return base.rsplit(".", 1)[0] or base
-
-
-def slug(text: str) -> str:
-    """A benchmark's name out of any text: small letters, digits and hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "unnamed"
 
 
 def group_of(label: str | None, name: str) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from ktrial.domain.errors import BadRun
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.domain.foreign_names import slug
 from ktrial.formats.fio import FioDirection, FioJob, read_fio
-from ktrial.imports._shared import group_of, has_keys, measurement, slug
+from ktrial.imports._shared import group_of, has_keys, measurement
 
 NAME = "fio"
 WHAT = "JSON of fio (--output-format=json or json+)."

@@ -8,8 +8,9 @@ With one they are benchmarks of one group, to be compared with another file's.
 from __future__ import annotations
 
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.domain.foreign_names import slug
 from ktrial.formats.hyperfine import HyperfineCommand, HyperfineRun, read_hyperfine
-from ktrial.imports._shared import has_keys, measurement, slug
+from ktrial.imports._shared import has_keys, measurement
 
 NAME = "hyperfine"
 WHAT = "JSON of hyperfine (--export-json)."

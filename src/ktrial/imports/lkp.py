@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.domain.foreign_names import slug, stem
 from ktrial.formats.foreign_units import AS_IT_STANDS, Scale, scale_of
 from ktrial.formats.lkp import LkpRun, read_lkp
-from ktrial.imports._shared import has_keys, labelled, looks_like_json, slug, stem
+from ktrial.imports._shared import has_keys, labelled, looks_like_json
 
 NAME = "lkp"
 WHAT = "matrix.json of lkp-tests, the one with a column for each run."

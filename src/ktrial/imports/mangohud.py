@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.domain.foreign_names import slug, stem
 from ktrial.domain.frames import FRAME_OUTCOMES, frame_statistics
 from ktrial.formats.mangohud import is_mangohud, read_mangohud
-from ktrial.imports._shared import group_of, slug, stem
+from ktrial.imports._shared import group_of
 
 NAME = "mangohud"
 WHAT = "Frame logs of MangoHud (CSV, one row per frame)."

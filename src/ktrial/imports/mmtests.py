@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.domain.foreign_names import stem
 from ktrial.formats.mmtests import MmtestsExtract, MmtestsValue, read_mmtests
-from ktrial.imports._shared import has_keys, labelled, stem
+from ktrial.imports._shared import has_keys, labelled
 
 NAME = "mmtests"
 WHAT = "JSON of mmtests (compare-mmtests.pl --json-export)."

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 from ktrial.domain.errors import BadRun
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.domain.foreign_names import slug
 from ktrial.formats.foreign_units import AS_IT_STANDS, scale_of
 from ktrial.formats.phoronix import PhoronixEntry, PhoronixFile, PhoronixResult, read_phoronix
-from ktrial.imports._shared import labelled, slug
+from ktrial.imports._shared import labelled
 
 NAME = "phoronix"
 WHAT = "composite.xml of the Phoronix Test Suite."

@@ -10,11 +10,12 @@ import msgspec
 
 from ktrial.domain.errors import BadInput
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.domain.foreign_names import slug, stem
 from ktrial.formats.foreign_units import AS_IT_STANDS, Scale, known_units, scale_of, signed_number
 from ktrial.formats.mangohud import is_mangohud
 from ktrial.formats.tidy_csv import Row, TidyTable, delimiter_of, read_tidy_csv
 from ktrial.formats.tool_output import unreadable
-from ktrial.imports._shared import group_of, is_own_table, slug, stem
+from ktrial.imports._shared import group_of, is_own_table
 
 NAME = "csv"
 WHAT = "Tidy CSV: one row for each run; --value, --by, --block and --benchmark name the columns."
@@ -23,6 +24,8 @@ _NAMED_UNIT = re.compile(r"(.+?)(?<!\s)\s*+[(\[]([^()\[\]]+)[)\]]")
 _ENDING = re.compile(r"(.+)_(s|ms|us|ns|sec|bytes|percent)")
 _RATE = re.compile(r"(?:.*_)?([^_]+)_per_(s|sec|second|min|minute)")
 _CELL = re.compile(r"(\S*[\d.,])\s*([^\d\s.,+-].*)")
+#: Numbers of things that are no plural.
+_COUNTED = frozenset({"io", "irq", "req", "op", "tx", "rx", "bogo", "cswch", "packet", "frame"})
 _UNIT = "unit"
 _SUMMARY = ("mean", "stddev", "median")
 
@@ -84,8 +87,17 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     if not any(run.measurements for run in runs):
         raise BadInput("every cell of its values is empty", file=name, hint=f"columns: {', '.join(table.columns)}")
     return ForeignResults(
-        format=NAME, runs=tuple(runs), notes=_notes(columns, {} if of_row is not None else scales, options, runs)
+        format=NAME,
+        runs=tuple(runs),
+        notes=(*_notes(columns, {} if of_row is not None else scales, options, runs), *_twice(table)),
     )
+
+
+def _twice(table: TidyTable) -> tuple[str, ...]:
+    """Columns whose name stood twice."""
+    there = frozenset(table.columns)
+    again = [name for name in table.columns if name.endswith("#2") and name[:-2] in there]
+    return tuple(f"column {name[:-2]!r} stands twice: the second one is {name!r}" for name in again)
 
 
 def _check_summary(table: TidyTable, name: str) -> None:
@@ -134,7 +146,18 @@ def _told_by(header: str) -> tuple[str, str | None]:
         unit = f"{rate[1]}/{time}"
         return header, unit if scale_of(unit) is not None else f"1/{time}"
     ending = _ENDING.fullmatch(header)
+    if ending and ending[2] in {"s", "sec"} and (rate_unit := _counted(ending[1])) is not None:
+        return header, rate_unit
     return (ending[1], ending[2]) if ending else (header, None)
+
+
+def _counted(name: str) -> str | None:
+    """The unit of `read_MB_s` or `faults_s`, where what stands before the seconds is a size or a number of things."""
+    word = name.rpartition("_")[2]
+    if (scale := scale_of(f"{word}/s")) is not None and scale.unit == "B/s":
+        return f"{word}/s"
+    plural = word.endswith("s") and not word.endswith(("ss", "times", "latencies", "seconds", "durations", "delays"))
+    return "1/s" if plural or word.lower() in _COUNTED else None
 
 
 def _cell(row: Row, place: int, table: TidyTable, name: str) -> str:

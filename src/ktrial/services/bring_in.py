@@ -95,7 +95,7 @@ def read_results(file: ForeignFile, wanted: Wanted, importers: Mapping[str, Impo
     importer = None
     try:
         data, name = unpacked(file.data, file.name, LIMIT_BYTES)
-        importer = _chosen(data, name, wanted.as_format, importers)
+        importer = _chosen(data, name, wanted, importers)
         columns = wanted.options.of_tables
         if columns and not importer.takes_columns:
             raise BadInput(
@@ -115,8 +115,9 @@ def read_results(file: ForeignFile, wanted: Wanted, importers: Mapping[str, Impo
     return results
 
 
-def _chosen(data: bytes, name: str, as_format: str | None, importers: Mapping[str, Importer]) -> Importer:
+def _chosen(data: bytes, name: str, wanted: Wanted, importers: Mapping[str, Importer]) -> Importer:
     formats = ", ".join(importers)
+    as_format = wanted.as_format
     if as_format is not None:
         if as_format not in importers:
             raise UnknownName("format", as_format, importers, hint=f"formats: {formats}")
@@ -131,6 +132,9 @@ def _chosen(data: bytes, name: str, as_format: str | None, importers: Mapping[st
             file=name,
             hint=f"--format {found[0].name} says which",
         )
+    tables = [importer for importer in importers.values() if importer.takes_columns]
+    if len(tables) == 1 and wanted.options.values and b"\0" not in head:
+        return tables[0]  # a table of one column looks like no table, but its column is named
     if broken := fault(data.decode("utf-8-sig", "replace")):
         raise BadInput(
             f"{broken}, so its format cannot be told",

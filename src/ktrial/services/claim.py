@@ -31,11 +31,14 @@ from ktrial.domain.effect_words import (
 )
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.formats.foreign_units import scale_of
+from ktrial.formats.margine import METRICS
 from ktrial.stats.printed_tukey import Bounds, PrintedGroup, p_of, q_of
 
 #: Words that people use for every outcome of a kind.
 _GENERIC = {"latency": "s", "time": "s", "duration": "s", "rate": "1/s", "throughput": "1/s", "bandwidth": "B/s"}
 _SAME_P = 0.05
+#: `p99_us`, `time(sec)`, `time [s]`: the name of a column with its unit.
+_WITH_UNIT = re.compile(r"(.+?)[_ ]?[(\[_]([^()\[\]_]+)[)\]]?")
 
 
 def claim_on_data(text: str, arm: str | None, found: Comparison) -> ClaimResult:
@@ -99,10 +102,11 @@ def claims_on_tukey(tables: Sequence[TukeyTable]) -> Iterator[ClaimResult]:
 def _outcome(wanted: str, outcomes: Sequence[OutcomeComparison]) -> OutcomeComparison:
     """The one outcome that all words of a claim fit."""
     every = [one for one in outcomes if one.contrasts]
-    plain = _plain(wanted)
-    exact = [one for one in every if plain in (_plain(one.name), _plain(one.outcome))]
-    if len(exact) == 1:
-        return exact[0]
+    for spelled in _spellings(wanted):
+        plain = _plain(spelled)
+        exact = [one for one in every if plain in (_plain(one.name), _plain(one.outcome))]
+        if len(exact) == 1:
+            return exact[0]
     words = wanted.lower().split()
     fitting = [one for one in every if all(_fits(word, one.name, one.unit) for word in words)]
     if len(fitting) == 1:
@@ -112,6 +116,16 @@ def _outcome(wanted: str, outcomes: Sequence[OutcomeComparison]) -> OutcomeCompa
         several = ", ".join(one.name for one in fitting)
         raise BadInput(f"the claim's {wanted!r} fits several outcomes", hint=f"write one of: {several}")
     raise UnknownName("outcome", wanted, names, hint=f"there are {', '.join(names) or 'none'}")
+
+
+def _spellings(wanted: str) -> Iterator[str]:
+    """As it is written, and what a field of a file is called here: without its unit, or as margine's are."""
+    yield wanted
+    if wanted in METRICS:
+        yield METRICS[wanted].outcome
+    bare = _WITH_UNIT.fullmatch(wanted)
+    if bare is not None and scale_of(bare[2]) is not None:
+        yield bare[1]
 
 
 def _plain(name: str) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -11,6 +12,7 @@ from ktrial.domain.asked import AskedFile, AskedSource
 from ktrial.domain.compared import Arm, ComparedRun
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.foreign import Importer, ImportOptions
+from ktrial.domain.foreign_names import slug, stem
 from ktrial.domain.stored import StoredSession
 from ktrial.services.bring_in import ForeignFile, Wanted, read_results
 from ktrial.services.compared_runs import from_file, from_store
@@ -19,6 +21,8 @@ from ktrial.services.results import ReadResults
 #: More arms than these are a column that names runs, not configurations.
 MOST_ARMS = 50
 _BEGIN = "begin"
+#: The benchmark of tables that name none, where their files are called otherwise in each arm.
+_TABLE = "table"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +57,8 @@ def gather(sources: Sequence[Source], results: Callable[[], ReadResults], readin
     given: dict[str, Source] = {}
     resolved: list[AskedSource] = []
     of_trials: list[str] = []
+    collisions: list[tuple[str, Source, Source]] = []
+    whole = True
     for source in sources:
         if source.files:
             arms, files = _of_files(source.name, source.files, reading)
@@ -64,11 +70,17 @@ def gather(sources: Sequence[Source], results: Callable[[], ReadResults], readin
             of_trials += arms[0].sources if of_trial else ()
         for arm in arms:
             earlier = given.get(arm.name)
-            if earlier is None or not is_of_trial((arm, found[arm.name])):
-                _check_collision(arm.name, source, earlier)
+            named = earlier is not None and source.name == earlier.name == arm.name
+            if earlier is not None and not named and not is_of_trial((arm, found[arm.name])):
+                collisions.append((arm.name, source, earlier))
             given[arm.name] = source
+        whole = whole and len(arms) == 1
         _add(found, arms, source.word)
-    return Gathered(arms=tuple(found.values()), sources=tuple(resolved), of_trials=tuple(of_trials))
+    if collisions and not (whole and len(found) > 1 and all(source.files for source in sources)):
+        raise _collision(*collisions[0])
+    return Gathered(
+        arms=_of_one_benchmark(found.values(), reading), sources=tuple(resolved), of_trials=tuple(of_trials)
+    )
 
 
 def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: Reading) -> tuple[Arm, ...]:
@@ -84,7 +96,32 @@ def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: 
         else:
             arms = _of_sessions(source.name or "", [there[name] for name in source.sessions], results)
         _add(found, arms, source.name or "a file")
-    return tuple(found.values())
+    return _of_one_benchmark(found.values(), reading)
+
+
+def _of_one_benchmark(arms: Iterable[Arm], reading: Reading) -> tuple[Arm, ...]:
+    """Tables that name no benchmark are called as their files are; where no two arms share that name it is none."""
+    made = tuple(arms)
+    held = [{run.benchmark for run in arm.runs if _is_of_table(run, reading)} for arm in made]
+    count = Counter(name for names in held for name in names)
+    if not count or max(count.values()) > 1 or sum(map(bool, held)) < 2:
+        return made
+    return tuple(
+        msgspec.structs.replace(
+            arm,
+            runs=tuple(
+                msgspec.structs.replace(run, benchmark=_TABLE) if _is_of_table(run, reading) else run
+                for run in arm.runs
+            ),
+        )
+        for arm in made
+    )
+
+
+def _is_of_table(run: ComparedRun, reading: Reading) -> bool:
+    """Whether its benchmark has the name of its file."""
+    file = run.name.rpartition("#")[0]
+    return reading.options.benchmark is None and bool(reading.options.values) and run.benchmark == slug(stem(file))
 
 
 def _add(found: dict[str, Arm], arms: Sequence[Arm], word: str) -> None:
@@ -112,11 +149,9 @@ def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Ar
     return control, tuple(arm for arm in arms if arm is not control)
 
 
-def _check_collision(name: str, source: Source, earlier: Source | None) -> None:
-    """Two words make one arm only when the user has given both the same name."""
-    if earlier is None or (source.name == name and earlier.name == name):
-        return
-    raise BadInput(
+def _collision(name: str, source: Source, earlier: Source) -> BadInput:
+    """Two words make one arm when the user has given both the same name, or where each file is one group of several."""
+    return BadInput(
         f"both {earlier.word} and {source.word} have the label {name!r}",
         hint=f"name them: first={earlier.target} second={source.target}, or give both one name to take them together",
     )

@@ -25,6 +25,17 @@ def scrubber(results: tuple[str, ...] = (), **names: tuple[str, ...]) -> Scrubbe
     return Scrubber(Identity(**names), b"salt", results)
 
 
+def test_a_host_that_is_called_as_a_format_is_no_reason_to_break_it() -> None:
+    """Readers know a file by its schema; where a place tells that it is the host, it is still replaced."""
+    whole = scrubber(host=("margine",))
+    data = b'{"schema": "margine-bench-kernel/1", "hostname": "margine", "label": "margine"}'
+    whole.learn(data)
+    found = whole.raw(data).decode()
+    assert '"schema": "margine-bench-kernel/1"' in found
+    assert '"hostname": "host-' in found
+    assert "margine" in whole.left
+
+
 @pytest.mark.parametrize(
     "text, pattern",
     [

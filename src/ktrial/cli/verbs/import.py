@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ktrial.cli.comparing import single
 from ktrial.cli.names import format_names
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
@@ -19,11 +20,11 @@ from ktrial.cli.wiring import App
 @click.option("--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Read it as this.")
 @click.option("--label", metavar="NAME", help="A name for the configuration that was measured.")
 @click.option("--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values, as 'time(sec)'.")
-@click.option("--by", metavar="COLUMN", help="csv: the column that names what is compared.")
-@click.option("--block", metavar="COLUMN", help="csv: the column of what runs share across groups, as a host.")
-@click.option("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark.")
-@click.option("--unit", metavar="UNIT", help="csv: the unit of the values, where no header tells it.")
-@click.option("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better.")
+@single("--by", metavar="COLUMN", help="csv: the column that names what is compared.")
+@single("--block", metavar="COLUMN", help="csv: the column of what runs share across groups, as a host.")
+@single("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark.")
+@single("--unit", metavar="UNIT", help="csv: the unit of the values, where no header tells it.")
+@single("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better.")
 @click.option("--again", is_flag=True, help="Keep a file that was brought in before a second time.")
 @click.option("--dry-run", is_flag=True, help="Read and show, keep nothing.")
 @json_option
