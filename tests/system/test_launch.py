@@ -300,6 +300,26 @@ def test_a_user_under_sudo_may_use_a_checkout_of_roots(user: User, roots: Path) 
     check_rights(user, seen, roots)
 
 
+def test_the_set_up_of_a_checkout_of_roots_is_led_nowhere_by_the_user(user: User, roots: Path, place: Path) -> None:
+    marks = place / "marks"
+    marks.touch()
+    elsewhere = place / "elsewhere"
+    elsewhere.mkdir()
+    surroundings = surroundings_in(evil_folder(place, marks), elsewhere)
+    script = roots / "setup/prepare.sh"
+    before, led = script.read_bytes(), place / "led"
+    script.write_text(f"find --version >/dev/null; env >{led}\n")
+    try:
+        user.allow("ALL", "!secure_path", "!env_reset")
+        ran = user.start("/usr/bin/sudo", str(roots / "ktrial"), "--version", environment=surroundings)
+    finally:
+        script.write_bytes(before)
+        (roots / ".setup/stamp").touch()
+    assert ran.returncode == 0, ran.stderr
+    assert str(place) not in led.read_text()
+    assert [line for line in marks.read_text().splitlines() if line.endswith(" 0")] == []
+
+
 # ---- the helper, and the end
 
 
