@@ -7,7 +7,7 @@ What a recording cannot tell has no number and a reason; it is never 0.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import fsum, isnan
 
@@ -22,6 +22,9 @@ Span = tuple[float, float]
 #: Devices that pass on to others: what goes through them is counted there.
 PASSING_ON = ("loop", "dm-", "md", "zram", "ram", "nbd", "sr")
 _USUAL = f"{STUTTER_FACTOR:g} times the median of the {NEIGHBOURS} on each side of it and {STUTTER_S * 1e3:g} ms"
+#: Frames that come at a lower rate than this are slow ones.
+BELOW_FPS = 25.0
+_DIRTY = "memory.Dirty"
 _SESSION = "Depends on what was done in the session: compare the same route, level or load."
 _WAKE_UPS = (
     "Where no frames were told, wake-ups of a thread of the agent's stand for them (60 a second): they feel what holds "
@@ -102,12 +105,37 @@ WHOLE: tuple[Outcome, ...] = (
         "A mean hides the slow ones. ",
     ),
     _figure(
+        "write-latency-max",
+        "s",
+        "time",
+        "The longest mean time of a write request from one sample to the next",
+        "The same mean from one sample to the next, the largest of them.",
+        "One moment of the session, and a mean: a slow request among fast ones hides in it. ",
+    ),
+    _figure(
         "written",
         "B",
         "count",
         "Bytes written",
         "Growth of the bytes written to the same devices.",
         "More in a longer session: compare equal lengths. ",
+    ),
+    _figure(
+        "dirty-mean",
+        "B",
+        "size",
+        "The memory that waits to be written",
+        "Dirty in /proc/meminfo, on average over the time.",
+        "Files of all programs. More of it is more that a power cut loses, and less is earlier writing. ",
+    ),
+    _figure(
+        "slow-frame-share",
+        "ratio",
+        "count",
+        "The share of slow frames",
+        f"Frames that took longer than one at below_fps frames a second ({BELOW_FPS:g} unless it is given), over all "
+        "frames.",
+        _WAKE_UPS,
     ),
 )
 #: Phases that figures are told of, and what their names begin with.
@@ -130,9 +158,8 @@ WATCH_OUTCOMES: tuple[Outcome, ...] = (
 def wanted_series(name: str) -> bool:
     """Whether figures look at the series of that name."""
     last = name.rpartition(".")[2]
-    return name.startswith("vmstat.allocstall") or (
-        name.startswith("disks.") and last in {"writes", "write_time", "written"}
-    )
+    of_disk = name.startswith("disks.") and last in {"writes", "write_time", "written"}
+    return of_disk or name.startswith("vmstat.allocstall") or name == _DIRTY
 
 
 def watch_figures(
@@ -140,6 +167,7 @@ def watch_figures(
     spans: Sequence[Span] | None = None,
     *,
     limit_s: float | None = None,
+    below_fps: float = BELOW_FPS,
     frame_thread: int | None = None,
     prefix: str = "",
 ) -> WatchFigures:
@@ -152,9 +180,11 @@ def watch_figures(
     look = _Look(recording, stretches, length_s)
     found: dict[str, Measurement | str] = {
         **look.late(limit_s),
+        "slow-frame-share": look.slow_frames(1 / below_fps),
         "allocation-stalls": look.stalls(),
         **look.traced(frame_thread),
         **look.writes(),
+        "dirty-mean": look.dirty(),
     }
     return WatchFigures(
         measurements=tuple(
@@ -197,6 +227,32 @@ class _Look:
                 original=f"{lost_s:.6g} s in {self._length_s:.6g} s",
             ),
         }
+
+    def slow_frames(self, limit_s: float) -> Measurement | str:
+        frames = self._recording.frames
+        if frames is None or not len(frames.ends_s):
+            return "neither frames nor wake-ups are in it"
+        moments = zip(frames.ends_s, frames.durations_s.tolist(), strict=True)
+        inside = [took_s for end_s, took_s in moments if self._holds(end_s) and not self._in_gap(end_s - took_s, end_s)]
+        if not inside:
+            return f"no {frames.kind} ended in it"
+        slow = sum(took_s > limit_s for took_s in inside)
+        original = f"{slow} of {len(inside)} {frames.kind}s took longer than {limit_s * 1e3:.4g} ms"
+        return Measurement(outcome="slow-frame-share", value=slow / len(inside), original=original)
+
+    def dirty(self) -> Measurement | str:
+        series = self._recording.series.get(_DIRTY)
+        if series is None:
+            return f"{_DIRTY} is not in it"
+        seen = [
+            value
+            for at_s, value in zip(series.times_s, series.values, strict=True)
+            if self._holds(at_s) and not isnan(value)
+        ]
+        if not seen:
+            return f"{_DIRTY} was not read"
+        original = f"{fsum(seen) / len(seen):.0f} B, the mean of {len(seen)} samples"
+        return Measurement(outcome="dirty-mean", value=fsum(seen) / len(seen), original=original)
 
     def stalls(self) -> Measurement | str:
         names = [name for name in self._recording.series if name.startswith("vmstat.allocstall")]
@@ -241,8 +297,7 @@ class _Look:
             if name.startswith("disks.") and name.endswith(".writes") and not name.split(".")[1].startswith(PASSING_ON)
         ]
         if not devices:
-            why = "no block device is in it"
-            return {"write-latency": why, "written": why}
+            return dict.fromkeys(("write-latency", "write-latency-max", "written"), "no block device is in it")
         sums: dict[str, float] = {}
         for what in ("writes", "write_time", "written"):
             grown = [self._grown(series[name]) for one in devices if (name := f"disks.{one}.{what}") in series]
@@ -257,7 +312,40 @@ class _Look:
             mean_s = sums["write_time"] / sums["writes"]
             latency = Measurement(outcome="write-latency", value=mean_s, original=original)
         written = Measurement(outcome="written", value=sums["written"], original=f"{sums['written']:.0f} B")
-        return {"write-latency": latency, "written": written}
+        largest = latency if isinstance(latency, str) else self._largest_latency(devices)
+        return {"write-latency": latency, "write-latency-max": largest, "written": written}
+
+    def _largest_latency(self, devices: Sequence[str]) -> Measurement | str:
+        found = [
+            (took_s / count, took_s, count)
+            for device in devices
+            for count, took_s in self._steps(f"disks.{device}.writes", f"disks.{device}.write_time")
+            if count > 0
+        ]
+        if not found:
+            return "no write request ended between two samples of it"
+        mean_s, took_s, count = max(found)
+        original = f"{took_s:.6g} s of {count:.0f} writes between two samples"
+        return Measurement(outcome="write-latency-max", value=mean_s, original=original)
+
+    def _steps(self, *names: str) -> Iterator[tuple[float, ...]]:
+        """By how much counters of the same samples grew from one to the next, where all did."""
+        series = [self._recording.series[name] for name in names if name in self._recording.series]
+        if len(series) < len(names):
+            return
+        for before, after in pairwise(range(len(series[0].times_s))):
+            ends_s = series[0].times_s[after]
+            if not any(begin_s < ends_s <= end_s for begin_s, end_s in self._spans):
+                continue
+            grown = tuple(self._step(one, before, after) for one in series)
+            if all(one >= 0 for one in grown):
+                yield grown
+
+    @staticmethod
+    def _step(series: Series, before: int, after: int) -> float:
+        if series.kind == "counter":
+            return series.values[after] - series.values[before]
+        return series.values[after] * (series.times_s[after] - series.times_s[before])
 
     def _over_time(self, name: str, count: float, what: str) -> Measurement:
         hourly = count * 3600 / self._length_s

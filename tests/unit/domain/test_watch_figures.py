@@ -49,6 +49,7 @@ RECORDING = Recording(
             series("disks.vda.writes", [10.0 * second for second in range(101)]),
             series("disks.vda.write_time", [0.02 * second for second in range(101)]),
             series("disks.vda.written", [4096.0 * second for second in range(101)]),
+            series("memory.Dirty", [400e6, *[500e6] * 99, 600e6], "gauge"),
             series("disks.dm-0.writes", [1e6 * second for second in range(101)]),
         )
     },
@@ -77,7 +78,10 @@ def test_every_figure_of_the_whole() -> None:
             "frame-reclaim": 0.002,
             "slow-io": 0.02,
             "write-latency": 0.002,
+            "write-latency-max": 0.002,
             "written": 409_600.0,
+            "dirty-mean": 500e6,
+            "slow-frame-share": 1.0,
         }
     )
 
@@ -93,6 +97,25 @@ def test_writes_that_took_no_time_that_is_counted_have_no_latency() -> None:
     assert [one.why for one in found.left_out if one.outcome == "write-latency"] == [
         "1000 writes took less than the milliseconds in which the kernel counts"
     ]
+
+
+def test_one_slow_moment_of_a_device_is_the_largest_write_latency() -> None:
+    times = [0.02 * second + (0.4 if second >= 60 else 0) for second in range(101)]
+    slow = series("disks.vda.write_time", times)
+    found = watch_figures(msgspec.structs.replace(RECORDING, series={**RECORDING.series, slow.name: slow}))
+    told = {one.outcome: one.value for one in found.measurements}
+    assert told["write-latency-max"] == pytest.approx(0.42 / 10)
+    before = watch_figures(
+        msgspec.structs.replace(RECORDING, series={**RECORDING.series, slow.name: slow}), [(0.0, 50.0)]
+    )
+    assert {one.outcome: one.value for one in before.measurements}["write-latency-max"] == pytest.approx(0.002)
+
+
+@pytest.mark.parametrize("below_fps, slow", [(9.0, 3), (11.0, 988), (1.5, 0)])
+def test_slow_frames_are_those_below_a_rate(below_fps: float, slow: int) -> None:
+    found = watch_figures(RECORDING, below_fps=below_fps)
+    share = next(one for one in found.measurements if one.outcome == "slow-frame-share")
+    assert share.value == pytest.approx(slow / 988)
 
 
 def test_of_stretches_only_what_lies_in_them_counts() -> None:

@@ -186,7 +186,11 @@ def test_what_may_well_be_zero_is_judged_as_a_counter() -> None:
     found = judged_by(msgspec.structs.replace(TWO, primary="late-share"), tasks)
     scales = {name.removeprefix("watch."): rule.scale for name, rule in found.outcomes.items()}
     assert found.cap == found.budget == 20
-    assert {name for name, scale in scales.items() if scale == "log"} == {"write-latency"}
+    assert {name for name, scale in scales.items() if scale == "log"} == {
+        "write-latency",
+        "write-latency-max",
+        "dirty-mean",
+    }
     assert {"stutter-rate", "late-share", "allocation-stalls", "frame-reclaim", "slow-io", "written"} <= set(scales)
 
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -13,8 +15,8 @@ from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.frame_lines import FramePattern, Line, frames_of, with_frames
 from ktrial.domain.frame_loop import KINDS, LINES, LONGEST_S, loop_arguments
 from ktrial.domain.recording import Frames, Recording
+from ktrial.domain.watch_figures import BELOW_FPS, WATCH_OUTCOMES, Span, WatchFigures, wanted_series, watch_figures
 from ktrial.domain.watch_figures import PHASES as PREFIXES
-from ktrial.domain.watch_figures import WATCH_OUTCOMES, Span, WatchFigures, wanted_series, watch_figures
 from ktrial.formats.ktrial_recording import read_recording, started_ns
 
 #: The program's number, which is that of its first thread; it stays when the shell becomes the program.
@@ -36,6 +38,7 @@ class _Phase(msgspec.Struct, array_like=True):
 
 def _command(parameters: Parameters) -> Invocation:
     _limit_s(parameters)
+    _below_fps(parameters)
     flag(parameters, "per_phase")
     skipped = whole(parameters, "skip_s", low=0, high=86_400)
     words, loop = _words(parameters), parameters["frame_loop"]
@@ -103,6 +106,13 @@ def _limit_s(parameters: Parameters) -> float | None:
     return limit_ms / 1e3 if limit_ms else None
 
 
+def _below_fps(parameters: Parameters) -> float:
+    below_fps = parameters["below_fps"]
+    if isinstance(below_fps, bool) or not isinstance(below_fps, int | float) or not 1 <= below_fps <= 1000:
+        raise BadInput(f"parameter below_fps is {below_fps!r}: frames a second from 1 to 1000")
+    return float(below_fps)
+
+
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if RECORDING_FAILED in raw.files:
         raise BadRun(f"the recording failed: {raw.files[RECORDING_FAILED].decode('utf-8', 'replace')}")
@@ -118,11 +128,13 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if skipped_s >= recording.length_s:
         raise BadRun(f"skip_s is {skipped_s:g}, and the session took {recording.length_s:.1f} s")
     thread = _frame_thread(raw)
-    limit_s = _limit_s(parameters)
     begin_s = recording.begin_s + skipped_s
-    found = [watch_figures(recording, [(begin_s, recording.end_s)], limit_s=limit_s, frame_thread=thread)]
+    figures_of = partial(
+        watch_figures, recording, limit_s=_limit_s(parameters), below_fps=_below_fps(parameters), frame_thread=thread
+    )
+    found = [figures_of([(begin_s, recording.end_s)])]
     if parameters["per_phase"]:
-        found += _by_phase(recording, raw, begin_s, limit_s, thread)
+        found += _by_phase(figures_of, raw, begin_s)
     notes = [f"{one.outcome}: left out: {one.why}" for figures in found for one in figures.left_out]
     notes += recording.notes
     return ParsedRun(
@@ -145,9 +157,7 @@ def _told(raw: RawOutput, recording: Recording, pattern: FramePattern) -> Frames
         raise BadRun(error.message) from None
 
 
-def _by_phase(
-    recording: Recording, raw: RawOutput, begin_s: float, limit_s: float | None, thread: int | None
-) -> list[WatchFigures]:
+def _by_phase(figures_of: Callable[..., WatchFigures], raw: RawOutput, begin_s: float) -> list[WatchFigures]:
     phases = msgspec.json.decode(raw.files.get(PHASES, b"[]"), type=list[_Phase])
     found = []
     for name, prefix in PREFIXES.items():
@@ -155,7 +165,7 @@ def _by_phase(
             (max(begin_s, one.begin_s), one.end_s) for one in phases if one.name == name and one.end_s > begin_s
         ]
         if spans:
-            found.append(watch_figures(recording, spans, limit_s=limit_s, frame_thread=thread, prefix=prefix))
+            found.append(figures_of(spans, prefix=prefix))
     return found
 
 
@@ -182,6 +192,7 @@ BENCHMARK = ToolBenchmark(
         "duration_s": 600,
         "skip_s": 0,
         "limit_ms": 0.0,
+        "below_fps": BELOW_FPS,
         "per_phase": False,
     },
     command=_command,
