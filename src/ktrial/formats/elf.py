@@ -59,7 +59,7 @@ class Elf:
     def _words(self, shape: str, offset: int) -> tuple[int, ...]:
         try:
             return struct.unpack_from(self._order + shape, self._data, offset)
-        except struct.error:
+        except (struct.error, OverflowError):
             raise BadInput(f"it ends before byte {offset}, where its headers go on", file=self._name) from None
 
     def _sections(self, offset: int, size: int, count: int, names_at: int) -> Iterator[Section]:
@@ -71,7 +71,7 @@ class Elf:
             raise BadInput(f"its sections are said to be named in section {names_at} of {count}", file=self._name)
         start = heads[names_at][4]
         for head in heads:
-            begin = start + head[0]
+            begin = min(start + head[0], len(self._data))
             end = self._data.find(b"\0", begin, begin + 256)
             yield Section(self._data[begin : max(begin, end)].decode("latin-1"), head[1], head[4], head[5])
 

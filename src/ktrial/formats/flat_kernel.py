@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import re
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 from ktrial.formats import elf
@@ -44,14 +46,28 @@ def own_note(kernel: bytes, owner: bytes, kind: int) -> bytes | None:
     name = owner + b"\0" * (4 - len(owner) % 4)
     length = re.escape(struct.pack("<I", len(owner) + 1))
     pattern = re.compile(length + b"(....)" + re.escape(struct.pack("<I", kind) + name), re.DOTALL)
-    inside = list(_programs(kernel))
+    inside = _Inside(kernel)
     found = set()
     for match in pattern.finditer(kernel):
         (size,) = struct.unpack("<I", match[1])
         whole = size <= _MOST_BYTES and match.end() + size <= len(kernel)
-        if whole and not any(begin < match.start() < end for begin, end in inside):
+        if whole and not inside.holds(match.start()):
             found.add(kernel[match.end() : match.end() + size])
     return found.pop() if len(found) == 1 else None
+
+
+class _Inside:
+    """The programs within a kernel: up to where one of those that begin before a place goes on."""
+
+    def __init__(self, kernel: bytes) -> None:
+        found = list(_programs(kernel))
+        self._begins = [begin for begin, _ in found]
+        self._ends = list(accumulate((end for _, end in found), max))
+
+    def holds(self, place: int) -> bool:
+        """Whether a place is in one of them."""
+        before = bisect_left(self._begins, place)
+        return before > 0 and place < self._ends[before - 1]
 
 
 def _programs(kernel: bytes) -> Iterator[tuple[int, int]]:
@@ -70,11 +86,13 @@ def _programs(kernel: bytes) -> Iterator[tuple[int, int]]:
 
 def has_btf(kernel: bytes) -> bool:
     """Whether the kernel's types are in it."""
+    named = [match.start() for match in re.finditer(re.escape(_KERNEL_TYPE), kernel)]
     for match in _BTF.finditer(kernel):
         data = kernel[match.start() : match.start() + _BTF_HEAD.size]
         if len(data) == _BTF_HEAD.size:
             _, _, at, size = _BTF_HEAD.unpack(data)
             begin = match.start() + _BTF_HEAD.size + at
-            if _KERNEL_TYPE in kernel[begin : begin + size]:
+            first = bisect_left(named, begin)
+            if first < len(named) and named[first] + len(_KERNEL_TYPE) <= begin + size:
                 return True
     return False

@@ -13,7 +13,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -26,7 +25,7 @@ from ktrial.domain.units import show_bytes
 from ktrial.formats import debian_package
 from ktrial.formats.patch_families import FILES, families
 from ktrial.formats.x86_makefile import read_tree_version
-from ktrial.kernels.kernel_packages import package_files
+from ktrial.kernels.kernel_packages import DAMAGED, package_files
 from ktrial.kernels.patching import Patch, apply, check_names
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tar.zst")
@@ -204,15 +203,17 @@ def _sha256(path: Path) -> str:
 def _inner(package: Path, into: Path) -> Path:
     """The archive of sources within a package, written out."""
     try:
-        with package.open("rb") as file, package_files(file, package) as archive:
+        with package.open("rb") as file:
+            archive, inside = package_files(file, package)
             for entry in archive:
                 name = entry.name.removeprefix("./")
                 if name.startswith(_INNER) and name.endswith(_ARCHIVES) and (data := archive.extractfile(entry)):
+                    inside.allow(entry.size)
                     place = into / "inner.tar"
                     with place.open("wb") as out:
                         shutil.copyfileobj(data, out, _CHUNK_BYTES)
                     return place
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except DAMAGED as error:
         raise BadInput(f"its files cannot be read: {error}", file=str(package), hint="download it anew") from None
     hint = "take a linux-source package; `ktrial kernel boot` takes linux-image packages"
     raise BadInput(f"there is no {_INNER}….tar in this package", file=str(package), hint=hint)
