@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import bz2
-import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
@@ -81,12 +80,25 @@ def _told_by(head: bytes) -> tuple[str, Callable[[], Any] | None]:
 def _unpacked(data: bytes, name: str, machine: Callable[[], Any], *, first_only: bool = False) -> bytes:
     parts: list[bytes] = []
     size = 0
-    for part in _streams(io.BytesIO(data).read, name, machine, first_only=first_only):
+    for part in _streams(_from(data), name, machine, first_only=first_only):
         parts.append(part)
         size += len(part)
         if size > LIMIT_BYTES:
             raise BadInput(f"it is packed with {name} and holds more than {LIMIT_BYTES} bytes")
     return b"".join(parts)
+
+
+def _from(data: bytes) -> Callable[[int], bytes]:
+    """Read as from a file."""
+    at = 0
+
+    def read(size: int) -> bytes:
+        nonlocal at
+        piece = data[at : at + size]
+        at += len(piece)
+        return piece
+
+    return read
 
 
 def _streams(
