@@ -361,6 +361,25 @@ mod tests {
     }
 
     #[test]
+    fn swap_comes_on_again_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        std::fs::write(
+            folder.path().join("proc/swaps"),
+            "Filename Type Size Used Priority\n/dev/a\\040b partition 8 0 5\n/dev/own partition 8 0 -2\n",
+        )
+        .unwrap();
+        let outcome = |area: &str, again: &[&str]| check_swap(&root, area, again).map_err(|why| why.outcome);
+        assert_eq!(outcome("/dev/a b", &["-p", "5"]), Ok(()));
+        assert_eq!(outcome("/dev/own", &[]), Ok(()));
+        assert_eq!(outcome("/dev/a b", &[]), Err(Outcome::Forbidden));
+        assert_eq!(outcome("/dev/a b", &["-p", "6"]), Err(Outcome::Forbidden));
+        assert_eq!(outcome("/dev/own", &["-p", "2"]), Err(Outcome::Forbidden));
+        assert_eq!(outcome("/dev/other", &[]), Err(Outcome::Absent));
+    }
+
+    #[test]
     fn a_failing_command_says_what_it_said() {
         let refusal = run(&Root::new("/"), &argv("swapoff /dev/ktrial-none")).unwrap_err();
         assert_eq!(refusal.outcome, Outcome::Refused);

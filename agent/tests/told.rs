@@ -382,6 +382,31 @@ fn journals_of_version_1_are_recovered() {
     }
 }
 
+/// The journal with a text replaced throughout, as if it had been written so.
+fn rewritten(journal: &str, from: &str, to: &str) -> String {
+    let line = |line: &str| {
+        let entry = line[18..].replace(from, to);
+        format!("{:08x} {:08x} {entry}\n", entry.len(), crc32(&entry))
+    };
+    journal.lines().map(line).collect()
+}
+
+#[test]
+fn files_of_free_bytes_that_an_older_version_put_are_taken_away() {
+    let golden = include_str!("../../tests/golden/formats/journals/applied.journal");
+    for place in [FILE, "/etc/systemd/system/ktrial-own.service"] {
+        let machine = Machine::new();
+        fs::create_dir_all(machine.path(place).parent().unwrap()).unwrap();
+        fs::create_dir_all(machine.state().join("transactions")).unwrap();
+        machine.write(JOURNAL, &rewritten(golden, FILE, place));
+        machine.write(place, "vm.swappiness = 10\n");
+        let mut session = Session::start(&machine, "root");
+        let reply = session.ok("revert", json!({"select": "all", "force": true}));
+        assert_eq!(only(&reply)["steps"][2]["outcome"], "restored", "{reply}");
+        assert!(!machine.path(place).exists(), "{reply}");
+    }
+}
+
 fn crc32(text: &str) -> u32 {
     let mut crc = u32::MAX;
     for byte in text.bytes() {

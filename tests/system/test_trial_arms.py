@@ -38,6 +38,7 @@ esac
 
 #: A scheduler that the third time it is started is thrown out at once.
 FAKE_SCX = """#!/bin/sh
+umask 022
 folder={folder}/sys/kernel/sched_ext
 echo started >> {folder}/starts
 n=$(wc -l < {folder}/starts)
@@ -128,20 +129,23 @@ def test_a_killed_head_leaves_a_command_that_the_next_one_undoes(home: Path, how
     assert how != "recover" or run(home, "recover").out == "Nothing to do.\n"
 
 
+def stopping(home: Path, service: str) -> list[str]:
+    """The command of a trial with an arm in which a service is stopped; `systemctl` is another program for it."""
+    program, path = home / "systemctl", home / "trial.toml"
+    program.write_text(FAKE_SYSTEMCTL.format(folder=home))
+    program.chmod(0o755)
+    (home / "state").write_text("active\n")
+    path.write_text(f'name = "services"{LOAD}[arms.case]\nservice = {{ name = "{service}", state = "stopped" }}\n')
+    place = next(one for one in ("/usr/bin/systemctl", "/bin/systemctl") if Path(one).exists())
+    inner = f'mount --bind {program} {place} && exec "$@"'
+    return ["unshare", "-m", "sh", "-c", inner, "sh", *KTRIAL, *words(home, "trial", "run", str(path), "--no-profile")]
+
+
 @pytest.mark.root
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_service_is_stopped_in_its_arm_and_as_found_afterwards(home: Path, is_killed: bool) -> None:
-    program, state, asked = home / "systemctl", home / "state", home / "asked"
-    program.write_text(FAKE_SYSTEMCTL.format(folder=home))
-    program.chmod(0o755)
-    state.write_text("active\n")
-    path = home / "trial.toml"
-    path.write_text(
-        f'name = "services"{LOAD}[arms.case]\nservice = {{ name = "irqbalance.service", state = "stopped" }}\n'
-    )
-    place = next(one for one in ("/usr/bin/systemctl", "/bin/systemctl") if Path(one).exists())
-    inner = f'mount --bind {program} {place} && exec "$@"'
-    argv = ["unshare", "-m", "sh", "-c", inner, "sh", *KTRIAL, *words(home, "trial", "run", str(path), "--no-profile")]
+    state, asked = home / "state", home / "asked"
+    argv = stopping(home, "irqbalance.service")
     said = home / "said"
     with said.open("wb") as file:
         head = subprocess.Popen(argv, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -161,6 +165,16 @@ def test_a_service_is_stopped_in_its_arm_and_as_found_afterwards(home: Path, is_
         assert "service irqbalance.service = stopped" in said.read_text()
         assert told, "visits that follow each other share one stop"
         assert "service irqbalance.service" in run(home, "ledger", "--json").out
+
+
+@pytest.mark.root
+def test_a_service_that_the_agent_never_stops_is_refused_before_anything_runs(home: Path) -> None:
+    argv = stopping(home, "ssh.service")
+    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False)
+    assert done.returncode == 2, done.stderr
+    assert 'arm case: "ssh.service" is none of the services that a plan may start and stop' in done.stderr
+    assert "block 1/" not in done.stderr
+    assert not (home / "asked").exists()
 
 
 @pytest.mark.root

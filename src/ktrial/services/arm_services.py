@@ -13,7 +13,8 @@ from ktrial.domain.benchmark import Invocation
 from ktrial.domain.errors import BadInput
 from ktrial.domain.plan import Plan, ServiceStep
 from ktrial.domain.trial_file import TrialFile
-from ktrial.services.ports import Executor
+from ktrial.domain.wire_plan import wire_plan
+from ktrial.services.ports import Executor, Machine
 from ktrial.services.trial_prepare import in_force
 
 _LIMIT_S = 30.0
@@ -66,6 +67,19 @@ def _with_service(trial: TrialFile, name: str, plan: Plan, found: Mapping[str, S
         return plan
     step = ServiceStep(name=service.name, start=service.state == "started")
     return msgspec.structs.replace(plan, service=step, title=f"trial {trial.name}, arm {name}")
+
+
+def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
+    """Raise BadInput for an arm whose service the agent would not start or stop, whoever asks."""
+    for name, plan in plans.items():
+        if plan.service is None:
+            continue
+        alone = Plan(title=plan.title, changes=(), same=(), refusals=(), service=plan.service)
+        (step,) = machine.request("plan", plan=wire_plan(alone, {"kind": "while-session"}))["steps"]
+        if step["outcome"] == "forbidden":
+            raise BadInput(
+                f"arm {name}: {step['message']}", hint="let a person do it: `manual`, with `expect`, in the arm"
+            )
 
 
 def with_service_checks(

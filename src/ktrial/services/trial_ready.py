@@ -22,7 +22,7 @@ from ktrial.domain.suite import Suite, Task
 from ktrial.domain.trial_file import TrialFile
 from ktrial.services.arm_commands import refuse_what_holds_already
 from ktrial.services.arm_scheduler import SchedulerSeat
-from ktrial.services.arm_services import service_states, with_service_checks, with_services
+from ktrial.services.arm_services import refuse_others, service_states, with_service_checks, with_services
 from ktrial.services.around import Around
 from ktrial.services.availability import examine_with
 from ktrial.services.background import Background
@@ -86,6 +86,7 @@ def prepare(
     recover(world, PatientMachine(session, world.clock, world.say))
     services = service_states(file, world.executor)
     plans = with_services(file, arm_plans(file, session, world.catalog, allow_dangerous=allow_dangerous), services)
+    refuse_others(session, plans)
     root: Machine | None = None
     if any(not plan.empty for plan in plans.values()):
         root = world.root_session(f"the arms of the trial {file.name}")

@@ -13,9 +13,10 @@ from ktrial.domain.errors import BadInput
 from ktrial.domain.plan import Plan
 from ktrial.domain.trial_file import ArmFile, TrialFile
 from ktrial.domain.wire_plan import wire_plan
-from ktrial.services.arm_services import service_states, with_service_checks, with_services
+from ktrial.services.arm_services import refuse_others, service_states, with_service_checks, with_services
 from ktrial.services.trial_prepare import SETTLE_S, arm_settings, found_values, settle_s, with_placebos
 from tests.support.bench import FakeExecutor, answer
+from tests.support.machine import FakeMachine
 
 NAME = "irqbalance.service"
 EMPTY = Plan(title="", changes=(), same=(), refusals=())
@@ -78,6 +79,20 @@ def test_it_must_be_as_the_arm_wants_it_and_elsewhere_as_found() -> None:
 def test_one_that_cannot_be_known_is_refused(executor: FakeExecutor, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         service_states(file(stopped="stopped"), executor)
+
+
+def test_one_that_the_agent_never_starts_is_refused_before_anything_runs() -> None:
+    machine = FakeMachine({})
+    machine.answers["plan"] = {"steps": [{"step": 0, "outcome": "ready", "message": ""}]}
+    trial = file(stopped="stopped")
+    plans = with_services(trial, dict.fromkeys(trial.arms, EMPTY), {NAME: "started"})
+    refuse_others(machine, plans)
+    asked = [fields["plan"]["steps"] for _, fields in machine.requests]
+    assert asked == [wire_plan(plans["stopped"], {"kind": "while-session"})["steps"]]
+    machine.answers["plan"]["steps"][0] |= {"outcome": "forbidden", "message": "no tuner"}
+    with pytest.raises(BadInput, match="arm stopped: no tuner") as error:
+        refuse_others(machine, plans)
+    assert "`manual`" in (error.value.hint or "")
 
 
 def test_nothing_is_asked_where_no_arm_names_one() -> None:
