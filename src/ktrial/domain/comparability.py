@@ -43,6 +43,7 @@ KEYS: Mapping[str, Key] = {
         Key("power", "power source", "refuse"),
         Key("kernel", "kernel release", "suspect"),
         Key("memory", "size of memory", "suspect"),
+        Key("board", "board", "suspect"),
         Key("settings", "settings of the kernel", "suspect"),
         Key("system", "operating system", "suspect"),
     )

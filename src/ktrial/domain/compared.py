@@ -31,7 +31,8 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run that was made to count. `name` is how `ktrial show` calls it, or its file and number.
 
     `clocks` gives its moment by the clock that told it: only runs of one clock have an order. `session` is the one of
-    the store, `trial_arm` the arm of the trial that it was made for. `events` are how many events each outcome rests
+    the store, `trial_arm` the arm of the trial that it was made for. `by_host_name` says that only a host name tells
+    its machine: two of them can be one machine, and one can be two. `events` are how many events each outcome rests
     on, where that is known. `known` is what is known of its tool and machine, by the keys of `comparability`; `other`
     is what a foreign file says besides.
     """
@@ -48,6 +49,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     trial_arm: str | None = None
     machine: str | None = None
+    by_host_name: bool = False
     known: Mapping[str, str] = {}
     other: Mapping[str, str] = {}
     readings: Mapping[str, Reading] = {}

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ktrial.domain.compared import Arm
+from ktrial.domain.compared import Arm, ComparedRun
 
 #: In a scope that cannot be told.
 UNKNOWN = "not known"
+#: What makes two host names probably one machine, where all of it is known and equal.
+_HARDWARE = ("cpu", "board", "memory")
 
 
 def scope_of(arms: Sequence[Arm]) -> str:
@@ -17,10 +19,9 @@ def scope_of(arms: Sequence[Arm]) -> str:
     Sessions are told where there are more of them than boots and arms.
     """
     runs = [run for arm in arms for run in arm.good]
-    machines = {run.machine for run in runs}
     boots = [{run.boot for run in arm.good} for arm in arms]
     each = [{run.machine for run in arm.good} for arm in arms]
-    where = _machines(machines, alone=all(len(some) == 1 for some in each))
+    where = _machines(runs, alone=all(len(some) == 1 for some in each))
     if any(None in some or not some for some in boots):
         return f"{where}, boots {UNKNOWN}" if where else f"boots and machines {UNKNOWN}"
     together = set.union(*boots) if boots else set()
@@ -32,12 +33,27 @@ def scope_of(arms: Sequence[Arm]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _machines(machines: set[str | None], *, alone: bool) -> str:
+def _machines(runs: Sequence[ComparedRun], *, alone: bool) -> str:
+    machines = {run.machine for run in runs}
     if None in machines or not machines:
         return ""
+    what, told = _counted(runs, len(machines))
     if alone and len(machines) > 1:
-        return f"on {len(machines)} machines, one for each arm"
-    return "on one machine" if len(machines) == 1 else f"across {len(machines)} machines"
+        return f"on {len(machines)} {what}s, one for each arm{told}"
+    return f"on one {what}{told}" if len(machines) == 1 else f"across {len(machines)} {what}s{told}"
+
+
+def _counted(runs: Sequence[ComparedRun], machines: int) -> tuple[str, str]:
+    """What tells the machines of runs apart, and what else their hardware tells of them."""
+    if not any(run.by_host_name for run in runs):
+        return "machine", ""
+    hardware = {tuple(run.known.get(name) for name in _HARDWARE) for run in runs}
+    whole = not any(None in some for some in hardware)
+    if machines == 1:
+        return "host name", " of different hardware" if whole and len(hardware) > 1 else ""
+    if whole and len(hardware) == 1:
+        return "host name", " of probably one machine (the same CPU, board and memory)"
+    return ("machine", "") if whole and len(hardware) == machines else ("host name", "")
 
 
 def _boots(boots: Sequence[set[str | None]], together: set[str | None]) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,6 +49,8 @@ _MEMORY_STEP_BYTES = 256 * 1024**2
 #: Names that foreign files use for what ktrial compares by a key.
 _ALIASES = {
     "argv": "command",
+    "board": "board",
+    "board_name": "board",
     "command": "command",
     "cpu": "cpu",
     "cpu_model": "cpu",
@@ -56,6 +59,9 @@ _ALIASES = {
     "governor": "governor",
     "kernel": "kernel",
     "kernel_release": "kernel",
+    "mem_total": "memory",
+    "memory": "memory",
+    "motherboard": "board",
     "nproc": "threads",
     "parameters": "parameters",
     "power": "power",
@@ -65,6 +71,8 @@ _ALIASES = {
     "tool_version": "tool",
 }
 _HOSTS = ("hostname", "host", "machine")
+#: What a machine has once in its life, or an installation in its.
+_IDENTITIES = ("machine_id", "machine-id", "product_uuid", "dmi_uuid")
 _TEMPERATURES = ("temp_start_c", "start_temperature_c", "temperature_c")
 #: Readings by the names that foreign files use for them, the best one first.
 _READINGS = {"temperature_c": _TEMPERATURES, "battery_percent": ("battery_percent", "battery_level", "battery")}
@@ -265,8 +273,18 @@ def _foreign(name: str, run: ForeignRun, clocks: Mapping[str, float]) -> Compare
         key = _ALIASES.get(attribute.lower())
         if key is not None:
             known.setdefault(key, text)
-        elif attribute.lower() not in (*_HOSTS, *_TEMPERATURES, *of_readings, "boot_id", *_EVENTS, *_OF_A_RUN):
+        elif attribute.lower() not in (
+            *_HOSTS,
+            *_IDENTITIES,
+            *_TEMPERATURES,
+            *of_readings,
+            "boot_id",
+            *_EVENTS,
+            *_OF_A_RUN,
+        ):
             other[attribute] = text
+    identity = next((_hashed(told[one]) for one in _IDENTITIES if told.get(one)), None)
+    host = next((told[host] for host in _HOSTS if host in told), None)
     return ComparedRun(
         name=name,
         benchmark=run.benchmark,
@@ -276,11 +294,17 @@ def _foreign(name: str, run: ForeignRun, clocks: Mapping[str, float]) -> Compare
         tool=told.get("tool"),
         block=run.block,
         boot=told.get("boot_id"),
-        machine=next((told[host] for host in _HOSTS if host in told), None),
+        machine=identity or host,
+        by_host_name=identity is None and host is not None,
         known=known,
         other=other,
         readings=readings,
     )
+
+
+def _hashed(identity: str) -> str:
+    """A machine's name that does not tell its identity."""
+    return f"machine {hashlib.sha256(identity.strip().lower().encode()).hexdigest()[:12]}"
 
 
 def _reading(name: str, told: Mapping[str, str]) -> float | None:

@@ -134,7 +134,7 @@ _WHY = {
     "sequence": "the arms were measured one after the other: whatever changed meanwhile is counted to the arm",
     "unknown": "the order of the runs is not known: whether the arms were interleaved cannot be told",
     "boot": "an arm has a single boot of its own: what differs between boots is counted to the arm",
-    "machine": "an arm has a single machine of its own: what differs between machines is counted to the arm",
+    "machine": "an arm has a machine or host name of its own alone: what differs between machines is counted to it",
 }
 _KIND = {
     "sequence": "time-and-arm-confounded",

@@ -120,3 +120,21 @@ def test_what_is_counted_a_second_is_a_rate(header: str, unit: str, value: float
     Path("t.csv").write_text(f"arm,{header}\n" + "a,3\nb,3\n" * 4)
     (outcome,) = compared("t.csv", "--by", "arm", "--value", header)["outcomes"]
     assert (outcome["unit"], outcome["arms"][0]["median"]) == (unit, value)
+
+
+def two_hosts(column: str, *told: str) -> str:
+    rows = (f"{arm},{3 + step / 10},{one}" for arm, one in zip("ab", told, strict=True) for step in range(4))
+    Path("t.csv").write_text(f"arm,time_s,{column}\n" + "\n".join(rows) + "\n")
+    return str(compared("t.csv", "--by", "arm", "--value", "time_s")["scope"])
+
+
+def test_a_laptop_of_two_host_names_is_not_called_two_machines() -> None:
+    same = "8086-u7,Q77,32 GiB"
+    assert two_hosts("hostname,cpu_model,board,memory", f"fedora,{same}", f"bazzite,{same}").startswith(
+        "on 2 host names, one for each arm of probably one machine"
+    )
+    assert two_hosts("hostname", "fedora", "bazzite").startswith("on 2 host names, one for each arm, boots")
+    assert two_hosts("hostname,machine_id", "fedora,9c1d", "bazzite,9C1D").startswith("on one machine")
+    assert two_hosts("hostname,machine_id", "x,9c1d", "x,77aa").startswith("on 2 machines, one for each arm")
+    _, out, _ = run("compare", "t.csv", "--by", "arm", "--value", "time_s", "--json")
+    assert "9c1d" not in out

@@ -75,6 +75,32 @@ def test_machines_are_told_where_they_are_known() -> None:
     assert scope_of(alone) == "on 2 machines, one for each arm, boots not known"
 
 
+HARDWARE = {"cpu": "Zen 4", "board": "X670E", "memory": "32 GiB"}
+
+
+@pytest.mark.parametrize(
+    "hosts, hardware, scope",
+    [
+        (("h1", "h2"), ({}, {}), "on 2 host names, one for each arm"),
+        (("h1", "h2"), ({"cpu": "Zen 4"}, {"cpu": "Zen 4"}), "on 2 host names, one for each arm"),
+        (
+            ("h1", "h2"),
+            (HARDWARE, HARDWARE),
+            "on 2 host names, one for each arm of probably one machine (the same CPU, board and memory)",
+        ),
+        (("h1", "h2"), (HARDWARE, HARDWARE | {"memory": "64 GiB"}), "on 2 machines, one for each arm"),
+        (("h1", "h1"), (HARDWARE, HARDWARE), "on one host name"),
+        (("h1", "h1"), (HARDWARE, HARDWARE | {"board": "B650"}), "on one host name of different hardware"),
+    ],
+)
+def test_a_host_name_is_no_machine(hosts: tuple[str, str], hardware: tuple[Any, Any], scope: str) -> None:
+    arms = [
+        arm(name, a_run(f"{name}/1", measured(1.0), machine=host, by_host_name=True, known=known))
+        for name, host, known in zip("ab", hosts, hardware, strict=True)
+    ]
+    assert scope_of(arms) == f"{scope}, boots not known"
+
+
 def test_a_source_counts_what_it_holds() -> None:
     source = source_of(
         arm(
