@@ -15,7 +15,9 @@ import msgspec
 from ktrial.domain.benchmark import Direction, Unit
 from ktrial.domain.errors import BadInput
 
-Status = Literal["supported", "refuted", "not supported by these data", "cannot be decided here"]
+Status = Literal[
+    "supported", "refuted", "not supported by these data", "at odds with these data", "cannot be decided here"
+]
 
 EXAMPLES = ("'p50 -43%'", "'throughput 1.8x'", "'latency p99 11% higher'", "'time ~9% faster'", "'p99 unchanged'")
 GRAMMAR = f"OUTCOME and a change, for example {', '.join(EXAMPLES)}; with several arms 'ARM: OUTCOME CHANGE'"

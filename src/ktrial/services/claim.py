@@ -169,7 +169,8 @@ def _decided(stated: Stated, contrast: Contrast, outcome: OutcomeComparison) -> 
     shown = range_text(ends[0], ends[1])
     if contrast.verdict in {"different", "no difference seen", "inconclusive"}:
         outside = "" if fitting is not None else f"; {stated.text} is outside of what was seen, {shown}"
-        return "not supported by these data", f"{contrast.why}{outside}{turned}"
+        status: Status = "at odds with these data" if outside else "not supported by these data"
+        return status, f"{contrast.why}{outside}{turned}"
     if fitting is None:
         return "refuted", f"{stated.text} is outside of the interval, {shown}{turned}"
     if stated.sign == 0:

@@ -138,3 +138,10 @@ def test_a_laptop_of_two_host_names_is_not_called_two_machines() -> None:
     assert two_hosts("hostname,machine_id", "x,9c1d", "x,77aa").startswith("on 2 machines, one for each arm")
     _, out, _ = run("compare", "t.csv", "--by", "arm", "--value", "time_s", "--json")
     assert "9c1d" not in out
+
+
+def test_data_beside_a_file_that_has_no_claim_on_data_are_not_passed_over() -> None:
+    Path("c.toml").write_text('[[change]]\nwhat = "p50"\nfrom = "10"\nto = "9"\nsays = "10% lower"\n')
+    assert run("claim", "c.toml")[0] == 0
+    status, out, err = run("claim", "c.toml", *margine("margine", 3, 9000), *margine("bluefin", 3, 12000))
+    assert (status, out, "no [[claim]] is in it" in " ".join(err.split())) == (2, "", True)

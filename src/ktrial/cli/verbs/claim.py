@@ -49,7 +49,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Say of each claim whether it is supported, refuted, not supported by these data, or cannot be decided here.
+    """Say of each claim whether data support it, refute it, do not support it, are at odds with it, or cannot decide.
 
     \b
     ktrial claim 'latency p50 -43%' stock bore
@@ -70,6 +70,12 @@ def command(
             parse_claim(one.says)
     if file.claim and not words:
         raise BadInput("the data that the claim is about are not named", hint="ktrial claim CLAIM CONTROL ARM")
+    if words and not file.claim:
+        raise BadInput(
+            "no [[claim]] is in it, so nothing in it is about data",
+            file=place,
+            hint="leave the data out, or write what is claimed of them in a [[claim]] table",
+        )
     found = None
     if file.claim:
         asked = Asked(margin=share(margin, "--margin"), accepted=accepted, keep_repeats=True)
