@@ -254,18 +254,18 @@ impl<'a> Applying<'a> {
     /// What was put back and what is to be done. `may_stand`: the journal may tell that the plan is applied.
     fn back_words(&self, back: &Back, may_stand: bool) -> String {
         let id = self.transaction.id;
-        if !back.failed.is_empty() {
-            return unfinished::why(&self.transaction, &back.failed, &[]).unwrap_or_default();
-        }
-        if back.unwritten.is_none() {
+        let told = if !back.failed.is_empty() {
+            unfinished::why(&self.transaction, &back.failed, &[]).unwrap_or_default()
+        } else if back.unwritten.is_some() {
+            "all was put back, but that could not be written down: run recover when the disk can be written"
+                .to_owned()
+        } else {
             return "all was put back".to_owned();
-        }
-        let told =
-            "all was put back, but that could not be written down: run recover when the disk can be written";
+        };
         if may_stand {
             format!("{told}; if status then tells that transaction {id} is applied, run revert --only {id}")
         } else {
-            told.to_owned()
+            told
         }
     }
 

@@ -364,7 +364,6 @@ fn launched(failed: Result<()>) -> ExitCode {
     ExitCode::from(status_of(error.kind))
 }
 
-/// Serves until the input ends, then ends the leases that end with the session.
 /// The plan of a file: all of it, or the one within what `ktrial plan --json` writes.
 fn read_plan(file: &Path) -> Result<Value> {
     let text = std::fs::read(file).map_err(|error| Error::io("read", file.display(), &error))?;
@@ -381,6 +380,7 @@ fn read_plan(file: &Path) -> Result<Value> {
     })
 }
 
+/// Serves until the input ends, then ends the leases that end with the session.
 fn session(mut context: Context, input: &mut impl BufRead) -> Result<ExitCode> {
     let served = protocol::serve(&mut context, input, &mut io::stdout().lock());
     let uninterrupted = sys::Uninterrupted::begin();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbered points at which a test build dies: before and after each write to the machine, each journal append
+//! Numbered points at which a test build dies or stops: before and after each write to the machine, each journal append
 //! and each fsync. Without the feature `fault-injection` every function here is empty.
 
 #[cfg(not(feature = "fault-injection"))]
 mod points {
-    /// A place at which a test build may die.
+    /// A place at which a test build may die or stop.
     pub fn point() {}
 
     /// A file that a power cut would take away until it and its folder entry are synced.
@@ -19,6 +19,7 @@ mod points {
 
 #[cfg(feature = "fault-injection")]
 mod points {
+    use rustix::process::Signal;
     use std::collections::BTreeMap;
     use std::fs;
     use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ mod points {
     struct Faults {
         at: Option<u64>,
         power: bool,
+        stop: bool,
         count_path: Option<PathBuf>,
         passed: u64,
         files: BTreeMap<PathBuf, Durable>,
@@ -43,11 +45,13 @@ mod points {
     fn faults() -> &'static Mutex<Faults> {
         static FAULTS: OnceLock<Mutex<Faults>> = OnceLock::new();
         FAULTS.get_or_init(|| {
+            let is_kind = |wanted| std::env::var("KTRIAL_FAULT_KIND").is_ok_and(|kind| kind == wanted);
             Mutex::new(Faults {
                 at: std::env::var("KTRIAL_FAULT_AT")
                     .ok()
                     .and_then(|text| text.parse().ok()),
-                power: std::env::var("KTRIAL_FAULT_KIND").is_ok_and(|kind| kind == "power"),
+                power: is_kind("power"),
+                stop: is_kind("stop"),
                 count_path: std::env::var_os("KTRIAL_FAULT_COUNT").map(PathBuf::from),
                 ..Faults::default()
             })
@@ -59,7 +63,7 @@ mod points {
         drop(faults().lock());
     }
 
-    /// A place at which a test build may die.
+    /// A place at which a test build may die or stop.
     pub fn point() {
         let mut faults = faults().lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         faults.passed += 1;
@@ -72,8 +76,8 @@ mod points {
         if faults.power {
             cut(&faults.files);
         }
-        let own = rustix::process::getpid();
-        rustix::process::kill_process(own, rustix::process::Signal::KILL).expect("a process may kill itself");
+        let signal = if faults.stop { Signal::STOP } else { Signal::KILL };
+        rustix::process::kill_process(rustix::process::getpid(), signal).expect("a process may kill itself");
     }
 
     fn cut(files: &BTreeMap<PathBuf, Durable>) {

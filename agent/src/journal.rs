@@ -189,6 +189,8 @@ pub struct Damage {
     pub is_among_olds: bool,
     /// Whether nothing stands behind it: it might have told the end.
     pub is_last: bool,
+    /// Whether the disk did not give it.
+    pub is_unread: bool,
 }
 
 /// What a journal file holds.
@@ -259,12 +261,16 @@ impl Contents {
             message,
             is_among_olds: line > 1 && self.entries.iter().all(is_old),
             is_last: true,
+            is_unread: false,
         });
     }
 
     /// The file could be read no further.
     pub fn break_off(&mut self, error: &io::Error) {
         self.add_damage(self.entries.len() + self.damage.len() + 1, error.to_string());
+        if let Some(last) = self.damage.last_mut() {
+            last.is_unread = true;
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a transaction is unfinished, and what to do: in words that stay true until somebody does it.
 
+use crate::journal::Damage;
 use crate::machine::Outcome;
 use crate::transaction::{State, Transaction};
 use crate::undo::path_of;
@@ -62,11 +63,21 @@ pub fn told(transaction: &Transaction) -> Option<String> {
 
 fn doubtful(transaction: &Transaction) -> String {
     let id = transaction.id;
+    let until = if unread(transaction).is_some() {
+        "until it can be read or somebody names it"
+    } else {
+        "until somebody names it"
+    };
     format!(
-        "{}, so that nothing tells whether it was over: nothing is changed until somebody names it. revert --only {id} \
-         puts back what is proven to be of it; with --force all old values that are known",
+        "{}, so that nothing tells whether it was over: nothing is changed {until}. revert --only {id} puts back what is \
+         proven to be of it; with --force all old values that are known",
         damaged_lines(transaction)
     )
+}
+
+/// The line at which the disk gave no more.
+fn unread(transaction: &Transaction) -> Option<&Damage> {
+    transaction.damage.last().filter(|damage| damage.is_unread)
 }
 
 fn damaged_lines(transaction: &Transaction) -> String {
@@ -76,6 +87,9 @@ fn damaged_lines(transaction: &Transaction) -> String {
         .map(|damage| damage.line.to_string())
         .collect();
     let file = transaction.file.display();
+    if let Some(Damage { line, message, .. }) = unread(transaction) {
+        return format!("{file} cannot be read from line {line} on ({message})");
+    }
     match lines.as_slice() {
         [line] => format!("line {line} of {file} is damaged"),
         [first, .., last] => format!("{} lines of {file} are damaged, {first} to {last}", lines.len()),
