@@ -31,12 +31,13 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         raise BadRun(f"{name}: neither a wake-up nor a request was sampled")
     samples = {f"{label}.samples": str(one.samples) for label, one in run.blocks.items() if one.samples is not None}
     kernel = {"kernel": run.kernel} if run.kernel is not None else {}
+    runtime = {"parameters": f"runtime={run.runtime_s} s"} if run.runtime_s is not None else {}
     whole = ForeignRun(
         group=group_of(options.label, name),
         benchmark="schbench",
         number=1,
         measurements=found,
-        attributes={"layout": run.layout, **kernel, **samples},
+        attributes={"layout": run.layout, **kernel, **runtime, **samples},
     )
     notes = ("the number of threads is not told, and another one is another measure",)
     return ForeignResults(format=NAME, runs=(whole,), notes=notes)

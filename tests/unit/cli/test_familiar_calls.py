@@ -12,6 +12,7 @@ import pytest
 
 from ktrial.cli.main import main
 
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "imports"
 MARGINE = "margine-bench-kernel/1"
 
 
@@ -145,3 +146,14 @@ def test_data_beside_a_file_that_has_no_claim_on_data_are_not_passed_over() -> N
     assert run("claim", "c.toml")[0] == 0
     status, out, err = run("claim", "c.toml", *margine("margine", 3, 9000), *margine("bluefin", 3, 12000))
     assert (status, out, "no [[claim]] is in it" in " ".join(err.split())) == (2, "", True)
+
+
+@pytest.mark.parametrize("seconds, verdict", [(30, "inconclusive"), (15, "not comparable")])
+def test_schbench_of_another_runtime_is_not_compared(seconds: int, verdict: str) -> None:
+    whole = json.loads((GOLDEN / "schbench" / "2025-12-json" / "input.json").read_text())
+    for arm, told in (("a", 30), ("b", seconds)):
+        for number in range(3):
+            whole["int"]["runtime"] = told
+            Path(f"{arm}{number}.json").write_text(json.dumps(whole | {"run": number}))
+    words = [f"{arm}={arm}{number}.json" for arm in "ab" for number in range(3)]
+    assert {one["contrasts"][0]["verdict"] for one in compared(*words)["outcomes"]} == {verdict}
