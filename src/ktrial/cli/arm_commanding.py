@@ -14,13 +14,20 @@ if TYPE_CHECKING:
     from ktrial.domain.trial_file import ArmFile, TrialFile
 
 
-def extras_of(file: TrialFile) -> dict[str, ArmExtras]:
-    """What each arm runs: where the user stands, with the variables of the session. Raises BadInput."""
-    from ktrial.cli.measuring import kept_environment, program_of
+def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
+    """What each arm runs: where the user stands. Raises BadInput.
+
+    A build gets the shell's environment; commands and schedulers a clean one, which is kept with what undoes them.
+    """
+    import os
+
+    from ktrial.cli.measuring import program_of, shell_environment
     from ktrial.domain.arm_command import ArmBuild, ArmCheck, ArmCommand, ArmExtras, ArmScheduler
+    from ktrial.domain.environment import kept
     from ktrial.services.trial_prepare import in_force
 
-    environment, directory = kept_environment(), str(Path.cwd())
+    environment, directory = kept(os.environ), str(Path.cwd())
+    shell = shell_environment(app, clean=bool(file.clean_environment)).environment
 
     def resolved(words: tuple[str, ...]) -> tuple[str, ...]:
         return (str(program_of(words[0])), *words[1:])
@@ -50,7 +57,7 @@ def extras_of(file: TrialFile) -> dict[str, ArmExtras]:
             else ArmBuild(
                 argv=resolved(arm.build.run),
                 artefact=str(Path(directory, arm.build.artefact)),
-                environment=environment,
+                environment=shell,
                 directory=directory,
             ),
         )

@@ -21,28 +21,15 @@ if TYPE_CHECKING:
     from ktrial.cli.host_wiring import GuestHost
     from ktrial.cli.wiring import App
     from ktrial.domain.benchmark import Benchmark
+    from ktrial.domain.environment import Passed
     from ktrial.domain.facts import FactBook
     from ktrial.domain.gate import GateLimits
-    from ktrial.domain.own_benchmark import OwnBenchmark
+    from ktrial.domain.own_benchmark import OwnBenchmark, ShellCommand
     from ktrial.domain.run import RunRecord
     from ktrial.domain.suite import Suite, SuiteLoad
     from ktrial.services.events import Event, Result
     from ktrial.services.schedule import Order
 
-#: Variables of the user's session that an own command keeps; everything else of its environment is pinned.
-KEPT_VARIABLES = (
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-    "XDG_RUNTIME_DIR",
-    "XDG_SESSION_TYPE",
-    "DBUS_SESSION_BUS_ADDRESS",
-)
 #: Seconds for a run of an own command, unless --limit says otherwise.
 _LIMIT_S = 3600.0
 _OWN_WORDS = "ktrial.own-words"
@@ -86,25 +73,46 @@ def program_of(word: str) -> Path:
     return Path(found).parent.resolve() / Path(found).name
 
 
-def kept_environment() -> dict[str, str]:
-    """What commands of the user's get of the session's variables."""
-    return {key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ}
+def shell_environment(app: App, *, clean: bool = False) -> Passed:
+    """What commands of the user's get of the shell's variables; what cannot be passed is named."""
+    from ktrial.domain.environment import Passed, kept, passed
+
+    if clean:
+        return Passed(kept(os.environ), {})
+    found = passed(os.environ, app.scrubbing()[1])
+    if found.unreadable:
+        app.say(f"not passed on, as they are no UTF-8 text: {', '.join(map(ascii, found.unreadable))}")
+    return found
 
 
-def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) -> OwnBenchmark:
-    """The user's command, run where the user stands with the session's own variables."""
-    from ktrial.domain.own_benchmark import OwnBenchmark, parse_metric
+def named_variables(given: Sequence[str]) -> dict[str, str]:
+    """`--env NAME=VALUE`, or NAME as the shell has it. Raises BadInput."""
+    from ktrial.services.trial_words import pair
+
+    return dict(pair(one, "--env") if "=" in one else (one, _of_shell(one)) for one in given)
+
+
+def _of_shell(name: str) -> str:
+    if name not in os.environ:
+        raise BadInput(f"--env {name}: the shell has no such variable", hint=f"export it, or write --env {name}=VALUE")
+    return os.environ[name]
+
+
+def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float, shell: Passed) -> ShellCommand:
+    """The user's command, run where the user stands with the shell's variables."""
+    from ktrial.domain.own_benchmark import ShellCommand, parse_metric
 
     if not words:
         raise BadInput("no command after --", hint="for example  ktrial bench -n 5 -- make -j4")
     program = program_of(words[0])
     name = re.sub(r"[^a-z0-9]+", "-", Path(words[0]).name.lower()).strip("-") or "command"
-    own = OwnBenchmark(
+    own = ShellCommand(
         name=name,
         what=" ".join(words),
         argv=(str(program), *words[1:]),
         directory=str(Path.cwd()),
-        environment=kept_environment(),
+        environment=shell.environment,
+        told=shell.told,
         limit_s=limit_s,
         metric=tuple(parse_metric(metric) for metric in metrics),
     )
@@ -113,7 +121,13 @@ def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float) 
 
 
 def choose(
-    app: App, suite: str | None, words: tuple[str, ...] | None, metrics: tuple[str, ...], limit_s: float | None
+    app: App,
+    suite: str | None,
+    words: tuple[str, ...] | None,
+    metrics: tuple[str, ...],
+    limit_s: float | None,
+    *,
+    clean: bool = False,
 ) -> tuple[Suite, dict[str, Benchmark]]:
     """What the words of the command line name: a suite, one benchmark, or a command of the user's."""
     from ktrial.services.suites import find_suite
@@ -124,12 +138,19 @@ def choose(
             hint="`ktrial bench --list` lists suites; any command:  ktrial bench -n 5 -- CMD",
         )
     if words is not None:
-        own = own_benchmark(words, metrics, _LIMIT_S if limit_s is None else limit_s)
+        shell = shell_environment(app, clean=clean or app.host is not None)
+        own: OwnBenchmark = own_benchmark(words, metrics, _LIMIT_S if limit_s is None else limit_s, shell)
         if app.host is not None:
             own = _in_guest(app, app.host, own)
+            if not clean:
+                app.say("nothing of the shell's environment is passed into a guest; --env NAME passes a variable")
         return find_suite(own.name, {}, {own.name: own}), {own.name: own}
     if limit_s is not None:
         raise BadInput("--limit is for a command after --", hint="benchmarks have limits of their own; leave it out")
+    if clean:
+        raise BadInput(
+            "--clean-env is for a command after --", hint="benchmarks have a clean environment; leave it out"
+        )
     if metrics:
         raise BadInput("--metric reads the output of a command after --", hint="put it after --, or leave --metric out")
     refuse_faulty(app, suite or "")
@@ -209,6 +230,7 @@ def order_of(
     gates: Sequence[str],
     label: str | None,
     fresh: bool,
+    environment: Mapping[str, str],
 ) -> Order:
     """What is to be measured, and by which limits it is judged; `gates` (NAME=LIMIT) go before those of the suite."""
     from ktrial.services.schedule import Order
@@ -228,6 +250,7 @@ def order_of(
         load=suite.load,
         gates=limits_of(suite, gates),
         sample_period_s=suite.sample_period_s,
+        environment=environment,
     )
 
 

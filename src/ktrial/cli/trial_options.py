@@ -23,6 +23,7 @@ _MEASURED = (
     click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured (or a command after --)."),
     click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number CMD prints."),
     click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]"),
+    click.option("--clean-env", is_flag=True, help="Pass CMD next to nothing of the shell's environment."),
     click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it."),
     click.option("--primary", metavar="OUTCOME", help="The outcome that decides."),
 )
@@ -135,6 +136,7 @@ def template_file(
         command=own or (),
         metrics=options["metrics"],
         limit=options.get("limit"),
+        clean_environment=options.get("clean_env") or None,
         detect=options["detect"],
         margin=options["margin"],
         design=DesignFile(settle=options["settle"], time=options["time_"], **design),

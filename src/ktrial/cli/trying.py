@@ -35,11 +35,13 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     if app.host is not None:
         app.host.check_trial()
     undo_left_commands(app)
-    suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, file.limit_s)
+    suite, benchmarks = choose(
+        app, file.suite, file.command or None, file.metrics, file.limit_s, clean=bool(file.clean_environment)
+    )
     # Not of the executor: what it starts by then would not be exposed.
     facts = app.best_session("planning the arms").facts()
     file = msgspec.structs.replace(file, cpus=cpus_here(app, facts, file.cpus))
-    extras = extras_of(file)
+    extras = extras_of(app, file)
     if extras and app.host is not None:
         raise BadInput(
             f"the arm {next(iter(extras))} runs programs, which a guest has none of", hint="leave --host out"
@@ -68,7 +70,9 @@ def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     from ktrial.cli.measuring import choose
     from ktrial.services.trial_ready import check_measured, look_over
 
-    suite, benchmarks = choose(app, file.suite, file.command or None, file.metrics, file.limit_s)
+    suite, benchmarks = choose(
+        app, file.suite, file.command or None, file.metrics, file.limit_s, clean=bool(file.clean_environment)
+    )
     if file.guest is None:
         look_over(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
     else:

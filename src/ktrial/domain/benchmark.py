@@ -164,9 +164,9 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """How to run something once, in a fresh private directory, which is the working one unless `directory` is set.
 
     The first word of `argv` is a bare name, looked up in VERSIONED_FOLDERS and PROGRAM_FOLDERS, or an absolute path.
-    `environment` is added to the pinned one. At `limit_s` (seconds) the run and all its children are killed. `cpus`
-    pins it. `files` are names in the private directory that are collected after the run, `*` in one stands for
-    anything; one that is not there is left out.
+    `environment` is added to the pinned one; of the names in `told` that text is recorded, not the value. At `limit_s`
+    (seconds) the run and all its children are killed. `cpus` pins it. `files` are names in the private directory that
+    are collected after the run, `*` in one stands for anything; one that is not there is left out.
     With `load` there is no argv. `steps` come before it; the first `warm_ups` runs of a measurement are kept but do not
     count. `in_memory` puts the private directory on a tmpfs that belongs to the user. With `realtime_priority` the
     user's process may take real-time priorities up to it. `once_per_boot` says that every run within one boot would
@@ -179,6 +179,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     limit_s: float
     environment: Mapping[str, str] = {}
+    told: Mapping[str, str] = {}
     cpus: tuple[int, ...] | None = None
     stdin: bytes = b""
     directory: str | None = None
@@ -194,6 +195,12 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     network: Network | None = None
     #: About how long the run takes, in seconds; None when nobody can say.
     expected_s: float | None = None
+
+
+def with_environment(invocation: Invocation, more: Mapping[str, str]) -> Invocation:
+    """With these variables too, which are recorded with their values."""
+    told = {name: text for name, text in invocation.told.items() if name not in more}
+    return msgspec.structs.replace(invocation, environment={**invocation.environment, **more}, told=told)
 
 
 def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:

@@ -10,6 +10,7 @@ import msgspec
 
 from ktrial.domain.compared import Arm
 from ktrial.domain.doubts import group_findings, void_finding
+from ktrial.domain.environment import of_one_salt
 from ktrial.domain.finding import Finding, FindingLevel
 from ktrial.domain.gate import DEFAULTS, GATES, GateLimits
 
@@ -99,6 +100,8 @@ def _same_data(control: Arm, arm: Arm) -> Iterator[Doubt]:
 
 def _differs(key: Key, control: Arm, arm: Arm, benchmark: str | None, meant: frozenset[str]) -> Finding | None:
     values = {one.name: one.values_of(key.name, benchmark) for one in (control, arm)}
+    if key.name == "environment":
+        values = of_one_salt(values)
     if not all(values.values()) or len({text for side in values.values() for text in side}) < 2:
         return None
     if key.name == "command" and all(side == (name,) for name, side in values.items()):

@@ -291,6 +291,16 @@ def parse_metric(text: str) -> Metric:
     return metric
 
 
+class ShellCommand(OwnBenchmark, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One from the command line, with the shell's environment. `told` is what is recorded instead of values of it."""
+
+    told: dict[str, str] = {}
+
+    def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
+        """The command."""
+        return msgspec.structs.replace(OwnBenchmark.invocation(self, parameters, facts), told=self.told)
+
+
 def _outcome(name: str, unit: Unit, kind: OutcomeKind, direction: Direction, *, low: float = 0) -> Outcome:
     return Outcome(
         name=name,

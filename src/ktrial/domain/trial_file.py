@@ -124,7 +124,8 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A trial.
 
     The benchmark is a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`, of which a run that
-    takes longer than `limit` is killed and has failed. `primary`,
+    takes longer than `limit` is killed and has failed; with `clean_environment` it gets next to nothing of the
+    shell's. `primary`,
     `secondary` and the keys of `guards` are `benchmark.outcome`, or the outcome alone where that is clear. Margins are
     relative. `baseline` says what the control is: the machine as it is found, or a generated profile. `part` names the
     question that this trial is a part of, and `screen` makes it one that looks for the setting that did it; both are
@@ -155,6 +156,8 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     screen: Screen | None = None
     part: str | None = None
     guest: GuestFile | None = None
+    # Without a default of its own, so that earlier protocols keep their hash.
+    clean_environment: bool | None = None
 
     @property
     def safety(self) -> SafetyLimits:

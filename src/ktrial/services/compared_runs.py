@@ -13,6 +13,7 @@ import msgspec
 
 from ktrial.domain.benchmark import DIRECTORY
 from ktrial.domain.compared import WALL, ComparedRun
+from ktrial.domain.environment import that_counts
 from ktrial.domain.foreign import ForeignRun
 from ktrial.domain.gate import Reading
 from ktrial.domain.percentile import events_of
@@ -256,7 +257,7 @@ def _told(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if document.get("container"):
         box = document["container"]
         yield "runtime", f"{box.get('runtime')} {box.get('runtime_version')}, image {box.get('image_id')}"
-    yield "environment", _pairs(document.get("environment"))
+    yield "environment", _pairs(that_counts(document.get("environment") or {}))
 
 
 def _pairs(table: Mapping[str, Any] | None) -> str:

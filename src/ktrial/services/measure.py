@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ktrial import __version__
-from ktrial.domain.benchmark import Invocation, pinned
+from ktrial.domain.benchmark import Invocation, pinned, with_environment
 from ktrial.domain.doubts import session_findings
 from ktrial.domain.errors import KtrialError
 from ktrial.domain.facts import Fact, FactBook
@@ -303,7 +303,8 @@ class _Rounds:
         }
 
     def _invocation(self, task: Task) -> Invocation:
-        return pinned(task.benchmark.invocation(task.parameters, self._facts), task.cpus)
+        invocation = task.benchmark.invocation(task.parameters, self._facts)
+        return pinned(with_environment(invocation, self._order.environment), task.cpus)
 
     def _left(self, done: int) -> tuple[float | None, bool]:
         """Seconds for the runs from number `done` on, and whether some of unknown time are not in it."""

@@ -9,6 +9,7 @@ from typing import Protocol as Port
 import msgspec
 
 from ktrial.domain.benchmark import Invocation, ParsedRun, RawOutput, check_measurements
+from ktrial.domain.environment import as_recorded
 from ktrial.domain.errors import BadRun
 from ktrial.domain.gate import VOID, why_void
 from ktrial.domain.own_benchmark import check_run
@@ -134,7 +135,7 @@ class RunMaker:
             argv=execution.argv,
             steps=execution.steps,
             agent_load=wanted.invocation.load,
-            environment=execution.environment,
+            environment=as_recorded(execution.environment, wanted.invocation.told),
             directory=execution.directory,
             parameters=task.parameters,
             cpus=wanted.invocation.cpus,

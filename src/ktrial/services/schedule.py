@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ktrial.domain.benchmark import Invocation
+from ktrial.domain.environment import that_counts
 from ktrial.domain.errors import BadInput
 from ktrial.domain.facts import FactBook
 from ktrial.domain.gate import GateLimits
@@ -24,7 +25,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     With `drawn` the seed is a fresh one, and an earlier measurement's may be used instead; with `fresh` none is gone on
     with. `gates` judge the runs; those that are left out have their defaults. `sample_period_s` is the time between two
     samples beside each run; None for no samples. `unplaced` are benchmarks of the suite that cannot run on the CPUs
-    that were asked for: label -> what is wrong.
+    that were asked for: label -> what is wrong. `environment` is added to that of every run.
     """
 
     suite: str
@@ -38,6 +39,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     gates: Mapping[str, GateLimits] = {}
     sample_period_s: float | None = None
     unplaced: Mapping[str, BadInput] = {}
+    environment: Mapping[str, str] = {}
 
     @property
     def wanted(self) -> int:
@@ -58,7 +60,7 @@ def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[st
     said = {
         "suite": order.suite,
         "tasks": [[task.label, task.benchmark.name, task.parameters, task.cpus] for task in order.tasks],
-        "own": [task.benchmark for task in order.tasks if isinstance(task.benchmark, OwnBenchmark)],
+        "own": [_own(task.benchmark) for task in order.tasks if isinstance(task.benchmark, OwnBenchmark)],
         "rounds": order.rounds,
         "seed": None if order.drawn else order.seed,
         "label": order.label,
@@ -68,8 +70,13 @@ def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[st
         "boot": facts.value("boot.id"),
         "agent": agent_version,
         "tools": tools,
+        "environment": order.environment,
     }
     return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
+
+
+def _own(benchmark: OwnBenchmark) -> OwnBenchmark:
+    return msgspec.structs.replace(benchmark, environment=that_counts(benchmark.environment))
 
 
 def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tuple[Place, ...]:

@@ -14,7 +14,7 @@ from typing import Protocol as Port
 import msgspec
 
 from ktrial.domain.arm_build import build_number
-from ktrial.domain.benchmark import pinned
+from ktrial.domain.benchmark import pinned, with_environment
 from ktrial.domain.errors import BadInput, BadRun, LimitPassed
 from ktrial.domain.facts import FactBook
 from ktrial.domain.judgement import Judgement, NextStep
@@ -431,8 +431,7 @@ class TrialCourse:
         session = standing.session.session
         self._runs.start(session, number, task.label, warm_up=block is None)
         invocation = task.benchmark.invocation(task.parameters, self._facts)
-        environment = {**invocation.environment, **self._environments.get(arm, {})}
-        invocation = pinned(msgspec.structs.replace(invocation, environment=environment), task.cpus)
+        invocation = pinned(with_environment(invocation, self._environments.get(arm, {})), task.cpus)
         place = Place(task.label, block or 0, position)
         wanted = Wanted(number, place, task, invocation, self._benchmarked.versions[task.label], settled)
         try:

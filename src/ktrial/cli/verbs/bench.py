@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,7 @@ from ktrial.cli.measuring import (
     choose,
     limits_of,
     list_benchmarks,
+    named_variables,
     order_of,
     own_words,
     refuse_around,
@@ -47,6 +48,8 @@ EXIT_PARTIAL = 1
 @click.option(
     "--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX or =$.PATH: a number that CMD prints."
 )
+@click.option("--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="A variable; its value is recorded.")
+@click.option("--clean-env", "clean", is_flag=True, help="Pass CMD next to nothing of the shell's environment.")
 @click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [default: 1h]")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
 @click.option("--fresh", is_flag=True, help="Begin anew, also where the same measurement was interrupted.")
@@ -59,23 +62,22 @@ EXIT_PARTIAL = 1
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     suite: str | None,
-    runs: int,
-    label: str | None,
     output: Path | None,
     force: bool,
-    cpus: str | None,
     given: tuple[str, ...],
     metrics: tuple[str, ...],
+    variables: tuple[str, ...],
+    clean: bool,
     limit: str | None,
-    seed: int | None,
     tools: str | None,
     listing: bool,
     when_idle: bool,
     settle: str | None,
     gates: tuple[str, ...],
-    fresh: bool,
     as_json: bool,
+    **asked: Any,
 ) -> int:
     """Run benchmarks in rounds, in random order within each, and keep every run on disk the moment it ends.
 
@@ -95,7 +97,9 @@ def command(
         return list_benchmarks(app, tools, as_json)
     if tools is not None and words is not None:
         raise BadInput("--tools is for the tools of benchmarks, not for a command after --", hint="leave it out")
-    chosen, benchmarks = choose(app, suite, words, metrics, None if limit is None else seconds(limit, "--limit"))
+    environment = named_variables(variables)
+    limit_s = None if limit is None else seconds(limit, "--limit")
+    chosen, benchmarks = choose(app, suite, words, metrics, limit_s, clean=clean)
     chosen = with_parameters(chosen, benchmarks, given)
     if not app.may_run_trials:
         raise Refused("benchmarks run on machines, not in folders", hint="leave --machine-root out")
@@ -108,9 +112,7 @@ def command(
     app.lock_runs()
     executor = app.executor_in(tools)
     facts = executor.facts()
-    order = order_of(
-        app, chosen, benchmarks, facts, runs=runs, cpus=cpus, seed=seed, gates=gates, label=label, fresh=fresh
-    )
+    order = order_of(app, chosen, benchmarks, facts, gates=gates, environment=environment, **asked)
     around = None if exact else surroundings(app, chosen, order, when_idle=when_idle, settle_s=settle_s)
     listen = Progress(as_json=as_json)
     with app.interrupts, listen:

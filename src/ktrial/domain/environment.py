@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environment of the user's own commands: what of the shell's reaches them, and what of it is recorded."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+#: What every command keeps of the session, also with a clean environment.
+KEPT_VARIABLES = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+    "XDG_SESSION_TYPE",
+    "DBUS_SESSION_BUS_ADDRESS",
+)
+#: Variables whose value is recorded as it is; of all others a salted hash.
+SHOWN_VARIABLES = frozenset(
+    (
+        *KEPT_VARIABLES,
+        *("GLIBC_TUNABLES", "LD_BIND_NOW", "LD_LIBRARY_PATH", "LD_PRELOAD", "MALLOC_ARENA_MAX", "MALLOC_CHECK_"),
+        *("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_PERTURB_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_"),
+        *("OMP_DYNAMIC", "OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND", "OMP_SCHEDULE", "OMP_WAIT_POLICY"),
+        *("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_BLOCKTIME", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+        *("GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "PYTHONHASHSEED", "PYTHONMALLOC", "CUDA_VISIBLE_DEVICES"),
+        *("DRI_PRIME", "MANGOHUD", "mesa_glthread", "vblank_mode", "XDG_CURRENT_DESKTOP"),
+    )
+)
+#: What is pinned for every run, whatever the shell says.
+_PINNED = re.compile(r"LC_[A-Z]+|LANG|LANGUAGE|TZ|TMPDIR")
+#: What is another in each terminal and at each login: passed, and not compared.
+_OF_THE_SHELL = re.compile(
+    r"_|SHLVL|OLDPWD|PWD|WINDOWID|TERM|TERM_[A-Z_]+|COLORTERM|COLUMNS|LINES|SSH_[A-Z_]+|TMUX|TMUX_PANE|STY|WINDOW"
+    r"|[A-Z_]*SESSION_ID|XDG_(?:VTNR|SEAT|SEAT_PATH|SESSION_PATH)|VTE_VERSION|KONSOLE_[A-Z_]+|INVOCATION_ID"
+    r"|JOURNAL_STREAM|SYSTEMD_EXEC_PID|MANAGERPID|SUDO_[A-Z]+|DBUS_SESSION_BUS_ADDRESS"
+)
+_SALTED = re.compile(r"=salted:([0-9a-f]+):")
+
+
+class Passed(NamedTuple):
+    """What a command gets of the shell; `told` is what is recorded instead of values; `unreadable` is left out."""
+
+    environment: dict[str, str]
+    told: dict[str, str]
+    unreadable: tuple[str, ...] = ()
+
+
+def kept(shell: Mapping[str, str]) -> dict[str, str]:
+    """A clean environment: what names the user and the screen."""
+    return {name: shell[name] for name in KEPT_VARIABLES if name in shell}
+
+
+def passed(shell: Mapping[str, str], salt: bytes) -> Passed:
+    """The shell's environment, but for what is pinned."""
+    given = {name: value for name, value in shell.items() if not _PINNED.fullmatch(name)}
+    unreadable = tuple(sorted(name for name, value in given.items() if not (_is_text(name) and _is_text(value))))
+    given = {name: value for name, value in given.items() if name not in unreadable}
+    told = {name: _salted(name, value, salt) for name, value in given.items() if name not in SHOWN_VARIABLES}
+    return Passed(given, told, unreadable)
+
+
+def as_recorded(environment: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a run with hashes in the place of what may be secret."""
+    return {name: told.get(name, value) for name, value in environment.items()}
+
+
+def that_counts(environment: Mapping[str, str]) -> dict[str, str]:
+    """What makes two runs differ: all but what each terminal has of its own."""
+    return {name: value for name, value in environment.items() if not _OF_THE_SHELL.fullmatch(name)}
+
+
+def of_one_salt(sides: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """Lists `A=1, B=2` of several sides, without hashes where these were not made with the same secret."""
+    texts = {name: tuple(side) for name, side in sides.items()}
+    salts = {salt for side in texts.values() for text in side for salt in _SALTED.findall(text)}
+    if len(salts) < 2:
+        return texts
+    return {name: tuple(dict.fromkeys(_shown(text) for text in side)) for name, side in texts.items()}
+
+
+def _shown(text: str) -> str:
+    return ", ".join(part for part in text.split(", ") if not _SALTED.search(part))
+
+
+def _salted(name: str, value: str, salt: bytes) -> str:
+    """The beginning tells which secret it was made with."""
+    digest = hmac.new(salt, f"environment {name}={value}".encode(), hashlib.sha256).hexdigest()
+    return f"salted:{hashlib.sha256(b'environment' + salt).hexdigest()[:4]}:{digest[:12]}"
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
