@@ -101,6 +101,22 @@ def judged(home: Path) -> dict[str, Any]:
     return shown
 
 
+def test_a_verdict_can_end_every_command_that_tells_one(home: Path) -> None:
+    ran = run(home, "try", "vm.swappiness=90", *QUICK, "--fail-on", "worse,inconclusive", *READS)
+    assert (ran.status, "1 verdict worse: " in ran.err) == (3, True), ran.err
+    name = trials_in(home)[0].trial
+    for verb in (["trial", "show"], ["trial", "show", name, "--json"], ["trial", "resume", name], ["compare", name]):
+        for verdict, status in (("worse", 3), ("better,different", 0)):
+            ran = run(home, *verb, "--fail-on", verdict)
+            assert ran.status == status, (verb, ran.err)
+        assert run(home, *verb).status == 0
+    refused = run(home, "compare", name, "--margin", "5%", "--tiers")
+    assert refused.status == 2
+    assert (
+        f"{name} is a trial, which is judged by its protocol alone\n  next: leave --tiers, --margin out" in refused.err
+    )
+
+
 def test_a_setting_ends_with_a_verdict_and_the_machine_is_as_before(home: Path) -> None:
     ran = run(home, "try", "vm.swappiness=10", *QUICK, *READS)
     assert ran.status == 0, ran.err

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ktrial.domain.benchmark import Outcome
     from ktrial.domain.compared import Arm
     from ktrial.domain.comparison import Comparison
+    from ktrial.domain.stored_trial import StoredTrial
     from ktrial.services.compare import Asked
     from ktrial.services.compare_sources import Gathered, Reading, Source
     from ktrial.services.results import ReadResults
@@ -74,6 +75,14 @@ def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials:
             hint="`ktrial trial show` tells its verdicts; `compare --pool` takes trials of several machines together",
         )
     return found
+
+
+def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
+    """The trial that is the one word, unless a label or a session is called so."""
+    if len(words) != 1 or words[0] in _Labels(app):
+        return None
+    kept = app.trials.named(words[0])
+    return None if kept is None or kept.stored.file.screen is not None else kept.stored
 
 
 def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> Reading:
@@ -237,7 +246,7 @@ def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
 
 
 #: Options that do not change what is found.
-_NOT_ASKED = {"as_json", "output", "force", "fail_on"}
+_NOT_ASKED = {"as_json", "output", "force"}
 
 
 def reproducible() -> tuple[str, ...]:

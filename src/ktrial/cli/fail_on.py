@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,13 +11,13 @@ import click
 from ktrial.domain.errors import GuardTripped
 
 if TYPE_CHECKING:
-    from ktrial.domain.comparison import Contrast
-    from ktrial.domain.verdict import Verdict
+    from ktrial.cli.wiring import App
+    from ktrial.domain.comparison import Comparison
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _verdicts(context: click.Context, option: click.Parameter, text: str | None) -> tuple[Verdict, ...]:
+def _ask(context: click.Context, option: click.Parameter, text: str | None) -> None:
     """Words with a comma between them; a space of a verdict is written as `-`."""
     from typing import get_args
 
@@ -29,23 +29,25 @@ def _verdicts(context: click.Context, option: click.Parameter, text: str | None)
         if word not in known:
             told = f"{word!r} is no verdict; there are {', '.join(known)}"
             raise click.BadParameter(told, ctx=context, param=option)
-    return tuple(known[word] for word in words)
+    if context.obj is not None:
+        context.obj.fail_on = tuple(known[word] for word in words)
 
 
 def fail_on_option(command: F) -> F:
-    """The option, as a tuple of verdicts."""
+    """The option; what it asks for is the application's `fail_on`."""
     return click.option(
         "--fail-on",
-        callback=_verdicts,
+        callback=_ask,
+        expose_value=False,
         metavar="VERDICT,…",
         help="Exit with 3 on any of these, as worse,different,inconclusive,not-comparable.",
     )(command)
 
 
-def refuse(contrasts: Sequence[Contrast], verdicts: Sequence[Verdict]) -> None:
-    """End with status 3 where one of the contrasts has one of the verdicts."""
-    for verdict in verdicts:
-        found = [contrast for contrast in contrasts if contrast.verdict == verdict]
-        if found:
-            count = len(found)
-            raise GuardTripped(f"{count} verdict{'s'[: count != 1]} {verdict}: {found[0].sentence}")
+def refuse(app: App, found: Comparison) -> None:
+    """End with status 3 where a comparison has one of the verdicts that were asked for."""
+    contrasts = [contrast for outcome in found.outcomes for contrast in outcome.judged]
+    for verdict in app.fail_on:
+        met = [contrast for contrast in contrasts if contrast.verdict == verdict]
+        if met:
+            raise GuardTripped(f"{len(met)} verdict{'s'[: len(met) != 1]} {verdict}: {met[0].sentence}")

@@ -162,6 +162,7 @@ def _to_its_end(
 def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
     """Say what came of it; the exit status."""
     from ktrial.cli import interruption
+    from ktrial.cli.fail_on import refuse
     from ktrial.cli.host_wiring import again, as_before
     from ktrial.cli.ledgering import note
     from ktrial.domain.manual_arm import is_by_hand
@@ -169,12 +170,11 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     from ktrial.report.trial_terminal import trial_text
 
     note(app)
-    broken: list[str] = []
+    found: Comparison | None = None
     if stored.file.screen is not None:
         screening(app, stored, as_json=as_json)
     else:
         found = told(app, stored)
-        broken = broken_guards(found)
         document = {"event": "comparison", "comparison": found}
         text = plain_json.line(document) if as_json else trial_text(found, width=columns())
         sys.stdout.write(text)
@@ -185,8 +185,10 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     say_next(app, stored)
     left = "" if is_by_hand(stored.file) or stored.file.guest is not None else f"; {as_before(app.host)}"
     app.say(f"kept as {stored.trial}{left}")
-    if broken:
-        raise GuardTripped(f"a guard is broken: {broken[0]}")
+    if found is not None:
+        if broken := broken_guards(found):
+            raise GuardTripped(f"a guard is broken: {broken[0]}")
+        refuse(app, found)
     return 0
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ktrial.domain.privacy import Identity
     from ktrial.domain.sensors import Samples
     from ktrial.domain.suite import Suite
+    from ktrial.domain.verdict import Verdict
     from ktrial.host.agent import AgentSession
     from ktrial.host.clock import SystemClock
     from ktrial.host.container import ContainerExecutor
@@ -94,6 +95,8 @@ class App(WithDesktop):
         #: The score of this process when memory runs out, before it was protected.
         self._oom_before: int | None = None
         self._measured_first = False
+        #: Verdicts that end the command with status 3.
+        self.fail_on: tuple[Verdict, ...] = ()
         #: Starts root sessions without asking; only where the launcher gave root up.
         self._lent = find_lent_root() if machine_root is None else None
         self._faulty: list[Faulty] = []

@@ -62,6 +62,16 @@ def test_machines_are_pooled_and_tiers_of_them_refused() -> None:
     assert "pool" not in json.loads(plain.getvalue())["asked"], "questions of before keep their digest"
 
 
+def test_nothing_to_compare_is_an_error(tmp_path: Path) -> None:
+    before = ROOT / "examples/results/before.json"
+    other = tmp_path / "other.json"
+    other.write_text(before.read_text().replace("make", "gcc"))
+    out, err = io.StringIO(), io.StringIO()
+    assert main(["compare", f"a={before}", f"b={other}", "--fail-on", "worse"], out, err) == 2
+    assert "There is nothing to compare" in " ".join(out.getvalue().split())
+    assert "nothing was compared" in err.getvalue()
+
+
 def test_any_verdict_can_be_failed_on() -> None:
     words = ["compare", *(f"{name}={ROOT}/examples/results/{name}.json" for name in ("before", "after"))]
     for option, status in (("worse,inconclusive", 0), ("worse, different", 3), ("not-comparable,different", 3)):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ktrial.cli.fail_on import fail_on_option
 from ktrial.cli.options import dangerous_option, json_option
 from ktrial.cli.trial_options import build_options, guest_options, guest_shape, recipe_of
 from ktrial.cli.wiring import App
@@ -37,6 +38,7 @@ _LIMIT_BYTES = 1 << 20
 @click.option("--cap", type=click.IntRange(7), metavar="BLOCKS", help="No more blocks than that.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Draw the same orders and words again.")
 @click.option("--dry-run", is_flag=True, help="Print the protocol; build and boot nothing.")
+@fail_on_option
 @dangerous_option
 @json_option
 @click.pass_context

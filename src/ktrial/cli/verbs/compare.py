@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ktrial.cli.comparing import gathered, share, table_options
+from ktrial.cli.comparing import gathered, share, table_options, trial_of
 from ktrial.cli.fail_on import fail_on_option, refuse
 from ktrial.cli.names import result_names
 from ktrial.cli.options import json_bytes, json_option, write_json
@@ -17,10 +17,12 @@ from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, Contradiction
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from msgspec import UnsetType
 
     from ktrial.domain.comparison import Comparison
-    from ktrial.domain.verdict import Verdict
+    from ktrial.domain.stored_trial import StoredTrial
 
 
 @click.command(short_help="Compare configurations, and say what the data support.")
@@ -62,7 +64,6 @@ def command(
     declared: tuple[str, ...],
     accepted: str | None,
     excluded: tuple[str, ...],
-    fail_on: tuple[Verdict, ...],
     spread: str,
     output: Path | None,
     force: bool,
@@ -76,6 +77,7 @@ def command(
     ktrial compare stock=before.json tuned=after.json
     ktrial compare --tiers stock t1 t2 t3
     ktrial compare --pool desk-trial laptop-trial server-trial
+    ktrial compare swappiness-10-3fa9c1 --fail-on worse
     ktrial compare results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
     Files are not kept. Several files with one NAME are one arm; a name may be a pattern: stock='run-*.json'.
@@ -87,6 +89,10 @@ def command(
     from ktrial.domain.foreign import ImportOptions
 
     check_output(output, force=force)
+    if not pool and (trial := trial_of(app, words)) is not None:
+        asked: dict[str, object] = {"--control": control, "--tiers": tiers, "--margin": margin, "--primary": primary}
+        asked |= {"--declared": declared, "--accept": accepted, "--exclude": excluded}
+        return _show_trial(app, trial, [name for name, given in asked.items() if given], output, as_json=as_json)
     swing = share(spread, "--spread")
     assert swing is not None, "it has a default"
     there = gathered(app, words, options, trials=pool)
@@ -107,7 +113,25 @@ def command(
     question = as_protocols_say(app, there.of_trials, question)
     found = answered(app, there.arms, question, reproducible(), versions(), assumptions=as_json or output is not None)
     _write(found, output, as_json=as_json)
-    refuse([contrast for one in found.outcomes for contrast in one.judged], fail_on)
+    refuse(app, found)
+    if not any(one.contrasts for one in found.outcomes):
+        raise BadInput(
+            "nothing was compared", hint="`ktrial show` and `ktrial import --dry-run` tell which outcomes there are"
+        )
+    return 0
+
+
+def _show_trial(app: App, trial: StoredTrial, asked: Sequence[str], output: Path | None, *, as_json: bool) -> int:
+    """A trial that was judged already, by its protocol."""
+    from ktrial.cli.trying import told
+
+    if asked:
+        raise BadInput(
+            f"{trial.trial} is a trial, which is judged by its protocol alone", hint=f"leave {', '.join(asked)} out"
+        )
+    found = told(app, trial)
+    _write(found, output, as_json=as_json)
+    refuse(app, found)
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ktrial.cli.fail_on import fail_on_option
 from ktrial.cli.measuring import TakesCommand, own_words, refuse_faulty
 from ktrial.cli.names import profile_names
 from ktrial.cli.trial_options import build_options, designed_options, guest_options, measured_options, protocol_file
@@ -24,6 +25,7 @@ from ktrial.domain.errors import BadInput, Refused
 @build_options
 @click.option("--patch", "patches", multiple=True, metavar="TIER=FILE|URL", help="A patch that a tier brings.")
 @guest_options
+@fail_on_option
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, name: str, **options: Any) -> int:
@@ -81,8 +83,9 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
             show_protocol(app, file, allow_dangerous=dangerous)
         return 0
     profile = not options["no_profile"]
-    status = run_file(
-        app, file, allow_dangerous=dangerous, profile=profile, as_json=options["as_json"], anyway=options["anyway"]
-    )
-    sys.stderr.write(tiers)
-    return status
+    try:
+        return run_file(
+            app, file, allow_dangerous=dangerous, profile=profile, as_json=options["as_json"], anyway=options["anyway"]
+        )
+    finally:
+        sys.stderr.write(tiers)

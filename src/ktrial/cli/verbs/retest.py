@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import click
 
+from ktrial.cli.fail_on import fail_on_option
 from ktrial.cli.names import knob_names
 from ktrial.cli.options import dangerous_option, json_option
 from ktrial.cli.wiring import App
@@ -13,6 +14,7 @@ from ktrial.cli.wiring import App
 @click.command(short_help="Repeat a trial as the machine is now.")
 @click.argument("what", required=False, shell_complete=knob_names, metavar="[KNOB|TRIAL]")
 @click.option("--no-profile", is_flag=True, help="Make no noise profile: the first seven blocks plan the cap.")
+@fail_on_option
 @dangerous_option
 @json_option
 @click.pass_obj

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ktrial.cli.fail_on import fail_on_option
 from ktrial.cli.options import anyway_option, dangerous_option, json_option, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, KtrialError
@@ -26,6 +27,7 @@ def command() -> None:
 @click.option("--no-profile", is_flag=True, help="Make no noise profile: the first seven blocks plan the cap.")
 @anyway_option
 @dangerous_option
+@fail_on_option
 @json_option
 @click.pass_obj
 def run(app: App, file: Path, no_profile: bool, anyway: bool, yes_dangerous: bool, as_json: bool) -> int:
@@ -41,6 +43,7 @@ def run(app: App, file: Path, no_profile: bool, anyway: bool, yes_dangerous: boo
 @command.command(short_help="Go on with a trial that was interrupted.")
 @click.argument("name", required=False, metavar=_NAME)
 @dangerous_option
+@fail_on_option
 @json_option
 @click.pass_obj
 def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> int:
@@ -55,6 +58,7 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
 @click.option("--done", metavar="ARM", help="This arm is in force: you made it so, and the machine does not show it.")
 @click.option("--dry-run", is_flag=True, help="Only say which visit is due.")
 @dangerous_option
+@fail_on_option
 @json_option
 @click.pass_obj
 def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dangerous: bool, as_json: bool) -> int:
@@ -68,6 +72,7 @@ def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dange
 @click.argument("name", required=False, metavar=_NAME)
 @click.option("--blocks", type=click.IntRange(1, 1000), required=True, metavar="N", help="So many blocks in all.")
 @dangerous_option
+@fail_on_option
 @json_option
 @click.pass_obj
 def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json: bool) -> int:
@@ -96,10 +101,12 @@ def list_(app: App, as_json: bool) -> None:
 @command.command(short_help="Show what a trial found.")
 @click.argument("name", required=False, metavar=_NAME)
 @click.option("--all", "everything", is_flag=True, help="All figures, and outcomes that were not asked for.")
+@fail_on_option
 @json_option
 @click.pass_obj
 def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
     """What a trial found, as far as it has come; the newest one without a name."""
+    from ktrial.cli.fail_on import refuse
     from ktrial.cli.trying import screening, told
     from ktrial.report.comparison_terminal import comparison_text
     from ktrial.report.terminal import columns
@@ -115,6 +122,7 @@ def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
     else:
         text = comparison_text if everything else trial_text
         sys.stdout.write(text(found, width=columns()))
+    refuse(app, found)
 
 
 @command.command(short_help="Write the report of a trial.")

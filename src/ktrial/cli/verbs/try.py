@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ktrial.cli.fail_on import fail_on_option
 from ktrial.cli.measuring import TakesCommand, own_words
 from ktrial.cli.names import setting_words
 from ktrial.cli.trial_options import designed_options, measured_options, protocol_file
@@ -23,6 +24,7 @@ from ktrial.cli.wiring import App
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="An arm with this environment.")
 @click.option("--placebo", is_flag=True, help="Add an arm that changes nothing.")
 @click.option("--name", metavar="NAME", help="What the trial is called.")
+@fail_on_option
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> int:
