@@ -20,7 +20,7 @@ from ktrial.formats import (
     udev,
     zram_generator,
 )
-from ktrial.formats.lines import Reading
+from ktrial.formats.lines import LONGEST_LINE_BYTES, Reading
 
 Format = Literal[
     "sysctl.d", "udev", "tuned", "shell", "command-line", "modprobe.d", "tmpfiles.d", "zram-generator", "list"
@@ -81,7 +81,7 @@ def sniff(name: str, data: str | bytes) -> Sniffed:
         if re.search(pattern, name):
             return Sniffed(found, reason)
     text = data if isinstance(data, str) else data.decode("utf-8-sig", "replace")
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    lines = [line.strip()[:LONGEST_LINE_BYTES] for line in text.split("\n") if line.strip()]
     markdown = sum(1 for line in lines if _MARKDOWN_LINE.match(line))
     prose = sum(1 for line in lines if _is_prose(line))
     for pattern, found, reason in _BY_LINE:
