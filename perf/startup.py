@@ -18,6 +18,7 @@ import msgspec
 
 from ktrial.domain.ledger import Ledger, LedgerEntry
 from ktrial.domain.verdict import Effect
+from ktrial.host.lent_root import LAUNCHED
 from perf.side_by_side import measure, report
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,6 +75,9 @@ def main() -> int:
         actions = {
             PEER: partial(run, {}, python, "-I", "-c", "import click"),
             "./ktrial --version": partial(run, empty, ktrial, "--version"),
+            "its head alone, without the launcher": partial(
+                run, {**empty, LAUNCHED: "root"}, python, "-I", "-S", f"{ROOT}/src/ktrial/__main__.py", "--version"
+            ),
             f"./ktrial explain {KNOB}, no trials": partial(run, empty, ktrial, "explain", KNOB),
             f"the same, {TRIALS // 3} of {TRIALS} trials of it": partial(run, filled, ktrial, "explain", KNOB),
             "launcher alone (sh, nothing to do)": partial(
