@@ -36,6 +36,7 @@ PROFILE_NAMES = {
     "micro-stutter-nvme-power",
     "micro-stutter-nvme-queue",
     "micro-stutter-watermarks",
+    "power",
     "quiet",
     "stock",
 }
@@ -181,6 +182,22 @@ DOCUMENTED: dict[str, dict[str, Any]] = {
     "margine-bench": {"cpufreq:scaling_governor@*": "performance"},
     "stock": {},
     "distro": {},
+    "power": {
+        "cpufreq:energy_performance_preference@*": "balance_power",
+        "power:pcie_aspm_policy": "powersave",
+        "power:runtime_pm@*": "auto",
+        "power:usb_control@*": "auto",
+        "power:usb_autosuspend": 2,
+        "power:sata_link_power@*": "med_power_with_dipm",
+        "power:hda_power_save": 1,
+        "power:hda_power_save_controller": True,
+        "power:iwlwifi_power_save": True,
+        "power:iwlmvm_power_scheme": 3,
+        "kernel.nmi_watchdog": 0,
+        "vm.dirty_writeback_centisecs": 1500,
+        "kernel.timer_migration": 1,
+        "kconfig:CFG80211_DEFAULT_PS": True,
+    },
     "quiet": {
         "cpufreq:scaling_governor@*": "performance",
         "cpufreq:boost": 0,
@@ -286,7 +303,7 @@ def test_keys_are_those_of_the_schema(name: str) -> None:
 @every_profile
 def test_sources_are_known(name: str) -> None:
     known = {source["key"] for source in load(CATALOG / "sources.toml")["source"]}
-    own = name in {"stock", "distro", "quiet"}
+    own = name in {"stock", "distro", "quiet", "power"}
     assert PROFILES[name]["source"] in ({"own"} if own else known)
 
 
@@ -374,6 +391,12 @@ def test_generated_profiles() -> None:
     assert generated == {"stock": "stock", "distro": "distro"}
 
 
+def test_power_is_one_list_of_all_that_saves_it() -> None:
+    named = {setting["knob"].partition("@")[0] for setting in settings_of("power")}
+    known = {knob["id"] for knob in load(CATALOG / "knobs" / "power.toml")["knob"]}
+    assert known <= named
+
+
 def test_controlled_actions() -> None:
     controlled = {name for name in PROFILES for setting in settings_of(name) if setting.get("controlled")}
     assert controlled == {"quiet", "margine-bench"}
@@ -387,6 +410,7 @@ def test_controlled_actions() -> None:
         *((f"ktweak-2021-{branch}", ["tcp_syncookies = 0", "queue:iostats = 0", "6.6"]) for branch in TWENTY_ONE),
         ("micro-stutter-watermarks", ["vm.page_cluster", "vm.page-cluster"]),
         ("micro-stutter-nvme-queue", ["nvme*n1"]),
+        ("power", ["no recommendation", "min_power of SATA has lost data"]),
         ("micro-stutter-nvme-power", ["lost the boot line"]),
         ("margine-bench", ["no sched_ext scheduler is loaded"]),
         ("quiet", ["Address space randomisation stays on", "nohz_full"]),
