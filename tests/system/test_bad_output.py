@@ -272,7 +272,7 @@ def test_no_space_for_the_records(bench: Bench) -> None:
     bench.before(f"mount -t tmpfs -o size=1m tmpfs {disk} && head -c 2m /dev/zero > {disk}/full || true")
     ran = bench.run("--", "true", XDG_STATE_HOME=str(disk))
     assert ran.status == 1
-    assert "measuring/lock cannot be written: No space left on device" in ran.err
+    assert "/ktrial/salt cannot be written: No space left on device" in ran.err
     assert "next: free some space" in ran.err
 
 

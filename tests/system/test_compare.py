@@ -169,7 +169,8 @@ def test_claims_about_a_table(place: Path) -> None:
         (("compare", *TABLE, "--exclude", "wakeup.csv#3"), "no reason is given"),
         (("compare", *TABLE, "--exclude", "wakeup.csv#99:hot"), "run of this comparison"),
         (("compare", *TABLE, "--declared", "vm.swapines"), "a condition is one of tool"),
-        (("compare", *TABLE, "--by", "color"), "its columns are"),
+        (("compare", "wakeup.csv", "--by", "color", "--value", "wakeup_p50_us"), "its columns are"),
+        (("compare", *TABLE, "--by", "color"), "--by is given twice, as kernel and color"),
         (("claim", "p50 much", *TABLE), "'p50 -43%'"),
         (("claim", "zebra -5%", *TABLE), "there are wakeup.wakeup_p50"),
         (("claim", "p50 -5%"), "are not named"),
@@ -187,16 +188,18 @@ def test_bad_input_is_answered(place: Path, argv: tuple[str, ...], said: str) ->
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "data, text, said",
     [
-        ("[[claim]]\nsays = 'p50 -31%'\n[[claim]]\nsays = 'much'\n", "list.toml: [[claim]] 2: claim 'much'"),
-        ("[[claim]]\nsays = 'zebra -5%'\n", "list.toml: [[claim]] 1: no outcome is called 'zebra'"),
-        ("[[change]]\nwhat='x'\nfrom='0'\nto='5'\nsays='-5%'\n", "list.toml: [[change]] 1: 0: a ratio needs"),
+        (TABLE, "[[claim]]\nsays = 'p50 -31%'\n[[claim]]\nsays = 'much'\n", "list.toml: [[claim]] 2: claim 'much'"),
+        (TABLE, "[[claim]]\nsays = 'zebra -5%'\n", "list.toml: [[claim]] 1: no outcome is called 'zebra'"),
+        ((), "[[change]]\nwhat='x'\nfrom='0'\nto='5'\nsays='-5%'\n", "list.toml: [[change]] 1: 0: a ratio needs"),
     ],
 )
-def test_a_bad_claim_of_a_file_is_named_with_its_place(place: Path, text: str, said: str) -> None:
+def test_a_bad_claim_of_a_file_is_named_with_its_place(
+    place: Path, data: tuple[str, ...], text: str, said: str
+) -> None:
     (place / "list.toml").write_text(text)
-    ran = run("claim", "list.toml", *TABLE)
+    ran = run("claim", "list.toml", *data)
     assert (ran.status, said in ran.err, "next: " in ran.err) == (2, True, True)
 
 

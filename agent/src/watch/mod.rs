@@ -114,7 +114,12 @@ pub fn run(context: &Context, request: &Request) -> Result<Value> {
         }
     }
     let tracer = tracer(context, request)?;
-    let mut watch = Watch::begin(context, request, &rates, tracer)?;
+    let (mut watch, first) = Watch::begin(context, request, &rates, tracer)?;
+    // Before the first block: from here on another thread writes.
+    context
+        .tell_begun()
+        .map_err(|error| Error::io("cannot write to", "the head", &error))?;
+    watch.send(&first);
     // The threads that it has started stay as they were: one of them tells how late a program's would be.
     let _ahead = Ahead::go();
     let ended = watch.go_on(context, watch.started_ns + limit_ns, spill_ns);
@@ -183,12 +188,13 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
+    /// A watch that has begun, and its first blocks.
     fn begin(
         context: &Context,
         request: &'a Request,
         rates: &[(&'static str, u64)],
         tracer: std::result::Result<Tracer, String>,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Vec<Vec<u8>>)> {
         let root = &context.root;
         let started_ns = now_ns();
         let sources::Opened {
@@ -230,15 +236,22 @@ impl<'a> Watch<'a> {
             started_ns,
             bytes: 0,
         };
-        let head = head(context, request, rates, &absent, &trace, started_ns);
-        // Before the first block: from here on another thread writes.
-        context
-            .tell_begun()
-            .map_err(|error| Error::io("cannot write to", "the head", &error))?;
         let mut first = blocks::MAGIC.to_vec();
+        let head = head(context, request, rates, &absent, &trace, started_ns);
         first.extend(blocks::json_block(Holds::Head, &head));
-        watch.send(&[first]);
-        Ok(watch)
+        let mut out = vec![first];
+        // Before anybody hears that it has begun: what a program that waits for that does comes after these.
+        watch.take_due(root, now_ns(), false, &mut out);
+        Ok((watch, out))
+    }
+
+    /// Rows of the groups that are due; of all that are read, where it ends.
+    fn take_due(&mut self, root: &Root, now: u64, over: bool, out: &mut Vec<Vec<u8>>) {
+        for (number, group) in (0..).zip(&mut self.groups) {
+            if group.due_ns <= now || (over && group.is_read()) {
+                group.take(number, root, &mut self.tracer, out);
+            }
+        }
     }
 
     fn go_on(&mut self, context: &Context, end_ns: u64, spill_ns: u64) -> std::io::Result<Ended> {
@@ -259,11 +272,7 @@ impl<'a> Watch<'a> {
             let gone = looked && self.is_gone(root);
             let over = told || gone || now >= end_ns || self.output.broken;
             let mut out = Vec::new();
-            for (number, group) in (0..).zip(&mut self.groups) {
-                if group.due_ns <= now || (over && group.is_read()) {
-                    group.take(number, root, &mut self.tracer, &mut out);
-                }
-            }
+            self.take_due(root, now, over, &mut out);
             self.collect(root, now);
             self.look_at_usage(root, now);
             if looked {
@@ -477,4 +486,32 @@ fn process_cpu_ns() -> u64 {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     let part = |value: i64| u64::try_from(value).unwrap_or_default();
     part(spent.tv_sec) * SECOND_NS + part(spent.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Role;
+
+    #[test]
+    fn it_has_begun_when_every_source_was_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("proc")).unwrap();
+        let disk = " 254 0 vda 1 0 8 1 2 0 16 3 0 4 5\n";
+        std::fs::write(folder.path().join("proc/diskstats"), disk).unwrap();
+        let context = Context::new(Role::User, Root::new(folder.path()), "/var/lib/ktrial");
+        let request: Request = serde_json::from_value(json!({"limit_s": 1.0, "trace": false})).unwrap();
+        let rates = sources::rates(&request.sources, request.only).unwrap();
+        let (watch, _) = Watch::begin(&context, &request, &rates, Err("not asked for".to_owned())).unwrap();
+        let disks = watch.groups.iter().find(|group| group.source == "disks").unwrap();
+        assert_eq!(disks.last("disks.vda.written"), Some(16 * 512));
+        let unread = watch
+            .groups
+            .iter()
+            .filter(|group| group.is_read() && group.times_ns.is_empty());
+        assert_eq!(
+            unread.map(|group| group.source).collect::<Vec<_>>(),
+            Vec::<&str>::new()
+        );
+    }
 }

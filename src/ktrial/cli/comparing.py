@@ -33,8 +33,8 @@ _NAMED = re.compile(r"([^=/]+)=(.+)")
 def _once(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
     """The value of an option that counts once: a second one would leave out the first."""
     if len(given) > 1:
-        told = f"it is given twice, as {' and '.join(given)}, and only one can count"
-        raise click.BadParameter(told, ctx=context, param=option)
+        told = f"{option.opts[0]} is given twice, as {' and '.join(given)}, and only one can count"
+        raise BadInput(told, hint=f"leave one of them out; `{context.command_path} --help` tells what it takes")
     return given[0] if given else None
 
 
@@ -83,6 +83,17 @@ def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
         return None
     kept = app.trials.named(words[0])
     return None if kept is None or kept.stored.file.screen is not None else kept.stored
+
+
+def judged(app: App, trial: StoredTrial, asked: Mapping[str, object]) -> Comparison:
+    """A trial by its protocol, which leaves nothing to ask."""
+    from ktrial.cli.trying import told
+
+    if given := [name for name, value in asked.items() if value]:
+        raise BadInput(
+            f"{trial.trial} is a trial, which is judged by its protocol alone", hint=f"leave {', '.join(given)} out"
+        )
+    return told(app, trial)
 
 
 def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> Reading:

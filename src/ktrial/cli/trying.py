@@ -224,6 +224,26 @@ def kept_trial(app: App, stored: StoredTrial) -> KeptTrial:
     return kept
 
 
+def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool) -> None:
+    """What a trial found; with everything, also outcomes that were not asked for."""
+    from ktrial.cli.fail_on import refuse
+    from ktrial.cli.options import write_json
+    from ktrial.report.comparison_terminal import comparison_text
+    from ktrial.report.terminal import columns
+    from ktrial.report.trial_terminal import trial_text
+
+    if stored.file.screen is not None:
+        screening(app, stored, as_json=as_json)
+        return
+    found = told(app, stored)
+    if as_json:
+        write_json(found)
+    else:
+        text = comparison_text if everything else trial_text
+        sys.stdout.write(text(found, width=columns()))
+    refuse(app, found)
+
+
 def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
     """Show a trial that looks for the setting that did it."""
     from ktrial.report.blame import screening_text

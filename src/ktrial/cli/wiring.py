@@ -92,11 +92,9 @@ class App(WithDesktop):
             self.host = host_of(host, lambda: self.kernels, self.say)
             self._sessions.append(self.host)
         self._root: AgentSession | None = None
-        #: The score of this process when memory runs out, before it was protected.
-        self._oom_before: int | None = None
+        self._oom_before: int | None = None  # the score when memory runs out, before this was protected
         self._measured_first = False
-        #: Verdicts that end the command with status 3.
-        self.fail_on: tuple[Verdict, ...] = ()
+        self.fail_on: tuple[Verdict, ...] = ()  # they end the command with status 3
         #: Starts root sessions without asking; only where the launcher gave root up.
         self._lent = find_lent_root() if machine_root is None else None
         self._faulty: list[Faulty] = []

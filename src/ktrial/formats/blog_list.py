@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pasted list of settings with prose around: bullets, headings, tables, commands, udev rules, `name: 60 --> 10`.
 
-Prose without a setting's name is passed over. A line that names a setting and whose value cannot be told (several
-candidates, a unit that the kernel does not take) is named as unread: a wrong guess would be worse.
+Prose without a setting's name is passed over, and counted. A line that names a setting and whose value cannot be told
+(several candidates, a unit that the kernel does not take), a scheduler or a kernel is named as unread: a wrong guess
+would be worse.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ktrial.formats.lines import (
     ForeignFormatError,
     Line,
     Reading,
+    TargetKind,
     Unread,
     in_order,
     split_lines,
@@ -29,7 +31,51 @@ _PATH = r"/(?:sys|proc/sys|proc/irq)/[A-Za-z0-9_./*?\[\]{}:@-]*[A-Za-z0-9_*\]}]"
 _MODULE = r"[a-z][a-z0-9_-]*\.[a-z][a-z0-9_-]*"
 _NAMED = re.compile(rf"(?P<path>{_PATH})|(?<![\w./:-])(?P<key>{_KEY})")
 _SETTING = re.compile(rf"(?:(?P<path>{_PATH})|(?P<key>{_KEY}))\s*(?P<sign>:=|:|=>|=|-+>|→)?\s*(?P<rest>.*)")
-_BOOT = re.compile(rf"(?P<name>{_MODULE})=(?P<value>[^\s=]+)")
+_BOOT = re.compile(rf"(?P<name>{_MODULE}|[a-z][a-z0-9_-]*+)=(?P<value>[^\s=]+)")
+#: Boot parameters without a value.
+_FLAGS = frozenset(
+    (
+        "threadirqs",
+        "nowatchdog",
+        "nosoftlockup",
+        "nosmt",
+        "noautogroup",
+        "nohz",
+        "nohlt",
+        "nomodeset",
+        "noibrs",
+        "nopti",
+    )
+)
+#: Files of block queues that are named without their place.
+_OF_QUEUES = {
+    "iostats": "iostats",
+    "readahead": "read_ahead_kb",
+    "read_ahead_kb": "read_ahead_kb",
+    "nr_requests": "nr_requests",
+    "rq_affinity": "rq_affinity",
+    "add_random": "add_random",
+    "nomerges": "nomerges",
+}
+_BARE = re.compile(r"(?P<name>[a-z][a-z0-9_]*+)\s*:\s+(?P<rest>.*)")
+#: Of governors and modules, whose names are not said.
+_PLACELESS = re.compile(
+    r"(?:go_)?hispeed_(?:load|freq)|(?:above_)?hispeed_delay|input_boost_(?:freq|ms)|(?:up|down)_rate_limit_us"
+)
+_EXPLAINED = re.compile(r"(?<=\S):\s+[A-Z].*$")
+_FEATURES = frozenset(
+    (
+        *("NEXT_BUDDY", "LAST_BUDDY", "STRICT_SKIP_BUDDY", "CACHE_HOT_BUDDY", "NONTASK_CAPACITY", "TTWU_QUEUE"),
+        *("WAKEUP_PREEMPTION", "GENTLE_FAIR_SLEEPERS", "START_DEBIT", "RT_PUSH_IPI", "RUN_TO_PARITY", "PLACE_LAG"),
+        *("HRTICK", "SIS_PROP", "SIS_UTIL", "ENERGY_AWARE", "ARCH_POWER", "ATTACH_AGE_LOAD", "UTIL_EST"),
+    )
+)
+_FEATURES_FILE = "/sys/kernel/debug/sched_features"
+_IO_SCHEDULER = re.compile(r"\b(?:cfq|bfq|kyber|mq-deadline)\b")
+_KERNEL = re.compile(
+    r"\b(?:BORE|MuQSS|BMQ|scx_[a-z0-9_]+|sched[_-]ext|CachyOS|linux-(?:zen|cachyos|rt|lqx|xanmod)|XanMod|Liquorix|"
+    r"PREEMPT_RT|BBRv3|ThinLTO)\b"
+)
 _ARROW = re.compile(r"(?:(?<!\s)\s++)?(?:(?<!=)=++>|(?<!-)-++>|→|⇒|➜)\s*")
 _COMMAND = re.compile(r"(?:sudo\s+)?(?:sysctl\s|echo\s|printf\s|tee\s)")
 _NUMBERS = re.compile(r"[+-]?(?:0x[0-9A-Fa-f]+|\d+)(?:\s+[+-]?\d+)*%?")
@@ -60,6 +106,7 @@ def parse(data: str | bytes, file: str) -> Reading:
     """Read a pasted list."""
     lines, unread = split_lines(data, file)
     assignments: list[Assignment] = []
+    passed_over: list[int] = []
     table: _Table | None = None
     for line in lines:
         cells = _cells(line.text)
@@ -71,6 +118,8 @@ def parse(data: str | bytes, file: str) -> Reading:
             entries = [] if not _NAMED.search(cells[0]) else _row(cells, table, line, file)
         else:
             entries = _row(cells, table, line, file)
+        if not entries and line.text.strip():
+            passed_over.append(line.number)
         for entry in entries:
             if isinstance(entry, Unread):
                 unread.append(entry)
@@ -82,7 +131,7 @@ def parse(data: str | bytes, file: str) -> Reading:
         number = first.line_number if first else None
         hint = "write one setting per line, as in: vm.swappiness = 10"
         raise ForeignFormatError(file, reason, line_number=number, hint=hint)
-    return Reading(file=file, assignments=tuple(assignments), unread=in_order(unread))
+    return Reading(file=file, assignments=tuple(assignments), unread=in_order(unread), passed_over=tuple(passed_over))
 
 
 def _cells(text: str) -> list[str] | None:
@@ -158,23 +207,44 @@ def _prose(found: re.Match[str], line: Line, file: str) -> Unread:
 
 def _boot_or_prose(text: str, line: Line, file: str) -> list[Assignment | Unread]:
     """Kernel parameters on a line of their own, or prose."""
-    words, shown = text.split(), line.text.strip()
-    boots = [_BOOT.fullmatch(word.strip("\"',")) for word in words]
-    if words and all(boots):
+    words = [word.strip("\"',") for word in text.split()]
+    boots = [_BOOT.fullmatch(word) for word in words]
+    if words and all(boot is not None or word in _FLAGS for boot, word in zip(boots, words, strict=True)):
         return [
-            Assignment(
-                kind="boot",
-                name=boot["name"].replace("-", "_"),
-                value=boot["value"],
-                file=file,
-                line_number=line.number,
-                text=shown,
-            )
-            for boot in boots
-            if boot is not None
+            _set(line, file, "boot", boot["name"].replace("-", "_") if boot else word, boot["value"] if boot else None)
+            for boot, word in zip(boots, words, strict=True)
         ]
     found = _NAMED.search(text)
-    return [] if found is None else [_prose(found, line, file)]
+    return _by_other_names(text, line, file) if found is None else [_prose(found, line, file)]
+
+
+def _by_other_names(text: str, line: Line, file: str) -> list[Assignment | Unread]:
+    """What people call by less than its name: queues' files, features of the scheduler, schedulers and kernels."""
+    bare = _BARE.match(text)
+    if bare is not None and bare["name"] in _OF_QUEUES:
+        value = _value(_EXPLAINED.sub("", bare["rest"]))
+        if isinstance(value, Unread):
+            return [unread_line(file, line.number, line.text, value.reason)]
+        return [_set(line, file, "path", f"/sys/block/*/queue/{_OF_QUEUES[bare['name']]}", value)]
+    if bare is not None and _PLACELESS.fullmatch(bare["name"]):
+        why = f"names {bare['name']}, and not the governor or module that it belongs to"
+        return [unread_line(file, line.number, line.text, why)]
+    feature = "_".join(text.upper().split())
+    if feature.removeprefix("NO_") in _FEATURES:
+        return [_set(line, file, "path", _FEATURES_FILE, feature)]
+    if named := _KERNEL.search(text):
+        why = f"names {named[0]}, a scheduler or a kernel and no setting: `ktrial kernel trial` compares kernels"
+        return [unread_line(file, line.number, line.text, why)]
+    if bare is None:
+        bare = re.match(r"(?P<name>[a-z-]+(?:\s*/\s*[a-z-]+)*):", text)
+    if bare is not None and _IO_SCHEDULER.search(bare["name"]):
+        return [unread_line(file, line.number, line.text, "names schedulers of block devices, and not the devices")]
+    return []
+
+
+def _set(line: Line, file: str, kind: TargetKind, name: str, value: str | None) -> Assignment:
+    shown = line.text.strip()
+    return Assignment(kind=kind, name=name, value=value, file=file, line_number=line.number, text=shown)
 
 
 def _value(text: str) -> str | Unread:

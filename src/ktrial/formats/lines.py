@@ -77,11 +77,15 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one text sets, in its own order, and every line that could not be read."""
+    """All that one text sets, in its own order, and every line that could not be read.
+
+    `passed_over` are the numbers of lines that name no setting, where text around settings is expected.
+    """
 
     file: str
     assignments: tuple[Assignment, ...] = ()
     unread: tuple[Unread, ...] = ()
+    passed_over: tuple[int, ...] = ()
 
 
 class Line(msgspec.Struct, frozen=True):

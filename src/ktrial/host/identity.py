@@ -54,7 +54,8 @@ def salt(path: Path) -> bytes:
                     part.unlink()
         return path.read_bytes()
     except OSError as error:
-        raise KtrialError(f"{path} cannot be written: {error.strerror}") from None
+        hint = "free some space, or set XDG_STATE_HOME to a folder that you may write"
+        raise KtrialError(f"{path} cannot be written: {error.strerror}", hint=hint) from None
 
 
 def _read(paths: Iterable[Path]) -> Iterable[str]:

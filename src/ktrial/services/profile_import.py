@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ _PLAIN_BOOT = re.compile(
     r"loglevel|systemd\..*|vt\..*|cryptdevice|ostree|fbcon)"
 )
 
+_MOST_SPANS = 20
 _EXPRESSED = re.compile(r"(?:unless )?(?:ACTION|SUBSYSTEM|KERNEL|ATTR\{queue/rotational\})[=!]=")
 """Conditions of udev rules that a setting's selector and `when` say in their own way."""
 
@@ -77,8 +78,22 @@ def import_profile(
         sniffed=sniffed,
         unread=tuple(unread),
         unknown=tuple(unknown),
-        notes=(*notes, *profile.notes),
+        notes=(*notes, *profile.notes, *_passed_over(reading.passed_over)),
     )
+
+
+def _passed_over(lines: Sequence[int]) -> list[str]:
+    """Where text around settings was taken for prose."""
+    spans: list[list[int]] = []
+    for line in lines:
+        if spans and spans[-1][1] == line - 1:
+            spans[-1][1] = line
+        else:
+            spans.append([line, line])
+    shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans[:_MOST_SPANS])
+    more = ", …" if len(spans) > _MOST_SPANS else ""
+    several = "lines name no setting and were" if len(lines) != 1 else "line names no setting and was"
+    return [f"{len(lines)} {several} passed over: {shown}{more}"] if lines else []
 
 
 def _settings(item: Assignment, catalog: Catalog) -> Iterator[Setting | Unknown]:

@@ -119,6 +119,57 @@ def test_a_value_that_the_knob_does_not_take_is_named(catalog: Catalog) -> None:
     assert [(item.line_number, "out of range" in item.reason) for item in imported.unread] == [(1, True)]
 
 
+BLOG = b"""My desktop after two evenings.
+
+- vm.swappiness = 10
+- nohz_full=1-15 rcu_nocbs=1-15
+- mitigations=off threadirqs
+- BORE kernel from the AUR
+- scx_lavd on top of it
+- it feels much snappier
+"""
+
+
+def test_of_a_list_with_prose_every_line_is_read_named_or_counted(catalog: Catalog) -> None:
+    imported = import_profile(BLOG, "blog.txt", catalog)
+    assert [(item.knob, item.value) for item in imported.profile.setting] == [
+        ("vm.swappiness", 10),
+        ("boot:nohz_full", "1-15"),
+        ("boot:rcu_nocbs", "1-15"),
+        ("boot:mitigations", "off"),
+        ("boot:threadirqs", True),
+    ]
+    assert [(item.line_number, item.reason.split(",")[0]) for item in imported.unread] == [
+        (6, "names BORE"),
+        (7, "names scx_lavd"),
+    ]
+    assert imported.notes[-1] == "2 lines name no setting and were passed over: 1, 8"
+
+
+def test_settings_by_less_than_their_name(catalog: Catalog) -> None:
+    text = b"""### Block
+`iostats: 1 --> 0`: Nobody looks at them.
+readahead: 128 --> 32
+### Scheduler
+Next Buddy
+No TTWU Queue
+### Governor
+hispeed_load: 99 --> 90
+cfq / bfq: low latency off
+vm.swappiness: 60 --> 100
+"""
+    imported = import_profile(text, "README.md", catalog)
+    assert [(item.knob, item.value) for item in imported.profile.setting] == [
+        ("queue:iostats@*", False),
+        ("queue:read_ahead_kb@*", 32),
+        ("feature:NEXT_BUDDY", True),
+        ("feature:TTWU_QUEUE", False),
+        ("vm.swappiness", 100),
+    ]
+    assert [item.line_number for item in imported.unread] == [8, 9]
+    assert imported.notes[-1] == "3 lines name no setting and were passed over: 1, 4, 7"
+
+
 def test_twice_the_same_knob_is_said_and_the_later_counts(catalog: Catalog) -> None:
     imported = import_profile(
         b"vm.swappiness = 1\nvm.page-cluster = 0\nvm.swappiness = 2\nvm.page-cluster=0\n", "x.conf", catalog

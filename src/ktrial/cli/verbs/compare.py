@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ktrial.cli.comparing import gathered, share, table_options, trial_of
+from ktrial.cli.comparing import gathered, judged, share, table_options, trial_of
 from ktrial.cli.fail_on import fail_on_option, refuse
 from ktrial.cli.names import result_names
 from ktrial.cli.options import json_bytes, json_option, write_json
@@ -17,12 +17,9 @@ from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, Contradiction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from msgspec import UnsetType
 
     from ktrial.domain.comparison import Comparison
-    from ktrial.domain.stored_trial import StoredTrial
 
 
 @click.command(short_help="Compare configurations, and say what the data support.")
@@ -92,9 +89,7 @@ def command(
     if not pool and (trial := trial_of(app, words)) is not None:
         asked: dict[str, object] = {"--control": control, "--tiers": tiers, "--margin": margin, "--primary": primary}
         asked |= {"--declared": declared, "--accept": accepted, "--exclude": excluded}
-        return _show_trial(app, trial, [name for name, given in asked.items() if given], output, as_json=as_json)
-    swing = share(spread, "--spread")
-    assert swing is not None, "it has a default"
+        return _told(app, judged(app, trial, asked), output, as_json=as_json)
     there = gathered(app, words, options, trials=pool)
     question = AskedComparison(
         sources=there.sources,
@@ -108,31 +103,11 @@ def command(
         tiers=tiers,
         pool=_pool(pool, tiers=tiers),
         excluded=exclusions(excluded, there.arms),
-        spread=swing,
+        spread=_share_of(spread),
     )
     question = as_protocols_say(app, there.of_trials, question)
     found = answered(app, there.arms, question, reproducible(), versions(), assumptions=as_json or output is not None)
-    _write(found, output, as_json=as_json)
-    refuse(app, found)
-    if not any(one.contrasts for one in found.outcomes):
-        raise BadInput(
-            "nothing was compared", hint="`ktrial show` and `ktrial import --dry-run` tell which outcomes there are"
-        )
-    return 0
-
-
-def _show_trial(app: App, trial: StoredTrial, asked: Sequence[str], output: Path | None, *, as_json: bool) -> int:
-    """A trial that was judged already, by its protocol."""
-    from ktrial.cli.trying import told
-
-    if asked:
-        raise BadInput(
-            f"{trial.trial} is a trial, which is judged by its protocol alone", hint=f"leave {', '.join(asked)} out"
-        )
-    found = told(app, trial)
-    _write(found, output, as_json=as_json)
-    refuse(app, found)
-    return 0
+    return _told(app, found, output, as_json=as_json)
 
 
 def _pool(asked: bool, *, tiers: bool) -> Literal[True] | UnsetType:
@@ -143,13 +118,19 @@ def _pool(asked: bool, *, tiers: bool) -> Literal[True] | UnsetType:
     return asked or UNSET
 
 
+def _share_of(spread: str) -> float:
+    found = share(spread, "--spread")
+    assert found is not None, "it has a default"
+    return found
+
+
 def _reason(accepted: str | None) -> str | None:
     if accepted is not None and not accepted.strip():
         raise BadInput("--accept needs a reason", hint="it is printed with the result")
     return accepted
 
 
-def _write(found: Comparison, output: Path | None, *, as_json: bool) -> None:
+def _told(app: App, found: Comparison, output: Path | None, *, as_json: bool) -> int:
     from ktrial.cli.comparison_file import write_file
     from ktrial.report.comparison_terminal import comparison_text
     from ktrial.report.terminal import columns
@@ -160,3 +141,9 @@ def _write(found: Comparison, output: Path | None, *, as_json: bool) -> None:
         write_json(found)
     else:
         sys.stdout.write(comparison_text(found, width=columns()))
+    refuse(app, found)
+    if not any(one.contrasts for one in found.outcomes):
+        raise BadInput(
+            "nothing was compared", hint="`ktrial show` and `ktrial import --dry-run` tell which outcomes there are"
+        )
+    return 0

@@ -69,7 +69,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
         ladder = with_own_kernels(app, ladder, template)
         if options["dry_run"]:
             return show_built(app, ladder, template)
-    dangerous = options["yes_dangerous"]
+    dangerous, profile = options["yes_dangerous"], not options["no_profile"]
     plans = planned(app, ladder, template, catalog, allow_dangerous=dangerous)
     ladder = possible(ladder, plans)
     file = ladder_trial(ladder, template)
@@ -82,7 +82,6 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
         else:
             show_protocol(app, file, allow_dangerous=dangerous)
         return 0
-    profile = not options["no_profile"]
     try:
         return run_file(
             app, file, allow_dangerous=dangerous, profile=profile, as_json=options["as_json"], anyway=options["anyway"]

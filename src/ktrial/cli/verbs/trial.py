@@ -106,23 +106,9 @@ def list_(app: App, as_json: bool) -> None:
 @click.pass_obj
 def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
     """What a trial found, as far as it has come; the newest one without a name."""
-    from ktrial.cli.fail_on import refuse
-    from ktrial.cli.trying import screening, told
-    from ktrial.report.comparison_terminal import comparison_text
-    from ktrial.report.terminal import columns
-    from ktrial.report.trial_terminal import trial_text
+    from ktrial.cli.trying import show_trial
 
-    stored = app.trials.find(name)
-    if stored.file.screen is not None:
-        screening(app, stored, as_json=as_json)
-        return
-    found = told(app, stored)
-    if as_json:
-        write_json(found)
-    else:
-        text = comparison_text if everything else trial_text
-        sys.stdout.write(text(found, width=columns()))
-    refuse(app, found)
+    show_trial(app, app.trials.find(name), everything=everything, as_json=as_json)
 
 
 @command.command(short_help="Write the report of a trial.")
