@@ -226,12 +226,16 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs that were left out after they had been seen; `changed` names the outcomes whose verdict depends on it."""
+    """Runs that were left out after they had been seen.
+
+    `changed` names the outcomes whose verdict depends on it, `moved` those of which an interval does.
+    """
 
     what: str
     reason: str
     runs: tuple[str, ...]
     changed: tuple[str, ...]
+    moved: tuple[str, ...] = ()
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

@@ -284,9 +284,10 @@ def _exclusions(found: Comparison, width: int) -> str:
         for contrast in outcome.contrasts:
             other = whole.get((outcome.name, contrast.arm))
             sides = [(outcome, contrast), other] if other is not None else [(outcome, contrast)]
-            told = [f"{effect_text(each.effect, one.unit, one.direction)[0]} {each.verdict}" for one, each in sides]
-            rows.append((_name(outcome), contrast.arm, told[0], told[1] if len(told) > 1 else "-"))
-    lines.append(table(("outcome", "arm", "without these runs", "with all runs"), rows, width=width))
+            for place, (one, each) in enumerate(sides):
+                first = (_name(outcome), contrast.arm, "without these") if place == 0 else ("", "", "all")
+                rows.append((*first, *effect_text(each.effect, one.unit, one.direction), each.verdict))
+    lines.append(table(("outcome", "arm", "runs", "change", "interval", "verdict"), rows, width=width))
     return "\n".join(lines)
 
 

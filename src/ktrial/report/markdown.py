@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ktrial.domain.comparison import Comparison, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
+from ktrial.domain.exclusion import dependence_words
 from ktrial.domain.holes import hole_rows
 from ktrial.report.bench import percent
 from ktrial.report.charts.drawing import MARKS
@@ -305,8 +306,8 @@ def _exclusions(comparison: Comparison) -> str:
         return ""
     lines = []
     for one in comparison.exclusions:
-        changed = f"verdicts that depend on it: {', '.join(one.changed)}" if one.changed else "no verdict depends on it"
-        lines.append(f"- {escaped(f'{one.what}: {one.reason}; {changed}')}")
+        depends = dependence_words(one.changed, one.moved)
+        lines.append(f"- {escaped(f'{one.what}: {one.reason}; {depends}')}")
     if comparison.without is None:
         return "\n".join(lines)
     told = f"With all runs: {escaped(comparison.without.answer)}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison, StateChange
+from ktrial.domain.exclusion import dependence_words
 from ktrial.domain.finding import Finding
 from ktrial.report.markup import Markup, Part, tag
 from ktrial.report.order import by_level, by_weight
@@ -185,10 +186,8 @@ def exclusions(comparison: Comparison) -> list[Part]:
     """What was left out afterwards, why, and what depends on it."""
     lines = []
     for one in comparison.exclusions:
-        changed = (
-            f"; verdicts that depend on it: {', '.join(one.changed)}" if one.changed else "; no verdict depends on it"
-        )
-        lines.append(tag("li", f"{one.what}: {one.reason} ({len(one.runs)} left out{changed})"))
+        depends = dependence_words(one.changed, one.moved)
+        lines.append(tag("li", f"{one.what}: {one.reason} ({len(one.runs)} left out; {depends})"))
     parts: list[Part] = [tag("ul", lines)]
     if comparison.without is not None:
         parts += [

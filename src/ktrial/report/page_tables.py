@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
+from ktrial.domain.exclusion import changed, moved
 from ktrial.domain.holes import hole_rows
 from ktrial.domain.verdict import Verdict
 from ktrial.report.bench import percent
@@ -221,6 +222,7 @@ def exclusions_table(comparison: Comparison, without: Comparison) -> Markup:
         for contrast in outcome.contrasts
     }
     rows = []
+    depends = {*changed(comparison, without), *moved(comparison, without)}
     for outcome in by_weight(comparison.outcomes):
         for contrast in outcome.contrasts:
             other = all_runs.get((outcome.name, contrast.arm))
@@ -228,7 +230,6 @@ def exclusions_table(comparison: Comparison, without: Comparison) -> Markup:
                 continue
             here = effect_text(contrast.effect, outcome.unit, outcome.direction)
             there = effect_text(other[1].effect, other[0].unit, other[0].direction)
-            same = contrast.verdict == other[1].verdict
             rows.append(
                 (
                     outcome.name,
@@ -237,7 +238,7 @@ def exclusions_table(comparison: Comparison, without: Comparison) -> Markup:
                     f"{here[0]} ({here[1]})",
                     verdict(other[1].verdict),
                     f"{there[0]} ({there[1]})",
-                    "no" if same else tag("span", "yes", class_="doubt"),
+                    tag("span", "yes", class_="doubt") if outcome.name in depends else "no",
                 )
             )
     headers = ("outcome", "arm", "with exclusions", "change", "with all runs", "change of all", "depends on it")

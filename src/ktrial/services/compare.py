@@ -24,6 +24,7 @@ from ktrial.domain.compared_series import (
 from ktrial.domain.comparison import Comparison, Contrast, Exclusion, OutcomeComparison, Role, StateChange
 from ktrial.domain.comparison_words import answer_of, contrast_sentence
 from ktrial.domain.errors import UnknownName
+from ktrial.domain.exclusion import changed, dependence_words, moved
 from ktrial.domain.finding import CONFOUNDED, Finding
 from ktrial.domain.holes import hole_rows, holes_sentence
 from ktrial.domain.pairing import pair_sessions
@@ -123,19 +124,19 @@ def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge
     _check_excluded((control, *arms), asked.excluded)
     whole = _compare(control, arms, asked, about, judge)
     kept = _compare(_kept(control, asked), [_kept(arm, asked) for arm in arms], asked, about, judge)
-    changed = tuple(_changed(kept, whole))
+    depends = changed(kept, whole), moved(kept, whole)
     reasons = dict.fromkeys(asked.excluded.values())
     runs = {reason: tuple(run for run, why in asked.excluded.items() if why == reason) for reason in reasons}
-    told = f"verdicts that depend on it: {', '.join(changed)}" if changed else "no verdict depends on it"
     finding = Finding(
         kind="excluded-afterwards",
         level="suspect",
-        sentence=f"runs left out after they had been seen: {len(asked.excluded)}; {told}",
+        sentence=f"runs left out after they had been seen: {len(asked.excluded)}; {dependence_words(*depends)}",
     )
     return msgspec.structs.replace(
         kept,
         exclusions=tuple(
-            Exclusion(what=", ".join(runs[why]), reason=why, runs=runs[why], changed=changed) for why in runs
+            Exclusion(what=", ".join(runs[why]), reason=why, runs=runs[why], changed=depends[0], moved=depends[1])
+            for why in runs
         ),
         without=whole,
         findings=(*kept.findings, finding),
@@ -424,19 +425,3 @@ def _check_excluded(arms: Sequence[Arm], excluded: Mapping[str, str]) -> None:
 
 def _kept(arm: Arm, asked: Asked) -> Arm:
     return msgspec.structs.replace(arm, runs=tuple(run for run in arm.runs if run.name not in asked.excluded))
-
-
-def _changed(kept: Comparison, whole: Comparison) -> Iterator[str]:
-    """Outcomes of which a verdict is another one without the exclusions."""
-    before, after = (
-        {
-            (one.name, contrast.arm, contrast.control): contrast.verdict
-            for one in comparison.outcomes
-            for contrast in one.judged
-        }
-        for comparison in (whole, kept)
-    )
-    for name in dict.fromkeys(name for name, *_ in (*before, *after)):
-        keys = [key for key in {*before, *after} if key[0] == name]
-        if any(before.get(key) != after.get(key) for key in keys):
-            yield name

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
+from ktrial.domain.benchmark import Direction
 from ktrial.domain.comparison import Anova, Check, Pairwise
 from ktrial.domain.finding import Finding, FindingLevel
 from ktrial.domain.question import Question
@@ -16,7 +17,7 @@ from ktrial.stats import diagnostics, factors, pairs
 from ktrial.stats.arrays import Array
 from ktrial.stats.layout import Runs, Scale, is_usable
 from ktrial.stats.machines import within_machines
-from ktrial.stats.modes import two_modes, within_blocks
+from ktrial.stats.modes import apart, two_modes, within_blocks
 from ktrial.stats.summary import summarise
 
 #: With more arms than this all pairs are no table that anybody reads.
@@ -99,7 +100,19 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
     if modes:
         sentence = f"two modes in {_listed(modes)}: what differs may be how often each occurs (share of the worse mode)"
         found.append(Finding(kind="two-modes", level="suspect", sentence=sentence, values=modes))
+    if scale == "log":
+        found.extend(_apart({arm: of_arm for arm, of_arm in scores.items() if arm not in modes}, question.direction))
     return found
+
+
+def _apart(scores: Mapping[str, Array], direction: Direction | None) -> Iterator[Finding]:
+    """Too few runs for a mixture, of which some lie apart: it may be a second mode, and leaving them out hides it."""
+    logs = {arm: -of_arm if direction == "lower" else of_arm for arm, of_arm in scores.items()}
+    seen = {arm: found for arm, of_arm in logs.items() if (found := apart(of_arm)) is not None}
+    for arm, few in seen.items():
+        told = f"{few.runs} of {few.of} runs {'lies' if few.runs == 1 else 'lie'} apart"
+        sentence = f"two modes in {arm}, or a disturbance: {told}, at {few.factor:.2g} times the others; more runs tell"
+        yield Finding(kind="two-modes", level="suspect", sentence=sentence, values={arm: few.factor})
 
 
 #: So many arms are told with their counts.

@@ -323,6 +323,27 @@ def test_an_exclusion_on_which_a_verdict_depends_is_named() -> None:
     assert "verdicts that depend on it: wakeup.p50" in found.findings[-1].sentence
 
 
+def test_an_interval_that_moves_is_named_though_the_verdict_keeps_its_word() -> None:
+    """Of an order that is not known: the set differs with and without, by very different bounds."""
+    stock = [4.45, 4.41, 4.48, 4.43, 4.46, 4.42, 4.44]
+    tuned = [3.9, 3.95, 3.92, 3.94, 3.91, 3.93, 8.9, 4.35]
+    arms = [
+        Arm(name=name, sources=(), runs=tuple(a_run(f"{name}/{n}", measured(one)) for n, one in enumerate(values)))
+        for name, values in (("stock", stock), ("tuned", tuned))
+    ]
+    said = {}
+    for run in ("stock/6", "tuned/7"):
+        found = compare(arms[0], arms[1:], Asked(excluded={run: "odd"}), About(), foreign_judge(0.25))
+        assert found.without is not None
+        whole, kept = (one.outcomes[0].contrasts[0].verdict for one in (found.without, found))
+        assert whole == kept
+        said[run] = (found.exclusions[0].changed, found.exclusions[0].moved, found.findings[-1].sentence)
+    assert said["stock/6"][:2] == ((), ())
+    assert said["stock/6"][2].endswith("no verdict depends on it, and no interval moves by more than 25 % of its width")
+    assert said["tuned/7"][:2] == ((), ("wakeup.p50",))
+    assert said["tuned/7"][2].endswith("; intervals that move by more than 25 % of their width: wakeup.p50")
+
+
 def test_state_that_nobody_declared_is_a_doubt() -> None:
     changes = tuple(
         StateChange(arm="tuned", name=name, control_value="60", arm_value=None, declared=by)

@@ -372,6 +372,14 @@ def test_two_modes_and_steps_are_findings() -> None:
     assert list(found["quantised"].values) == ["b"]
 
 
+@pytest.mark.parametrize("direction, values", [("lower", [4.45, 4.41, 8.92, 4.48]), ("higher", [2.2, 2.3, 1.1, 2.2])])
+def test_one_run_of_four_at_half_the_others_may_be_a_second_mode(direction: str, values: list[float]) -> None:
+    (answer,) = judge_foreign([asked("abab" * 2, {"a": values, "b": times(4)}, direction=direction)])
+    (finding,) = [one for one in answer.findings if one.kind == "two-modes"]
+    assert "two modes in a, or a disturbance: 1 of 4 runs lies apart" in finding.sentence
+    assert finding.values["a"] == pytest.approx(2.0 if direction == "lower" else 0.5, rel=0.02)
+
+
 def test_hosts_of_two_kinds_as_blocks_are_no_two_modes() -> None:
     hosts = np.repeat([1.0, 5.0], 10)
     values = {"a": hosts * times(20, 1.0, seed=1), "b": hosts * times(20, 0.9, seed=2)}

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from ktrial.stats.arrays import Array
-from ktrial.stats.modes import two_modes, within_blocks
+from ktrial.stats.modes import apart, two_modes, within_blocks
 
 
 def mixture(gap: float, count: int, seed: int) -> Array:
@@ -107,3 +107,23 @@ def test_runs_of_blocks_without_another_arm_are_left_out() -> None:
     levels = np.arange(9.0)
     left = within_blocks({"a": levels, "b": levels[:8]}, {"a": range(9), "b": range(8)})
     assert [len(left["a"]), len(left["b"])] == [8, 8]
+
+
+@pytest.mark.parametrize("count", [4, 5, 6, 8, 11, 15])
+def test_runs_of_one_mode_seldom_lie_apart(count: int) -> None:
+    """Of wide noise, so that the least factor is no help: 1 of 100 at most, as the limits were drawn."""
+    draw = np.random.default_rng(count)
+    found = sum(apart(draw.normal(0, 3.0, count)) is not None for _ in range(3000))
+    assert found <= 45
+
+
+def test_a_few_runs_at_half_the_others_lie_apart() -> None:
+    one = apart(np.log([4.45, 4.41, 8.92, 4.48, 4.43]))
+    assert one is not None
+    assert (one.runs, one.of, round(one.factor, 1)) == (1, 5, 2.0)
+    two = apart(np.log([200.0, 101.0, 204.0, 203.0, 99.0, 198.0]))
+    assert two is not None
+    assert (two.runs, two.of, round(two.factor, 1)) == (2, 6, 0.5)
+    assert apart(np.log([4.45, 8.92, 4.43])) is None
+    assert apart(np.log([1.0, 1.0, 1.0, 1.0, 1.4])) is None
+    assert apart(np.zeros(6)) is None
