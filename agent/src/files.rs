@@ -77,7 +77,9 @@ pub fn put_at(file: &Path, content: &[u8], rights: Rights, transaction: u64) -> 
     }
     rustix::fs::fchmod(&opened, Mode::from_raw_mode(rights.mode))?;
     fault::point();
-    opened.sync_all()?;
+    if !cfg!(feature = "sabotage-unsynced-rename") {
+        opened.sync_all()?;
+    }
     fault::point();
     fs::rename(&beside, file)?;
     fault::point();

@@ -9,21 +9,22 @@ import pytest
 
 from ktrial.host.find_agent import find_agent
 from tests.guest.kernels import KERNELS
-from tests.guest.power import EXT4, XFS
+from tests.guest.power import EXT4, EXT4_UNAIDED, XFS
 from tests.support.fault_agent import fault_agent_with
 from tests.support.power_cuts import record, recover
 
 pytestmark = pytest.mark.timeout(3600)
 _OLDER, _NEWER = KERNELS
-CASES = ((_OLDER, EXT4, 200), (_NEWER, EXT4, 500), (_NEWER, XFS, 300))
+CASES = ((_OLDER, EXT4, 200), (_NEWER, EXT4_UNAIDED, 500), (_NEWER, XFS, 300))
 
 
 def test_no_byte_is_wrong_after_any_of_a_thousand() -> None:
     agent, made, wrong = fault_agent_with("fault-injection"), 0, []
     for kernel, system, count in CASES:
+        where = f"{system.name} ({system.options}) with Linux {kernel.name}"
         judged = recover(kernel, system, find_agent(), record(kernel, system, agent, rounds=2), count)
         made += len(judged)
-        wrong += [f"{kernel.name}, {system.name}: {fault}" for faults in judged for fault in faults]
-        sys.stdout.write(f"{len(judged)} power cuts on {system.name} with Linux {kernel.name}: {len(wrong)} faults\n")
+        wrong += [f"{where}: {fault}" for faults in judged for fault in faults]
+        sys.stdout.write(f"{len(judged)} power cuts on {where}: {len(wrong)} faults\n")
     assert made == 1000
     assert wrong == []

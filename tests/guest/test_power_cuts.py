@@ -6,9 +6,11 @@ tests/full has a thousand of them, on more file systems.
 
 from __future__ import annotations
 
+import pytest
+
 from ktrial.host.find_agent import find_agent
 from tests.guest.kernels import KERNELS
-from tests.guest.power import EXT4
+from tests.guest.power import EXT4_UNAIDED
 from tests.support.fault_agent import fault_agent_with
 from tests.support.power_cuts import record, recover
 
@@ -16,14 +18,15 @@ from tests.support.power_cuts import record, recover
 
 
 def test_no_byte_is_wrong_after_a_power_cut() -> None:
-    recording = record(KERNEL, EXT4, fault_agent_with("fault-injection"), rounds=1)
-    judged = recover(KERNEL, EXT4, find_agent(), recording, count=100)
+    recording = record(KERNEL, EXT4_UNAIDED, fault_agent_with("fault-injection"), rounds=1)
+    judged = recover(KERNEL, EXT4_UNAIDED, find_agent(), recording, count=100)
     assert len(judged) == 100
     assert [fault for faults in judged for fault in faults] == []
 
 
-def test_old_values_that_come_late_to_the_disk_are_noticed() -> None:
-    recording = record(KERNEL, EXT4, fault_agent_with("sabotage-late-fsync"), rounds=1)
-    judged = recover(KERNEL, EXT4, find_agent(), recording, count=60)
+@pytest.mark.parametrize("sabotage", ["late-fsync", "unsynced-rename"])
+def test_what_comes_late_to_the_disk_is_noticed(sabotage: str) -> None:
+    recording = record(KERNEL, EXT4_UNAIDED, fault_agent_with(f"sabotage-{sabotage}"), rounds=1)
+    judged = recover(KERNEL, EXT4_UNAIDED, find_agent(), recording, count=60)
     wrong = [fault for faults in judged for fault in faults if fault.startswith("wrong bytes once recovered")]
     assert wrong != []
