@@ -78,8 +78,8 @@ def drift(series: Sequence[tuple[Array, Array]]) -> Drift | None:
     return Drift(slope=float(np.median(np.concatenate(slopes))), p=min(p, 1.0))
 
 
-def autocorrelation(residuals: Array) -> Check | None:
-    """Of each run with the next, in order, after the arms' medians are taken away."""
+def autocorrelation(residuals: Array, what: str = "runs", *, looks: int = 1) -> Check | None:
+    """Of each run with the next, in order, after the arms' medians are taken away; one of several `looks`."""
     if len(residuals) < 8:
         return None
     centred = residuals - residuals.mean()
@@ -87,9 +87,9 @@ def autocorrelation(residuals: Array) -> Check | None:
     if total <= 0:
         return None
     r = float(centred[1:] @ centred[:-1]) / total
-    limit = float(special.ndtri(0.975)) / math.sqrt(len(residuals))
+    limit = float(special.ndtri(1 - 0.025 / looks)) / math.sqrt(len(residuals))
     seen = "are alike" if r > limit else "are not alike beyond chance"
-    sentence = f"runs that follow each other {seen} (lag-1 autocorrelation {r:.2f}, limit {limit:.2f})"
+    sentence = f"{what} that follow each other {seen} (lag-1 autocorrelation {r:.2f}, limit {limit:.2f})"
     return Check(name="independent runs", holds=r <= limit, value=r, sentence=sentence)
 
 

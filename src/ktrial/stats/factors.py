@@ -14,12 +14,17 @@ from ktrial.domain.comparison import Anova, AnovaRow
 from ktrial.stats.arrays import Array, mean_ranks
 
 Labels = npt.NDArray[np.int64]
+#: What arms do in one block and not in another.
+INTERACTION = "arm x block"
 #: With more arms and blocks than this, unequal cells are not solved.
 SOLVED_LEVELS = 400
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """An analysis with what pairs of arms are compared with: means by arm where cells are equal, and the noise."""
+    """An analysis with what pairs of arms are compared with: means by arm where cells are equal, and the noise.
+
+    Where cells hold several runs, that is what the arms do from block to block: blocks are the units, not runs.
+    """
 
     anova: Anova
     means: Array | None
@@ -91,7 +96,7 @@ def two_way(scores: Array, arms: Labels, blocks: Labels) -> Model | str:
     freedom = len(scores) - n_arms - n_blocks + 1
     residual, note = additive, None
     if complete and len(scores) > n_arms * n_blocks:
-        terms.append(("arm x block", (n_arms - 1) * (n_blocks - 1), additive - within))
+        terms.append((INTERACTION, (n_arms - 1) * (n_blocks - 1), additive - within))
         freedom, residual = len(scores) - n_arms * n_blocks, within
     elif not complete:
         note = "some arms are missing in some blocks: without interaction"
@@ -100,12 +105,15 @@ def two_way(scores: Array, arms: Labels, blocks: Labels) -> Model | str:
     if not equal:
         note = "; ".join(filter(None, [note, "cells hold unequal numbers of runs: sums of squares of type II"]))
     rows = _rows(terms, freedom, residual, float(np.sum(centred**2)))
+    noise = next((row for row in rows if equal and row.source == INTERACTION), rows[-1])
+    if noise.source == INTERACTION and n_arms > 2:
+        note = f"pairs of arms are held against {INTERACTION}"
     return Model(
         anova=Anova(name="two-way analysis of variance", rows=rows, note=note),
         means=np.bincount(arms, scores) / np.bincount(arms) if equal else None,
         sizes=np.bincount(arms),
-        noise=rows[-1].mean_square,
-        freedom=freedom,
+        noise=noise.mean_square,
+        freedom=noise.df,
     )
 
 

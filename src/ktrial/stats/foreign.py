@@ -202,7 +202,7 @@ def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, chec
     verdict, why, findings = decide(case)
     held = covariate.adjusted(layout, one.read.scale, alpha)
     drifted = drift_check(series, one.arm, one.against, effect.estimate)
-    seen = (order_check(layout.order), drifted, series.dependence)
+    seen = (order_check(layout.order), drifted, series.dependence_of(one.arm, one.against))
     test = msgspec.structs.replace(
         one.measured.test,
         p_adjusted=adjusted.p,
@@ -224,7 +224,7 @@ def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, chec
         adjusted=held,
         adjusted_for=None if held is None else covariate.NAME,
         sentence="",
-        findings=(*findings, *layout.findings, *_explained(effect, held, drifted), *_dependent(layout, series)),
+        findings=(*findings, *layout.findings, *_explained(effect, held, drifted), *_dependent(one, series)),
         pooled=one.pooled,
     )
 
@@ -295,10 +295,10 @@ def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> li
     return found
 
 
-def _dependent(layout: Layout, series: Series) -> list[Finding]:
+def _dependent(one: Asked, series: Series) -> list[Finding]:
     """Runs that are alike because they follow each other are fewer than they seem, unless they are paired."""
-    check = series.dependence
-    if check is None or check.holds or layout.unit != "run":
+    check = series.dependence_of(one.arm, one.against)
+    if check is None or check.holds or one.layout.unit != "run":
         return []
     return [Finding(kind="dependent-runs", level="note", sentence=check.sentence)]
 

@@ -24,15 +24,32 @@ from ktrial.stats.summary import summarise
 PAIRED_ARMS = 30
 
 
+class OfArm(msgspec.Struct, frozen=True, kw_only=True):
+    """Drift, dependence and span of the runs of one arm by itself: beside another arm's they can vanish."""
+
+    drift: diagnostics.Drift | None
+    dependence: Check | None
+    span: float
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Drift and dependence over the runs of all arms; the mean place of each arm by block where the order is known."""
 
     drift: diagnostics.Drift | None
     dependence: Check | None
     places: Mapping[str, Mapping[str | None, float]]
+    alone: Mapping[str, OfArm] = {}
+
+    def dependence_of(self, arm: str, control: str) -> Check | None:
+        """Of the two arms by themselves where one of them shows any, else of all runs together."""
+        found = (self.alone[name].dependence for name in (arm, control) if name in self.alone)
+        alike = next((check for check in found if check is not None and not check.holds), None)
+        return self.dependence if self.dependence is None or not self.dependence.holds else alike or self.dependence
 
 
 _UNKNOWN = Series(drift=None, dependence=None, places={})
+#: Two arms by themselves and all runs together are looked at: each by so small a part of the rate.
+_LOOKS = 3
 
 
 def read_series(runs: Mapping[str, Runs]) -> Series:
@@ -43,22 +60,43 @@ def read_series(runs: Mapping[str, Runs]) -> Series:
     blocks = {name for of_arm in runs.values() for name in of_arm.blocks}
     blocked = None not in blocks and len(blocks) > 1
     ordered: list[tuple[Array, Array]] = []
+    alone: dict[str, OfArm] = {}
     mean_places: dict[str, dict[str | None, float]] = {}
     for arm, of_arm in runs.items():
         cells: dict[str | None, list[tuple[float, float]]] = {}
         for block, place, score in zip(of_arm.blocks, of_arm.places, of_arm.scores.tolist(), strict=True):
             cells.setdefault(block if blocked else None, []).append((float(place or 0), score))
         mean_places[arm] = {block: sum(place for place, _ in held) / len(held) for block, held in cells.items()}
-        for held in cells.values():
-            if len(held) > 2:
-                places, scores = np.array(sorted(held)).T
-                ordered.append((places, scores))
+        mine = [_in_order(held) for held in cells.values() if len(held) > 2]
+        if mine:
+            alone[arm] = _of_arm(arm, mine)
+            ordered += mine
     if not ordered:
         return _UNKNOWN
-    residuals = np.concatenate([scores - np.median(scores) for _, scores in ordered])
-    order = np.argsort(np.concatenate([places for places, _ in ordered]))
     return Series(
-        drift=diagnostics.drift(ordered), dependence=diagnostics.autocorrelation(residuals[order]), places=mean_places
+        drift=diagnostics.drift(ordered),
+        dependence=diagnostics.autocorrelation(_residuals(ordered)),
+        places=mean_places,
+        alone=alone,
+    )
+
+
+def _in_order(held: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
+    places, scores = np.array(sorted(held)).T
+    return places, scores
+
+
+def _residuals(ordered: Sequence[tuple[Array, Array]]) -> Array:
+    """What is left of the scores without the middle of each series, in the order of all runs."""
+    residuals = np.concatenate([scores - np.median(scores) for _, scores in ordered])
+    return np.asarray(residuals[np.argsort(np.concatenate([places for places, _ in ordered]))], dtype=np.float64)
+
+
+def _of_arm(arm: str, mine: Sequence[tuple[Array, Array]]) -> OfArm:
+    return OfArm(
+        drift=diagnostics.drift(mine),
+        dependence=diagnostics.autocorrelation(_residuals(mine), f"runs of {arm}", looks=_LOOKS),
+        span=sum(float(places[-1] - places[0]) for places, _ in mine) / len(mine),
     )
 
 
@@ -72,12 +110,30 @@ def drift_check(series: Series, arm: str, control: str, estimate: float) -> Chec
         return None
     made = series.drift.slope * sum(of_arm[block] - of_control[block] for block in shared) / len(shared)
     if series.drift.p >= 0.05:
+        if (found := _drift_alone(series, (arm, control), estimate)) is not None:
+            return found
         sentence = f"no drift over the runs was seen (Theil-Sen, p = {series.drift.p:.2g})"
         return Check(name="no drift", holds=True, value=made, sentence=sentence)
     share = abs(made / estimate) if estimate else math.inf
     size = f"{share:.2g} times this effect" if math.isfinite(share) else "what no effect is left of"
     sentence = f"the runs drifted (Theil-Sen, p = {series.drift.p:.2g}): that alone makes {size}"
     return Check(name="no drift", holds=share < 0.25, value=made, sentence=sentence)
+
+
+def _drift_alone(series: Series, arms: tuple[str, str], estimate: float) -> Check | None:
+    """Drift of one arm by itself, where all runs together show none: what it changed by, beside the effect."""
+    for name in arms:
+        found = series.alone.get(name)
+        if found is None or found.drift is None or found.drift.p >= 0.05 / len(arms):
+            continue
+        made = found.drift.slope * found.span
+        share = abs(made / estimate) if estimate else math.inf
+        size = f"by {share:.2g} times this effect" if math.isfinite(share) else "and no effect is left"
+        sentence = (
+            f"the runs of {name} drifted, those of all arms together did not (Theil-Sen, p = {found.drift.p:.2g})"
+        )
+        return Check(name="no drift", holds=share < 0.25, value=made, sentence=f"{sentence}: {size}, first to last")
+    return None
 
 
 def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: float) -> list[Finding]:
@@ -218,18 +274,33 @@ def analyse(
     analysed = model or factors.one_way([of_arm.scores for of_arm in runs.values()])
     if analysed is None:
         return (), (), ()
+    found = _interaction(analysed.anova)
     if len(names) < 3:
-        return (analysed.anova,), (), ()
+        return (analysed.anova,), (), found
     if not with_pairs or len(names) > PAIRED_ARMS:
         sentence = "too many comparisons at once: tables of all pairs and checks of normality are left out"
-        return (analysed.anova,), (), (Finding(kind="left-out", level="note", sentence=sentence),)
+        return (analysed.anova,), (), (*found, Finding(kind="left-out", level="note", sentence=sentence))
     tables = [pairs.tukey(analysed, names, scale, alpha)]
     if model is None:
         groups = [of_arm.scores for of_arm in runs.values()]
         tables.append(pairs.games_howell(groups, names, scale, alpha))
         if control in runs:
             tables.append(pairs.dunnett(groups, names, control, scale, alpha))
-    return (analysed.anova,), tuple(table for table in tables if table is not None), ()
+    return (analysed.anova,), tuple(table for table in tables if table is not None), found
+
+
+#: Arms do not do the same in every block where chance makes it so in fewer cases than this.
+_INTERACTS = 0.01
+
+
+def _interaction(anova: Anova) -> tuple[Finding, ...]:
+    """Arms whose difference is another one from block to block."""
+    row = next((one for one in anova.rows if one.source == factors.INTERACTION), None)
+    if row is None or row.f is None or row.p is None or row.p >= _INTERACTS:
+        return ()
+    told = f"F({row.df:g}, {anova.rows[-1].df:g}) = {row.f:.3g}, p = {row.p:.2g}"
+    sentence = f"what the arms differ by is another amount in each block, beyond the noise within blocks ({told})"
+    return (Finding(kind="interaction", level="suspect", sentence=sentence, values={"f": row.f, "p": row.p}),)
 
 
 def _in_blocks(runs: Sequence[Runs]) -> tuple[factors.Model | None, str | None]:

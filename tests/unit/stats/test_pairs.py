@@ -74,6 +74,23 @@ def test_tukey_after_two_factors_takes_blocks_out() -> None:
     assert table.pairs[0].p_adjusted == pytest.approx(stats.studentized_range.sf(q, 3, 6), abs=1e-9)
 
 
+def test_tukey_holds_pairs_against_what_arms_do_from_block_to_block() -> None:
+    """Two runs in each cell that differ by 0.002: against them all would differ. Blocks are the units, as before."""
+    residual = 0.1 * np.array([[1, -1, 1, -1], [-1, 1, -1, 1], [0, 0, 0, 0]])
+    scores = (np.array([[0], [0.1], [5]]) + np.array([[0, 10, 20, 30]]) + residual).ravel()
+    arms, blocks = np.repeat([0, 1, 2], 4), np.tile([0, 1, 2, 3], 3)
+    twice = two_way(np.concatenate([scores - 0.001, scores + 0.001]), np.tile(arms, 2), np.tile(blocks, 2))
+    once = two_way(scores, arms, blocks)
+    assert isinstance(once, Model)
+    assert isinstance(twice, Model)
+    tables = [tukey(model, NAMES, "difference", 0.05) for model in (once, twice)]
+    assert tables[0] is not None
+    assert tables[1] is not None
+    for pair, same in zip(tables[0].pairs, tables[1].pairs, strict=True):
+        assert same.p_adjusted == pytest.approx(pair.p_adjusted, abs=1e-9)
+    assert not tables[1].pairs[0].differs
+
+
 def test_games_howell_is_that_of_scipy() -> None:
     groups = arrays(*(tuple(group)[:9] if index == 0 else tuple(group) for index, group in enumerate(STRESS)))
     table = games_howell(groups, NAMES, "difference", 0.05)
