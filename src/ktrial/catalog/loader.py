@@ -107,6 +107,8 @@ def _check_catalog(catalog: Catalog, places: Mapping[str, Place]) -> None:
     for knob in catalog.knobs.values():
         try:
             _check_references(knob, catalog.knobs)
+            for rule in knob.inert:
+                check_condition(rule.when, catalog.kinds)
         except KtrialError as error:
             raise places[knob.id].mended(error, about=knob.id) from None
     for profile in catalog.profiles.values():
@@ -114,7 +116,10 @@ def _check_catalog(catalog: Catalog, places: Mapping[str, Place]) -> None:
 
 
 def _check_references(knob: Knob, knobs: Mapping[str, Knob]) -> None:
-    for name in (*knob.couples, *knob.after, *knob.successor, *knob.interacts):
+    for name in (
+        *(*knob.couples, *knob.after, *knob.successor, *knob.interacts),
+        *(one for rule in knob.inert for one in rule.unless),
+    ):
         if name not in knobs:
             raise UnknownName("knob", name, knobs)
     if knob.meaning is not None and knob.meaning not in MEANINGS:

@@ -45,6 +45,14 @@ def check_condition(condition: Condition, kinds: Mapping[str, FactKind]) -> None
             check_condition(part, kinds)
 
 
+def facts_of(condition: Condition) -> tuple[str, ...]:
+    """The facts that a condition which can be read asks for."""
+    if isinstance(condition, str):
+        found = re.match(_COMPARISON, condition)
+        return (found[1],) if found is not None else ()
+    return tuple(name for part in _parts(condition) for name in facts_of(part))
+
+
 def evaluate(condition: Condition, facts: FactBook, kinds: Mapping[str, FactKind]) -> tuple[Truth, str]:
     """Whether the condition holds, and in words why not (or why it cannot be told)."""
     if isinstance(condition, str):

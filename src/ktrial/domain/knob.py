@@ -101,6 +101,14 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     note: str | None = None
 
 
+class Inert(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Facts with which a knob changes nothing on a machine, unless the same plan sets one of `unless`."""
+
+    when: Any
+    why: str
+    unless: tuple[str, ...] = ()
+
+
 class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One tunable."""
 
@@ -124,6 +132,7 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     only: str | None = None
     successor: tuple[str, ...] = ()
     gone: str | None = None
+    inert: tuple[Inert, ...] = ()
     up: str | None = None
     down: str | None = None
     security: str | None = None

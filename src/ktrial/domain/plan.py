@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -17,6 +17,7 @@ from ktrial.domain.knob import INSTANCE_FACTS, Knob, clear_each_other
 from ktrial.domain.knob_search import absence, find_knob, meant_instances, successors
 from ktrial.domain.profile import Setting
 from ktrial.domain.reading import InstanceState, KnobState, Reading
+from ktrial.domain.relevance import inert_here
 from ktrial.domain.value import active_text, kernel_text, offered, same_value, show_value
 from ktrial.domain.wanted import computed_value
 
@@ -38,7 +39,10 @@ class Why(Enum):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One value to be written. `old` and `old_text` are None where this session cannot read the file."""
+    """One value to be written. `old` and `old_text` are None where this session cannot read the file.
+
+    `inert` is why it changes nothing here.
+    """
 
     knob: str
     address: str
@@ -53,6 +57,7 @@ class Change(msgspec.Struct, frozen=True):
     origin: str
     risk: str
     controlled: bool = False
+    inert: str | None = None
 
     @property
     def already(self) -> bool:
@@ -155,6 +160,8 @@ def resolve(
 
         step, refused = resolve_zram(zram, context)
         refusals += refused
+    together = {one.knob for one in changes} | {knob.id for knob, _, _ in zram}
+    changes = [_with_relevance(one, context, together) for one in changes]
     return Plan(
         title=title,
         changes=tuple(_ordered([change for change in changes if not change.already], context.knobs)),
@@ -162,6 +169,11 @@ def resolve(
         refusals=tuple(refusals),
         zram=step,
     )
+
+
+def _with_relevance(change: Change, context: Context, together: Collection[str]) -> Change:
+    why = inert_here(context.knobs[change.knob], context.facts, context.kinds, together)
+    return change if why is None else msgspec.structs.replace(change, inert=why)
 
 
 def _add(outcomes: dict[str, Change | Refusal], outcome: Change | Refusal, *, later_wins: bool) -> None:

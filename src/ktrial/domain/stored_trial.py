@@ -17,12 +17,14 @@ class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What an arm came to on the machine: address -> value of all that it changes, what was left out and why.
 
     `manual` is what a person does to bring it about, `expect` by which facts it is recognised then.
+    `inert` are changes that change nothing on this machine, and why.
     `commands` are those that bring it into force, each with what undoes it.
     """
 
     changes: Mapping[str, str] = {}
     same: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
+    inert: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
     parameters: Mapping[str, Any] = {}
     manual: str | None = None

@@ -51,7 +51,14 @@ def default_text(knob: Knob, resolved: Any) -> str:
 
 
 def knob_text(
-    knob: Knob, sources: Mapping[str, Source], state: KnobState | None, facts: FactBook, default: Any, *, width: int
+    knob: Knob,
+    sources: Mapping[str, Source],
+    state: KnobState | None,
+    facts: FactBook,
+    default: Any,
+    inert: str | None,
+    *,
+    width: int,
 ) -> str:
     """Everything that `ktrial explain` says."""
     lines = [knob.id, ""]
@@ -72,6 +79,7 @@ def knob_text(
     add("default", default_text(knob, default))
     if state is not None:
         lines += _here(knob, state, facts, width)
+    add("inert here", inert)
     add("risk", knob.risk)
     add("effect", _TAKES_EFFECT[knob.takes_effect])
     add("place", "; ".join(knob.files) or None)

@@ -58,6 +58,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     return {
         "schema": "ktrial.resolved/1",
         "plan": wire_plan(plan, {"kind": "keep"}),
+        "inert": [{"knob": change.address, "why": change.inert} for change in plan.changes if change.inert],
         "same": [{"knob": change.address, "path": change.path, "value": change.new_text} for change in plan.same],
         "refusals": [
             {
@@ -90,7 +91,9 @@ def _shown(text: str | None) -> str:
 
 
 def _meaning(change: Change, knobs: Mapping[str, Knob], facts: FactBook) -> str:
-    return meaning(knobs[change.knob].meaning, change.new_text, facts) or ""
+    amounts = meaning(knobs[change.knob].meaning, change.new_text, facts)
+    inert = f"inert here: {change.inert}" if change.inert else None
+    return "; ".join(filter(None, (inert, amounts)))
 
 
 def _refusals(refusals: tuple[Refusal, ...], width: int) -> str:

@@ -19,6 +19,7 @@ def suggestions_text(
     found: Sequence[tuple[Candidate, LedgerEntry | None]],
     sources: Mapping[str, Source],
     not_here: Mapping[str, str],
+    inert: Mapping[str, str],
     *,
     width: int,
 ) -> str:
@@ -31,6 +32,9 @@ def suggestions_text(
             lines += [*_candidate(one, entry, sources, width), ""]
     if not found:
         lines += ["Nothing is proposed that is not in force already.", ""]
+    for why in dict.fromkeys(inert.values()):
+        names = ", ".join(name for name, told in inert.items() if told == why)
+        lines.append(paragraph(f"inert here: {names}: {why}", width=width))
     lines += [paragraph(f"not for this machine as it is: {name}: {why}", width=width) for name, why in not_here.items()]
     return "\n".join(lines).rstrip("\n") + "\n"
 

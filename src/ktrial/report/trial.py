@@ -46,6 +46,8 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
     for arm in protocol.arms:
         said = "the control again: a placebo" if arm.placebo else changed_text(arms[arm.name]) or "as it is found"
         lines.append(labelled(f"  {arm.name}", said, width=width, label_columns=24))
+    inert = dict(item for arm in arms.values() for item in arm.inert.items())
+    lines += [paragraph(f"{name} is inert here: {why}", width=width) for name, why in inert.items()]
     lines += [paragraph(f"{name}: what it sets is in force already, so it is a placebo", width=width) for name in idle]
     cap = f"at most {protocol.cap} blocks" if protocol.cap is not None else f"at most {protocol.budget} blocks"
     visits = {"run": "visits", "boot": "boots", "build": "builds"}[protocol.replicate]

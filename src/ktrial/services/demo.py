@@ -34,11 +34,14 @@ Plans = Callable[[Settings], Plan]
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm and why it must do what it is there for. `also` are other values, where the first is in force already."""
+    """An arm and why it must do what it is there for, unless the catalog says so.
+
+    `also` are other values, where the first is in force already.
+    """
 
     set: Settings = {}
     parameters: Mapping[str, Any] = {}
-    why: str
+    why: str = ""
     also: tuple[Settings, ...] = ()
 
 
@@ -68,7 +71,6 @@ def _system_copium(where: str) -> tuple[Arm, ...]:
         Arm(
             set={"vm.swappiness": "10"},
             also=({"vm.swappiness": "1"},),
-            why="it decides what goes to swap, and this machine has no swap",
         ),
         Arm(
             set={"kernel.sched_rr_timeslice_ms": "10"},
@@ -129,7 +131,6 @@ def _reading(device: str) -> Showpiece:
 
 def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = CAP, seed: int | None = None) -> Demo:
     """The first showpiece that this session can show here, with what spoke against those before it."""
-    facts = machine.facts()
 
     def plan(settings: Settings) -> Plan:
         return make_plan(machine, catalog, [f"{knob}={value}" for knob, value in settings.items()])[0]
@@ -138,7 +139,7 @@ def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = 
     for one in _showpieces(machine, catalog):
         why_not = _why_not(one, machine, plan)
         if why_not is None:
-            copium = _copium(one, plan, has_swap=facts.value("swap.total") != 0)
+            copium = _copium(one, plan)
             if copium is not None:
                 return _demo(one, copium, plan, tuple(passed), Size(run_s, cap, seed))
             why_not = "no setting that cannot matter was found"
@@ -173,15 +174,14 @@ def _why_not(one: Showpiece, machine: Machine, plan: Plans) -> str | None:
     return None if machine.is_root else "needs root"
 
 
-def _copium(one: Showpiece, plan: Plans, *, has_swap: bool) -> Arm | None:
-    """The first that changes something here."""
+def _copium(one: Showpiece, plan: Plans) -> Arm | None:
+    """The first that changes something here and cannot matter: by its own reason, or as the catalog says."""
     for arm in one.copium:
-        if has_swap and "vm.swappiness" in arm.set:
-            continue
         for settings in (arm.set, *arm.also):
             found = plan(settings)
-            if found.changes and not found.refusals:
-                return msgspec.structs.replace(arm, set=settings, also=())
+            why = arm.why or next((change.inert for change in found.changes), None)
+            if why and found.changes and not found.refusals:
+                return msgspec.structs.replace(arm, set=settings, also=(), why=why)
     return None
 
 

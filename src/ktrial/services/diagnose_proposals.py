@@ -60,9 +60,10 @@ def with_proposals(
                 continue
             left_out += [f"{refusal.address}: {refusal.reason}" for refusal in plan.refusals]
             left_out += [f"{change.address}: {change.new_text} is in force already" for change in plan.same]
+            left_out += [f"{change.address} is inert here: {change.inert}" for change in plan.changes if change.inert]
             why = remedy.why if computed is None else f"{remedy.why}: {computed.because}"
             measure = partial(_measure, symptom=symptom, recording=recording, computed=computed, catalog=catalog)
-            found += [_proposal(cause, why, change, catalog, measure) for change in plan.changes]
+            found += [_proposal(cause, why, change, catalog, measure) for change in plan.changes if not change.inert]
             if plan.zram is not None:
                 found.append(_zram_proposal(cause, why, plan.zram, catalog, measure))
     once = {one.knob: one for one in reversed(found)}

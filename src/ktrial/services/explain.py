@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ktrial.domain.condition import facts_of
 from ktrial.domain.errors import UnknownName
-from ktrial.domain.facts import FactBook
+from ktrial.domain.facts import FactBook, FactKind
 from ktrial.domain.knob import INSTANCE_FACTS, Knob
 from ktrial.domain.knob_search import meant_instances
 from ktrial.domain.reading import KnobState
+from ktrial.domain.relevance import inert_here
 from ktrial.domain.wanted import default_value
 from ktrial.services.observe import observe
 
@@ -27,6 +30,7 @@ class Explanation(msgspec.Struct, frozen=True):
     state: KnobState | None
     facts: FactBook
     default: Any
+    inert: str | None = None
 
     @property
     def values(self) -> dict[str, str | None]:
@@ -34,13 +38,14 @@ class Explanation(msgspec.Struct, frozen=True):
         return {i.label: i.reading.text for i in self.state.instances} if self.state else {}
 
 
-def explain(machine: Machine, knob: Knob, selector: str | None = None) -> Explanation:
+def explain(machine: Machine, knob: Knob, kinds: Mapping[str, FactKind], selector: str | None = None) -> Explanation:
     """Look the knob, or those of its instances that are meant, up on the machine.
 
     One that has no file is explained from the catalog alone.
     """
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders and selector is not None else None
-    facts = machine.facts((*_FACTS, source) if source else _FACTS)
+    asked = [name for rule in knob.inert for name in facts_of(rule.when)]
+    facts = machine.facts((*_FACTS, *asked, *([source] if source else ())))
     state = observe(machine, [knob], [selector])[knob.id] if knob.files else None
     if selector is not None:
         labels = [instance.label for instance in state.instances if instance.label] if state is not None else []
@@ -50,4 +55,4 @@ def explain(machine: Machine, knob: Knob, selector: str | None = None) -> Explan
             raise UnknownName(f"instance of {knob.id}", selector, labels, hint=here)
         state = msgspec.structs.replace(state, instances=tuple(chosen))
     default, _ = default_value(knob, facts)
-    return Explanation(state, facts, default)
+    return Explanation(state, facts, default, inert_here(knob, facts, kinds))

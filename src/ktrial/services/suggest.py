@@ -16,6 +16,7 @@ from ktrial.domain.knob import INSTANCE_FACTS
 from ktrial.domain.ledger import LedgerEntry
 from ktrial.domain.plan import Change
 from ktrial.domain.profile import Profile, Setting
+from ktrial.domain.relevance import inert_here
 from ktrial.services.ports import Machine
 from ktrial.services.tune import make_plan
 
@@ -24,42 +25,47 @@ _STATUSES = ("supported", "claimed", "none", "never took effect", "superseded", 
 
 
 class Suggestions(NamedTuple):
-    """`not_here` are profiles that are not for this machine as it is -> why."""
+    """`not_here` are profiles that are not for this machine as it is -> why; `inert` settings that do nothing here."""
 
     candidates: tuple[Candidate, ...]
     not_here: Mapping[str, str]
+    inert: Mapping[str, str]
 
 
 def candidates_of(goals: Iterable[Goal], machine: Machine, catalog: Catalog) -> Suggestions:
     """What could be tried, the best supported and safest first; dangerous settings are not proposed."""
     found: dict[tuple[str, ...], Candidate] = {}
     not_here: dict[str, str] = {}
+    inert: dict[str, str] = {}
     for goal in goals:
-        for source, changes in _proposals(goal, machine, catalog, not_here):
+        for source, changes, facts in _proposals(goal, machine, catalog, not_here):
             for knob, together in _by_knob(changes).items():
                 measure = goal.measure_of(knob)
                 if measure is None:
                     continue
+                if alone := inert_here(catalog.knobs[knob], facts, catalog.kinds):
+                    inert[knob] = alone
+                    continue
                 made = _candidate(goal, source, together, catalog)
                 key = (goal.name, *made.words)
                 found[key] = _joined(found[key], made) if key in found else made
-    return Suggestions(tuple(sorted(found.values(), key=rank)), not_here)
+    return Suggestions(tuple(sorted(found.values(), key=rank)), not_here, inert)
 
 
 def _proposals(
     goal: Goal, machine: Machine, catalog: Catalog, not_here: dict[str, str]
-) -> Iterable[tuple[str, Sequence[Change]]]:
+) -> Iterable[tuple[str, Sequence[Change], FactBook]]:
     for name in goal.profiles:
         try:
             plan, facts = make_plan(machine, catalog, (name,))
-            yield f"profile {name}", _of_real_devices(plan.changes, facts, catalog)
+            yield f"profile {name}", _of_real_devices(plan.changes, facts, catalog), facts
         except Refused as error:
             not_here[name] = error.message
     if goal.candidate:
         own = Profile(name=f"goal {goal.name}", summary=goal.what, setting=tuple(map(_setting, goal.candidate)))
         larger = msgspec.structs.replace(catalog, profiles={**catalog.profiles, own.name: own})
         plan, facts = make_plan(machine, larger, (own.name,))
-        yield own.name, _of_real_devices(plan.changes, facts, catalog)
+        yield own.name, _of_real_devices(plan.changes, facts, catalog), facts
 
 
 def _of_real_devices(changes: Iterable[Change], facts: FactBook, catalog: Catalog) -> list[Change]:

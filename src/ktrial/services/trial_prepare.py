@@ -112,6 +112,7 @@ def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
         changes=changes,
         same=tuple(change.address for change in plan.same),
         refused={refusal.address: refusal.reason for refusal in plan.refusals},
+        inert={change.address: change.inert for change in plan.changes if change.inert},
         environment=arm.environment,
         parameters=arm.parameters,
         manual=arm.manual,

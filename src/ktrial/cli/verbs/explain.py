@@ -28,13 +28,15 @@ def command(app: App, knob: str, as_json: bool) -> None:
     from ktrial.services.explain import explain
 
     entry = find_knob(knob, app.catalog.knobs)
-    answer = explain(app.user_session, entry, parse_address(knob).selector)
+    answer = explain(app.user_session, entry, app.catalog.kinds, parse_address(knob).selector)
     entries = kept_entries(app, entry.id)
     if as_json:
-        told = {**msgspec.to_builtins(entry), "here": answer.values, "measured": entries}
+        told = {**msgspec.to_builtins(entry), "here": answer.values, "inert_here": answer.inert, "measured": entries}
         write_json({"schema": "ktrial.knob/1", **told})
         return
-    sys.stdout.write(knob_text(entry, app.catalog.sources, answer.state, answer.facts, answer.default, width=columns()))
+    sys.stdout.write(
+        knob_text(entry, app.catalog.sources, answer.state, answer.facts, answer.default, answer.inert, width=columns())
+    )
     if entries:
         from ktrial.report.ledger import measured_lines
         from ktrial.services.ledger_now import now_of

@@ -37,6 +37,8 @@ def command(app: App, name: str | None, as_json: bool) -> None:
     pairs = [(one, tried_here(one, entries)) for one in found.candidates]
     if as_json:
         told = [{"candidate": one, "try": one.try_line, "here": entry} for one, entry in pairs]
-        write_json({"schema": "ktrial.suggestions/1", "candidates": told, "not_here": found.not_here})
+        write_json(
+            {"schema": "ktrial.suggestions/1", "candidates": told, "not_here": found.not_here, "inert": found.inert}
+        )
     else:
-        sys.stdout.write(suggestions_text(pairs, app.catalog.sources, found.not_here, width=columns()))
+        sys.stdout.write(suggestions_text(pairs, app.catalog.sources, found.not_here, found.inert, width=columns()))
