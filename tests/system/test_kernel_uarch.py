@@ -106,6 +106,8 @@ def test_a_compiler_that_does_not_work_is_left_out(tmp_path: Path, monkeypatch: 
     ("5.15.0", {"MK8": "y"}, "-m64 -march=k8", ""),
     ("6.6.0", {"GENERIC_CPU": "y"}, "-m64 -mtune=generic -march=x86-64", "-Ztune-cpu=generic -Ctarget-cpu=x86-64"),
     ("6.6.0", {"MPILEDRIVER": "y"}, "-m64 -march=bdver2 -mno-tbm", "-Ctarget-cpu=bdver2"),
+    ("6.6.0", {"MNATIVE_AMD": "y"}, "-m64 -march=native -mno-tbm -mno-apxf", "-Ctarget-cpu=native"),
+    ("6.15.0", {"MNATIVE_INTEL": "y"}, "-m64 -march=native -mno-apxf", "-Ctarget-cpu=native"),
     ("6.15.0", {"GENERIC_CPU": "y"}, "-m64 -march=x86-64 -mtune=generic", "-Ctarget-cpu=x86-64 -Ztune-cpu=generic"),
     ("6.15.0", {}, "-m64 -march=x86-64 -mtune=generic", "-Ctarget-cpu=x86-64 -Ztune-cpu=generic"),
     ("6.15.0", {"GENERIC_CPU": "y", "X86_64_VERSION": "2"}, "-m64 -march=x86-64-v2", "-Ctarget-cpu=x86-64-v2"),
@@ -188,6 +190,9 @@ def test_what_kconfig_makes_of_wishes(shape: Shape, conf: Path, tmp_path: Path) 
         narrow = configured(conf, tree, wish, bits=32)
         assert "M686=y" in narrow
         assert not {line for line in narrow if line.partition("=")[0] in ours or line.startswith("X86_64_")}
+    for wish in ("MNATIVE_INTEL=y", "MNATIVE_AMD=y"):
+        got = configured(conf, tree, f"CONFIG_{wish}\n")
+        assert (wish in got, "GENERIC_CPU=y" in got) == (shape.kconfig != "native", shape.kconfig == "native")
     if shape.kconfig == "native":
         native = configured(conf, tree, "CONFIG_X86_NATIVE_CPU=y\nCONFIG_MZEN3=y\n")
         assert not {line for line in native if line.partition("=")[0] in ours or line.startswith("X86_64_VERSION")}
@@ -245,6 +250,22 @@ def test_an_object_of_a_real_tree(version: str, cc: str, target: str, tmp_path: 
     assert ("-mno-tbm" in found["command"]) == (target == "bdver2")
     for line in run("uarch", "verify", str(tree), "znver5", "--cc", cc).err.splitlines():
         assert "-march=znver5" in line or line.startswith("  next: znver5 needs gcc 14.1 or newer, or clang 19.1")
+
+
+def test_native_in_a_real_tree_and_without_a_patch(tmp_path: Path) -> None:
+    tree = copy_of("6.12", tmp_path / "linux")
+    ran = run("uarch", "verify", str(tree), "native")
+    assert (ran.status, "in this tree has no MNATIVE_" in ran.err) == (4, True)
+    ran = run("uarch", "patch", str(tree), "--apply", "--verify", "native", "--json")
+    assert ran.status == 0, ran.err
+    found = json.loads(ran.out)["verified"]
+    assert [word for word in found["command"] if word.startswith("-march")] == ["-march=native"]
+    assert list(found["symbols"].values()) == ["y"]
+    flags = run("uarch", "flags", "native", "--json")
+    told = json.loads(flags.out)
+    assert f"native is {told['target']} here, for gcc" in flags.err
+    assert told["target"] in {target.name for target in TARGETS}
+    assert told["make"]["KCFLAGS"][0] == f"-march={told['target']}"
 
 
 def test_compilers_for_arm64_are_asked_for_their_cpus() -> None:

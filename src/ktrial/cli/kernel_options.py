@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that verbs about kernels share."""
+"""Options and questions that verbs about kernels share."""
 
 from __future__ import annotations
 
 import click
+
+from ktrial.cli.wiring import App
 
 ARCHITECTURES = ("x86_64", "arm64")
 
@@ -14,3 +16,9 @@ arch_option = click.option(
     show_default=True,
     help="The architecture of the kernel, as its build calls it.",
 )
+
+
+def cpu_level(app: App) -> int | None:
+    """The x86-64 level of the CPU; None where it could not be told."""
+    level = app.user_session.facts(("cpu.level",)).value("cpu.level")
+    return level if isinstance(level, int) else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from ktrial.cli.kernel_options import cpu_level
 from ktrial.cli.options import json_option
 from ktrial.domain.errors import BadInput, Contradiction
 
@@ -168,13 +169,14 @@ def _target(app: App, word: str | None, toolchain: Toolchain, tree: Path) -> tup
     if word is None:
         return None, {}
     from ktrial.catalog.targets import load_targets
-    from ktrial.domain.uarch import BASE, find_target
+    from ktrial.domain.uarch import find_target, native_target, native_words
     from ktrial.services.kernel_verify import check_accepted
 
     found = None if word == "native" else find_target(word, load_targets())
     (compiler,) = app.kernels.compilers.find([toolchain.variables["CC"]])
     if found is None:
-        found = find_target(compiler.native or BASE, load_targets())
+        found = native_target(compiler, cpu_level(app), load_targets())
+        app.say(native_words(compiler, found))
     check_accepted(found, compiler)
     if set(found.wanted) <= set(app.kernels.tree(tree).survey().symbols):
         return None, found.wanted

@@ -93,6 +93,23 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise BadInput(f"level {self.level} of {self.name}: there are 1 to 4")
 
 
+#: What a tree without X86_NATIVE_CPU is given for `-march=native`: asked for by symbol, never by default.
+NATIVE = tuple(
+    Target(
+        name="native",
+        prompt=f"{vendor}-Native (the CPU that compiles it)",
+        family="This CPU",
+        symbol=f"MNATIVE_{vendor.upper()}",
+        level=1,
+        gcc="4.9",
+        clang="3.9",
+        flags=(*flags, "$(call cc-option,-mno-apxf)"),
+        note="Early boot code asks for none of them: take it for the machine that compiles it.",
+    )
+    for vendor, flags in (("Intel", ()), ("AMD", ("-mno-tbm",)))
+)
+
+
 class KernelTree(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel's sources: the shapes of the two files that matter, and what they have already.
 
@@ -195,6 +212,38 @@ def find_target(word: str, targets: Iterable[Target]) -> Target:
         return short[0]
     names = [name for target in known for name in (target.name, target.symbol)]
     raise UnknownName("target", word, dict.fromkeys(names), hint="`ktrial kernel uarch list` lists them")
+
+
+def native_target(compiler: Compiler, level: int | None, targets: Iterable[Target]) -> Target:
+    """What native is here: the compiler's name for this CPU, or the CPU's level where that name does not fit it.
+
+    A compiler may know no name, or one whose instructions a hypervisor hides in part.
+    """
+    known = {target.name: target for target in targets}
+    called = known.get(compiler.native or "", known[BASE])
+    has = min(level or 1, 3)
+    if called.generic_level is None and (level is None or min(called.level, 3) <= has):
+        return called
+    return next(target for target in known.values() if target.generic_level == has)
+
+
+def native_words(compiler: Compiler, found: Target) -> str:
+    """What native became, and why where it is not what the compiler calls this CPU."""
+    head = f"native is {found.name} here, for {compiler.kind} {compiler.version}"
+    if compiler.native in (None, BASE) and found.name != BASE:
+        return f"{head}: it has no name for this CPU, and this is the CPU's level"
+    if compiler.native not in (None, BASE, found.name):
+        return (
+            f"{head}: it calls this CPU {compiler.native}, of which the CPU lacks instructions or ktrial knows nothing"
+        )
+    return head
+
+
+def native_entry(tree: KernelTree, called: Target) -> Target:
+    """The symbol of a tree that stands for -march=native; `called` is what native is here."""
+    if tree.native:
+        return msgspec.structs.replace(NATIVE[0], symbol="X86_NATIVE_CPU", flags=())
+    return NATIVE[called.family.startswith("AMD")]
 
 
 def build_flags(target: Target, tune: Target | None = None) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ktrial.domain.errors import Refused
-from ktrial.domain.uarch import KernelTree, Target
+from ktrial.domain.uarch import NATIVE, KernelTree, Target
 from ktrial.formats.kconfig import Choice, Entry, Kconfig, read_kconfig
 from ktrial.formats.x86_makefile import FlagBlock, read_flag_block, read_tree_version
 from ktrial.kernels import marked
@@ -42,7 +42,7 @@ OPTIONAL = (FEATURES, MASKS, *VERMAGIC)
 _MASK = re.compile(r"#define\s+REQUIRED_MASK(\d+)\s+(.*)")
 _FAMILY_64 = re.compile(r"#\s*if(?:def\s+|\s+defined\s*(?:\(\s*)?)CONFIG_X86_64\b")
 #: Symbols of the patches that add processors to a kernel, beside those of this one.
-_FOREIGN = frozenset({LEVEL, "MNATIVE_INTEL", "MNATIVE_AMD", "MICELAKE", "GENERIC_CPU2", "GENERIC_CPU3"})
+_FOREIGN = frozenset({LEVEL, *(one.symbol for one in NATIVE), "MICELAKE", "GENERIC_CPU2", "GENERIC_CPU3"})
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -158,6 +158,8 @@ def _edited(files: Mapping[str, str], targets: Sequence[Target], tree: KernelTre
         features_in_kconfig=FEATURES in files,
     )
     new = [one for one in targets if one.generic_level is not None or one.symbol not in kconfig.names]
+    if not tree.native:
+        new += NATIVE
     after = {KCONFIG: _edited_kconfig(files[KCONFIG], kconfig, new, facts)}
     after[MAKEFILE] = _edited_makefile(files[MAKEFILE], block, new)
     if facts.rust and NOT_IN_RUSTC in after[KCONFIG]:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ktrial.domain.cpu_target import CpuTarget
 from ktrial.domain.errors import KtrialError, Refused
-from ktrial.domain.uarch import Compiler, KernelTree, Target, Verified, version_text
+from ktrial.domain.uarch import NATIVE, Compiler, KernelTree, Target, Verified, version_text
 from ktrial.formats.kbuild_log import marches, read_compile, read_rust_compile, rust_cpus
 
 #: A short file that every kernel compiles and that few things have to be made for.
@@ -56,10 +56,11 @@ def verify_target(
             f"Linux {tree.version} in this tree has no {missing[0]}",
             hint="`ktrial kernel uarch patch TREE --apply` brings it; `ktrial kernel uarch flags` needs no patch",
         )
-    drop = frozenset({_NATIVE, "X86_64_VERSION", *(one.symbol for one in targets)})
-    fragment = "".join(f"CONFIG_{name}={value}\n" for name, value in target.wanted.items())
+    drop = frozenset({_NATIVE, "X86_64_VERSION", *(one.symbol for one in (*targets, *NATIVE))})
+    fragment = "" if _NATIVE in target.wanted else f"# CONFIG_{_NATIVE} is not set\n"
+    fragment += "".join(f"CONFIG_{name}={value}\n" for name, value in target.wanted.items())
     fragment += f"CONFIG_{_RUST}=y\n" if rust else ""
-    config = build.configure(f"CONFIG_64BIT=y\n# CONFIG_{_NATIVE} is not set\n{fragment}", drop)
+    config = build.configure(f"CONFIG_64BIT=y\n{fragment}", drop)
     held = {name: config.get(name, "n") for name in target.wanted}
     if held != target.wanted:
         raise Refused(_why_not(target, compiler, config, held, targets), hint=_hint(target))
@@ -111,6 +112,8 @@ def _no_rust(target: Target, config: Mapping[str, str], build: Build) -> Refused
 
 def check_accepted(target: Target, compiler: Compiler) -> None:
     """Raise Refused where the compiler does not know the target."""
+    if target.name == NATIVE[0].name and compiler.native is not None:
+        return
     if target.name not in compiler.accepted:
         said = compiler.refused.get(target.name, "")
         raise Refused(

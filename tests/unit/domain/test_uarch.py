@@ -5,9 +5,60 @@ import pytest
 
 from ktrial.catalog.targets import load_targets
 from ktrial.domain.errors import BadInput, UnknownName
-from ktrial.domain.uarch import build_flags, extensions, find_target, gate_number
+from ktrial.domain.uarch import (
+    Compiler,
+    KernelTree,
+    build_flags,
+    extensions,
+    find_target,
+    gate_number,
+    native_entry,
+    native_target,
+    native_words,
+)
 
 TARGETS = load_targets()
+
+
+def calling(native: str | None) -> Compiler:
+    """A gcc that calls the CPU here so."""
+    return Compiler(
+        path="gcc", kind="gcc", version="12.2.0", number=120200, native=native,
+        accepted=(), refused={}, extensions={}, kept={},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "native, level, name, words",
+    [
+        ("znver3", 3, "znver3", "native is znver3 here, for gcc 12.2.0"),
+        ("rocketlake", 3, "rocketlake", "native is rocketlake here, for gcc 12.2.0"),
+        ("k8", 1, "k8", "native is k8 here, for gcc 12.2.0"),
+        ("x86-64", 1, "x86-64", "native is x86-64 here, for gcc 12.2.0"),
+        ("x86-64", 4, "x86-64-v3", "has no name for this CPU, and this is the CPU's level"),
+        (None, 2, "x86-64-v2", "has no name for this CPU"),
+        (None, None, "x86-64", "native is x86-64 here, for gcc 12.2.0"),
+        ("znver3", 2, "x86-64-v2", "it calls this CPU znver3, of which the CPU lacks instructions"),
+        ("znver99", 3, "x86-64-v3", "it calls this CPU znver99, of which"),
+    ],
+)
+def test_native_has_a_name_or_is_a_level(native: str | None, level: int | None, name: str, words: str) -> None:
+    found = native_target(calling(native), level, TARGETS)
+    assert found.name == name
+    assert words in native_words(calling(native), found)
+    assert (":" in native_words(calling(native), found)) == (native != name and level is not None)
+
+
+@pytest.mark.parametrize(
+    "called, native, symbol",
+    [("znver3", False, "MNATIVE_AMD"), ("haswell", False, "MNATIVE_INTEL"), ("znver3", True, "X86_NATIVE_CPU")],
+)
+def test_native_is_a_symbol_of_the_tree(called: str, native: bool, symbol: str) -> None:
+    tree = KernelTree(
+        version="6.12.0", kconfig="", makefile="", rust=False, native=native, symbols=(), carries=(), applied=True
+    )
+    entry = native_entry(tree, find_target(called, TARGETS))
+    assert (entry.symbol, entry.c_flags[0]) == (symbol, "-march=native")
 
 
 def test_the_table_tells_targets_apart_and_is_whole() -> None:

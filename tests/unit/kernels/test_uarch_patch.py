@@ -89,6 +89,24 @@ def test_all_of_it_is_for_64_bit_and_not_beside_native(shape: Shape) -> None:
 
 
 @shapes
+def test_native_is_offered_where_the_tree_has_none_of_its_own(shape: Shape) -> None:
+    kconfig, makefile = added(patch_of(shape), KCONFIG), added(patch_of(shape), MAKEFILE)
+    assert "MNATIVE_" not in files(shape)[KCONFIG]
+    offered = [line.split()[1] for line in kconfig.splitlines() if line.startswith("config MNATIVE_")]
+    assert offered == ([] if shape.kconfig == "native" else ["MNATIVE_INTEL", "MNATIVE_AMD"])
+    assert "default MNATIVE" not in kconfig
+    flags = re.findall(r"(?<=\(CONFIG_MNATIVE_)(\w+)\) \+= (.*)", makefile)
+    assert (
+        flags
+        == [
+            ("INTEL", "-march=native $(call cc-option,-mno-apxf)"),
+            ("AMD", "-march=native -mno-tbm $(call cc-option,-mno-apxf)"),
+            *([(vendor, "-Ctarget-cpu=native") for vendor in ("INTEL", "AMD")] if shape.rust else []),
+        ][: None if offered else 0]
+    )
+
+
+@shapes
 def test_rust_is_told_no_flag_of_c_and_asked_for_its_own_llvm(shape: Shape) -> None:
     kconfig, makefile = added(patch_of(shape), KCONFIG), added(patch_of(shape), MAKEFILE)
     assert "-mno-tbm" in makefile

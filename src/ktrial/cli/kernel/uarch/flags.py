@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from ktrial.cli.kernel_options import arch_option
+from ktrial.cli.kernel_options import arch_option, cpu_level
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
@@ -28,7 +28,10 @@ def command(app: App, target: str, tune: str | None, cc: str | None, arch: str, 
     \b
     eval "$(ktrial kernel uarch flags x86-64-v3 --tune znver3)"
     make bzImage
+    eval "$(ktrial kernel uarch flags native)"
     eval "$(ktrial kernel uarch flags --arch arm64 --cc clang neoverse-n1)"
+
+    native is the CPU here by the name that the compiler has for it, so that the kernel can be told from others.
 
     The kernel's build puts these flags last, so that they win over its own. Nothing in its .config tells of them.
     """
@@ -45,13 +48,17 @@ Told = tuple[dict[str, str | None], dict[str, tuple[str, ...]]]
 
 def _of_march(app: App, word: str, tune: str | None, cc: str | None) -> Told:
     from ktrial.catalog.targets import load_targets
-    from ktrial.domain.uarch import build_flags, find_target
+    from ktrial.domain.uarch import build_flags, find_target, native_target, native_words
     from ktrial.services.kernel_verify import check_accepted
 
     targets = load_targets()
-    chosen = find_target(word, targets)
+    native = word == "native"
+    found = None if native else find_target(word, targets)
     tuned = None if tune is None else find_target(tune, targets)
     (compiler,) = app.kernels.compilers.find([cc or "gcc"])
+    chosen = found or native_target(compiler, cpu_level(app), targets)
+    if native:
+        app.say(native_words(compiler, chosen))
     for one in filter(None, (chosen, tuned)):
         check_accepted(one, compiler)
     asked = {"target": chosen.name, "tune": None if tuned is None else tuned.name}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ktrial.cli.kernel_options import cpu_level
 from ktrial.cli.options import json_option, write_json
 from ktrial.cli.wiring import App
 
@@ -30,6 +31,7 @@ def command(app: App, folder: Path, target: str, cc: str, config: Path | None, r
     \b
     ktrial kernel uarch verify linux-6.12 znver3
     ktrial kernel uarch verify linux-6.12 x86-64-v3 --cc clang
+    ktrial kernel uarch verify linux-6.12 native
 
     The object's command must hold the wanted -march once and no other; where Rust is on, one of Rust's the wanted
     -Ctarget-cpu. A target that the compiler or the tree cannot give is refused. The configuration begins with next to
@@ -50,15 +52,18 @@ def verified(
 ) -> int:
     """Verify and write what was proven."""
     from ktrial.catalog.targets import load_targets
-    from ktrial.domain.uarch import find_target
+    from ktrial.domain.uarch import find_target, native_entry, native_target
     from ktrial.report.kernel_targets import verified_text
     from ktrial.report.terminal import columns
     from ktrial.services.kernel_verify import verify_target
 
     targets = load_targets()
-    target = find_target(word, targets)
     (compiler,) = app.kernels.compilers.find([cc])
-    level = app.user_session.facts(("cpu.level",)).value("cpu.level")
+    level = cpu_level(app)
+    if word == "native":
+        target = native_entry(tree.survey(), native_target(compiler, level, targets))
+    else:
+        target = find_target(word, targets)
     with app.kernels.probe_build(tree.folder, cc, config) as build:
         found = verify_target(target, targets, tree.survey(), compiler, build, level, rust=rust)
     if as_json:
