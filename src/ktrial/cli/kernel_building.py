@@ -139,6 +139,7 @@ def _same(one: KernelMade, order: Order) -> bool:
 
 
 def _built(app: App, order: Order, make: Make, before: KernelMade | None, package: PackageKind | None) -> KernelMade:
+    from ktrial.cli.disturbing import say_whom_a_build_disturbs
     from ktrial.cli.kernel_progress import BuildProgress
     from ktrial.domain.kernel_made import objects_of
     from ktrial.kernels.build import KernelBuild, read_flags
@@ -158,6 +159,7 @@ def _built(app: App, order: Order, make: Make, before: KernelMade | None, packag
         digest = hashlib.sha256(image.read_bytes()).hexdigest()
         return read_kernel(app.kernels.images, str(image)), digest
 
+    say_whom_a_build_disturbs(app)
     app.say(f"building Linux {order.source.version} in {make.out}, {order.jobs} at a time; the log is beside it")
     with app.interrupts:
         try:

@@ -84,8 +84,7 @@ class App(WithDesktop):
         self._machine_root = machine_root
         self._machine_state = machine_state
         self._sessions: list[Closes] = []
-        #: None where it is this machine.
-        self.host: GuestHost | None = None
+        self.host: GuestHost | None = None  # none where it is this machine
         if host is not None:
             from ktrial.cli.host_wiring import host_of
 
@@ -95,8 +94,7 @@ class App(WithDesktop):
         self._oom_before: int | None = None  # the score when memory runs out, before this was protected
         self._measured_first = False
         self.fail_on: tuple[Verdict, ...] = ()  # they end the command with status 3
-        #: Starts root sessions without asking; only where the launcher gave root up.
-        self._lent = find_lent_root() if machine_root is None else None
+        self._lent = find_lent_root() if machine_root is None else None  # where the launcher gave root up
         self._faulty: list[Faulty] = []
 
     @property
@@ -479,7 +477,9 @@ class App(WithDesktop):
 
     def lock_trials(self) -> None:
         """Keep other trials away from this machine, and other measurements of this user, until this command ends."""
-        self.measuring_place.lock_machine()
+        from ktrial.cli.disturbing import lock_machine
+
+        lock_machine(self)
         self.lock_runs()
 
     def lock_runs(self) -> None:

@@ -93,7 +93,7 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
     "number": lambda value: f"{value:g}",
 }
 #: Readings of these are shares from 0 to 1; their limits are written in percent.
-_SHARES = frozenset(("steal_share", "zram_fill", "disk_full"))
+_SHARES = frozenset(("others_share", "steal_share", "zram_fill", "disk_full"))
 
 GATES: Mapping[str, Gate] = {
     gate.name: gate
@@ -107,6 +107,7 @@ GATES: Mapping[str, Gate] = {
         Gate("swap", "swap_used_bytes", "above", "bytes", "swap in use", GateLimits(16 << 20)),
         Gate("zram", "zram_fill", "above", "percent", "zram filled", GateLimits(50)),
         Gate("disk", "disk_full", "above", "percent", "disk filled", GateLimits(90)),
+        Gate("others", "others_share", "above", "percent", "CPU time that others used before it", GateLimits(10)),
         Gate("steal", "steal_share", "above", "percent", "CPU time taken by the hypervisor", GateLimits(2)),
         Gate("throttling", "throttled_share", "share", "percent", "thermally limited", GateLimits(0)),
         Gate("kernel_log", "kernel_warnings", "share", "number", "warnings of the kernel", GateLimits(0)),
@@ -117,6 +118,8 @@ group and not in the other; swap up to 16 MiB is what an idle desktop leaves beh
 
 #: Limits by rule, else by dimension.
 _EXAMPLES = {"same": SAME, "ratio": "4x", "share": "10%", "celsius": "8C", "bytes": "16MiB"}
+#: Readings that records of before do not have: there was nobody to tell them.
+_LATER = frozenset(("others_share",))
 #: Known after a run only.
 OF_THE_RUN = frozenset(("steal", "throttling", "kernel_log"))
 
@@ -191,7 +194,8 @@ def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) ->
     for gate in GATES.values():
         limit = limits.get(gate.name, gate.default)
         if not limit.is_off:
-            columns = {name: [run.get(gate.reading) for run in runs] for name, runs in ordered.items()}
+            unknown = ABSENT if gate.reading in _LATER else None
+            columns = {name: [run.get(gate.reading, unknown) for run in runs] for name, runs in ordered.items()}
             for column in columns.values():
                 _check(gate, column)
             found += _missing(gate, columns, limit)

@@ -41,15 +41,23 @@ class Thermometers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def readings_at(
-    samples: Samples | None, facts: FactBook, folder: str, thermometers: Thermometers | None = None
+    samples: Samples | None,
+    facts: FactBook,
+    folder: str,
+    thermometers: Thermometers | None = None,
+    others: Reading = ABSENT,
 ) -> dict[str, Reading]:
-    """What the last sample and the facts tell of a moment; `folder` is where runs work."""
+    """What the last sample and the facts tell of a moment; `folder` is where runs work.
+
+    `others` is what others used while nothing else was done.
+    """
     return {
         **({} if samples is None else _sampled(samples, thermometers)),
         "power_source": _fact(facts, "power.source"),
         "battery_percent": _fact(facts, "battery.level"),
         "governor": _fact(facts, "cpufreq.governor"),
         "disk_full": _fullness(facts, folder),
+        "others_share": others,
     }
 
 
@@ -124,6 +132,21 @@ def _zram(samples: Samples) -> Reading:
         if size and data is not None:
             fills.append(data / size)
     return max(fills) if fills else ABSENT if devices else None
+
+
+def others_share(before: Samples | None, after: Samples | None) -> Reading:
+    """Share of CPU time that was used between two samples in which ktrial itself only waits; steal is no use."""
+    if before is None or after is None:
+        return None
+    grown: dict[str, float] = {}
+    for field in _CPU_TIMES:
+        began, ended = _last(before, f"cpu.{field}"), _last(after, f"cpu.{field}")
+        if began is None or ended is None or ended < began:
+            return None
+        grown[field] = ended - began
+    whole = sum(grown.values())
+    used = whole - grown["idle"] - grown["iowait"] - grown["steal"]
+    return used / whole if whole > 0 else None
 
 
 def _steal(columns: Mapping[str, Summary]) -> float | None:

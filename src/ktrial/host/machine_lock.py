@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One trial at a time on a machine, whoever starts it and wherever it is kept (docs/decisions/0025)."""
+"""One trial at a time on a machine, whoever starts it and wherever it is kept (docs/decisions/0025).
+
+Builds of kernels are seen by trials, and trials by them; neither keeps the other away.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import fcntl
 import os
 import pwd
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from ktrial.domain.errors import Busy, KtrialError
@@ -15,6 +19,8 @@ from ktrial.domain.lock_holder import LockedFile, Process, holders, told_process
 
 #: The kernel's own object for all that share its clock, containers included; before Linux 5.6 a folder of its.
 PLACES = (Path("/proc/self/ns/time"), Path("/sys/kernel"))
+#: The same for those that build a kernel, of whom there may be many.
+BUILD_PLACES = (Path("/proc/self/ns/user"), Path("/sys/kernel/mm"))
 _PROC = Path("/proc")
 #: Fields of /proc/PID/stat after the name, which ends with the last bracket: the start is the 22nd of all.
 _START_FIELD = 19
@@ -25,12 +31,14 @@ class MachineLock:
 
     def __init__(self, machine_root: Path | None = None) -> None:
         self._places = PLACES if machine_root is None else (machine_root,)
+        self._build_places = BUILD_PLACES if machine_root is None else (machine_root / "proc",)
         self._descriptor: int | None = None
+        self._build: int | None = None
 
-    def take(self) -> None:
-        """Keep other trials away until `close`. Raises Busy, with who holds it."""
+    def take(self) -> bool:
+        """Keep other trials away until `close`; whether it was not held before. Raises Busy, with who holds it."""
         if self._descriptor is not None:
-            return
+            return False
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,21 +52,58 @@ class MachineLock:
                 hint="two trials disturb each other, whatever their stores: wait for it, or end it with Ctrl-C",
             ) from None
         self._descriptor = descriptor
+        return True
+
+    def build(self) -> None:
+        """Let trials see until `close` that a kernel is built; where there is no place for it they do not."""
+        if self._build is None:
+            with contextlib.suppress(OSError):
+                self._build = _opened(self._build_places)
+                fcntl.flock(self._build, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    def others_building(self) -> tuple[str, ...]:
+        """Other processes that build a kernel on this machine, in words."""
+        return _others(self._build_places)
+
+    def others_trying(self) -> tuple[str, ...]:
+        """Another process that tries something on this machine, in words."""
+        return _others(self._places)
 
     def close(self) -> None:
         """Let others try."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        for descriptor in (self._descriptor, self._build):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._descriptor = self._build = None
 
     def _open(self) -> int:
-        for place in self._places:
-            with contextlib.suppress(OSError):
-                return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
-        raise KtrialError(
-            f"this machine cannot be locked: {' and '.join(map(str, self._places))} cannot be opened",
-            hint="a trial needs /proc and /sys for more than this: mount them",
-        )
+        try:
+            return _opened(self._places)
+        except OSError:
+            raise KtrialError(
+                f"this machine cannot be locked: {' and '.join(map(str, self._places))} cannot be opened",
+                hint="a trial needs /proc and /sys for more than this: mount them",
+            ) from None
+
+
+def _opened(places: Sequence[Path]) -> int:
+    """The first of them that can be opened."""
+    for place in places[:-1]:
+        with contextlib.suppress(OSError):
+            return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    return os.open(places[-1], os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _others(places: Sequence[Path]) -> tuple[str, ...]:
+    """Processes besides this one that hold a lock there."""
+    try:
+        descriptor = _opened(places)
+    except OSError:
+        return ()
+    found = os.fstat(descriptor)
+    os.close(descriptor)
+    file = LockedFile(os.major(found.st_dev), os.minor(found.st_dev), found.st_ino)
+    return tuple(told_process(look(pid)) for pid in holders(_text(_PROC / "locks"), file) if pid != os.getpid())
 
 
 def _holder(file: LockedFile) -> str:

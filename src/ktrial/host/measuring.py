@@ -32,9 +32,10 @@ class MeasuringPlace:
         """Commands of arms that must be undone."""
         return CommandJournal(self._folder)
 
-    def lock_machine(self) -> None:
-        """Keep all other trials of this machine away until `close`, whoever's they are."""
-        self._machine.take()
+    @property
+    def machine(self) -> MachineLock:
+        """Who tries something on this machine, and who builds."""
+        return self._machine
 
     def lock(self) -> None:
         """Keep other measurements of this user away until `close`; they would disturb each other."""

@@ -98,6 +98,13 @@ class Around:
         """Wait until the machine is as before the first run; `tell` hears what is waited for."""
         return self.gates.settle(tell) if self.gates is not None else None
 
+    def rest(self, seconds: float) -> None:
+        """Wait before a visit; what others do meanwhile is seen where somebody looks on."""
+        if self.gates is None:
+            self._clock.sleep(seconds)
+        else:
+            self.gates.watch.rest(lambda: self._clock.sleep(seconds))
+
     def judge(self, *, counts: bool) -> Start:
         """What gates say directly before a run, which `counts` unless it is a warm-up."""
         return self.gates.judge(counts=counts) if self.gates is not None else Start()

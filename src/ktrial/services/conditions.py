@@ -8,9 +8,9 @@ from contextlib import suppress
 
 from ktrial.domain.conditions import Conditions, Telemetry, shown_at
 from ktrial.domain.errors import AgentError
-from ktrial.domain.gate import Readings
+from ktrial.domain.gate import ABSENT, Reading, Readings
 from ktrial.domain.kernel_log import KernelLogDelta
-from ktrial.domain.readings import FACTS, Thermometers, readings_at, readings_during
+from ktrial.domain.readings import FACTS, Thermometers, others_share, readings_at, readings_during
 from ktrial.domain.sensors import Samples, summarise
 from ktrial.domain.suspend import suspended_s
 from ktrial.services.kernel_log import KernelLogWatch
@@ -41,12 +41,19 @@ class ConditionWatch:
         self.pack = pack
         self.period_s = period_s
         self._in_force: frozenset[str] | None = None
+        self._others: Reading = ABSENT
         self._folder = folder
         self._thermometers: Thermometers | None = None
 
     def look(self) -> Readings:
         """What the sensors and facts tell now."""
         return self.readings(self.once())
+
+    def rest(self, wait: Callable[[], None]) -> None:
+        """Wait, and see what others do meanwhile: it is told of the runs that follow."""
+        before = self.once()
+        wait()
+        self._others = others_share(before, self.once())
 
     def once(self) -> Samples | None:
         """One sample; None when the agent that takes it was lost."""
@@ -59,7 +66,7 @@ class ConditionWatch:
         """What the last of the samples and the facts tell. The first look decides which sensors are compared."""
         if self._thermometers is None and samples is not None:
             self._thermometers = Thermometers.of(samples)
-        return readings_at(samples, self.machine.facts(FACTS), self._folder, self._thermometers)
+        return readings_at(samples, self.machine.facts(FACTS), self._folder, self._thermometers, self._others)
 
     def misread(self) -> tuple[str, ...]:
         """Paths of transactions that were in force at the first look and no longer read back as set."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ktrial.domain.examination import Confounder
 from ktrial.domain.facts import FactBook
 from ktrial.domain.reading import Reading
+from ktrial.services.ports import Machine
 
 Readings = Mapping[str, Reading | None]
 
@@ -35,6 +36,11 @@ def confounders(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     """All that are present; what could not be told is not guessed."""
     for look in _LOOKS:
         yield from look(facts, readings)
+
+
+def load_now(machine: Machine) -> tuple[Confounder, ...]:
+    """What takes CPU time, memory or I/O from a measurement that is about to begin."""
+    return tuple(_load(machine.facts(("cpu.threads",)), machine.read(CONFOUNDER_FILES)))
 
 
 def _power(facts: FactBook, readings: Readings) -> Iterator[Confounder]:

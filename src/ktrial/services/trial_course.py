@@ -396,7 +396,7 @@ class TrialCourse:
         Not before its further runs: that is what several runs in a visit save.
         """
         if self._settle_s:
-            self._clock.sleep(self._settle_s)
+            self._around.rest(self._settle_s)
 
     def _runs_of(
         self, block: int | None, arm: str, position: int, visit: int, visits: int

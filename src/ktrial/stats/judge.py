@@ -374,7 +374,7 @@ def _next_step(stand: _Stand, judged: Sequence[Judged], dropped: Sequence[str]) 
     alive = tuple(arm.name for arm in protocol.arms if arm.name not in dropped)
     undecided = [one for one in _asked(judged) if one.verdict is None]
     if alive == (protocol.control,) or not (undecided or protocol.until_all_decided):
-        return NextStep(action="stop", reason="every comparison is decided")
+        return NextStep(action="stop", reason="every comparison has its verdict")
     unfinished = trial.unfinished
     look = _next_look(stand, undecided)
     if unfinished is not None:

@@ -32,6 +32,7 @@ GOOD: Readings = {
     "swap_used_bytes": 0.0,
     "zram_fill": 0.1,
     "disk_full": 0.5,
+    "others_share": 0.02,
     "steal_share": 0.0,
     "throttled_share": 0.0,
     "kernel_warnings": 0.0,
@@ -47,6 +48,7 @@ READINGS = st.fixed_dictionaries(
         "uptime_s": st.one_of(st.none(), FINITE),
         "free_high_order_pages": st.one_of(st.none(), FINITE),
         "swap_used_bytes": st.one_of(st.none(), FINITE),
+        "others_share": st.one_of(st.none(), st.just(ABSENT), st.floats(0, 1)),
         "steal_share": st.one_of(st.none(), st.floats(0, 1)),
         "throttled_share": st.one_of(st.none(), st.floats(0, 1)),
     }
@@ -132,6 +134,16 @@ def test_steal_names_the_runs() -> None:
     assert found.groups == ("a",)
 
 
+def test_what_others_used_is_a_doubt_and_voids_only_where_that_is_wanted() -> None:
+    found = of("others", [{}, {"others_share": 0.45}], [{}])
+    assert found is not None
+    assert found.sentence == "CPU time that others used before it: up to 45 % in a (1/2 runs) (limit 10 %)"
+    busy = {**GOOD, "others_share": 0.45}
+    assert [(one.gate, one.level) for one in judge_start(GOOD, busy)] == [("others", "suspect")]
+    assert why_void(judge_start(GOOD, busy)) == ()
+    assert why_void(judge_start(GOOD, busy, parse_gates({"others": {"refuse": "30%"}}))) != ()
+
+
 @pytest.mark.parametrize("gate", GATES.values(), ids=lambda gate: gate.name)
 def test_what_is_missing_is_told_and_never_zero(gate: Any) -> None:
     for groups in ([[{gate.reading: None}], [{}]], [[{}], [{gate.reading: None}]], [[{gate.reading: None}]] * 2):
@@ -140,7 +152,7 @@ def test_what_is_missing_is_told_and_never_zero(gate: Any) -> None:
         assert found.level == "could-not-tell"
         assert gate.what in found.sentence
     empty = judge_groups({"a": [{}]})
-    assert {one.gate for one in empty} == set(GATES)
+    assert {one.gate for one in empty} == set(GATES) - {"others"}, "records of before others were looked at"
     assert {one.level for one in empty} == {"could-not-tell"}
     assert {one.level for one in judge_groups({"a": []})} == {"could-not-tell"}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.gate import ABSENT, GATES, judge_groups
 from ktrial.domain.kernel_log import KernelLine, KernelLogDelta
-from ktrial.domain.readings import FACTS, Thermometers, readings_at, readings_during
+from ktrial.domain.readings import FACTS, Thermometers, others_share, readings_at, readings_during
 from ktrial.domain.sensors import Samples, Sensor, summarise
 from tests.support.samples import LEVEL, NARROW, TICKS, document, samples
 
@@ -83,8 +83,24 @@ def test_what_is_absent_is_not_what_cannot_be_read() -> None:
     assert (silent["temperature_c"], silent["zram_fill"], silent["load"]) == (None, None, None)
     during = [readings_during(samples({}, {}), {}, None, 0.0), readings_during(None, {}, None, None)]
     assert [one["throttled_share"] for one in during] == [None, None]
-    lost = readings_at(None, NOTHING, "/")
+    lost = readings_at(None, NOTHING, "/", others=None)
     assert set(lost.values()) == {None}
+
+
+def test_what_others_used_is_a_share_of_all_cpu_time() -> None:
+    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    units = {f"cpu.{name}": TICKS for name in names}
+
+    def row(*ticks: int | None) -> Samples:
+        return samples(dict(zip(units, ([tick] for tick in ticks), strict=True)), units)
+
+    before, after = row(10, 0, 5, 100, 9, 1, 1, 0), row(30, 0, 15, 270, 9, 1, 1, 0)
+    assert others_share(before, after) == pytest.approx(30 / 200)
+    assert others_share(before, row(10, 0, 5, 200, 109, 1, 1, 300)) == 0.0, "waiting and steal are no use of a CPU"
+    assert others_share(before, before) is None, "no tick passed"
+    assert others_share(before, row(10, 0, 5, None, 9, 1, 1, 0)) is None
+    assert others_share(before, row(9, 0, 5, 300, 9, 1, 1, 0)) is None, "a counter that fell tells nothing"
+    assert others_share(None, after) is None
 
 
 def test_sensors_are_compared_that_were_there_at_first() -> None:
@@ -124,7 +140,7 @@ def test_facts() -> None:
     assert readings_at(None, book, "/homestead")["disk_full"] == 0.5
     assert readings_at(None, book, "/null/x")["disk_full"] is None
     unknown = FactBook(dict.fromkeys(FACTS, Fact(unknown="no")))
-    assert set(readings_at(None, unknown, "/").values()) == {None}
+    assert set(readings_at(None, unknown, "/", others=None).values()) == {None}
 
 
 def during(columns: dict[str, list[int | None]], sensor: Sensor, log: KernelLogDelta | None = None) -> dict[str, Any]:

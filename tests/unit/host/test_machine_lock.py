@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ktrial.domain.errors import Busy, KtrialError
-from ktrial.host.machine_lock import PLACES, MachineLock, look
+from ktrial.host.machine_lock import BUILD_PLACES, PLACES, MachineLock, look
 
 
 def test_a_machine_has_one_trial_and_another_machine_its_own(tmp_path: Path) -> None:
@@ -36,6 +38,42 @@ def test_the_lock_needs_no_file_of_ours(tmp_path: Path) -> None:
     lock.close()
 
 
+HOLDS = """import sys, pathlib
+from ktrial.host.machine_lock import MachineLock
+lock = MachineLock(pathlib.Path(sys.argv[1]))
+getattr(lock, sys.argv[2])()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("does, asks", [("build", "others_building"), ("take", "others_trying")])
+def test_builds_and_trials_of_other_processes_are_seen_and_kept_away_by_nobody(
+    tmp_path: Path, does: str, asks: str
+) -> None:
+    (tmp_path / "proc").mkdir()
+    mine = MachineLock(tmp_path)
+    mine.build()
+    if does == "build":
+        mine.take()
+    assert (mine.others_building(), mine.others_trying()) == ((), ()), "this process is nobody else"
+    words = [sys.executable, "-c", HOLDS, str(tmp_path), does]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        (told,) = getattr(mine, asks)()
+        assert told.startswith(f"process {other.pid} of ")
+        other.communicate("")
+    assert getattr(mine, asks)() == ()
+    mine.close()
+
+
+def test_a_machine_without_a_place_for_builds_has_none(tmp_path: Path) -> None:
+    lock = MachineLock(tmp_path / "absent")
+    lock.build()
+    assert (lock.others_building(), lock.others_trying()) == ((), ())
+
+
 def test_a_machine_without_a_place_for_it_is_said(tmp_path: Path) -> None:
     with pytest.raises(KtrialError, match="cannot be locked"):
         MachineLock(tmp_path / "absent").take()
@@ -43,6 +81,8 @@ def test_a_machine_without_a_place_for_it_is_said(tmp_path: Path) -> None:
 
 def test_the_real_place_can_be_opened_by_any_user() -> None:
     assert PLACES[0].exists()
+    assert BUILD_PLACES[0].exists()
+    assert BUILD_PLACES[0].stat().st_ino != PLACES[0].stat().st_ino
     assert PLACES[1].stat().st_mode & 0o444 == 0o444
 
 

@@ -13,7 +13,7 @@ def text(width: int = 80) -> str:
 
 def test_the_verdict_of_each_arm_comes_first() -> None:
     lines = text().splitlines()
-    assert lines[0] == "swappiness: 10 of at most 20 blocks; every comparison is decided"
+    assert lines[0] == "swappiness: 10 of at most 20 blocks; every comparison has its verdict"
     assert lines[1] == "tool.rate, higher is better; differences below 2 % do not matter"
     verdicts = [tuple(line.split()[:2]) for line in lines[5:9]]
     assert verdicts == [("sw10", "better"), ("sw60", "equivalent"), ("sw180", "worse"), ("placebo", "equivalent")]

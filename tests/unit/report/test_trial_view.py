@@ -71,7 +71,7 @@ def test_before_the_first_block_it_says_so() -> None:
 
 def test_it_ends_with_the_reason() -> None:
     said = view(moment(20), width=80)
-    assert "ends    every comparison is decided" in said
+    assert "ends    every comparison has its verdict" in said
     assert any("better" in line and line.startswith("case") for line in said)
 
 

@@ -36,6 +36,22 @@ UNITS = {
 QUIET = {"oldest": 0, "newest": 5, "log": "", "truncated": False}
 
 
+BUSY = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+
+
+def test_what_others_do_while_it_waits_is_told_of_the_runs_that_follow() -> None:
+    ticks = [dict.fromkeys((f"cpu.{name}" for name in BUSY), 0), {f"cpu.{name}": 0 for name in BUSY}]
+    ticks[1] |= {"cpu.user": 60, "cpu.idle": 140}
+    sampling, waited = FakeSampling(ticks, {f"cpu.{name}": TICKS for name in BUSY}), []
+    watch = ConditionWatch(FakeMachine({}), sampling, FakeSleep(), "/", lambda samples: b"")
+    watch.rest(lambda: waited.append(list(sampling.log)))
+    assert waited == [["once"]], "one look before the wait, one after it"
+    assert sampling.log == ["once", "once"]
+    assert watch.look()["others_share"] == pytest.approx(0.3)
+    found = StartGates(watch, FakeClock()).judge(counts=True).findings
+    assert [(one.gate, one.level) for one in found if one.gate == "others"] == [("others", "suspect")]
+
+
 def heat(*degrees: int | None) -> list[dict[str, int | None]]:
     """Looks at a machine that is as warm."""
     return [{"temperature.cpu": None if one is None else one * 1000} for one in degrees]

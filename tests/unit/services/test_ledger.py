@@ -46,7 +46,7 @@ def stored(**changes: Any) -> StoredTrial:
 
 
 def log() -> list[Event]:
-    return [*log_of(protocol(), {TIME: BETTER}), Ended(reason="every comparison is decided")]
+    return [*log_of(protocol(), {TIME: BETTER}), Ended(reason="every comparison has its verdict")]
 
 
 def test_an_arm_is_entered_with_what_it_changes_beside_the_control() -> None:

@@ -275,7 +275,7 @@ def test_an_end_that_was_not_written_any_more_is_made_good() -> None:
     look, end = closing(log)
     assert isinstance(look, Looked)
     assert (look.blocks, look.verdicts) == (7, {"case:control": "better"})
-    assert end == Ended(reason="every comparison is decided")
+    assert end == Ended(reason="every comparison has its verdict")
     assert audit([*log, look, end]) == ()
     assert closing([*log, look]) == [end]
     assert closing([*log, look, end]) == []
