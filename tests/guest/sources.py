@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 from ktrial.kernels.sources import Sources
-from tests.guest.kernels import CACHE, run
+from tests.guest.kernels import CACHE, other_suite, run
 
 #: The cache of whole sources and of builds from them, which the long tests share.
 BUILDS = CACHE / "builds"
@@ -19,7 +20,7 @@ _LEFT_OUT = ("*/Documentation/*.rst", "*/drivers/*.[ch]", "*/sound/*.[ch]", "*/f
 
 
 def source_tree(version: str) -> Path:
-    """The sources of linux-source-VERSION. Nobody may write into them: make a copy."""
+    """Sources of Debian: of a version, or the newest of another suite. Nobody may write into them: make a copy."""
     CACHE.mkdir(parents=True, exist_ok=True)
     tree = CACHE / f"source-{version}"
     with (CACHE / f"source-{version}.lock").open("w") as lock:
@@ -28,15 +29,25 @@ def source_tree(version: str) -> Path:
             part = CACHE / f"source-{version}.part"
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
-            run(["apt-get", "-o", "APT::Sandbox::User=root", "download", f"linux-source-{version}"], part)
+            _download(version, part)
             (package,) = part.glob("*.deb")
             run(["dpkg-deb", "-x", str(package), str(part / "unpacked")])
-            archive = part / "unpacked" / "usr" / "src" / f"linux-source-{version}.tar.xz"
+            (archive,) = (part / "unpacked" / "usr" / "src").glob("linux-source-*.tar.xz")
             left_out = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
             run(["tar", "-C", str(part), "--wildcards", *left_out, "-xf", str(archive)])
-            (part / f"linux-source-{version}").rename(tree)
+            (part / archive.name.removesuffix(".tar.xz")).rename(tree)
             shutil.rmtree(part)
     return tree
+
+
+def _download(version: str, folder: Path) -> None:
+    if version[0].isdecimal():
+        run(["apt-get", "-o", "APT::Sandbox::User=root", "download", f"linux-source-{version}"], folder)
+        return
+    options = other_suite(version, folder / "apt")
+    found = re.search(r"Depends: (linux-source-\S+)", run(["apt-cache", *options, "depends", "linux-source"]))
+    assert found is not None, f"{version} has no linux-source"
+    run(["apt-get", *options, "download", found[1]], folder)
 
 
 def copy_of(version: str, folder: Path) -> Path:

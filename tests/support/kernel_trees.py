@@ -20,6 +20,7 @@ class Shape:
     makefile: str
     rust: bool = False
     rust_gate: bool = False
+    rust_first: bool = False
     old_vermagic: bool = False
     old_help: bool = False
 
@@ -35,6 +36,7 @@ SHAPES = {
         Shape("6.15.0", "32-bit", "direct", rust=True, rust_gate=True),
         Shape("6.16.0", "native", "native", rust=True, rust_gate=True),
         Shape("7.2.0-rc1", "native", "native", rust=True, rust_gate=True),
+        Shape("7.2.0", "native", "native", rust=True, rust_gate=True, rust_first=True),
     )
 }
 
@@ -87,7 +89,9 @@ def kconfig(shape: Shape) -> str:
         lines += ["config GENERIC_CPU", '\tbool "Any"', "\tdepends on X86_64", f"\t{word}", "\t  Any.", ""]
     lines += ["endchoice", ""]
     if shape.kconfig == "native":
-        lines += ["config X86_NATIVE_CPU", '\tbool "This CPU"', "\tdepends on X86_64", "\thelp", "\t  As it is.", ""]
+        asks = ["\tdepends on !RUST || RUSTC_LLVM_VERSION >= 200100"] * shape.rust_first
+        lines += ["config X86_NATIVE_CPU", '\tbool "This CPU"', "\tdepends on X86_64", *asks]
+        lines += ["\thelp", "\t  As it is.", ""]
     own = "MK8 || MCORE2 || MATOM || GENERIC_CPU" if mixed else "MATOM || X86_64"
     lines += ["config X86_L1_CACHE_SHIFT", "\tint", *(['\tdefault "7" if MPSC'] * mixed)]
     lines += [f'\tdefault "6" if {own}', '\tdefault "5" if M686 || M586', ""]

@@ -155,6 +155,7 @@ def _edited(files: Mapping[str, str], targets: Sequence[Target], tree: KernelTre
         native=tree.native,
         rust=tree.rust,
         rust_gate="config RUSTC_LLVM_VERSION\n" in files[INIT],
+        rust_first=_asks_for_rust(kconfig.entry("X86_NATIVE_CPU")),
         features_in_kconfig=FEATURES in files,
     )
     new = [one for one in targets if one.generic_level is not None or one.symbol not in kconfig.names]
@@ -174,7 +175,7 @@ def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: F
     levels = [target for target in new if target.generic_level is not None]
     micro = [target for target in new if target.generic_level is None]
     implied = level_entry(levels, facts) + feature_entries(new, facts)
-    if facts.rust:
+    if facts.rust and not facts.rust_first:
         implied += rustc_entry(new, facts)
     additions: dict[int, str] = {}
     if "GENERIC_CPU" in family.symbols:
@@ -195,6 +196,10 @@ def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: F
     if lines:
         additions[defaults[0] - 1] = lines
     return marked.insert(text, additions)
+
+
+def _asks_for_rust(entry: Entry | None) -> bool:
+    return entry is not None and any(re.match(r"depends on .*\bRUST\b", line) for line in entry.lines)
 
 
 def _edited_init(text: str) -> str:

@@ -23,10 +23,14 @@ FEATURES: tuple[Feature, ...] = get_args(Feature)
 class Facts:
     """What of a tree decides the text: which symbols it has of its own, and how it spells requirements."""
 
-    def __init__(self, *, native: bool, rust: bool, rust_gate: bool, features_in_kconfig: bool) -> None:
+    def __init__(
+        self, *, native: bool, rust: bool, rust_gate: bool, rust_first: bool, features_in_kconfig: bool
+    ) -> None:
         self.native = native
         self.rust = rust
         self.rust_gate = rust_gate
+        #: The tree's own native entry asks for Rust, so that Rust cannot ask for a target: the target asks for Rust.
+        self.rust_first = rust_first
         self.features_in_kconfig = features_in_kconfig
 
     @property
@@ -46,7 +50,7 @@ def entries(targets: Iterable[Target], facts: Facts) -> str:
 
 def _entry(target: Target, facts: Facts) -> str:
     lines = [f"config {target.symbol}", f'\tbool "{target.prompt}"', f"\tdepends on {facts.sixty_four}"]
-    lines += [f"\tdepends on {gate}" for gate in _gates(target)]
+    lines += [f"\tdepends on {gate}" for gate in (*_gates(target), *_rust_gates(target, facts))]
     what = f"Compile the kernel with -march={target.name}. It then runs on CPUs only that have all of its instructions."
     lines += _help(f"{what} {target.note}".strip())
     return "\n".join(lines) + "\n"
@@ -57,6 +61,14 @@ def _gates(target: Target) -> Iterator[str]:
     if target.gcc_until is not None:
         gcc += f" && GCC_VERSION < {gate_number(target.gcc_until)}"
     yield f"({gcc}) || (CC_IS_CLANG && CLANG_VERSION >= {gate_number(target.clang)})"
+
+
+def _rust_gates(target: Target, facts: Facts) -> Iterator[str]:
+    gate = gate_number(target.clang)
+    if facts.rust_first and target.c_only:
+        yield "!RUST"
+    elif facts.rust_first and facts.rust_gate and gate > _OLDEST_LLVM:
+        yield f"!RUST || RUSTC_LLVM_VERSION >= {gate}"
 
 
 def generic_entry(facts: Facts) -> str:
@@ -100,6 +112,7 @@ def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
     """A symbol that is set where rustc cannot be told the target. Empty where no target is so.
 
     Rust depends on it, as a target that depended on Rust would be a circle: Rust depends on much that asks for the CPU.
+    Where the tree has turned that around itself, the targets ask for Rust.
     """
     parts = []
     for target in targets:

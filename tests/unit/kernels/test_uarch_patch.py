@@ -49,7 +49,12 @@ def test_a_tree_is_found_out_and_only_lines_are_added(shape: Shape) -> None:
     )
     assert (patch.tree.rust, patch.tree.carries, patch.tree.applied) == (shape.rust, (), False)
     assert not [line for line in patch.text.splitlines() if line.startswith("-") and not line.startswith("---")]
-    wanted = {KCONFIG, MAKEFILE, *([MASKS] if shape.kconfig == "mixed" else []), *([INIT] if shape.rust else [])}
+    wanted = {
+        KCONFIG,
+        MAKEFILE,
+        *([MASKS] if shape.kconfig == "mixed" else []),
+        *([INIT] if shape.rust and not shape.rust_first else []),
+    }
     assert set(patch.after) == wanted
 
 
@@ -111,8 +116,10 @@ def test_rust_is_told_no_flag_of_c_and_asked_for_its_own_llvm(shape: Shape) -> N
     kconfig, makefile = added(patch_of(shape), KCONFIG), added(patch_of(shape), MAKEFILE)
     assert "-mno-tbm" in makefile
     assert not [line for line in makefile.splitlines() if "rustflags" in line and "-mno" in line]
-    assert ("(MZEN5 && RUSTC_LLVM_VERSION < 190100)" in kconfig) == shape.rust_gate
-    assert ("depends on !X86_64_TARGET_NOT_IN_RUSTC" in patch_of(shape).after.get(INIT, "")) == shape.rust
+    rust_asks = shape.rust and not shape.rust_first
+    assert ("(MZEN5 && RUSTC_LLVM_VERSION < 190100)" in kconfig) == (shape.rust_gate and rust_asks)
+    assert ("depends on !X86_64_TARGET_NOT_IN_RUSTC" in patch_of(shape).after.get(INIT, "")) == rust_asks
+    assert ("\tdepends on !RUST || RUSTC_LLVM_VERSION >= 190100\n" in kconfig) == shape.rust_first
 
 
 @shapes
