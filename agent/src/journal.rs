@@ -6,7 +6,7 @@ use crate::fault;
 use crate::machine::{Content, Outcome};
 use crate::plan::Plan;
 use crate::zram::Swap;
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -414,6 +414,7 @@ impl Writer {
         }
         self.is_refused = true;
         self.file.sync_data()?;
+        refuse_read_only(&self.file)?;
         self.is_refused = false;
         self.pending.clear();
         self.synced = self.length;
@@ -435,6 +436,16 @@ impl Writer {
     pub fn length(&self) -> u64 {
         self.length
     }
+}
+
+/// A file system that has become read-only takes what is written to an open file, brings nothing to the disk, and says
+/// that it did.
+fn refuse_read_only(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fstatvfs(file)?.f_flag;
+    if flags.contains(StatVfsMountFlags::RDONLY) {
+        return Err(Errno::ROFS.into());
+    }
+    Ok(())
 }
 
 /// Brings a folder's entries to the disk.

@@ -7,6 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::plan::Lease;
 use crate::revert;
 use crate::sys;
+use crate::transaction::{State, Transaction};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::inotify;
 use rustix::pipe::PipeFlags;
@@ -199,6 +200,13 @@ fn nap(ms: u64) -> Timespec {
         tv_sec: ms / 1000,
         tv_nsec: ms % 1000 * 1_000_000,
     }
+}
+
+/// Whether a lease is in force by its journal, and nobody will end it: its holder is gone, or ended it and could not write
+/// that down.
+pub fn is_abandoned(context: &Context, transaction: &Transaction) -> bool {
+    let is_leased = transaction.state() == State::Applied && transaction.lease() != Lease::Keep;
+    is_leased && !(transaction.this_boot && context.store.is_held(transaction.id))
 }
 
 /// Whether the transaction is still there, in force or in the making, and leased.

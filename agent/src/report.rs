@@ -6,6 +6,7 @@ use crate::bytes::Bytes;
 use crate::check;
 use crate::context::{boot_ms, unix_ms, Context};
 use crate::error::{Error, Kind, Result};
+use crate::lease;
 use crate::machine::{self, Outcome};
 use crate::plan::{FileStep, Step, Write};
 use crate::store::Journals;
@@ -32,11 +33,15 @@ pub fn status(context: &Context) -> Result<Value> {
         })
         });
     let damaged: Vec<Value> = damaged.collect();
-    let transactions: Vec<Value> = transactions.iter().map(describe).collect();
+    let transactions: Vec<Value> = transactions
+        .iter()
+        .map(|transaction| describe(context, transaction))
+        .collect();
     Ok(json!({"transactions": transactions, "damaged": damaged, "skipped": skipped}))
 }
 
-fn describe(transaction: &Transaction) -> Value {
+fn describe(context: &Context, transaction: &Transaction) -> Value {
+    let is_abandoned = lease::is_abandoned(context, transaction);
     let begin = transaction.begin.as_ref();
     let steps: Vec<Value> = (0..transaction.step_count())
         .map(|step| describe_step(transaction, step))
@@ -44,13 +49,14 @@ fn describe(transaction: &Transaction) -> Value {
     let mut described = json!({
         "transaction": transaction.id,
         "title": begin.map(|begin| begin.plan.title.as_str()),
-        "state": transaction.state(),
+        "state": if is_abandoned { State::Unfinished } else { transaction.state() },
         "lease": transaction.lease(),
         "began_unix_ms": begin.map(|begin| begin.at_unix_ms),
         "this_boot": transaction.this_boot,
         "steps": steps,
     });
-    if let Some(why) = unfinished::told(transaction) {
+    let abandoned = || is_abandoned.then(|| unfinished::ABANDONED.to_owned());
+    if let Some(why) = unfinished::told(transaction).or_else(abandoned) {
         described["unfinished"] = json!(why);
     }
     if transaction.confirmed {

@@ -4,6 +4,7 @@
 use crate::context::{boot_ms, unix_ms, Context};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Entry, Writer};
+use crate::lease;
 use crate::machine::Outcome;
 use crate::plan::Lease;
 use crate::root::Root;
@@ -167,7 +168,7 @@ fn is_lease_over(context: &Context, transaction: &Transaction) -> bool {
         (None, Some(deadline)) => deadline <= unix_ms(),
         _ => false,
     };
-    late || !transaction.this_boot || !context.store.is_held(transaction.id)
+    late || lease::is_abandoned(context, transaction)
 }
 
 /// Makes a lease `keep`.

@@ -184,9 +184,9 @@ impl Store {
         Ok(Lock { _file: file })
     }
 
+    /// Looked at without being written: a disk that has become read-only keeps its marks.
     fn is_marked(&self, id: u64) -> bool {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        rustix::fs::open(self.holder_path(id), flags, Mode::empty()).is_ok_and(|file| {
+        open_to_read(&self.holder_path(id)).is_ok_and(|file| {
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
         })
     }

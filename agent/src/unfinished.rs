@@ -6,6 +6,10 @@ use crate::machine::Outcome;
 use crate::transaction::{State, Transaction};
 use crate::undo::path_of;
 
+/// Of a lease that nobody holds any more.
+pub const ABANDONED: &str =
+    "its lease is over, and nothing tells that it was put back. recover puts all back";
+
 /// Why a transaction stays open once these steps could not be put back and these were left alone because nothing proves
 /// that it wrote them; nothing when it does not.
 #[must_use]

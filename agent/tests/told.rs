@@ -657,3 +657,29 @@ fn a_lease_is_over_by_the_clock_of_the_boot() {
         !machine.state().join("000001.holder").exists()
     });
 }
+
+#[test]
+fn a_lease_that_nobody_holds_is_unfinished() {
+    for kind in [
+        json!({"kind": "until-confirmed", "seconds": 600}),
+        json!({"kind": "while-session"}),
+    ] {
+        let machine = Machine::new();
+        let start = values(&machine);
+        let mut leased = plan();
+        leased["lease"] = kind;
+        let mut session = Session::start(&machine, "root");
+        session.ok("apply", json!({ "plan": leased }));
+        assert_eq!(only(&session.ok("status", json!({})))["state"], "applied");
+        machine.kill_holders();
+        let status = session.ok("status", json!({}));
+        assert_eq!(only(&status)["state"], "unfinished");
+        let why = only(&status)["unfinished"].as_str().unwrap();
+        assert!(why.contains("its lease is over"), "{why}");
+        assert_eq!(only(&session.ok("recover", json!({})))["state"], "reverted");
+        assert_eq!(values(&machine), start);
+        let status = session.ok("status", json!({}));
+        assert_eq!(only(&status)["state"], "reverted");
+        assert_eq!(only(&status).get("unfinished"), None);
+    }
+}

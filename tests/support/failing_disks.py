@@ -20,8 +20,16 @@ from tests.support.power_cuts import PREPARE, UNDONE, Tree, differing, in_force,
 OPERATIONS = ("apply", "revert", "recover")
 _LIMIT_S = 3000.0
 
+_TO_READ_ONLY = """
+# By hand where nothing is open to be written, else as the kernel does when it must.
+read_only() {
+    mount -o remount,ro /mnt 2> /dev/null || echo u > /proc/sysrq-trigger
+    until grep -q '^/dev/vdb /mnt [a-z0-9]* ro' /proc/mounts; do usleep 5000; done
+}
+"""
 _SCRIPT = (
     PREPARE
+    + _TO_READ_ONLY
     + """
 # stopped AT NAME WORDS: the same as `killed`, but it is stopped there and goes on once the file system is read-only.
 stopped() {
@@ -36,12 +44,6 @@ stopped() {
     kill -CONT $(pidof agent)
     wait
     unset KTRIAL_FAULT_AT
-}
-
-# By hand where nothing is open to be written, else as the kernel does when it must.
-read_only() {
-    mount -o remount,ro /mnt 2> /dev/null || echo u > /proc/sysrq-trigger
-    until grep -q '^/dev/vdb /mnt [a-z0-9]* ro' /proc/mounts; do usleep 5000; done
 }
 
 # ready OPERATION: how it is before it, and its words.
@@ -97,9 +99,12 @@ while [ $number -lt @COUNT@ ]; do
 done
 """
 )
-#: What fails, and how it is mended.
+#: What fails, and how it is mended. What was made read-only is made writable again, or loses what is not on the disk.
 _EIO = ("command fail; agent reply $words", "command mend")
-_READ_ONLY = ("stopped $((1 + number * points / @COUNT@)) reply $words", "mount -o remount,rw /mnt")
+_READ_ONLY = (
+    "stopped $((1 + number * points / @COUNT@)) reply $words",
+    "[ $((number / 2 % 2)) = 1 ] || mount -o remount,rw /mnt",
+)
 
 
 @dataclass
@@ -223,7 +228,11 @@ def _of_the_reply(case: Case, told: Told) -> list[str]:
 
 def _of_the_mended(case: Case, told: Told, start: Tree) -> list[str]:
     """What was told to be over is over on the disk, and what is there is what was told."""
-    state = _state(told, "again") if told.has("again.json") and _state(told, "again") else _state(told, "reply")
+    name = "again" if told.has("again.json") and _state(told, "again") else "reply"
+    state = _state(told, name)
+    is_put_back = re.search("all was put back(?!, but that could not be written down)", _said(told, name)) is not None
+    if is_put_back and _state(told, "found") not in UNDONE:
+        return [f"said that all was put back, and it is {_state(told, 'found')}"]
     if state not in {"applied", *UNDONE}:
         return []
     wrong = differing(
@@ -259,3 +268,52 @@ def _of_the_end(case: Case, told: Told, start: Tree) -> list[str]:
 
 def _other_settings(told: Told, name: str) -> list[str]:
     return [f"settings are {told.knobs(name)} at {name}"] if told.knobs(name) != KNOBS else []
+
+
+_LEASE_S = 40
+_LEASE = (
+    PREPARE
+    + _TO_READ_ONLY
+    + """
+attach
+administrator
+look start
+agent apply apply /plan/leased
+look applied
+read_only
+agent early recover
+agent held status
+look early
+seconds=0
+while pidof exe > /dev/null && [ $seconds -lt @LIMIT@ ]; do
+    sleep 1
+    seconds=$((seconds + 1))
+done
+look over
+agent over status
+agent late recover
+mount -o remount,rw /mnt
+agent recover recover
+agent end status
+look end
+tell judge
+detach
+"""
+)
+
+
+def ended_lease(kernel: Kernel, system: FileSystem, agent: Path) -> Told:
+    """A lease whose disk becomes read-only, as a guest tells it: while it is held, once it is over, and after that."""
+    disk = Exchanged(system.size)
+    disk.image = system.made()
+    tellings: list[Told] = []
+
+    def handle(words: str, content: bytes) -> None:
+        if words == "judge":
+            tellings.append(Told(content))
+
+    leased = plan(1) | {"lease": {"kind": "until-confirmed", "seconds": _LEASE_S}}
+    script = _LEASE.replace("@LIMIT@", str(3 * _LEASE_S))
+    run(kernel, system, agent, script, disk, handle, {"/plan/leased": json.dumps(leased)}, limit_s=_LIMIT_S)
+    (told,) = tellings
+    return told
