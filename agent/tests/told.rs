@@ -604,35 +604,60 @@ fn steps_are_undone_in_reverse() {
     assert_eq!(values(&machine), start);
 }
 
-#[test]
-fn values_that_the_kernel_changes_with_others_go_back_in_further_passes() {
-    // In a network of its own: turning forwarding off for all turns it off for each.
-    let machine = Machine::new();
-    let [all, own] = ["all", "lo"].map(|name| format!("/proc/sys/net/ipv4/conf/{name}/forwarding"));
+/// Turning forwarding on or off for all interfaces does so for each.
+fn forwarding() -> [String; 2] {
+    ["all", "lo"].map(|name| format!("/proc/sys/net/ipv4/conf/{name}/forwarding"))
+}
+
+/// A session in a network of its own, which forwards so.
+fn forwarding_session(machine: &Machine, all: u8, own: u8) -> Session {
+    let [all_file, own_file] = forwarding();
     let wrapper = ["unshare", "--map-root-user", "--net", "--mount"];
     // No knobs of the catalog: in a mount namespace of its own root has added them.
     let added = r#"[[knob]]\nid = "forwarding"\nkind = "sysctl"\nplaces = ["/proc/sys/net/ipv4/conf/{interface}/forwarding"]\n"#;
     let folder = "/etc/ktrial/knobs.d";
     let prepare = format!(
         "mount -t tmpfs -o mode=755 none /etc; mkdir -p {folder}; printf '{added}' > {folder}/net.toml; \
-         echo 0 > {all}; echo 1 > {own}; exec \"$@\""
+         echo {all} > {all_file}; echo {own} > {own_file}; exec \"$@\""
     );
     let wrapper: Vec<&str> = wrapper.into_iter().chain(["sh", "-ec", &prepare, "sh"]).collect();
-    let mut session = Session::start_on_this_machine(&machine, &wrapper);
+    Session::start_on_this_machine(machine, &wrapper)
+}
+
+/// What is there now.
+fn forwards(session: &mut Session) -> Vec<Value> {
+    let now = session.ok("read", json!({"paths": forwarding()}));
+    let values = now["values"].as_array().unwrap().iter();
+    values.map(|value| value["bytes"].clone()).collect()
+}
+
+#[test]
+fn values_that_the_kernel_changes_with_others_go_back_in_further_passes() {
+    let machine = Machine::new();
+    let mut session = forwarding_session(&machine, 0, 1);
+    let [all, own] = forwarding();
     let step =
         |path: &str, new: &str| json!({"kind": "write", "path": path, "new": new, "verify": "integer"});
     let plan = json!({"schema": "ktrial.plan/2", "steps": [step(&all, "1\n"), step(&own, "0\n")]});
     assert_eq!(session.ok("apply", json!({ "plan": plan }))["state"], "applied");
     let reply = session.ok("revert", json!({"select": "newest"}));
     assert_eq!(outcomes(only(&reply)), ["restored", "restored"], "{reply}");
-    let now = session.ok("read", json!({"paths": [all, own]}));
-    let now: Vec<&Value> = now["values"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|value| &value["bytes"])
-        .collect();
-    assert_eq!(now, [&json!("0\n"), &json!("1\n")]);
+    assert_eq!(forwards(&mut session), ["0\n", "1\n"]);
+}
+
+#[test]
+fn what_the_kernel_makes_of_a_value_and_of_those_that_go_with_it_is_read_back() {
+    let machine = Machine::new();
+    let mut session = forwarding_session(&machine, 1, 1);
+    let [all, own] = forwarding();
+    let step = json!({"kind": "write", "path": all, "new": "00\n", "verify": "integer", "couples": [own]});
+    let plan = json!({"schema": "ktrial.plan/2", "steps": [step]});
+    let reply = session.ok("apply", json!({ "plan": plan }));
+    assert_eq!(reply["steps"][0]["value"], "0\n", "{reply}");
+    assert_eq!(forwards(&mut session), ["0\n", "0\n"]);
+    let reply = session.ok("revert", json!({"select": "newest"}));
+    assert_eq!(outcomes(only(&reply)), ["restored"], "{reply}");
+    assert_eq!(forwards(&mut session), ["1\n", "1\n"]);
 }
 
 #[test]

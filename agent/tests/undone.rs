@@ -113,6 +113,25 @@ fn the_end_of_a_lease_leaves_alone_what_others_changed() {
 }
 
 #[test]
+fn a_recovery_that_ends_a_lease_leaves_alone_what_others_changed() {
+    for lease in [
+        json!({"kind": "until-confirmed", "seconds": 600}),
+        json!({"kind": "while-session"}),
+    ] {
+        let machine = Machine::new();
+        let mut session = Session::start(&machine, "root");
+        session.ok("apply", json!({"plan": plan(&lease)}));
+        machine.write(SWAPPINESS, "33\n");
+        machine.kill_holders();
+        let reply = session.ok("recover", json!({}));
+        let report = &reply["transactions"][0];
+        assert_eq!(outcomes(report), ["changed-by-others", "restored"], "{reply}");
+        assert_eq!(machine.read(SWAPPINESS), "33\n", "{lease}");
+        assert!(!machine.path(FILE).exists());
+    }
+}
+
+#[test]
 fn a_confirmed_lease_outlasts_its_deadline() {
     let machine = Machine::new();
     let mut session = Session::start(&machine, "root");
