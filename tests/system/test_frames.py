@@ -92,6 +92,44 @@ def test_a_game_is_kept_as_a_run_and_its_status_passed_on(home: Path, game: Path
     assert list(work(home).iterdir()) == []
 
 
+def test_the_share_of_slow_frames_is_one_thing_wherever_frames_are_read(home: Path, game: Path) -> None:
+    log = home / "stock.csv"
+    log.write_bytes((GOLDEN / "0.8.4-capped" / "input").read_bytes())
+    below = ("--below-fps", "59.9")
+    for words in ((str(log),), ("--", "true")):
+        (read,) = json.loads(run("frames", "--json", *below, *words).out)["logs"]
+        assert [one["value"] for one in read["statistics"] if one["outcome"] == "slow-frame-share"] == [48 / 178]
+    (record,) = records(home)
+    assert record["parameters"]["below_fps"] == 59.9
+    ran = run("reparse")
+    assert ran.status == 0, ran.out
+    (session,) = json.loads(run("import", "--json", *below, str(log)).out)["files"][0]["sessions"]
+    assert run("export-runs", session["session"], "--format", "csv", "-o", "kept.csv").status == 0
+    assert "48 of 178 frames took longer than 16.69 ms" in (home / "kept.csv").read_text()
+    assert run("diagnose", *below, "--runs", "runs.csv", str(log), "--frames-began", "1.7e9").status == 0
+    assert "48 of 178 frames took longer than 16.69 ms" in (home / "runs.csv").read_text()
+    compared = json.loads(run("compare", "--json", *below, f"a={log}", f"b={log}").out)
+    (share,) = [one for one in compared["outcomes"] if one["outcome"] == "slow-frame-share"]
+    assert share["arms"][0]["median"] == 48 / 178
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("frames", "--below-fps", "0", "x"), "--below-fps is 0.0: frames a second from 1 to 1000"),
+        (("frames", "--below-fps", "fast", "x"), "--below-fps fast: no number"),
+        (("frames", "--below-fps", "30", "Log.txt"), "X-Plane tells no single frames"),
+        (("frames", "--below-fps", "30", "--", "true", "--fps_test=3"), "X-Plane's own test tells no single frames"),
+        (("diagnose", "--below-fps", "30", "x"), "--below-fps: for what --runs writes"),
+    ],
+)
+def test_a_rate_that_could_not_count_is_refused(home: Path, words: tuple[str, ...], said: str) -> None:
+    (home / "Log.txt").write_text("Log.txt for X-Plane 12.1.4 (x)\nFRAMERATE TEST: time=60.0, frames=3000, fps=50.00\n")
+    ran = run(*words)
+    assert (ran.status, ran.out) == (2, "")
+    assert said in ran.err
+
+
 def test_with_json_standard_output_is_json_alone(home: Path, game: Path, capfd: Any) -> None:
     ran = run("frames", "--json", "--", "true")
     assert json.loads(ran.out)["logs"][0]["frames"] == 178

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ktrial.cli.names import format_names
+from ktrial.cli.options import below_fps_option
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 
@@ -54,6 +55,7 @@ def table_options(command: F) -> F:
             single("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark."),
             single("--unit", metavar="UNIT", help="csv: the unit, where no header tells it."),
             single("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better."),
+            below_fps_option,
         )
     ):
         command = option(command)
@@ -101,7 +103,7 @@ def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) 
     from ktrial.domain.foreign import ImportOptions
     from ktrial.services.compare_sources import Reading
 
-    importing = ImportOptions(**{name: value for name, value in options.items() if name != "as_format"})
+    importing = ImportOptions.given({name: value for name, value in options.items() if name != "as_format"})
     return Reading(options=importing, as_format=options["as_format"], importers=app.importers, read=read)
 
 

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from ktrial.cli.comparison_file import write_file
 from ktrial.domain.benchmark import Measurement, Outcome
 from ktrial.domain.errors import BadInput
-from ktrial.domain.frames import LeftOut
+from ktrial.domain.frames import BELOW_FPS, LeftOut
 from ktrial.domain.recording import Recording
 from ktrial.domain.stored import SessionRuns, StoredMeasurement, StoredRun, StoredSession
 from ktrial.domain.watch_figures import PHASES, WATCH_OUTCOMES, watch_figures
@@ -19,23 +22,30 @@ from ktrial.services.diagnose import phases_of
 BENCHMARK = "watch"
 
 
+class Limits(msgspec.Struct, frozen=True):
+    """What counts as late, and the rate that slow frames are below of; None for what is usual."""
+
+    late_s: float | None = None
+    below_fps: float | None = None
+
+
 def write_runs(
-    file: Path, recordings: Sequence[Recording], label: str, limit_s: float | None, say: Callable[[str], None]
+    file: Path, recordings: Sequence[Recording], label: str, limits: Limits, say: Callable[[str], None]
 ) -> None:
     """The table as a file. Raises BadInput, KtrialError."""
-    table, left_out = runs_table(recordings, label, limit_s)
+    table, left_out = runs_table(recordings, label, limits)
     write_file(file, table)
     for why in left_out:
         say(f"not in {file}: {why}")
     say(f"written: {file}; `ktrial compare` takes it beside another")
 
 
-def runs_table(recordings: Sequence[Recording], label: str, limit_s: float | None) -> tuple[bytes, tuple[str, ...]]:
+def runs_table(recordings: Sequence[Recording], label: str, limits: Limits) -> tuple[bytes, tuple[str, ...]]:
     """The CSV, and what is not in it with the reason. Raises BadInput where a recording comes to nothing."""
     outcomes = {one.name: one for one in WATCH_OUTCOMES}
     runs, left_out = [], []
     for number, recording in enumerate(recordings, 1):
-        measurements, missing = _figures(recording, limit_s)
+        measurements, missing = _figures(recording, limits)
         if not measurements:
             raise BadInput("nothing in it can be compared", file=recording.name, hint="; ".join(_why(missing)))
         left_out += [f"{recording.name}: {why}" for why in _why(missing)]
@@ -54,13 +64,14 @@ def runs_table(recordings: Sequence[Recording], label: str, limit_s: float | Non
     return runs_csv.write([SessionRuns(session=session, runs=tuple(runs))]).data, tuple(left_out)
 
 
-def _figures(recording: Recording, limit_s: float | None) -> tuple[list[Measurement], list[LeftOut]]:
-    found = [watch_figures(recording, limit_s=limit_s)]
+def _figures(recording: Recording, limits: Limits) -> tuple[list[Measurement], list[LeftOut]]:
+    figures_of = partial(watch_figures, recording, limit_s=limits.late_s, below_fps=limits.below_fps or BELOW_FPS)
+    found = [figures_of()]
     phases = phases_of(recording).phases
     for name, prefix in PHASES.items():
         spans = [(one.begin_s, one.end_s) for one in phases if one.name == name]
         if spans:
-            found.append(watch_figures(recording, spans, limit_s=limit_s, prefix=prefix))
+            found.append(figures_of(spans, prefix=prefix))
     return [one for figures in found for one in figures.measurements], list(found[0].left_out)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ktrial.domain.errors import BadInput, UnreadableOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ktrial.domain.diagnosis import Diagnosis
     from ktrial.domain.recording import Recording
@@ -19,12 +19,12 @@ _LIMIT_BYTES = 2**30
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
 
-def check(output: Path | None, runs: Path | None, label: str | None, count: int, *, force: bool) -> None:
+def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object], count: int, *, force: bool) -> None:
     """Refuse a name that no report of so many recordings can have, and files that are there."""
     from ktrial.cli.measuring import check_output
 
-    if label is not None and runs is None:
-        raise BadInput("--label names what --runs writes", hint="add  --runs FILE.csv")
+    if runs is None and (given := [name for name, value in for_runs.items() if value is not None]):
+        raise BadInput(f"{', '.join(given)}: for what --runs writes", hint="add  --runs FILE.csv")
     check_output(runs, force=force)
     if output is None:
         return

@@ -51,6 +51,23 @@ def seconds(text: str, option: str) -> float:
     return value_s
 
 
+def _below_fps(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
+    if given is None:
+        return None
+    from ktrial.domain.frames import below_rate
+
+    try:
+        value = float(given)
+    except ValueError:
+        raise BadInput(f"--below-fps {given}: no number", hint="frames a second, for example 30") from None
+    return below_rate(value, "--below-fps")
+
+
+below_fps_option = click.option(
+    "--below-fps", metavar="N", callback=_below_fps, help="Logs of frames: slow ones are below N a second, else 25."
+)
+
+
 def is_terminal() -> bool:
     """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()

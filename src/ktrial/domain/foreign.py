@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -52,7 +53,11 @@ class ForeignResults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user says of a file. All but `label` are of tables: columns by name, and what the file does not tell."""
+    """What the user says of a file.
+
+    `below_fps` is of logs of frames, absent where it was not said. All others but `label` are of tables: columns by
+    name, and what the file does not tell.
+    """
 
     label: str | None = None
     values: tuple[str, ...] = ()
@@ -61,6 +66,17 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
     benchmark: str | None = None
     unit: str | None = None
     direction: Direction | None = None
+    below_fps: float | msgspec.UnsetType = msgspec.UNSET
+
+    @staticmethod
+    def given(options: Mapping[str, Any]) -> ImportOptions:
+        """Options by name, None where one was not given."""
+        return ImportOptions(**{name: value for name, value in options.items() if value is not None})
+
+    @property
+    def of_frames(self) -> tuple[str, ...]:
+        """The options of logs of frames that were given, likewise."""
+        return () if self.below_fps is msgspec.UNSET else ("--below-fps",)
 
     @property
     def of_tables(self) -> tuple[str, ...]:
@@ -79,7 +95,8 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Importer(msgspec.Struct, frozen=True, kw_only=True):
     """One format: `sniff` tells it from the first bytes and the name of a file, `read` reads the whole of it.
 
-    `read` raises BadInput or BadRun. Only a format that `takes_columns` has the options of tables.
+    `read` raises BadInput or BadRun. Only a format that `takes_columns` has the options of tables, and one
+    that `takes_frames` those of logs of frames.
     """
 
     name: str
@@ -87,6 +104,7 @@ class Importer(msgspec.Struct, frozen=True, kw_only=True):
     sniff: Callable[[bytes, str], bool]
     read: Callable[[bytes, str, ImportOptions], ForeignResults]
     takes_columns: bool = False
+    takes_frames: bool = False
 
 
 class BroughtSession(msgspec.Struct, frozen=True, kw_only=True):

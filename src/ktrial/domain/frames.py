@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from ktrial.domain.benchmark import Direction, Measurement, Outcome, OutcomeKind, Unit
-from ktrial.domain.errors import BadRun
+from ktrial.domain.errors import BadInput, BadRun
 
 #: Options of MangoHud that make a capture of every frame; they stand last, where they win over those of the user.
 #: `read_cfg`: the user's file holds too, for a frame limit is part of what is measured. 0.7 logs only what it shows.
@@ -28,6 +28,13 @@ NEIGHBOURS = 15
 STUTTER_FACTOR = 1.75
 #: And longer than this: at hundreds of frames a second nobody sees one of 5 ms.
 STUTTER_S = 0.010
+#: Frames that come at a lower rate than this are slow ones, where nobody says another.
+BELOW_FPS = 25.0
+#: What slow frames are, in words.
+SLOW_FRAMES = (
+    f"Frames that took longer than one at below_fps frames a second ({BELOW_FPS:g} unless it is given), "
+    "over all frames."
+)
 
 _LOG = (
     "The time from one frame handed to the driver to the next, as the program's side saw it: not when it was seen on "
@@ -83,7 +90,21 @@ class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def frame_statistics(times_s: Sequence[float]) -> FrameStatistics:
+def below_rate(value: object, name: str) -> float:
+    """A rate that frames may be below of, as the user gave it by that name; BadInput for another."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
+        raise BadInput(f"{name} is {value!r}: frames a second from 1 to 1000")
+    return float(value)
+
+
+def slow_share(times_s: Sequence[float], below_fps: float, kind: str = "frame") -> Measurement:
+    """The share of slow ones among these, of which there is one at least."""
+    slow = sum(time_s > 1 / below_fps for time_s in times_s)
+    original = f"{slow} of {len(times_s)} {kind}s took longer than {1e3 / below_fps:.4g} ms"
+    return Measurement(outcome="slow-frame-share", value=slow / len(times_s), original=original)
+
+
+def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> FrameStatistics:
     """Every outcome of FRAME_OUTCOMES that so many frames allow; BadRun below LEAST_FRAMES."""
     if len(times_s) < LEAST_FRAMES:
         raise BadRun(
@@ -92,12 +113,14 @@ def frame_statistics(times_s: Sequence[float]) -> FrameStatistics:
         )
     if not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
         raise BadRun("a frame time is not above 0")
-    values = _values(times_s)
+    share = slow_share(times_s, below_fps)
+    found = {name: _measurement(_OUTCOMES[name], value) for name, value in _values(times_s).items()}
+    found[share.outcome] = share
     enough = [one for one in FRAME_OUTCOMES if len(times_s) >= one.needs_frames]
     return FrameStatistics(
         frames=len(times_s),
         logged_s=math.fsum(times_s),
-        measurements=tuple(_measurement(one.outcome, values[one.outcome.name]) for one in enough),
+        measurements=tuple(found[one.outcome.name] for one in enough),
         left_out=tuple(
             LeftOut(outcome=one.outcome.name, why=f"needs {one.needs_frames} frames, there are {len(times_s)}")
             for one in FRAME_OUTCOMES
@@ -253,4 +276,9 @@ FRAME_OUTCOMES: tuple[FrameOutcome, ...] = (
         outcome=_outcome("late-time", "ratio", "score", "lower", "The share of the time lost in stutters"),
         definition=f"What stutters took beyond {_AROUND}, summed up, over the time of all frames.",
     ),
+    FrameOutcome(
+        outcome=_outcome("slow-frame-share", "ratio", "score", "lower", "The share of slow frames"),
+        definition=SLOW_FRAMES,
+    ),
 )
+_OUTCOMES = {one.outcome.name: one.outcome for one in FRAME_OUTCOMES}

@@ -14,7 +14,17 @@ from math import fsum, isnan
 import msgspec
 
 from ktrial.domain.benchmark import Measurement, Outcome, OutcomeKind, Unit
-from ktrial.domain.frames import NEIGHBOURS, STUTTER_FACTOR, STUTTER_S, LeftOut, is_stutter, usual
+from ktrial.domain.frames import (
+    BELOW_FPS,
+    NEIGHBOURS,
+    SLOW_FRAMES,
+    STUTTER_FACTOR,
+    STUTTER_S,
+    LeftOut,
+    is_stutter,
+    slow_share,
+    usual,
+)
 from ktrial.domain.recording import Event, Recording, Series
 
 #: Begin and end in seconds.
@@ -22,8 +32,6 @@ Span = tuple[float, float]
 #: Devices that pass on to others: what goes through them is counted there.
 PASSING_ON = ("loop", "dm-", "md", "zram", "ram", "nbd", "sr")
 _USUAL = f"{STUTTER_FACTOR:g} times the median of the {NEIGHBOURS} on each side of it and {STUTTER_S * 1e3:g} ms"
-#: Frames that come at a lower rate than this are slow ones.
-BELOW_FPS = 25.0
 _DIRTY = "memory.Dirty"
 _SESSION = "Depends on what was done in the session: compare the same route, level or load."
 _WAKE_UPS = (
@@ -133,8 +141,7 @@ WHOLE: tuple[Outcome, ...] = (
         "ratio",
         "count",
         "The share of slow frames",
-        f"Frames that took longer than one at below_fps frames a second ({BELOW_FPS:g} unless it is given), over all "
-        "frames.",
+        SLOW_FRAMES,
         _WAKE_UPS,
     ),
 )
@@ -180,7 +187,7 @@ def watch_figures(
     look = _Look(recording, stretches, length_s)
     found: dict[str, Measurement | str] = {
         **look.late(limit_s),
-        "slow-frame-share": look.slow_frames(1 / below_fps),
+        "slow-frame-share": look.slow_frames(below_fps),
         "allocation-stalls": look.stalls(),
         **look.traced(frame_thread),
         **look.writes(),
@@ -228,7 +235,7 @@ class _Look:
             ),
         }
 
-    def slow_frames(self, limit_s: float) -> Measurement | str:
+    def slow_frames(self, below_fps: float) -> Measurement | str:
         frames = self._recording.frames
         if frames is None or not len(frames.ends_s):
             return "neither frames nor wake-ups are in it"
@@ -236,9 +243,7 @@ class _Look:
         inside = [took_s for end_s, took_s in moments if self._holds(end_s) and not self._in_gap(end_s - took_s, end_s)]
         if not inside:
             return f"no {frames.kind} ended in it"
-        slow = sum(took_s > limit_s for took_s in inside)
-        original = f"{slow} of {len(inside)} {frames.kind}s took longer than {limit_s * 1e3:.4g} ms"
-        return Measurement(outcome="slow-frame-share", value=slow / len(inside), original=original)
+        return slow_share(inside, below_fps, frames.kind)
 
     def dirty(self) -> Measurement | str:
         series = self._recording.series.get(_DIRTY)

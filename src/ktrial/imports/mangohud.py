@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import re
 
+from msgspec import UNSET
+
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
 from ktrial.domain.foreign_names import slug, stem
-from ktrial.domain.frames import FRAME_OUTCOMES, frame_statistics
+from ktrial.domain.frames import BELOW_FPS, FRAME_OUTCOMES, frame_statistics
 from ktrial.formats.mangohud import is_mangohud, read_mangohud
 from ktrial.imports._shared import group_of
 
 NAME = "mangohud"
 WHAT = "Frame logs of MangoHud (CSV, one row per frame)."
+TAKES_FRAMES = True
 _STAMP = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d$")
 
 
@@ -24,7 +27,8 @@ def sniff(head: bytes, name: str) -> bool:
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     """One run; its benchmark is the program of which the file's name tells."""
     log = read_mangohud(data, name)
-    statistics = frame_statistics(log.frame_times_s)
+    given = {} if options.below_fps is UNSET else {"below_fps": options.below_fps}
+    statistics = frame_statistics(log.frame_times_s, given.get("below_fps", BELOW_FPS))
     outcomes = {one.outcome.name: one.outcome for one in FRAME_OUTCOMES}
     found = tuple(
         ForeignMeasurement(
@@ -42,7 +46,12 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         benchmark=slug(_STAMP.sub("", stem(name))),
         number=1,
         measurements=found,
-        attributes={**log.system, **version, "frames": str(statistics.frames)},
+        attributes={
+            **log.system,
+            **version,
+            "frames": str(statistics.frames),
+            **{name: f"{rate:g}" for name, rate in given.items()},
+        },
     )
     notes = [f"{one.outcome}: left out: {one.why}" for one in statistics.left_out]
     if log.cut_off:

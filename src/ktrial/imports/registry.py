@@ -23,6 +23,7 @@ def all_importers() -> dict[str, Importer]:
             sniff=module.sniff,
             read=module.read,
             takes_columns=getattr(module, "TAKES_COLUMNS", False),
+            takes_frames=getattr(module, "TAKES_FRAMES", False),
         )
         if importer.name in found:
             raise ValueError(f"two importers are called {importer.name}")

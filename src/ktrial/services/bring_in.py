@@ -96,13 +96,7 @@ def read_results(file: ForeignFile, wanted: Wanted, importers: Mapping[str, Impo
     try:
         data, name = unpacked(file.data, file.name, LIMIT_BYTES)
         importer = _chosen(data, name, wanted, importers)
-        columns = wanted.options.of_tables
-        if columns and not importer.takes_columns:
-            raise BadInput(
-                f"{', '.join(columns)}: of tables (csv) only, and this is {importer.name}",
-                file=file.name,
-                hint="leave it out, or say --format csv",
-            )
+        _check_options(wanted.options, importer, file.name)
         results = importer.read(data, name, wanted.options)
     except BadRun as error:
         read_as = (
@@ -113,6 +107,16 @@ def read_results(file: ForeignFile, wanted: Wanted, importers: Mapping[str, Impo
         raise BadInput(error.message, hint=error.hint or read_as or None) from None
     _check(results, file.name)
     return results
+
+
+def _check_options(options: ImportOptions, importer: Importer, name: str) -> None:
+    """Raise BadInput for options of another kind of file."""
+    for given, takes, of, hint in (
+        (options.of_tables, importer.takes_columns, "tables (csv)", "leave it out, or say --format csv"),
+        (options.of_frames, importer.takes_frames, "logs of frames (mangohud)", "leave it out"),
+    ):
+        if given and not takes:
+            raise BadInput(f"{', '.join(given)}: of {of} only, and this is {importer.name}", file=name, hint=hint)
 
 
 def _chosen(data: bytes, name: str, wanted: Wanted, importers: Mapping[str, Importer]) -> Importer:

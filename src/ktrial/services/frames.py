@@ -9,9 +9,17 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ktrial.domain.benchmark import Measurement, ParsedRun, check_measurements
-from ktrial.domain.errors import BadRun, KtrialError
+from ktrial.domain.errors import BadInput, BadRun, KtrialError
 from ktrial.domain.facts import FactBook
-from ktrial.domain.frames import CAPTURE_OPTIONS, FRAME_OUTCOMES, Capture, FrameOutcome, FrameReport, frame_statistics
+from ktrial.domain.frames import (
+    BELOW_FPS,
+    CAPTURE_OPTIONS,
+    FRAME_OUTCOMES,
+    Capture,
+    FrameOutcome,
+    FrameReport,
+    frame_statistics,
+)
 from ktrial.domain.run import Artefact, Exit, Kept, Resources, RunRecord, Session, summarise
 from ktrial.domain.xplane_test import NO_FRAMES, STAGES, stage_outcome
 from ktrial.formats.mangohud import is_mangohud, read_mangohud
@@ -39,8 +47,8 @@ class Game(msgspec.Struct, frozen=True, kw_only=True):
     """What to run: the program's path and arguments, and the whole environment without MangoHud's part.
 
     `program` chooses among captures by the name of the process; `duration_s` ends the log before the game.
-    `own_test` says that the game tests its frame rate itself and writes it to a log. With `quiet` what it prints to
-    standard output goes to standard error.
+    `own_test` says that the game tests its frame rate itself and writes it to a log. `below_fps` is the rate that slow
+    frames are below of, if another than usual.
     """
 
     argv: tuple[str, ...]
@@ -50,7 +58,12 @@ class Game(msgspec.Struct, frozen=True, kw_only=True):
     program: str | None = None
     duration_s: int | None = None
     own_test: bool = False
-    quiet: bool = False
+    below_fps: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what the game could not tell."""
+        if self.own_test and self.below_fps is not None:
+            raise BadInput("--below-fps: X-Plane's own test tells no single frames", hint="leave it out")
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,10 +75,12 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     report: FrameReport
 
 
-def read_frames(data: bytes, file: str) -> FrameReport:
+def read_frames(data: bytes, file: str, below_fps: float | None = None) -> FrameReport:
     """What a log of frames comes to, told by its content; BadRun for one that holds no frame statistics."""
     if is_mangohud(data):
-        return _mangohud(data, file)
+        return _mangohud(data, file, BELOW_FPS if below_fps is None else below_fps)
+    if is_xplane(data) and below_fps is not None:
+        raise BadInput("--below-fps: X-Plane tells no single frames", file=file, hint="leave it out")
     if is_xplane(data):
         return _xplane(read_xplane(data, file), file)
     raise BadRun(
@@ -74,9 +89,9 @@ def read_frames(data: bytes, file: str) -> FrameReport:
     )
 
 
-def _mangohud(data: bytes, file: str) -> FrameReport:
+def _mangohud(data: bytes, file: str, below_fps: float) -> FrameReport:
     log = read_mangohud(data, file)
-    statistics = frame_statistics(log.frame_times_s)
+    statistics = frame_statistics(log.frame_times_s, below_fps)
     notes = ("the last line was cut off and is left out",) if log.cut_off else ()
     details = {
         "system": dict(log.system) if log.system else {"row": log.system_row},
@@ -166,8 +181,11 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
     log: WrittenLog | None = None
 
 
-def play(game: Game, arena: Arena) -> tuple[Exit, Played | BadRun]:
-    """Run the game to its end and keep what was captured; a BadRun when that came to nothing (kept too)."""
+def play(game: Game, arena: Arena, *, quiet: bool = False) -> tuple[Exit, Played | BadRun]:
+    """Run the game to its end and keep what was captured; a BadRun when that came to nothing (kept too).
+
+    With `quiet` what it prints to standard output goes to standard error.
+    """
     environment = dict(game.environment)
     argv = list(game.argv)
     if not game.own_test:
@@ -175,7 +193,7 @@ def play(game: Game, arena: Arena) -> tuple[Exit, Played | BadRun]:
         environment = capture_environment(environment, folder, game.duration_s)
         argv = captured_argv(argv, arena.mangohud, folder, environment)
     started = (arena.clock.monotonic_ns(), arena.clock.unix_ms())
-    ended = arena.launcher.run(argv, environment, quiet=game.quiet)
+    ended = arena.launcher.run(argv, environment, quiet=quiet)
     wall_ns = arena.clock.monotonic_ns() - started[0]
     captures = _captures(game, arena, started[1])
     failure, report = BadRun(""), None
@@ -223,7 +241,7 @@ def _chosen(game: Game, captures: Sequence[Capture]) -> tuple[Capture, FrameRepo
     errors: list[BadRun] = []
     for capture in captures:
         try:
-            reports.append((capture, read_frames(capture.data, capture.name)))
+            reports.append((capture, read_frames(capture.data, capture.name, game.below_fps)))
         except BadRun as error:
             errors.append(error)
     if not reports:
@@ -250,6 +268,7 @@ def _record(  # noqa: PLR0913, PLR0917 (the parts of a record)
     captures: Sequence[Capture],
 ) -> RunRecord:
     outcomes = {one.outcome.name: one.outcome for one in report.outcomes} if report is not None else {}
+    rate = {} if game.below_fps is None else {"below_fps": game.below_fps}
     notes = report.notes if report is not None else ()
     if report is not None and ended.status != 0:
         notes = (*notes, f"the game {how_it_ended(ended)}")
@@ -268,7 +287,7 @@ def _record(  # noqa: PLR0913, PLR0917 (the parts of a record)
         agent_load=None,
         environment=environment,
         directory=game.directory,
-        parameters={"program": game.program, "duration_s": game.duration_s},
+        parameters={"program": game.program, "duration_s": game.duration_s, **rate},
         cpus=None,
         round=1,
         position=1,

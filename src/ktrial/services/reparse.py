@@ -69,7 +69,7 @@ def read_again(
     output = _output(document, raw)
     try:
         if _is_frames(document):
-            parsed, outcomes = _frames(output)
+            parsed, outcomes = _frames(output, document["parameters"].get("below_fps"))
         else:
             benchmark = benchmarks[document["tool"]]
             check_run(benchmark, output)
@@ -130,12 +130,12 @@ def _output(document: Mapping[str, Any], raw: Mapping[str, bytes]) -> RawOutput:
     )
 
 
-def _frames(output: RawOutput) -> tuple[ParsedRun, Mapping[str, Any]]:
+def _frames(output: RawOutput, below_fps: float | None) -> tuple[ParsedRun, Mapping[str, Any]]:
     """The capture with most frames, as it was chosen when the game was run."""
     reports, errors = [], []
     for name, data in output.files.items():
         try:
-            reports.append(read_frames(data, name))
+            reports.append(read_frames(data, name, below_fps))
         except BadRun as error:
             errors.append(error)
     if not reports:

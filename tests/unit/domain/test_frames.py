@@ -3,24 +3,30 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
+from array import array
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.domain.benchmark import ParsedRun, check_measurements
-from ktrial.domain.errors import BadRun
+from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.frames import (
+    BELOW_FPS,
     FRAME_OUTCOMES,
     LEAST_FRAMES,
     NEIGHBOURS,
     STUTTER_FACTOR,
     STUTTER_S,
+    below_rate,
     frame_statistics,
     usual,
 )
+from ktrial.domain.recording import Frames, Recording, Source
+from ktrial.domain.watch_figures import watch_figures
 
 
 def values(times_s: list[float]) -> dict[str, float]:
@@ -64,6 +70,27 @@ def test_short_frames_are_no_stutters() -> None:
     times_s = [0.002] * 300
     times_s[150] = STUTTER_S * 0.9
     assert values(times_s)["stutters"] == 0
+
+
+def test_the_share_of_slow_frames_is_what_a_recording_has_too() -> None:
+    times_s = [0.010] * 196 + [0.041] * 3 + [0.040]
+    found = {below: frame_statistics(times_s, below) for below in (BELOW_FPS, 30.0, 20.0)}
+    share = {below: one.measurements[-1] for below, one in found.items()}
+    assert {below: one.value for below, one in share.items()} == {25.0: 3 / 200, 30.0: 4 / 200, 20.0: 0.0}
+    assert share[25.0].original == "3 of 200 frames took longer than 40 ms"
+    assert frame_statistics(times_s).measurements[-1] == share[25.0]
+    ends_s = list(itertools.accumulate(times_s))
+    frames = Frames(kind="frame", source="frames", ends_s=array("d", ends_s), durations_s=array("d", times_s))
+    sources = (Source(name="frames", state="active"),)
+    recording = Recording(name="r", begin_s=0.0, end_s=ends_s[-1], sources=sources, frames=frames)
+    watched = watch_figures(recording, below_fps=30.0)
+    assert next(one for one in watched.measurements if one.outcome == "slow-frame-share") == share[30.0]
+
+
+@pytest.mark.parametrize("bad", [0, 0.5, 1001, True, "30", math.nan])
+def test_a_rate_that_none_can_be_below_of_is_refused(bad: object) -> None:
+    with pytest.raises(BadInput, match=r"--below-fps is .*: frames a second from 1 to 1000"):
+        below_rate(bad, "--below-fps")
 
 
 def test_too_few_frames_are_missing_and_not_zero() -> None:

@@ -163,6 +163,17 @@ def test_options_of_tables_are_for_tables() -> None:
         read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
 
 
+def test_a_rate_of_frames_is_for_logs_of_frames() -> None:
+    wanted = Wanted(options=ImportOptions(below_fps=60.0))
+    with pytest.raises(BadInput, match=r"--below-fps: of logs of frames \(mangohud\) only, and this is hyperfine"):
+        read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
+
+
+def test_options_that_were_not_given_leave_no_trace() -> None:
+    kept = msgspec.to_builtins(ImportOptions.given({"label": "a", "below_fps": None}))
+    assert (kept["label"], "below_fps" in kept) == ("a", False), "what was kept before knows it again"
+
+
 def test_a_label_names_one_group() -> None:
     data = (FOLDER / "phoronix" / "made-two-systems" / "input.xml").read_bytes()
     with pytest.raises(BadInput, match=r"holds 2 groups, .*: performance, powersave"):

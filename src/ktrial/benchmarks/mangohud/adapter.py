@@ -9,7 +9,7 @@ import shlex
 from ktrial.benchmarks.tool import Program, ToolBenchmark, matching, whole
 from ktrial.domain.benchmark import DIRECTORY, Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.domain.errors import BadInput, BadRun
-from ktrial.domain.frames import CAPTURE_OPTIONS, FRAME_OUTCOMES, frame_statistics
+from ktrial.domain.frames import BELOW_FPS, CAPTURE_OPTIONS, FRAME_OUTCOMES, below_rate, frame_statistics
 from ktrial.formats.mangohud import MangoHudLog, read_mangohud
 
 #: Ends the program some time after its log, if it does not end by itself; that is no failure.
@@ -29,6 +29,7 @@ _LIMIT_S = 4 * 3600.0
 
 def _command(parameters: Parameters) -> Invocation:
     words, seconds = _words(parameters), whole(parameters, "seconds", 0, 3600)
+    below_rate(parameters["below_fps"], "parameter below_fps")
     ends = seconds + _GRACE_S if seconds else 0
     directory = matching(parameters, "directory", r"(?:/[^\x00-\x1f]*)?", "/games/one")
     return Invocation(
@@ -71,9 +72,9 @@ def _environment(parameters: Parameters) -> dict[str, str]:
     return found
 
 
-def _read(raw: RawOutput, _: Parameters) -> ParsedRun:
+def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     name, log, others = _chosen(raw)
-    statistics = frame_statistics(log.frame_times_s)
+    statistics = frame_statistics(log.frame_times_s, below_rate(parameters["below_fps"], "parameter below_fps"))
     notes = [f"{one.outcome}: left out: {one.why}" for one in statistics.left_out]
     if log.cut_off:
         notes.append("the last line was cut off and is left out")
@@ -121,7 +122,7 @@ BENCHMARK = ToolBenchmark(
         needs=("mangohud", "sh", "timeout"), packages=dict.fromkeys(("apt", "dnf", "pacman", "zypper"), "mangohud")
     ),
     outcomes=tuple(one.outcome for one in FRAME_OUTCOMES),
-    parameters={"program": "", "seconds": 0, "environment": (), "directory": ""},
+    parameters={"program": "", "seconds": 0, "environment": (), "directory": "", "below_fps": BELOW_FPS},
     command=_command,
     reader=_read,
 )

@@ -14,9 +14,10 @@ from ktrial.domain.benchmark import PHASES, RECORDING, RECORDING_FAILED, Invocat
 from ktrial.domain.errors import BadInput, BadRun
 from ktrial.domain.frame_lines import FramePattern, Line, frames_of, with_frames
 from ktrial.domain.frame_loop import KINDS, LINES, LONGEST_S, loop_arguments
+from ktrial.domain.frames import BELOW_FPS, below_rate
 from ktrial.domain.recording import Frames, Recording
-from ktrial.domain.watch_figures import BELOW_FPS, WATCH_OUTCOMES, Span, WatchFigures, wanted_series, watch_figures
 from ktrial.domain.watch_figures import PHASES as PREFIXES
+from ktrial.domain.watch_figures import WATCH_OUTCOMES, Span, WatchFigures, wanted_series, watch_figures
 from ktrial.formats.ktrial_recording import read_recording, started_ns
 
 #: The program's number, which is that of its first thread; it stays when the shell becomes the program.
@@ -38,7 +39,7 @@ class _Phase(msgspec.Struct, array_like=True):
 
 def _command(parameters: Parameters) -> Invocation:
     _limit_s(parameters)
-    _below_fps(parameters)
+    below_rate(parameters["below_fps"], "parameter below_fps")
     flag(parameters, "per_phase")
     skipped = whole(parameters, "skip_s", low=0, high=86_400)
     words, loop = _words(parameters), parameters["frame_loop"]
@@ -106,13 +107,6 @@ def _limit_s(parameters: Parameters) -> float | None:
     return limit_ms / 1e3 if limit_ms else None
 
 
-def _below_fps(parameters: Parameters) -> float:
-    below_fps = parameters["below_fps"]
-    if isinstance(below_fps, bool) or not isinstance(below_fps, int | float) or not 1 <= below_fps <= 1000:
-        raise BadInput(f"parameter below_fps is {below_fps!r}: frames a second from 1 to 1000")
-    return float(below_fps)
-
-
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if RECORDING_FAILED in raw.files:
         raise BadRun(f"the recording failed: {raw.files[RECORDING_FAILED].decode('utf-8', 'replace')}")
@@ -129,8 +123,9 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         raise BadRun(f"skip_s is {skipped_s:g}, and the session took {recording.length_s:.1f} s")
     thread = _frame_thread(raw)
     begin_s = recording.begin_s + skipped_s
+    below_fps = below_rate(parameters["below_fps"], "parameter below_fps")
     figures_of = partial(
-        watch_figures, recording, limit_s=_limit_s(parameters), below_fps=_below_fps(parameters), frame_thread=thread
+        watch_figures, recording, limit_s=_limit_s(parameters), below_fps=below_fps, frame_thread=thread
     )
     found = [figures_of([(begin_s, recording.end_s)])]
     if parameters["per_phase"]:

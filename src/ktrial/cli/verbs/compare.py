@@ -94,7 +94,7 @@ def command(
     question = AskedComparison(
         sources=there.sources,
         as_format=options.pop("as_format"),
-        options=ImportOptions(**options),
+        options=ImportOptions.given(options),
         control=control,
         margin=share(margin, "--margin"),
         primary=primary,

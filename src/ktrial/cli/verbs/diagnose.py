@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.options import below_fps_option, json_option, seconds, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput
 
@@ -32,6 +32,7 @@ from ktrial.domain.errors import BadInput
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="A report too: .html, .svg, .png."
 )
 @click.option("--runs", type=click.Path(path_type=Path), metavar="CSV", help="The figures of each, to be compared.")
+@below_fps_option
 @click.option("--label", metavar="NAME", help="What they are compared by; else the name of the file of --runs.")
 @click.option("--force", is_flag=True, help="Overwrite FILE and CSV.")
 @json_option
@@ -46,6 +47,7 @@ def command(
     frames_began: float | None,
     output: Path | None,
     runs: Path | None,
+    below_fps: float | None,
     label: str | None,
     force: bool,
     as_json: bool,
@@ -71,7 +73,7 @@ def command(
 
     if frames_began is not None and isnan(frames_began):
         raise BadInput("--frames-began nan: no moment", hint="seconds since 1970, for example 1760000000.5")
-    check(output, runs, label, len(recordings), force=force)
+    check(output, runs, {"--label": label, "--below-fps": below_fps}, len(recordings), force=force)
     limit_s = None if limit is None else seconds(limit, "--limit")
     interval_s = None if interval is None else seconds(interval, "--interval")
     offset_s = None if utc_offset is None else offset(utc_offset)
@@ -79,9 +81,9 @@ def command(
     clocks = (interval_s, offset_s, frames_began)
     read = [recording(path, as_format, *clocks) for path in recordings]
     if runs is not None:
-        from ktrial.cli.diagnose_runs import write_runs
+        from ktrial.cli.diagnose_runs import Limits, write_runs
 
-        write_runs(runs, read, label or runs.stem, limit_s, app.say)
+        write_runs(runs, read, label or runs.stem, Limits(limit_s, below_fps), app.say)
     found = []
     for one in read:
         diagnosis = diagnose(one, symptoms, limit_s)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.measuring import TakesCommand, check_output, own_words, write_result
-from ktrial.cli.options import json_option, seconds, write_json
+from ktrial.cli.options import below_fps_option, json_option, seconds, write_json
 from ktrial.cli.wiring import App
 from ktrial.domain.errors import BadInput, BadRun, Refused
 
@@ -40,6 +40,7 @@ EXIT_BY_SIGNAL = 128
     metavar="FOLDER",
     help="Also look here for the capture.",
 )
+@below_fps_option
 @json_option
 @click.pass_context
 def command(
@@ -51,6 +52,7 @@ def command(
     duration: str | None,
     program: str | None,
     captures: tuple[Path, ...],
+    below_fps: float | None,
     as_json: bool,
 ) -> int:
     """Statistics of the frame times in logs of MangoHud and X-Plane, each with its definition.
@@ -70,26 +72,22 @@ def command(
             hint="ktrial frames capture.csv, or  ktrial frames -- GAME",
         )
     if words is None:
-        return _read(files, as_json)
+        return _read(files, below_fps, as_json)
     app: App = ctx.obj
     if not app.on_this_machine:
         raise Refused("games run on this machine only", hint="leave --machine-root out")
     check_output(output, force=force)
     limit_s = None if duration is None else max(1, math.ceil(seconds(duration, "--duration")))
-    return _play(app, _game(words, label, program, limit_s, as_json), captures, output, as_json)
+    game = _game(words, label, program, limit_s, below_fps)
+    return _play(app, game, captures, output, as_json)
 
 
-def _read(files: Sequence[Path], as_json: bool) -> int:
+def _read(files: Sequence[Path], below_fps: float | None, as_json: bool) -> int:
+    from ktrial.cli.input_file import read_file
+    from ktrial.services.bring_in import LIMIT_BYTES
     from ktrial.services.frames import read_frames
 
-    reports = []
-    for file in files:
-        try:
-            data = file.read_bytes()
-        except OSError as error:
-            raise BadInput(f"{file}: {error.strerror}") from None
-        reports.append(read_frames(data, str(file)))
-    _show(reports, as_json)
+    _show([read_frames(read_file(file, LIMIT_BYTES), str(file), below_fps) for file in files], as_json)
     return 0
 
 
@@ -103,7 +101,9 @@ def _show(reports: Sequence[FrameReport], as_json: bool) -> None:
         sys.stdout.write(frames_text(reports, width=columns()))
 
 
-def _game(words: Sequence[str], label: str | None, program: str | None, duration_s: int | None, quiet: bool) -> Game:
+def _game(
+    words: Sequence[str], label: str | None, program: str | None, duration_s: int | None, below_fps: float | None
+) -> Game:
     from ktrial.services.frames import Game
 
     if not words:
@@ -119,7 +119,7 @@ def _game(words: Sequence[str], label: str | None, program: str | None, duration
         label=label,
         program=program,
         duration_s=duration_s,
-        quiet=quiet,
+        below_fps=below_fps,
         own_test=any(word.startswith("--fps_test=") for word in words),
     )
 
@@ -138,7 +138,7 @@ def _play(app: App, game: Game, folders: Sequence[Path], output: Path | None, as
         mangohud=shutil.which("mangohud"),
         log=app.frame_logs.fresh(Path(game.argv[0]).parent / "Log.txt") if game.own_test else None,
     )
-    ended, played = play(game, arena)
+    ended, played = play(game, arena, quiet=as_json)
     if isinstance(played, BadRun):
         raise BadRun(f"{played.message}; the game {how_it_ended(ended)}", hint=played.hint)
     _show([played.report], as_json)

@@ -11,7 +11,7 @@ import click
 
 from ktrial.cli.comparing import single
 from ktrial.cli.names import format_names
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import below_fps_option, json_option, write_json
 from ktrial.cli.wiring import App
 
 
@@ -25,24 +25,21 @@ from ktrial.cli.wiring import App
 @single("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark.")
 @single("--unit", metavar="UNIT", help="csv: the unit of the values, where no header tells it.")
 @single("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better.")
+@below_fps_option
 @click.option("--again", is_flag=True, help="Keep a file that was brought in before a second time.")
 @click.option("--dry-run", is_flag=True, help="Read and show, keep nothing.")
 @json_option
 @click.pass_obj
 def command(
     app: App,
+    /,
     files: tuple[Path, ...],
     as_format: str | None,
     label: str | None,
-    values: tuple[str, ...],
-    by: str | None,
-    block: str | None,
-    benchmark: str | None,
-    unit: str | None,
-    direction: Any,
     again: bool,
     dry_run: bool,
     as_json: bool,
+    **told: Any,
 ) -> int:
     """Keep the runs of other tools' result files, a session for each group that a file tells.
 
@@ -59,9 +56,7 @@ def command(
     from ktrial.report.terminal import columns
     from ktrial.services.bring_in import LIMIT_BYTES, ForeignFile, Wanted, bring_in
 
-    options = ImportOptions(
-        label=label, values=values, by=by, block=block, benchmark=benchmark, unit=unit, direction=direction
-    )
+    options = ImportOptions.given({"label": label, **told})
     wanted = Wanted(options=options, as_format=as_format, again=again, dry_run=dry_run)
     brought = []
     bundles = {}
