@@ -103,7 +103,7 @@ def test_what_is_tried_is_tried_in_boots_of_it() -> None:
     words = ("vm.swappiness=17", "--suite", "agent-contextswitch-same", "-p", "duration_s=0.2", "--budget", "7")
     out, _ = exact(KERNELS[-1], "try", *words, "--seed", "1", "--json")
     found = json.loads(out.splitlines()[-1])["comparison"]
-    assert found["scope"].startswith("in exact guests, across 14 boots")
+    assert found["scope"].startswith("in exact guests, whose time counts instructions, across 14 boots")
     assert ktrial("--host", f"exact:{KERNELS[-1].tree}", "trial", "recheck").returncode == 0
 
 

@@ -70,7 +70,10 @@ def test_a_placebo_is_equivalent_across_exact_boots(tmp_path: Path) -> None:
     assert len(records) == 7 * 2 * 2
     assert {one["parameters"]["seed"] for one in records} == {1, 2}
     assert len({one["trial"]["boot_id"] for one in records}) == 14
-    assert found["scope"] == "in exact guests, across 14 boots that differ in a meaningless word"
+    assert (
+        found["scope"]
+        == "in exact guests, whose time counts instructions, across 14 boots that differ in a meaningless word"
+    )
     assert any(one["kind"] == "guest-clock" for one in found["findings"])
     recheck = ktrial("trial", "recheck")
     assert recheck.returncode == 0, recheck.stderr

@@ -13,6 +13,7 @@ from ktrial.domain.holes import HoleRow, hole_rows
 from ktrial.report.bench import number, percent, scale_for
 from ktrial.report.ladder import full_picture
 from ktrial.report.machines import HEADERS, machine_rows
+from ktrial.report.order import explored
 from ktrial.report.run_conditions import by_arm
 from ktrial.report.terminal import labelled, paragraph, table
 from ktrial.report.tiers import tier_rows
@@ -90,12 +91,14 @@ def _sources(names: Sequence[str]) -> str:
 
 
 def _verdicts(found: Comparison, notes: _Notes, width: int) -> str:
-    outcomes, holes = found.outcomes, hole_rows(found)
+    outcomes, holes, unasked = found.outcomes, hole_rows(found), explored(found)
     rows = []
     for outcome in outcomes:
         for place, contrast in enumerate(outcome.contrasts):
             findings = (*contrast.findings, *(outcome.findings if place == 0 else ()))
-            rows.append((_name(outcome) if place == 0 else "", *_row(contrast, outcome), notes.marks(findings)))
+            word = "explored" if outcome in unasked else contrast.verdict
+            row = _row(contrast, outcome, word)
+            rows.append((_name(outcome) if place == 0 else "", *row, notes.marks(findings)))
     if not rows and not holes:
         return "No outcome is in the control and in another arm."
     judged = len(rows)
@@ -179,13 +182,13 @@ def _name(outcome: OutcomeComparison) -> str:
     return f"{outcome.benchmark} {outcome.outcome}{star}"
 
 
-def _row(contrast: Contrast, outcome: OutcomeComparison) -> tuple[str, ...]:
+def _row(contrast: Contrast, outcome: OutcomeComparison, word: str) -> tuple[str, ...]:
     change, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
     return (
         contrast.arm,
         change,
         interval,
-        contrast.verdict,
+        word,
         f"{contrast.n_control}+{contrast.n_arm}",
     )
 

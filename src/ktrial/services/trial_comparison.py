@@ -26,7 +26,7 @@ from ktrial.domain.trial_log import BlockDrawn, BlockVoided, Ended, Event, Proto
 from ktrial.services.trial_builds import builds_that_count, same_builds
 from ktrial.services.trial_protocol import outcome_around
 from ktrial.services.trial_reasons import why
-from ktrial.services.trial_scope import claimed, clock_of_host, guest_findings, guest_scope, scope_of
+from ktrial.services.trial_scope import claimed, clock_of_host, guest_findings, guest_scope, scope_of, title_of
 from ktrial.services.trial_story import story_of
 from ktrial.services.trial_visits import visits_of
 
@@ -104,7 +104,7 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         findings = (*findings, *clock_of_host(told.records))
     named = [one for one in outcomes if one.role != "exploratory"]
     return Comparison(
-        title=protocol.name,
+        title=title_of(trial, protocol.name),
         answer=answer_of(protocol.control, arms, named, findings, scope, None),
         scope=scope,
         control=protocol.control,

@@ -12,6 +12,7 @@ from ktrial.domain.facts import FactBook
 from ktrial.domain.finding import Finding
 from ktrial.domain.guest import EMULATED_CLOCK, EXACT_CLOCK
 from ktrial.domain.run import RunRecord, Session
+from ktrial.domain.stored_trial import StoredTrial
 from ktrial.domain.trial_file import GuestFile
 from ktrial.domain.trial_log import ArmFound, Event, Protocol, RunEnded
 from ktrial.services.trial_builds import across
@@ -65,9 +66,20 @@ def _hypervisor(session: Session) -> object:
 def guest_scope(guest: GuestFile, records: Iterable[RunRecord]) -> str:
     """What a verdict from guests holds for."""
     boots = len({one.trial.boot_id for one in records if one.trial is not None})
-    if guest.mode == "exact":
-        return f"in exact guests, across {boots} boots that differ in a meaningless word"
-    return f"in {guest.mode} guests, across {boots} boots"
+    clock = {"exact": ", whose time counts instructions", "emulated": ", whose time is an emulator's"}.get(guest.mode)
+    alike = " that differ in a meaningless word" if guest.mode == "exact" else ""
+    return f"in {guest.mode} guests{clock or ''}, across {boots} boots{alike}"
+
+
+def title_of(trial: StoredTrial, name: str) -> str:
+    """The trial's name; of one kernel against another also which they are."""
+    kernels = [told for arm in trial.arms.values() if (told := arm.changes.get("kernel")) is not None]
+    if len(kernels) != 1 or "kernel" not in trial.found:
+        return name
+    both = (kernels[0], trial.found["kernel"])
+    releases = tuple(one.partition(", build ")[0] for one in both)
+    new, old = both if releases[0] == releases[1] else releases
+    return f"{name}: Linux {new} against Linux {old}"
 
 
 def guest_findings(guest: GuestFile) -> tuple[Finding, ...]:

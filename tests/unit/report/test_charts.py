@@ -336,3 +336,15 @@ def test_charts_tell_arms_with_long_names_apart() -> None:
         assert shown in ([], [0, 1, 2]), chart.name
         checked += bool(shown)
     assert checked >= 5
+
+
+def test_an_outcome_that_nobody_asked_about_has_no_verdict_in_any_picture() -> None:
+    made = ALL["trial"]
+    explored = [one.name for one in made.outcomes if one.role == "exploratory"]
+    assert explored
+    (forest,) = [chart for chart in comparison_charts(made, Style(width=900)) if chart.name == "forest"]
+    words = {row[0]: row[-1] for row in forest.table.rows}
+    assert {words[name] for name in explored if name in words} == {"explored"}
+    drawn = svg_text(forest)
+    assert "explored" in drawn
+    assert "? inconclusive" not in drawn

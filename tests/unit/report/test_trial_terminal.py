@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from ktrial.domain.finding import Finding
 from ktrial.report.trial_terminal import trial_text
 from tests.support.told_trials import a_trial, hostile_trial
 
@@ -43,6 +44,15 @@ def test_it_says_what_else_a_person_wants_to_know() -> None:
 def test_outcomes_that_were_not_asked_have_no_verdict() -> None:
     assert "wall  " not in text()
     assert "not asked, so no verdict: wall" in text()
+
+
+def test_what_a_guests_clock_means_is_said_before_the_first_number() -> None:
+    made = a_trial().told()
+    clock = Finding(kind="guest-clock", level="note", sentence="Long.")
+    scope = "in exact guests, whose time counts instructions, across 14 boots"
+    lines = trial_text(replace(made, scope=scope, findings=(*made.findings, clock)), width=80).splitlines()
+    assert lines[2] == f"measured {scope}"
+    assert "measured in" not in text()
 
 
 def test_a_ladder_ends_with_its_full_picture() -> None:

@@ -7,10 +7,10 @@ import json
 import math
 from collections.abc import Iterator
 
-from ktrial.domain.comparison import Comparison, OutcomeComparison
+from ktrial.domain.comparison import Comparison
 from ktrial.report.bench import scale_for
 from ktrial.report.charts.drawing import Chart, Spec, Style, frame
-from ktrial.report.charts.forest import Axis, Row, axis_words, caption, panel, reach_of, table_of
+from ktrial.report.charts.forest import Axis, Row, axis_words, caption, panel, reach_of, rows_on, table_of
 from ktrial.report.order import by_weight
 
 PLACE = 2
@@ -21,7 +21,7 @@ _STEPS = (1.0, 2.0, 4.0, 5.0)
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
     """All differences with their intervals, unless every effect is a ratio."""
-    found = [rows for outcome in by_weight(comparison.outcomes) if (rows := _rows(outcome))]
+    found = [rows for outcome in by_weight(comparison.outcomes) if (rows := rows_on("difference", outcome, comparison))]
     if not found:
         return
     shown = found[:MOST_PANELS]
@@ -42,14 +42,6 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
         table=table_of(rows),
         marks=True,
     )
-
-
-def _rows(outcome: OutcomeComparison) -> list[Row]:
-    return [
-        Row(outcome, contrast, contrast.effect)
-        for contrast in outcome.contrasts
-        if contrast.effect is not None and contrast.effect.scale == "difference"
-    ]
 
 
 def _axis(rows: list[Row]) -> Axis:

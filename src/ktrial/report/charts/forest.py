@@ -15,7 +15,7 @@ from ktrial.domain.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.domain.effect_words import effect_text
 from ktrial.domain.verdict import Effect
 from ktrial.report.charts.drawing import MARKS, Chart, Spec, Style, Table, frame, label, labels
-from ktrial.report.order import by_weight, short_names
+from ktrial.report.order import by_weight, explored, short_names
 
 PLACE = 1
 #: How many effects one picture shows; the rest is in the verdict table.
@@ -67,12 +67,20 @@ def rows_of(comparison: Comparison) -> tuple[list[Row], int]:
     """The effects on the ratio scale, the weightiest outcomes first, and how many have no place on it."""
     rows, others = [], 0
     for outcome in by_weight(comparison.outcomes):
-        for contrast in outcome.contrasts:
-            if contrast.effect is not None and contrast.effect.scale == "log":
-                rows.append(Row(outcome, contrast, contrast.effect))
-            else:
-                others += 1
+        found = rows_on("log", outcome, comparison)
+        rows += found
+        others += len(outcome.contrasts) - len(found)
     return rows, others
+
+
+def rows_on(scale: str, outcome: OutcomeComparison, comparison: Comparison) -> list[Row]:
+    """The effects on a scale; of what a trial was not asked about there is no verdict."""
+    said = "explored" if outcome in explored(comparison) else None
+    return [
+        Row(outcome, contrast, contrast.effect, said=said)
+        for contrast in outcome.contrasts
+        if contrast.effect is not None and contrast.effect.scale == scale
+    ]
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
@@ -133,7 +141,7 @@ def table_of(rows: Sequence[Row]) -> Table:
     told = []
     for row in rows:
         estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
-        told.append((row.outcome.name, row.contrast.arm, estimate, interval, row.contrast.verdict))
+        told.append((row.outcome.name, row.contrast.arm, estimate, interval, row.said or row.contrast.verdict))
     return Table(headers=("outcome", "arm", "change", "interval", "verdict"), rows=tuple(told), numeric=(2, 3))
 
 
