@@ -128,7 +128,7 @@ def _stand(trial: Trial) -> _Stand:
 
 def _largest_row(protocol: Protocol) -> int:
     sizes = [family_size(protocol, role) for role in ("secondary", "guard")]
-    return max(table_row(protocol), *(row_of(protocol.alpha, max(1, size)) for size in sizes))
+    return max(table_row(protocol), *(row_of(protocol.alpha, size) for size in sizes))
 
 
 def _asked(judged: Sequence[Judged]) -> list[Judged]:
@@ -263,7 +263,7 @@ def _is_over(stand: _Stand, primary: Judged) -> bool:
     """Whether a contrast gets no more blocks."""
     if primary.verdict is None:
         return False
-    at_cap = stand.cap is None or primary.blocks >= stand.cap or len(stand.trial.complete) >= stand.cap
+    at_cap = stand.cap is None or len(stand.trial.complete) >= stand.cap
     return at_cap or stand.trial.ended is not None or not stand.protocol.until_all_decided
 
 
@@ -299,11 +299,9 @@ def _broken(member: Member, answer: Answered) -> tuple[Finding, ...]:
 
 
 def _contrast_findings(stand: _Stand, contrast: Contrast, differences: Array) -> list[Finding]:
-    """Doubts that are looked for once a verdict is there."""
+    """Doubts that are looked for once a verdict is there, on a log scale."""
     protocol = stand.protocol
     outcome = protocol.primary
-    if protocol.outcomes[outcome].scale == "count":
-        return []
     scores, arms, blocks = run_scores(stand.trial, outcome)
     names, places = np.array(arms), np.array(blocks)
     logs = {name: scores[names == name] for name in contrast}
