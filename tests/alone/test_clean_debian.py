@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ktrial.store.database import Database
+from ktrial.store.runs import Store
 from tests.support.debian import DebianRoot
+from tests.support.told_trials import messaging_trial
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CLONE = "/opt/ktrial"
@@ -40,6 +43,19 @@ def test_the_doctor_answers_there(debian: DebianRoot) -> None:
     doctor = debian.run("./ktrial", "doctor", directory=CLONE)
     assert doctor.returncode == 0, doctor.stdout
     assert "Debian GNU/Linux 12" in doctor.stdout
+
+
+def test_what_was_published_elsewhere_comes_out_again_there(debian: DebianRoot, tmp_path: Path) -> None:
+    """From a store that is empty, by the script that lies beside the data."""
+    store = Store(Database.open(str(tmp_path / "a.db")))
+    told = messaging_trial(store).trial
+    store.close()
+    output = debian.folder / "opt/published"
+    publish = ("--store", tmp_path / "a.db", "publish", told, "--data", "-o", output)
+    subprocess.run([CHECKOUT / "ktrial", *publish], check=True)
+    (debian.folder / "usr/local/bin/ktrial").symlink_to(f"{CLONE}/ktrial")
+    ran = debian.run("sh", "/opt/published/reproduce.sh")
+    assert (ran.returncode, ran.stdout.endswith("all equal\n")) == (0, True), ran.stdout
 
 
 def test_the_whole_check_passes_there(debian: DebianRoot) -> None:

@@ -42,7 +42,7 @@ def published(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_dat
     files["comparison.json"] = _json(comparison)
     files |= _runs(comparison)
     if comparison.trial is not None:
-        lines = comparison.trial.text.removesuffix("\n").split("\n")
+        lines = [*_kernels(comparison), *comparison.trial.text.removesuffix("\n").split("\n")]
         files["trial.toml"] = "".join(f"{clean(line)}\n" for line in lines).encode()
     if comparison.exclusions:
         files["exclusions.json"] = _json(comparison.exclusions)
@@ -52,6 +52,15 @@ def published(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_dat
     sums = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items()))
     files[LIST] = "".join(sums).encode()
     return files
+
+
+def _kernels(comparison: Comparison) -> list[str]:
+    """On which kernels the arms ran, as comments of the protocol: a word like `running` names another one elsewhere."""
+    arms: dict[str, list[str]] = {}
+    for arm in comparison.arms:
+        if kernel := arm.known.get("kernel"):
+            arms.setdefault(kernel, []).append(arm.arm)
+    return [f"# Linux {kernel}: {', '.join(names)}" for kernel, names in arms.items()]
 
 
 def _json(value: Any) -> bytes:
@@ -112,9 +121,12 @@ def _script(comparison: Comparison, *, has_data: bool) -> str:
     """The commands, each word quoted; what is no command of ktrial stays a comment.
 
     Where the data lie beside it, it computes every number from them, on any machine; the first commands named files
-    and sessions of the machine that made them.
+    and sessions of the machine that made them. Without them it measures a trial anew, and computes that again.
     """
     lines = ["#!/bin/sh", f"# {clean(comparison.title)}", "set -eu"]
+    if comparison.trial is not None and not has_data:
+        lines += ['cd "$(dirname "$0")"', "# The trial anew, on this machine; what was published came of another one."]
+        return "\n".join((*lines, "ktrial trial run trial.toml", "ktrial trial recheck")) + "\n"
     if has_data:
         lines += ['cd "$(dirname "$0")"', "# Every number again, from data/:", "ktrial recheck .", "# How they came:"]
     for command in comparison.reproduce:

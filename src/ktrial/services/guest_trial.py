@@ -346,11 +346,8 @@ def _told(kernel: KernelFound) -> str:
 def found_in_guests(
     ready: Prepared, places: Mapping[str, GuestPlace], kernels: Callable[[str], KernelFound]
 ) -> dict[str, str]:
-    """What the arms change, as the control has it."""
-    found = found_values(ready.plans)
-    if any("kernel" in arm.changes for arm in ready.arms.values()):
-        found["kernel"] = _told(kernels(places[ready.file.control].kernel))
-    return found
+    """What the arms change, as the control has it, and its kernel: a word like `running` names another one tomorrow."""
+    return {**found_values(ready.plans), "kernel": _told(kernels(places[ready.file.control].kernel))}
 
 
 def same_arms(before: Mapping[str, ArmSettings], now: Mapping[str, ArmSettings]) -> Sequence[str]:

@@ -13,9 +13,10 @@ from pathlib import Path
 import msgspec
 
 from ktrial.domain.comparison import Comparison
+from ktrial.domain.trial_file import parse_trial_file
 from ktrial.report.publish import LIST, published
 from tests.support.comparisons import HOSTILE, hostile, two_arms
-from tests.support.told_trials import hostile_trial
+from tests.support.told_trials import a_trial, hostile_trial
 
 
 def without_charts(made: Comparison) -> dict[str, bytes]:
@@ -95,6 +96,29 @@ def test_with_the_data_beside_it_every_number_is_computed_again_anywhere() -> No
     lines = [line for line in script.splitlines() if not line.startswith("#")]
     assert lines == ["set -eu", 'cd "$(dirname "$0")"', "ktrial recheck ."]
     assert "# ktrial compare a.csv b.csv\n" in script
+
+
+def test_a_trial_without_its_data_is_measured_anew_anywhere() -> None:
+    """Nothing in it names what only the author's machine has."""
+    made = a_trial().told()
+    files = published(made)
+    lines = [line for line in files["reproduce.sh"].decode().splitlines() if not line.startswith("#")]
+    assert lines == ["set -eu", 'cd "$(dirname "$0")"', "ktrial trial run trial.toml", "ktrial trial recheck"]
+    assert made.trial is not None
+    assert made.trial.trial not in files["reproduce.sh"].decode()
+
+
+def test_a_published_protocol_says_on_which_kernels_its_arms_ran() -> None:
+    made = a_trial().told()
+    kernels = ["6.1.9, build ab12", "6.12.1, build cd34\nx"]
+    arms = [msgspec.structs.replace(one, known={"kernel": kernels[number > 0]}) for number, one in enumerate(made.arms)]
+    text = published(msgspec.structs.replace(made, arms=tuple(arms)))["trial.toml"].decode()
+    first, second, *_ = text.splitlines()
+    assert first == "# Linux 6.1.9, build ab12: control"
+    assert second.startswith("# Linux 6.12.1, build cd34")
+    assert second.endswith(": " + ", ".join(one.arm for one in made.arms[1:]))
+    assert made.trial is not None
+    assert parse_trial_file(text.encode(), "trial.toml") == parse_trial_file(made.trial.text.encode(), "trial.toml")
 
 
 def test_hostile_text_stays_text() -> None:
