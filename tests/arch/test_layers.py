@@ -105,7 +105,9 @@ def test_only_wiring_builds_adapters() -> None:
 
 def test_the_clock_that_may_step_is_for_people_only() -> None:
     """Durations and orders come from monotonic clocks; who looks at the other one is listed here."""
-    wall = re.compile(r"\btime\.(?:time|time_ns)\(|\bdatetime\b|\bSystemTime::|CLOCK_REALTIME|ClockId::Realtime")
+    wall = re.compile(
+        r"\btime\.(?:time|time_ns)\(|\b(?:from|import) datetime\b|\bSystemTime::|CLOCK_REALTIME|ClockId::Realtime"
+    )
     sources = [*SOURCE.rglob("*.py"), *(ROOT / "agent" / "src").rglob("*.rs")]
     found = {str(path.relative_to(ROOT)) for path in sources if wall.search(path.read_text(encoding="utf-8"))}
     # The stamp of a run record, the moments that the journal names, steps in a recording.

@@ -56,6 +56,7 @@ def run_of(run: ForeignRun) -> dict[str, Any]:
         "group": run.group,
         "benchmark": run.benchmark,
         "block": run.block,
+        "part_of": run.part_of,
         "failure": run.failure,
         "attributes": dict(run.attributes),
         "measurements": measured,

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 
 from ktrial.domain.comparison import ArmSource
 from ktrial.domain.gate import Reading
+from ktrial.domain.moment import LOCAL, WALL
 from ktrial.domain.stored import StoredMeasurement
 
-#: The clock that may step: good for an order only where no better one is shared.
-WALL = "wall"
+#: How the clocks begin that are no clocks but the order of a file, which may be sorted by anything.
+FILE = "file "
 #: Readings that a report shows over time; the temperature at the start has its own place.
 SHOWN_READINGS = (
     "frequency_hz",
@@ -30,16 +32,17 @@ SHOWN_READINGS = (
 class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run that was made to count. `name` is how `ktrial show` calls it, or its file and number.
 
-    `clocks` gives its moment by the clock that told it: only runs of one clock have an order. `session` is the one of
-    the store, `trial_arm` the arm of the trial that it was made for. `by_host_name` says that only a host name tells
-    its machine: two of them can be one machine, and one can be two. `events` are how many events each outcome rests
-    on, where that is known. `known` is what is known of its tool and machine, by the keys of `comparability`; `other`
-    is what a foreign file says besides.
+    `part_of` is what it shares with runs that depend on it (a process). `clocks` gives its moment by the clock that
+    told it: only runs of one clock have an order. `session` is the one of the store, `trial_arm` the arm of the trial
+    that it was made for. `by_host_name` says that only a host name tells its machine: two of them can be one machine,
+    and one can be two. `events` are how many events each outcome rests on, where that is known. `known` is what is
+    known of its tool and machine, by the keys of `comparability`; `other` is what a foreign file says besides.
     """
 
     name: str
     benchmark: str
     measurements: tuple[StoredMeasurement, ...]
+    part_of: str | None = None
     failure: str | None = None
     void: bool = False
     clocks: Mapping[str, float] = {}
@@ -132,11 +135,24 @@ def _lost(runs: Sequence[ComparedRun]) -> str:
 
 
 def places(arms: Sequence[Arm]) -> dict[str, int]:
-    """Run -> its place in the order of all runs, from 1; nothing where no clock has seen them all."""
-    runs = [run for arm in arms for run in arm.runs]
-    shared = set.intersection(*(set(run.clocks) for run in runs)) if runs else set()
+    """Run -> its place in the order of all runs, from 1; nothing where no clock has seen them all.
+
+    What a clock shows alike has the order of its file; runs of two arms that nothing else tells apart have none.
+    """
+    runs = [(arm.name, run) for arm in arms for run in arm.runs]
+    shared = set.intersection(*(set(run.clocks) for _, run in runs)) if runs else set()
     if not shared:
         return {}
-    clock = min(shared, key=lambda name: (name == WALL, name))
-    ordered = sorted(runs, key=lambda run: run.clocks[clock])
-    return {run.name: place for place, run in enumerate(ordered, 1)}
+    clock = min(shared, key=lambda name: (name.startswith(FILE), name in (WALL, LOCAL), name))
+    ordered = sorted(runs, key=lambda one: (one[1].clocks[clock], *_in_file(one[1])))
+    alike = (
+        one[1].clocks[clock] == other[1].clocks[clock] and _in_file(one[1])[0] != _in_file(other[1])[0]
+        for one, other in pairwise(ordered)
+        if one[0] != other[0]
+    )
+    return {} if any(alike) else {run.name: place for place, (_, run) in enumerate(ordered, 1)}
+
+
+def _in_file(run: ComparedRun) -> tuple[str, float]:
+    """Its file and its place there."""
+    return next(((name, place) for name, place in run.clocks.items() if name.startswith(FILE)), ("", 0.0))

@@ -56,6 +56,27 @@ class Series(msgspec.Struct, kw_only=True):
         told = {one for some in self.directions.values() for one in some}
         return told.pop() if len(told) == 1 else None
 
+    def independent(self, arm: str) -> list[tuple[ComparedRun, float]]:
+        """The runs of an arm that do not depend on each other: values of one process are one, with their mean."""
+        parts: dict[str, list[tuple[ComparedRun, float]]] = {}
+        for run, value in self.runs[arm]:
+            parts.setdefault(run.name if run.part_of is None else f"part {run.part_of}", []).append((run, value))
+        return [(held[0][0], math.fsum(value for _, value in held) / len(held)) for held in parts.values()]
+
+    @property
+    def dependent(self) -> Finding | None:
+        """That values of one process are taken together, with their numbers."""
+        counts = {arm: (len(runs), len(self.independent(arm))) for arm, runs in self.runs.items()}
+        if all(values == units for values, units in counts.values()):
+            return None
+        told = ", ".join(f"{values} as {units} in {arm}" for arm, (values, units) in counts.items())
+        return Finding(
+            kind="values-of-a-process",
+            level="note",
+            sentence=f"values of one process depend on each other and are taken by its mean: {told}",
+            values={arm: float(units) for arm, (_, units) in counts.items()},
+        )
+
     @property
     def mixed(self) -> str | None:
         """In words, why its values are not of one kind; None when they are."""
@@ -143,9 +164,9 @@ def question_of(
                 machine=run.machine,
                 covariate=run.temperature_c,
             )
-            for run, value in found
+            for run, value in series.independent(arm)
         )
-        for arm, found in series.runs.items()
+        for arm in series.runs
     }
     return Question(
         name=series.name,

@@ -25,6 +25,8 @@ class ForeignMeasurement(msgspec.Struct, frozen=True, kw_only=True):
 class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
     """One execution. `group` is what it is compared by; `block` the round that it shares with runs of other groups.
 
+    `part_of` is what it shares with runs of its group that depend on it: they are values of one process.
+
     `number` is its place in the file, from 1: the only order that is known. `attributes` are what else the file says of
     it, as text (command, host, kernel, parameters). `failure` says why it gave no measurement. `record` is all that is
     known of a run of ktrial's own.
@@ -35,6 +37,7 @@ class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     measurements: tuple[ForeignMeasurement, ...]
     block: str | None = None
+    part_of: str | None = None
     attributes: Mapping[str, str] = {}
     failure: str | None = None
     record: RunRecord | None = None

@@ -53,9 +53,10 @@ class FioJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FioRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of fio. `preamble` are the warnings that stood before the JSON."""
+    """One run of fio, which ended at `timestamp_ms` (since 1970); `preamble` are warnings before the JSON."""
 
     version: str
+    timestamp_ms: int | None
     jobs: tuple[FioJob, ...]
     preamble: tuple[str, ...] = ()
 
@@ -72,7 +73,13 @@ def read_fio(data: bytes, source: str = "out.json") -> FioRun:
         raise unreadable(source, None, "the document", "fio's: it has no 'fio version' or no 'jobs'")
     common = json_table(document.get("global options", {}), source, "'global options'")
     preamble = tuple(line for line in text[:begin].splitlines() if line.strip())
-    return FioRun(version=version, jobs=tuple(_job(job, common, source) for job in jobs), preamble=preamble)
+    ended = document.get("timestamp_ms")
+    return FioRun(
+        version=version,
+        timestamp_ms=ended if isinstance(ended, int) and not isinstance(ended, bool) else None,
+        jobs=tuple(_job(job, common, source) for job in jobs),
+        preamble=preamble,
+    )
 
 
 def _job(value: object, common: Mapping[str, Any], source: str) -> FioJob:

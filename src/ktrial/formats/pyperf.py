@@ -6,6 +6,7 @@ Metadata that all benchmarks share stands once at the top, and what all runs of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,6 +45,26 @@ def read_pyperf(data: bytes, source: str = "pyperf.json") -> tuple[PyperfBenchma
     if not benchmarks:
         raise unreadable(source, None, "'benchmarks'", "a list of benchmarks: it is empty")
     return tuple(_benchmark(one, common, f"benchmarks[{index}]", source) for index, one in enumerate(benchmarks))
+
+
+#: `Linux-6.12.9-example-x86_64-with-glibc2.36`.
+_PLATFORM = re.compile(r"Linux-(.+)-\w+-with-.+")
+_GOVERNOR = re.compile(r"governor:([\w-]+)")
+_DEGREES = re.compile(r"=(-?\d{1,3}(?:\.\d+)?) ?C(?:,|$)")
+
+
+def known(metadata: Mapping[str, str]) -> dict[str, str]:
+    """What the texts of the metadata hold, by the names that results have: kernel, governor, version, temperature."""
+    found: dict[str, str] = {}
+    if kernel := _PLATFORM.fullmatch(metadata.get("platform", "")):
+        found["kernel"] = kernel[1]
+    if governors := sorted(set(_GOVERNOR.findall(metadata.get("cpu_config", "")))):
+        found["governor"] = " and ".join(governors)
+    if degrees := _DEGREES.findall(metadata.get("cpu_temp", "")):
+        found["temperature_c"] = max(degrees, key=float)
+    if version := metadata.get("perf_version") or metadata.get("pyperf_version"):
+        found["tool_version"] = f"pyperf {version}"
+    return found
 
 
 def _benchmark(value: object, common: Mapping[str, str], at: str, source: str) -> PyperfBenchmark:

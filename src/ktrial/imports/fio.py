@@ -44,12 +44,13 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         for job, called in zip(run.jobs, names, strict=True)
         for key, text in job.options.items()
     }
+    ended = {} if run.timestamp_ms is None else {"timestamp_ms": str(run.timestamp_ms)}
     whole = ForeignRun(
         group=group_of(options.label, name),
         benchmark="fio" if several else f"fio-{slug(names[0])}",
         number=1,
         measurements=() if errors else tuple(found),
-        attributes={"fio": run.version, **attributes},
+        attributes={"tool_version": run.version, **ended, **attributes},
         failure="; ".join(errors) or None,
     )
     notes = tuple(f"fio warns: {line}" for line in run.preamble)

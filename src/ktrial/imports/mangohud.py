@@ -16,7 +16,7 @@ from ktrial.imports._shared import group_of
 NAME = "mangohud"
 WHAT = "Frame logs of MangoHud (CSV, one row per frame)."
 TAKES_FRAMES = True
-_STAMP = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d$")
+_STAMP = re.compile(r"_(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)$")
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -49,6 +49,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         attributes={
             **log.system,
             **version,
+            **_began(name),
             "frames": str(statistics.frames),
             **{name: f"{rate:g}" for name, rate in given.items()},
         },
@@ -57,3 +58,9 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     if log.cut_off:
         notes.append("the last line was cut off and is left out")
     return ForeignResults(format=NAME, runs=(whole,), notes=("one file is one run: import several", *notes))
+
+
+def _began(name: str) -> dict[str, str]:
+    """The time that its name tells."""
+    found = _STAMP.search(stem(name))
+    return {} if found is None else {"date": f"{found[1]} {found[2]}:{found[3]}:{found[4]}"}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ktrial.domain.benchmark import Direction, Unit
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
-from ktrial.formats.pyperf import read_pyperf
+from ktrial.formats.pyperf import known, read_pyperf
 from ktrial.imports._shared import group_of, has_keys
 
 NAME = "pyperf"
@@ -41,17 +41,18 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
                 direction=direction,
                 original=f"{one.value} {shown}".strip(),
             )
-            attributes = {**one.metadata, "process": str(one.process)}
+            attributes = {**one.metadata, **known(one.metadata)}
             runs.append(
                 ForeignRun(
                     group=group,
                     benchmark=benchmark.name,
                     number=len(runs) + 1,
                     measurements=(found,),
+                    part_of=f"process {one.process} of {benchmark.name}",
                     attributes=attributes,
                 )
             )
-    notes = ["values of one process (attribute `process`) depend on each other"]
+    notes = ["values of one process depend on each other: `compare` takes each process by its mean"]
     if warm_ups:
         notes.append(f"warm-ups left out: {warm_ups}")
     return ForeignResults(format=NAME, runs=tuple(runs), notes=tuple(notes))

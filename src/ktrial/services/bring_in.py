@@ -275,6 +275,7 @@ def document_of(run: ForeignRun) -> dict[str, Any]:
         "measurements": list(msgspec.to_builtins(run.measurements)),
         "attributes": dict(run.attributes),
         "block": run.block,
+        "part_of": run.part_of,
         "failure": run.failure,
     }
 

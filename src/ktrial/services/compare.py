@@ -230,7 +230,10 @@ def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeCompa
         better="" if declared is None else declared.better,
         worse="" if declared is None else declared.worse,
         blind_spots="" if declared is None else declared.blind_spots,
-        findings=(*(() if answer is None else answer.findings), *([few] if few is not None else [])),
+        findings=(
+            *(() if answer is None else answer.findings),
+            *(one for one in (few, series.dependent) if one is not None),
+        ),
     )
     worded = tuple(_worded(contrast, outcome, case) for contrast in told)
     steps = tuple(_worded(step, outcome, case) for step in (() if answer is None else answer.steps))

@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from ktrial.domain.benchmark import DIRECTORY
-from ktrial.domain.compared import WALL, ComparedRun
+from ktrial.domain.compared import FILE, ComparedRun
 from ktrial.domain.environment import that_counts
 from ktrial.domain.foreign import ForeignRun
 from ktrial.domain.gate import Reading
+from ktrial.domain.moment import NAMES, WALL, moment_of
 from ktrial.domain.percentile import events_of
 from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession, stored_run, stored_session
 
@@ -54,7 +55,10 @@ _ALIASES = {
     "board_name": "board",
     "command": "command",
     "cpu": "cpu",
+    "cpu_affinity": "cpus",
+    "cpu_count": "threads",
     "cpu_model": "cpu",
+    "cpu_model_name": "cpu",
     "cpufreq_governor": "governor",
     "cpus": "threads",
     "governor": "governor",
@@ -88,13 +92,14 @@ def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
         return None
     if first_origin(session).startswith("import:"):
         document = run.document or {}
-        clocks = {f"file {session.document.get('sha256')}": float(run.number)}
+        clocks = {f"{FILE}{session.document.get('sha256')}": float(run.number)}
         foreign = ForeignRun(
             group=session.label or "",
             benchmark=run.benchmark,
             number=run.number,
             measurements=(),
             block=document.get("block"),
+            part_of=document.get("part_of"),
             attributes=document.get("attributes") or {},
             failure=_failure(run),
         )
@@ -149,7 +154,7 @@ def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
     """A run of a file that is not in the store; one of ktrial's own is known as if it were."""
     if run.record is not None:
         return _own(stored_session(run.record.session, run.record.started_unix_ms), stored_run(run.record))
-    made = _foreign(f"{file}#{run.number}", run, {f"file {digest}": float(run.number)})
+    made = _foreign(f"{file}#{run.number}", run, {f"{FILE}{digest}": float(run.number)})
     measured = tuple(
         StoredMeasurement(
             outcome=one.outcome, value=one.value, unit=one.unit, direction=one.direction, original=one.original
@@ -266,6 +271,7 @@ def _pairs(table: Mapping[str, Any] | None) -> str:
 
 def _foreign(name: str, run: ForeignRun, clocks: Mapping[str, float]) -> ComparedRun:
     told = {attribute.lower(): text for attribute, text in run.attributes.items()}
+    moment = moment_of(told)
     readings = {name: value for name in _READINGS if (value := _reading(name, told)) is not None}
     of_readings = {spelled for name in readings for spelled in _READINGS[name]}
     known: dict[str, str] = {}
@@ -282,6 +288,7 @@ def _foreign(name: str, run: ForeignRun, clocks: Mapping[str, float]) -> Compare
             "boot_id",
             *_EVENTS,
             *_OF_A_RUN,
+            *(() if moment is None else NAMES),
         ):
             other[attribute] = text
     identity = next((_hashed(told[one]) for one in _IDENTITIES if told.get(one)), None)
@@ -291,7 +298,8 @@ def _foreign(name: str, run: ForeignRun, clocks: Mapping[str, float]) -> Compare
         benchmark=run.benchmark,
         measurements=(),
         failure=run.failure,
-        clocks=clocks,
+        part_of=None if run.part_of is None else f"{name.rpartition('#')[0] or name.rpartition('/')[0]}, {run.part_of}",
+        clocks=clocks if moment is None else {**clocks, moment[0]: moment[1]},
         tool=told.get("tool"),
         block=run.block,
         boot=told.get("boot_id"),

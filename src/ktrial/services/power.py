@@ -40,7 +40,7 @@ def power_of_spread(run_sd: float, asked: PowerAsked) -> Power:
 
 
 def _power(arm: Arm, series: Series, order: Mapping[str, int], asked: PowerAsked) -> Power:
-    found = series.runs[arm.name]
+    found = series.independent(arm.name)
     runs = sorted(found, key=lambda one: order.get(one[0].name, 0))
     values = [value for _, value in runs]
     power = Power(arm=arm.name, outcome=series.name, pairs=len(runs) // 2, margin=margin_of(series, asked.margin))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.domain.compared import WALL, Arm, places, source_of
+from ktrial.domain.compared import Arm, places, source_of
 from ktrial.domain.compared_series import (
     arm_values,
     coverage_findings,
@@ -16,6 +16,7 @@ from ktrial.domain.compared_series import (
     series_of,
 )
 from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.domain.moment import LOCAL, WALL
 from ktrial.domain.replication import scope_of
 from tests.support.arms import a_run, an_arm, measured
 
@@ -32,6 +33,17 @@ def test_an_order_needs_one_clock_for_all() -> None:
     assert places([one, later]) == {"a/2": 1, "c/1": 2, "a/1": 3}
     assert places([one, arm("f", a_run("f#1", clocks={"file": 1}))]) == {}
     assert places([]) == {}
+
+
+def test_a_time_counts_before_the_order_of_a_file_which_tells_apart_what_has_one_time() -> None:
+    sorted_by_arm = {
+        name: arm(name, *(a_run(f"f#{n}", clocks={"file x": n, LOCAL: moment}) for n, moment in runs))
+        for name, runs in (("a", [(1, 10), (2, 30), (3, 30)]), ("b", [(4, 20), (5, 30)]))
+    }
+    order = places([sorted_by_arm["a"], sorted_by_arm["b"]])
+    assert sorted(order, key=lambda run: order[run]) == ["f#1", "f#4", "f#2", "f#3", "f#5"]
+    one, other = (arm(name, a_run(f"{name}#1", clocks={f"file {name}": 1, WALL: 5})) for name in "ab")
+    assert places([one, other]) == {}, "of two files with one time nothing tells which was first"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktrial.domain.compared import WALL, Arm, ComparedRun
+from ktrial.domain.compared import Arm, ComparedRun
+from ktrial.domain.moment import WALL
 from ktrial.domain.pairing import FEWEST_BLOCKS, pair_sessions
 from tests.support.arms import a_run, measured
 

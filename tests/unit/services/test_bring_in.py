@@ -65,6 +65,7 @@ def test_a_session_for_each_group() -> None:
         "measurements": [msgspec.to_builtins(run.measurements[0])],
         "attributes": {"command": "sleep 0.02"},
         "block": None,
+        "part_of": None,
         "failure": None,
     }
     assert run.measurements[0].value == pytest.approx(0.020440665)

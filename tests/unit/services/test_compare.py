@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from ktrial.domain.benchmark import Direction
@@ -276,6 +277,29 @@ def test_a_reciprocal_of_which_the_same_direction_is_better_is_doubted() -> None
         (outcome,) = compare(arms[0], arms[1:], Asked(), About(), foreign_judge(0.25)).outcomes
         assert outcome.same_as == ("wakeup.rate",)
         assert [one.kind for one in outcome.findings if one.kind.startswith("contra")] == kinds
+
+
+def test_values_of_one_process_are_no_runs() -> None:
+    """Equal arms of 10 processes with 10 values each, of which the process decides: hardly ever `different`."""
+    random = np.random.default_rng(8)
+    seen = 0
+    for _ in range(60):
+        arms = []
+        for name in ("old", "new"):
+            levels = np.exp(random.normal(0, 0.05, 10))
+            runs = tuple(
+                a_run(
+                    f"{name}/{p}/{v}", measured(float(level * np.exp(random.normal(0, 0.002)))), part_of=f"{name}, {p}"
+                )
+                for p, level in enumerate(levels)
+                for v in range(10)
+            )
+            arms.append(Arm(name=name, sources=(), runs=runs))
+        (outcome,) = compare(arms[0], arms[1:], Asked(), About(), foreign_judge(0.25)).outcomes
+        assert (outcome.contrasts[0].n_arm, outcome.arms[0].n) == (10, 100)
+        assert "values-of-a-process" in [one.kind for one in outcome.findings]
+        seen += outcome.contrasts[0].verdict == "different"
+    assert seen <= 7
 
 
 def test_exclusions_show_both_results() -> None:

@@ -11,6 +11,7 @@ import pytest
 from ktrial.cli.measuring import write_result
 from ktrial.domain.comparability import doubts
 from ktrial.domain.compared import places, source_of
+from ktrial.domain.compared_series import series_of
 from ktrial.domain.errors import BadInput, UnknownName
 from ktrial.domain.facts import Fact, FactBook
 from ktrial.domain.foreign import ImportOptions
@@ -36,7 +37,41 @@ def hyperfine(command: str, *times: float) -> bytes:
     return json.dumps({"results": [{**one, "median": 1, "user": 1, "system": 1, "min": 1, "max": 1}]}).encode()
 
 
+def pyperf(hour: int, governor: str, *processes: tuple[float, ...]) -> bytes:
+    about = {
+        "name": "join",
+        "platform": "Linux-6.12.9-200.fc41.x86_64-x86_64-with-glibc2.40",
+        "cpu_config": f"0-3=driver:intel_pstate, intel_pstate:turbo, governor:{governor}; idle:intel_idle",
+        "cpu_model_name": "Example CPU",
+        "cpu_count": 4,
+        "cpu_affinity": "2-3",
+        "perf_version": "2.10.0",
+    }
+    runs = [
+        {
+            "metadata": {
+                "date": f"2026-11-21 {hour}:46:{second:02}.609580",
+                "cpu_temp": "coretemp:Package id 0=51 C, coretemp:Core 0=49 C",
+            },
+            "values": list(values),
+        }
+        for second, values in enumerate(processes)
+    ]
+    return json.dumps({"version": "1.0", "metadata": about, "benchmarks": [{"runs": runs}]}).encode()
+
+
+def fio(ended_ms: int, version: str = "fio-3.33") -> bytes:
+    done = {"io_bytes": 1, "bw_bytes": 1, "iops": 1.0, "runtime": 1, "total_ios": 1}
+    job = {"jobname": "t", "error": 0, "read": done}
+    return json.dumps({"fio version": version, "timestamp_ms": ended_ms, "jobs": [job]}).encode()
+
+
 FILES = {
+    "p1.json": pyperf(21, "powersave", (1.0, 1.1), (2.0, 2.2)),
+    "p2.json": pyperf(20, "performance", (3.0,), (4.0, 4.2)),
+    "f1.json": fio(1_795_262_400_000),
+    "f2.json": fio(1_795_262_300_000, "fio-3.36"),
+    "dated.csv": b"arm,date,time_s\na,2026-11-21T12:00:00,1\na,2026-11-21T12:10:00,1\nb,2026-11-21T12:05:00,2\n",
     "a.json": hyperfine("make", 1.0, 1.1),
     "b.json": hyperfine("make", 2.0, 2.1, 2.2),
     "t.csv": b"march,host,time_s\nv2,h1,1.0\nv3,h1,2.0\nv2,h2,\nv3,h2,4.0\n",
@@ -94,6 +129,42 @@ def test_files_by_name(store: Store) -> None:
 def test_two_files_with_one_name_are_one_arm() -> None:
     (arm,) = gather([word("a.json", "x"), word("b.json", "x")], no_store, reading()).arms
     assert (len(arm.runs), arm.sources) == (5, ("a.json", "b.json"))
+
+
+def test_pyperf_tells_order_machine_and_which_values_are_of_one_process() -> None:
+    arms = gather([word("p1.json", "old"), word("p2.json", "new")], no_store, reading()).arms
+    expected = {
+        "kernel": "6.12.9-200.fc41.x86_64",
+        "governor": "powersave",
+        "cpu": "Example CPU",
+        "threads": "4",
+        "cpus": "2-3",
+        "tool": "pyperf 2.10.0",
+    }
+    assert arms[0].runs[0].known == expected
+    assert arms[0].runs[0].temperature_c == 51.0
+    order = places(arms)
+    assert [name[:4] for name in sorted(order, key=lambda run: order[run])] == [*["p2.j"] * 3, *["p1.j"] * 4]
+    (series,) = series_of(arms).values()
+    assert [value for _, value in series.independent("old")] == pytest.approx([1.05, 2.1])
+    assert [value for _, value in series.independent("new")] == pytest.approx([3.0, 4.1])
+    assert series.dependent is not None
+    assert series.dependent.sentence.endswith("taken by its mean: 4 as 2 in old, 3 as 2 in new")
+    refused = [one.finding.sentence for one in doubts(arms[0], arms[1:]) if one.finding.level == "refuse"]
+    assert refused == ["cpufreq governor differs: powersave in old; performance in new"]
+
+
+def test_fio_tells_its_version_and_when_it_ended() -> None:
+    arms = gather([word("f1.json", "one"), word("f2.json", "two")], no_store, reading()).arms
+    assert places(arms) == {"f2.json#1": 1, "f1.json#1": 2}
+    told = [one.finding.sentence for one in doubts(arms[0], arms[1:])]
+    assert told[0] == "version of the tool (fio-t) differs: fio-3.33 in one; fio-3.36 in two"
+
+
+def test_the_dates_of_a_table_are_its_order() -> None:
+    arms = gather([word("dated.csv")], no_store, reading(values=("time_s",), by="arm")).arms
+    assert places(arms) == {"dated.csv#1": 1, "dated.csv#3": 2, "dated.csv#2": 3}
+    assert all(not run.other for arm in arms for run in arm.runs)
 
 
 def test_labels_that_collide_are_refused() -> None:
@@ -224,6 +295,7 @@ def test_foreign_attributes_are_what_is_compared() -> None:
     session = a_session(origin="import:margine", document={"sha256": "d"})
     document = {
         "attributes": {"nproc": "12", "governor": "performance", "temp_start_c": "49.4", "disk": "x", "hostname": "h"},
+        "part_of": "process 2",
         "block": "3",
         "failure": None,
     }
@@ -232,6 +304,7 @@ def test_foreign_attributes_are_what_is_compared() -> None:
     assert run.known == {"threads": "12", "governor": "performance"}
     assert (run.temperature_c, run.machine, run.block, run.other) == (49.4, "h", "3", {"disk": "x"})
     assert run.clocks == {"file d": 4.0}
+    assert run.part_of == f"{run.name.rpartition('/')[0]}, process 2"
     assert [one.value for one in run.measurements] == [1.5]
 
 
