@@ -404,11 +404,19 @@ impl ByHand {
             print!("{}", show::reply(name, &reply));
         }
         let unfinished = |reply: &Value| matches!(reply["state"].as_str(), Some("unfinished"));
+        let is_left =
+            |step: &Value| matches!(step["outcome"].as_str(), Some("changed-by-others" | "left-alone"));
+        let left_some = |reply: &Value| {
+            reply["steps"]
+                .as_array()
+                .is_some_and(|steps| steps.iter().any(is_left))
+        };
+        let falls_short = |reply: &Value| unfinished(reply) || (name == "revert" && left_some(reply));
         let rolled_back = name == "apply" && reply["state"] != "applied";
         let listed = reply["transactions"]
             .as_array()
             .filter(|_| matches!(name, "revert" | "recover"));
-        let failed = rolled_back || listed.is_some_and(|transactions| transactions.iter().any(unfinished));
+        let failed = rolled_back || listed.is_some_and(|transactions| transactions.iter().any(falls_short));
         Ok(if failed {
             ExitCode::FAILURE
         } else {

@@ -9,6 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::lease;
 use crate::machine::{self, Outcome};
 use crate::plan::{FileStep, Step, Write};
+use crate::revert;
 use crate::store::Journals;
 use crate::transaction::{State, Transaction};
 use crate::undo::path_of;
@@ -58,6 +59,13 @@ fn describe(context: &Context, transaction: &Transaction) -> Value {
     let abandoned = || is_abandoned.then(|| unfinished::ABANDONED.to_owned());
     if let Some(why) = unfinished::told(transaction).or_else(abandoned) {
         described["unfinished"] = json!(why);
+    }
+    let left: Vec<String> = revert::still_left_alone(&context.root, transaction)
+        .into_iter()
+        .map(|step| path_of(transaction, step))
+        .collect();
+    if !left.is_empty() {
+        described["left_alone"] = json!(left);
     }
     if transaction.confirmed {
         return described;

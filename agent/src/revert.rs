@@ -69,7 +69,7 @@ pub fn revert(context: &mut Context, select: Select, force: bool) -> Result<Vec<
     context.store.prepare()?;
     let _lock = context.store.lock()?;
     let transactions = context.store.transactions()?;
-    let chosen = choose(&transactions, select, force)?;
+    let chosen = choose(&context.root, &transactions, select, force)?;
     let _uninterrupted = sys::Uninterrupted::begin();
     let ask = Ask {
         is_due: false,
@@ -82,16 +82,32 @@ pub fn revert(context: &mut Context, select: Select, force: bool) -> Result<Vec<
         .collect()
 }
 
-fn choose(transactions: &[Transaction], select: Select, force: bool) -> Result<Vec<&Transaction>> {
+/// Steps that a revert left alone and that still hold what others wrote.
+#[must_use]
+pub fn still_left_alone(root: &Root, transaction: &Transaction) -> Vec<usize> {
+    Undo::new(root, transaction).differing(&transaction.left_alone())
+}
+
+fn choose<'a>(
+    root: &Root,
+    transactions: &'a [Transaction],
+    select: Select,
+    force: bool,
+) -> Result<Vec<&'a Transaction>> {
     let open = || {
         transactions
             .iter()
             .rev()
             .filter(|transaction| transaction.is_open())
     };
+    let is_left = |transaction: &Transaction| force && !still_left_alone(root, transaction).is_empty();
+    let wanted = || {
+        let newest_first = transactions.iter().rev();
+        newest_first.filter(|transaction| transaction.is_open() || is_left(transaction))
+    };
     match select {
-        Select::Newest => Ok(open().take(1).collect()),
-        Select::All => Ok(open().collect()),
+        Select::Newest => Ok(open().next().or_else(|| wanted().next()).into_iter().collect()),
+        Select::All => Ok(wanted().collect()),
         Select::To(id) => {
             if id != 0 && !transactions.iter().any(|transaction| transaction.id == id) {
                 return Err(missing(id));
@@ -103,8 +119,7 @@ fn choose(transactions: &[Transaction], select: Select, force: bool) -> Result<V
                 .iter()
                 .find(|transaction| transaction.id == id)
                 .ok_or_else(|| missing(id))?;
-            let left_over = found.reverting.as_ref().is_some_and(|left| !left.is_empty());
-            let can_be_forced = force && left_over && found.this_boot;
+            let can_be_forced = force && !found.left_alone().is_empty();
             if !found.is_open() && !can_be_forced {
                 return Err(Error::new(
                     Kind::NotFound,

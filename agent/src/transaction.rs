@@ -211,6 +211,14 @@ impl Transaction {
             .map_or_else(|| self.olds_of(step).any(is_file), Step::is_persistent)
     }
 
+    /// Steps that its revert left alone, as others had changed them, and that no restart has ended since.
+    #[must_use]
+    pub fn left_alone(&self) -> Vec<usize> {
+        let left = self.reverting.as_deref().filter(|_| !self.is_open());
+        let is_here = |step: &usize| self.this_boot || self.survives_boot(*step);
+        left.unwrap_or_default().iter().copied().filter(is_here).collect()
+    }
+
     /// Old values that the journal should hold and does not, of steps that may have written: paths by step.
     #[must_use]
     pub fn lost_olds(&self) -> Vec<(usize, String)> {

@@ -135,6 +135,34 @@ fn what_others_changed_is_left_alone_unless_forced() {
 }
 
 #[test]
+fn what_was_left_alone_is_told_until_it_is_as_before() {
+    let left =
+        |session: &mut Session| session.ok("status", json!({}))["transactions"][0]["left_alone"].clone();
+    for select in ["newest", "all"] {
+        let machine = Machine::new();
+        let start = machine.content();
+        let old = machine.read(SWAPPINESS);
+        let mut session = Session::start(&machine, "root");
+        session.ok("apply", json!({"plan": keep()}));
+        machine.write(SWAPPINESS, "33\n");
+        assert_eq!(left(&mut session), Value::Null);
+        session.ok("revert", json!({"select": "newest"}));
+        assert_eq!(left(&mut session), json!([SWAPPINESS]));
+        machine.write(SWAPPINESS, &old);
+        assert_eq!(left(&mut session), Value::Null);
+        machine.write(SWAPPINESS, "33\n");
+        let unforced = session.ok("revert", json!({"select": select}));
+        assert_eq!(unforced["transactions"], json!([]));
+        let forced = session.ok("revert", json!({"select": select, "force": true}));
+        assert_eq!(forced["transactions"][0]["transaction"], 1);
+        assert_eq!(machine.content(), start);
+        assert_eq!(left(&mut session), Value::Null);
+        let again = session.ok("revert", json!({"select": select, "force": true}));
+        assert_eq!(again["transactions"], json!([]));
+    }
+}
+
+#[test]
 fn what_was_left_alone_can_be_forced_later_even_if_it_was_all() {
     let machine = Machine::new();
     let start = machine.content();

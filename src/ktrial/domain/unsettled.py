@@ -15,9 +15,20 @@ def unfinished(transaction: Mapping[str, Any]) -> str:
     return f"transaction {transaction['transaction']} is unfinished: {why}"
 
 
+def left_alone(transaction: Mapping[str, Any]) -> str:
+    """What a revert left alone, and what puts it back."""
+    number, paths = transaction["transaction"], transaction["left_alone"]
+    what = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    return (
+        f"transaction {number} was reverted, but {what} was changed by somebody else and left alone: "
+        f"`ktrial revert --only {number} --force` puts back what was there before it"
+    )
+
+
 def unsettled(status: Mapping[str, Any]) -> Iterator[str]:
-    """Unfinished transactions, lines that cannot be trusted, and what lies among the journals and is none."""
+    """Unfinished transactions, what reverts left alone, lines that cannot be trusted, and what is no journal."""
     yield from (unfinished(item) for item in status.get("transactions", ()) if item.get("state") == UNFINISHED)
+    yield from (left_alone(item) for item in status.get("transactions", ()) if item.get("left_alone"))
     damaged: dict[str, list[str]] = {}
     for item in status.get("damaged", ()):
         damaged.setdefault(item["file"], []).append(item["message"])

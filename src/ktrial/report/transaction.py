@@ -29,6 +29,7 @@ _NEXT = {
     errno.EACCES: "a security module or the file's rights forbid it; `ktrial doctor` says what cannot be tuned here",
     errno.EBUSY: "something uses it now: stop that first (`ktrial doctor` names other tuners)",
 }
+_LEFT = {"changed-by-others", "left-alone"}
 _SAID = {"absent", "refused", "invalid", "vanished", "failed"}
 _REVERT = {
     "restored": "put back",
@@ -82,7 +83,7 @@ def revert_text(transactions: Sequence[Mapping[str, Any]], *, width: int) -> str
         parts.append(head + ("\n" + table(("knob", "outcome"), rows, width=width) if rows else ""))
         if transaction.get("state") == UNFINISHED:
             parts.append(paragraph(unfinished(transaction), width=width))
-        elif any(step["outcome"] in {"changed-by-others", "left-alone"} for step in others):
+        elif has_left_some([transaction]):
             parts.append(
                 f"next: `ktrial revert --only {transaction['transaction']} --force` puts back what was left alone"
             )
@@ -146,6 +147,11 @@ def is_open(transactions: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a revert or a recover left something undone."""
     failed = any(step["outcome"] == "failed" for item in transactions for step in item["steps"])
     return failed or any(item.get("state") == UNFINISHED for item in transactions)
+
+
+def has_left_some(transactions: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a revert left alone what others changed."""
+    return any(step["outcome"] in _LEFT for item in transactions for step in item["steps"])
 
 
 def _name(step: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -29,13 +29,41 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
 def test_what_a_revert_left_alone_can_be_put_back_later(machine: FakeRoot) -> None:
     machine.run("apply", "vm.swappiness=10", "vm.page-cluster=0", "--yes")
     machine.write(SWAPPINESS, "77\n")
-    left = machine.run("revert").out
+    reverted = machine.run("revert")
+    assert reverted.status == 1
+    left = reverted.out
     assert "changed by somebody else since: left alone (now 77)" in " ".join(left.split())
     assert machine.read(SWAPPINESS) == "77\n"
     (command,) = [line.split("`")[1].split()[1:] for line in left.splitlines() if line.startswith("next:")]
     assert command == ["revert", "--only", "1", "--force"]
     assert machine.run(*command).status == 0
     assert machine.read(SWAPPINESS) == "60\n"
+
+
+@pytest.mark.parametrize("resolve", [("revert", "--force"), ("revert", "--all", "--force"), ()])
+def test_what_was_left_alone_is_shown_until_it_is_as_before(machine: FakeRoot, resolve: tuple[str, ...]) -> None:
+    machine.run("apply", "vm.swappiness=10", "vm.page-cluster=0", "--yes")
+    machine.write(SWAPPINESS, "77\n")
+    assert machine.run("revert").status == 1
+    told = f"transaction 1 was reverted, but {SWAPPINESS} was changed by somebody else and left alone"
+    assert told in " ".join(machine.run("status").out.split())
+    assert told in " ".join(machine.run("doctor").out.split())
+    again = machine.run("revert")
+    assert (again.status, again.out, told in " ".join(again.err.split())) == (1, "Nothing to do.\n", True)
+    if resolve:
+        assert machine.run(*resolve).status == 0
+    else:
+        machine.write(SWAPPINESS, "60\n")
+    assert machine.read(SWAPPINESS) == "60\n"
+    assert "left alone" not in machine.run("status").out
+    assert (machine.run("revert").status, machine.run("revert", "--force").status) == (0, 0)
+
+
+def test_the_agent_by_hand_says_so_too(machine: FakeRoot) -> None:
+    machine.run("apply", "vm.swappiness=10", "--yes")
+    machine.write(SWAPPINESS, "77\n")
+    by_hand = [str(find_agent()), "revert", "--root", str(machine.folder)]
+    assert subprocess.run(by_hand, capture_output=True, timeout=20, check=False).returncode == 1
 
 
 def test_one_transaction_alone(machine: FakeRoot) -> None:

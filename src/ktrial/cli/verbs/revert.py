@@ -23,16 +23,28 @@ from ktrial.domain.errors import BadInput
 @json_option
 @click.pass_obj
 def command(app: App, to: int | None, all_: bool, only: int | None, force: bool, as_json: bool) -> int:
-    """Undo the newest transaction, those newer than N, or all."""
+    """Undo the newest transaction, those newer than N, or all.
+
+    What somebody else changed since is left alone: that ends with status 1, and `ktrial status` shows it until it is as
+    before. --force puts it back too.
+    """
+    from ktrial.domain.unsettled import left_alone
     from ktrial.report.terminal import columns
-    from ktrial.report.transaction import is_open, revert_text
+    from ktrial.report.transaction import has_left_some, is_open, revert_text
 
     if [to is not None, all_, only is not None].count(True) > 1:
         raise BadInput("--to, --all and --only exclude each other")
     select: Any = {"to": to} if to is not None else {"only": only} if only is not None else "all" if all_ else "newest"
-    answer = app.root_session("reverting").request("revert", select=select, force=force)
+    session = app.root_session("reverting")
+    answer = session.request("revert", select=select, force=force)
     if as_json:
         write_json({"schema": "ktrial.reverted/1", **answer})
     else:
         sys.stdout.write(revert_text(answer["transactions"], width=columns()))
-    return int(is_open(answer["transactions"]))
+    done = answer["transactions"]
+    left = (
+        [] if done else [left_alone(one) for one in session.request("status")["transactions"] if one.get("left_alone")]
+    )
+    for sentence in left:
+        app.say(sentence)
+    return int(is_open(done) or has_left_some(done) or bool(left))
