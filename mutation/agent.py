@@ -58,9 +58,9 @@ class Agent:
             names = self._tell(*choose).splitlines()
             told = json.loads(self._tell(*choose, "--json", "--diff"))
             known = named(names, told)
-            self._names |= dict(zip(known, names, strict=True))
-            self._diffs |= {mutant: one["diff"] for mutant, one in zip(known, told, strict=True)}
-            found += listed.named(known)
+            self._names |= {mutant: name for mutant, (name, _) in known.items()}
+            self._diffs |= {mutant: one["diff"] for mutant, (_, one) in known.items()}
+            found += listed.named(list(known))
         return found
 
     def run(self, group: Group, sample: Sequence[Mutant], deadline: float) -> Iterator[tuple[Mutant, Fate]]:
@@ -146,17 +146,23 @@ class Agent:
         )
 
 
-def named(names: Sequence[str], told: Sequence[Mapping[str, Any]]) -> list[Mutant]:
-    """Mutants as cargo-mutants lists them, in words and as JSON, under names without lines and columns."""
+def named(names: Sequence[str], told: Sequence[Mapping[str, Any]]) -> dict[Mutant, tuple[str, Mapping[str, Any]]]:
+    """Mutants as cargo-mutants lists them, in words and as JSON, under names without lines and columns.
+
+    Those that lie outside functions are left out.
+    """
     seen: Counter[str] = Counter()
-    found = []
+    found = {}
     for name, one in zip(names, told, strict=True):
+        if one["function"] is None:
+            continue
         function = one["function"]["function_name"]
         _, _, _, what = name.split(":", 3)
         what = what.strip().removesuffix(f" in {function}")
         seen[f"{one['file']} {function} {what}"] += 1
         count = seen[f"{one['file']} {function} {what}"]
-        found.append(Mutant(f"agent/{one['file']}", function, what if count == 1 else f"{what} ({count})"))
+        mutant = Mutant(f"agent/{one['file']}", function, what if count == 1 else f"{what} ({count})")
+        found[mutant] = (name, one)
     return found
 
 

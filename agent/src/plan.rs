@@ -404,6 +404,43 @@ mod tests {
     }
 
     #[test]
+    fn a_zram_device_is_new_or_named_and_swapped_to_unless_the_plan_says_otherwise() {
+        for (good, told) in [
+            (json!({"kind": "zram", "device": "zram0", "size_bytes": 0}), None),
+            (
+                json!({"kind": "zram", "device": null, "size_bytes": 4096, "priority": 5}),
+                None,
+            ),
+            (
+                json!({"kind": "zram", "device": null, "size_bytes": 4096, "swap": false}),
+                Some(&json!(false)),
+            ),
+        ] {
+            let plan = step(&good).unwrap();
+            let written = serde_json::to_value(&plan.steps[0]).unwrap();
+            assert_eq!(written.get("swap"), told, "{good}");
+            assert_eq!(step(&written).unwrap().steps, plan.steps);
+        }
+    }
+
+    #[test]
+    fn a_plan_and_a_lease_may_be_as_long_as_the_limit() {
+        let write = json!({"kind": "write", "path": "/x", "new": "1", "verify": "integer"});
+        let of = |steps: usize, seconds: u64| {
+            let lease = json!({"kind": "until-confirmed", "seconds": seconds});
+            let plan = json!({"schema": SCHEMA, "lease": lease, "steps": vec![write.clone(); steps]});
+            Plan::from_value(plan).map_err(|error| error.message)
+        };
+        assert!(of(STEPS, 1).is_ok());
+        assert_eq!(of(STEPS + 1, 1).unwrap_err(), "a plan has 1 to 4096 steps");
+        assert!(of(1, LEASE_SECONDS).is_ok());
+        assert_eq!(
+            of(1, LEASE_SECONDS + 1).unwrap_err(),
+            "a lease lasts 1 to 604800 seconds"
+        );
+    }
+
+    #[test]
     fn what_is_unknown_or_wrong_is_refused() {
         for bad in [
             json!({"kind": "write", "path": "/x", "new": "1", "verify": "integer", "colour": 1}),
@@ -411,6 +448,8 @@ mod tests {
             json!({"kind": "write", "path": "/x", "new": "", "verify": "integer"}),
             file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "9"})),
             file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "4644"})),
+            file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "00644"})),
+            file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "+644"})),
             file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "0755"})),
             file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "0666"})),
             file("/etc/sysctl.d/ktrial.conf", &json!({"mode": "0664"})),

@@ -21,6 +21,9 @@ const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 /// Longest time that a program may take (rewriting a boot loader's files takes minutes on slow disks).
 const LIMIT: Duration = Duration::from_secs(300);
 
+/// Between two looks whether it has ended.
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// Bytes of a program's talk that go into a message.
 const TALK_BYTES: usize = 400;
 
@@ -160,10 +163,10 @@ pub fn check(root: &Root, forward: &[String], undo: &[String]) -> Result<(), Ref
         argv.iter().map(String::as_str).collect()
     }
     match (words(forward).as_slice(), words(undo).as_slice()) {
-        (["swapoff", area], ["swapon", again @ ..]) if again.last() == Some(area) => {
+        (["swapoff", area], ["swapon", priority @ .., again]) if area == again => {
             find(root, forward)?;
             find(root, undo)?;
-            check_swap(root, area, &again[..again.len() - 1])
+            check_swap(root, area, priority)
         }
         (["systemctl", there, unit], ["systemctl", back, again])
             if unit == again && matches!((*there, *back), ("start", "stop") | ("stop", "start")) =>
@@ -237,7 +240,7 @@ pub fn run(root: &Root, argv: &[String]) -> Result<(), Refusal> {
         let read = talk.map(|mut talk| talk.read_to_end(&mut bytes));
         (bytes, read.is_none_or(|read| read.is_ok()))
     });
-    let status = wait(&mut child).map_err(&failed)?;
+    let status = wait(&mut child, LIMIT).map_err(&failed)?;
     let (bytes, _) = reader
         .join()
         .map_err(|_| failed("could not be listened to".to_owned()))?;
@@ -251,23 +254,19 @@ pub fn run(root: &Root, argv: &[String]) -> Result<(), Refusal> {
     )))
 }
 
-fn wait(child: &mut Child) -> Result<std::process::ExitStatus, String> {
+fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, String> {
     let began = Instant::now();
-    let mut pause = Duration::from_micros(500);
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if began.elapsed() < LIMIT => {
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(50));
-            }
+            Ok(None) if began.elapsed() < limit => std::thread::sleep(PAUSE),
             Ok(None) => {
                 let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
                 let killed = group.map(|group| kill_process_group(group, Signal::KILL));
                 let waited = child.wait();
                 return Err(format!(
                     "took longer than {} s and was killed ({killed:?}, {waited:?})",
-                    LIMIT.as_secs()
+                    limit.as_secs()
                 ));
             }
             Err(error) => return Err(format!("could not be waited for: {error}")),
@@ -296,10 +295,16 @@ mod tests {
             "modprobe -qC /tmp/x",
             "modprobe /tmp/own.ko",
             "modprobe firmware_class path=/tmp",
+            "modprobe -a",
+            "modprobe ",
+            "systemctl start --now",
+            "systemctl start ",
             "mkswap /dev/sda",
             "mkswap /dev/zram0/../sda",
             "mkswap /dev/zram",
             "swapoff -a",
+            "swapoff area",
+            "swapoff /a/../b",
             "swapon -p x /dev/zram0",
             "swapon --fixpgsz /dev/zram0",
             "swapon ../x",
@@ -340,6 +345,7 @@ mod tests {
         for (file_mode, folder_mode, safe) in [
             (0o600, 0o700, true),
             (0o622, 0o700, false),
+            (0o1622, 0o700, false),
             (0o600, 0o777, false),
             (0o600, 0o1777, true),
         ] {
@@ -352,6 +358,10 @@ mod tests {
             );
         }
         assert!(is_swap_area("/no-such-folder/swap"), "swapon says so itself");
+        assert!(
+            !is_swap_area("/usr/../etc/passwd"),
+            "the kernel's list has no such name"
+        );
     }
 
     #[test]
@@ -367,12 +377,15 @@ mod tests {
         std::fs::create_dir(folder.path().join("proc")).unwrap();
         std::fs::write(
             folder.path().join("proc/swaps"),
-            "Filename Type Size Used Priority\n/dev/a\\040b partition 8 0 5\n/dev/own partition 8 0 -2\n",
+            "Filename Type Size Used Priority\n/dev/a\\040b partition 8 0 5\n/dev/own partition 8 0 -2\n\
+             /dev/first partition 8 0 0\n",
         )
         .unwrap();
         let outcome = |area: &str, again: &[&str]| check_swap(&root, area, again).map_err(|why| why.outcome);
         assert_eq!(outcome("/dev/a b", &["-p", "5"]), Ok(()));
         assert_eq!(outcome("/dev/own", &[]), Ok(()));
+        assert_eq!(outcome("/dev/first", &["-p", "0"]), Ok(()));
+        assert_eq!(outcome("/dev/first", &[]), Err(Outcome::Forbidden));
         assert_eq!(outcome("/dev/a b", &[]), Err(Outcome::Forbidden));
         assert_eq!(outcome("/dev/a b", &["-p", "6"]), Err(Outcome::Forbidden));
         assert_eq!(outcome("/dev/own", &["-p", "2"]), Err(Outcome::Forbidden));
@@ -383,6 +396,54 @@ mod tests {
     fn a_failing_command_says_what_it_said() {
         let refusal = run(&Root::new("/"), &argv("swapoff /dev/ktrial-none")).unwrap_err();
         assert_eq!(refusal.outcome, Outcome::Refused);
-        assert!(refusal.message.contains("swapoff"), "{}", refusal.message);
+        let ended = refusal
+            .message
+            .starts_with("`swapoff /dev/ktrial-none` ended with");
+        assert!(ended, "{}", refusal.message);
+    }
+
+    #[test]
+    fn what_takes_too_long_is_killed_with_all_that_it_started() {
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "sleep 600 & echo; wait"])
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut said = child.stdout.take().unwrap();
+        said.read_exact(&mut [0]).unwrap();
+        let why = wait(&mut child, Duration::from_millis(20)).unwrap_err();
+        assert!(why.starts_with("took longer than 0 s and was killed"), "{why}");
+        // Whoever could write to it is gone.
+        assert_eq!(said.read_to_end(&mut Vec::new()).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_step_ends_what_its_undo_brings_back() {
+        let outcome = |forward: &str, undo: &str| {
+            check(&Root::new("/"), &argv(forward), &argv(undo)).map_err(|why| why.outcome)
+        };
+        for (forward, undo) in [
+            ("swapoff /ktrial-none", "swapon /ktrial-other"),
+            ("swapoff /ktrial-none", "swapon"),
+            ("swapon /ktrial-none", "swapoff /ktrial-none"),
+            ("systemctl start tuned", "systemctl stop irqbalance"),
+            ("systemctl start tuned", "systemctl start tuned"),
+            ("systemctl enable tuned", "systemctl disable tuned"),
+            ("systemctl stop ssh", "systemctl start ssh"),
+            ("modprobe zram", "modprobe -r zram"),
+        ] {
+            assert_eq!(
+                outcome(forward, undo),
+                Err(Outcome::Forbidden),
+                "{forward}, {undo}"
+            );
+        }
+        assert_eq!(
+            outcome("swapoff /ktrial-none", "swapon -p 5 /ktrial-none"),
+            Err(Outcome::Absent)
+        );
+        let taken = outcome("systemctl stop tuned", "systemctl start tuned");
+        assert!(matches!(taken, Ok(()) | Err(Outcome::Absent)), "{taken:?}");
     }
 }

@@ -111,7 +111,7 @@ fn trusted(file: &OwnedFd, path: &str) -> Result<(), String> {
 
 /// Refuses what another than root, or than the one as whom this agent runs, could have put there.
 fn check_owner(found: &Stat, path: &str) -> Result<(), String> {
-    if found.st_uid != 0 && found.st_uid != rustix::process::geteuid().as_raw() {
+    if ![0, rustix::process::geteuid().as_raw()].contains(&found.st_uid) {
         return Err(format!("{path} belongs to user {}, not to root", found.st_uid));
     }
     if found.st_mode & OTHERS_WRITE != 0 {
@@ -158,8 +158,7 @@ fn read_file(folder: &OwnedFd, name: &str, path: &str) -> Result<Vec<u8>, String
         &statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refuse)?,
         path,
     )?;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = openat(folder, name, flags, Mode::empty()).map_err(refuse)?;
+    let file = open_file(folder, name).map_err(refuse)?;
     check_file(&fstat(&file).map_err(refuse)?, path)?;
     let mut text = Vec::new();
     let limited = File::from(file).take(LARGEST_BYTES + 1).read_to_end(&mut text);
@@ -168,6 +167,12 @@ fn read_file(folder: &OwnedFd, name: &str, path: &str) -> Result<Vec<u8>, String
         return Err(format!("{path} has more than {LARGEST_BYTES} bytes"));
     }
     Ok(text)
+}
+
+/// Opens a file, whatever it has become since it was looked at: follows no link, waits for nobody.
+fn open_file(folder: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    openat(folder, name, flags, Mode::empty())
 }
 
 fn check_file(found: &Stat, path: &str) -> Result<(), String> {

@@ -119,6 +119,36 @@ fn what_opens_the_machine_is_forbidden() {
 }
 
 #[test]
+fn a_word_that_ends_devices_is_only_a_name_elsewhere() {
+    let (_folder, root) = tree();
+    for path in [
+        "/proc/sys/vm/state",
+        "/sys/module/zswap/parameters/reset",
+        "/sys/kernel/mm/lru_gen/enable",
+    ] {
+        assert!(!forbidden(&root, path, Purpose::Undo), "{path}");
+    }
+    assert!(forbidden(&root, "/sys/block/sda/state", Purpose::Undo));
+}
+
+#[test]
+fn a_refusal_says_whether_reading_or_writing_is_meant() {
+    let (_folder, root) = tree();
+    for (purpose, words) in [
+        (Purpose::Read, "never reads as root"),
+        (Purpose::Write, "never writes"),
+    ] {
+        for path in ["/sys/class/net/eth0/device/resource0", "/sys/class/net/eth0/rom"] {
+            let denial = check(&root, path, purpose).unwrap_err();
+            assert!(
+                matches!(&denial, Denial::Forbidden(why) if why.contains(words)),
+                "{denial:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn groups_within_groups_are_written_and_nothing_beside_them() {
     let (folder, root) = tree();
     let group = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/app.slice/a\\x2db.scope";
@@ -349,6 +379,10 @@ fn stars_stay_within_a_component() {
     assert!(fits("*", ""));
     assert!(!fits("sd*", "vda"));
     assert!(!fits("a*a", "a"));
+    // What one star's end has used is not there for the next one.
+    assert!(!fits("a*b*b", "ab"));
+    assert!(!fits("a*b*b", "axb"));
+    assert!(fits("a*b*b", "axbb"));
     assert!(covers(
         "/sys/module/*/parameters/",
         "/sys/module/zswap/parameters/enabled"

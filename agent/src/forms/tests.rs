@@ -253,15 +253,17 @@ fn no_key_is_more_than_a_key() {
         "zram-generator",
         "zram00000",
         "zram0/../sda",
+        "zramx",
+        "zram0]",
     ] {
         assert!(
             rendered("zram-generator", &json!([{ "device": device }])).is_err(),
             "{device:?}"
         );
     }
-    for priority in [-2, 32_768] {
+    for (priority, taken) in [(-2, false), (-1, true), (32_767, true), (32_768, false)] {
         let entries = json!([{"device": "zram0", "swap-priority": priority}]);
-        assert!(rendered("zram-generator", &entries).is_err(), "{priority}");
+        assert_eq!(rendered("zram-generator", &entries).is_ok(), taken, "{priority}");
     }
 }
 
@@ -445,6 +447,37 @@ fn nothing_stands_twice_and_nothing_is_endless() {
         .collect();
     let why = rendered("sysctl.d", &json!(many)).unwrap_err();
     assert!(why.contains("bytes"), "{why}");
+}
+
+#[test]
+fn what_is_as_long_as_it_may_be_is_taken() {
+    let longest = "1".repeat(VALUE_BYTES);
+    assert!(rendered("sysctl.d", &setting("/proc/sys/vm/swappiness", &longest)).is_ok());
+    // A line of exactly `bytes`, with its newline one more.
+    let rule_of = |bytes: usize| {
+        let attribute =
+            |number: usize, value: &str| json!({"attribute": format!("a{number}"), "value": value});
+        let mut set: Vec<Value> = (0..7).map(|number| attribute(number, &longest)).collect();
+        set.push(attribute(7, "1"));
+        let entries = |set: &[Value]| json!([{"match": {"SUBSYSTEM": "block"}, "set": set}]);
+        let short = rendered("udev", &entries(&set)).unwrap().trim_end().len();
+        set[7] = attribute(7, &"1".repeat(1 + bytes - short));
+        rendered("udev", &entries(&set))
+    };
+    assert_eq!(rule_of(LINE_BYTES).unwrap().len(), LINE_BYTES + 1);
+    assert!(rule_of(LINE_BYTES + 1).unwrap_err().contains("a line"));
+    let file_of = |bytes: usize| {
+        let line = "net.ipv4.k000 = \n".len();
+        let (full, rest) = (bytes / (line + VALUE_BYTES), bytes % (line + VALUE_BYTES));
+        let one = |number: usize, length: usize| json!({"path": format!("/proc/sys/net/ipv4/k{number:03}"), "value": "1".repeat(length)});
+        let mut all: Vec<Value> = (0..full).map(|number| one(number, VALUE_BYTES)).collect();
+        all.push(one(full, rest - line));
+        rendered("sysctl.d", &json!(all))
+    };
+    assert_eq!(file_of(FILE_BYTES).unwrap().len(), FILE_BYTES);
+    assert!(file_of(FILE_BYTES + 1)
+        .unwrap_err()
+        .contains("the file would have"));
 }
 
 #[test]

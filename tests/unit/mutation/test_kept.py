@@ -139,13 +139,21 @@ def test_a_reason_says_whether_behaviour_changes(why: str) -> None:
 
 
 def test_names_of_cargo_mutants_lose_their_lines() -> None:
-    told = [{"file": "src/allow.rs", "function": {"function_name": name}} for name in ("any", "fits", "fits")]
+    told = [
+        {"file": "src/allow.rs", "function": {"function_name": name} if name else None}
+        for name in ("", "any", "fits", "fits")
+    ]
     names = [
+        "src/allow.rs:12:32: replace << with >>",
         "src/allow.rs:308:5: replace any -> bool with true",
         "src/allow.rs:338:41: replace + with - in fits",
         "src/allow.rs:339:41: replace + with - in fits",
     ]
-    assert list(map(str, named(names, told))) == [
+    found = named(names, told)
+    assert [(name, one["function"]) for name, one in found.values()] == [
+        (name, one["function"]) for name, one in zip(names[1:], told[1:], strict=True)
+    ]
+    assert list(map(str, found)) == [
         "agent/src/allow.rs::any: replace any -> bool with true",
         "agent/src/allow.rs::fits: replace + with -",
         "agent/src/allow.rs::fits: replace + with - (2)",

@@ -218,6 +218,51 @@ fn links_pipes_and_large_files_add_nothing_and_are_named() {
 }
 
 #[test]
+fn what_became_a_link_or_a_pipe_since_it_was_looked_at_is_neither_followed_nor_waited_for() {
+    let machine = Machine::new();
+    let folder = open_folder(&machine.root()).unwrap().unwrap();
+    symlink("own.toml", machine.at(FOLDER).join("link.toml")).unwrap();
+    assert_eq!(open_file(&folder, "link.toml").unwrap_err(), Errno::LOOP);
+    let pipe = machine.at(FOLDER).join("pipe.toml");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    assert!(open_file(&folder, "pipe.toml").is_ok());
+}
+
+#[test]
+fn a_sysctl_has_its_own_file_unless_it_names_others_and_nothing_else_has_one() {
+    let machine = Machine::new();
+    for (kind, places, written) in [
+        ("sysctl", "[]", ["/proc/sys/vm/own_knob"].as_slice()),
+        ("sysctl", "[\"/proc/sys/vm/other\"]", &["/proc/sys/vm/other"]),
+        ("sysfs", "[]", &[]),
+    ] {
+        machine.put(
+            "own.toml",
+            &format!("[[knob]]\nid = \"vm.own_knob\"\nkind = \"{kind}\"\nplaces = {places}\n"),
+        );
+        assert_eq!(read(&machine.root()).written, written, "{kind} {places}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_none_or_cannot_be_read_is_named() {
+    let machine = Machine::new();
+    fs::remove_dir_all(machine.at(FOLDER)).unwrap();
+    fs::write(machine.at(FOLDER), "").unwrap();
+    let why = machine.why_not();
+    assert!(
+        why.contains("passed over: /etc/ktrial/knobs.d is no folder"),
+        "{why}"
+    );
+    let nowhere = read(&Root::new(machine.at("/nowhere"))).passed_over;
+    assert_eq!(nowhere.len(), 1);
+    assert!(
+        nowhere[0].starts_with("/ cannot be read: No such file"),
+        "{nowhere:?}"
+    );
+}
+
+#[test]
 fn a_link_on_the_way_leads_nowhere() {
     for path in ["/etc", "/etc/ktrial", "/etc/ktrial/knobs.d"] {
         let machine = Machine::new();
@@ -243,4 +288,5 @@ fn files_beyond_the_limit_are_left_out_and_it_says_so() {
     assert!(machine.why_not().contains("has more than 256 files"));
     fs::remove_file(machine.at(FOLDER).join("a000.toml")).unwrap();
     assert!(machine.allows(OWN, Purpose::Write));
+    assert!(read(&machine.root()).passed_over.is_empty());
 }
