@@ -489,4 +489,6 @@ pub fn is_zram(name: &str) -> bool {
 }
 
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod tests;

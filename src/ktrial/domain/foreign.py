@@ -64,6 +64,7 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str | None = None
     values: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
     by: str | None = None
     block: str | None = None
     benchmark: str | None = None
@@ -86,6 +87,7 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
         """The options of tables that were given, as they are spelled on the command line."""
         given = {
             "--value": self.values,
+            "--where": self.where,
             "--by": self.by,
             "--block": self.block,
             "--benchmark": self.benchmark,

@@ -19,6 +19,8 @@ _VERSION = re.compile(r"pgbench \((\S+)")
 _FIELD = re.compile(r"([a-z][a-z ]+?)(?:: | = )(.*)")
 _TPS = re.compile(r"(\S+) \((?:without initial connection time|excluding connections establishing)\)")
 _LATE = re.compile(r"number of transactions above the \S+ ms latency limit: (.*)")
+#: Of `-P`, any number of them.
+_PROGRESS = "progress: "
 _LATE_NAME = "number of transactions above the limit"
 _LAG = re.compile(r"avg (\S+) \(max (\S+)\) ms")
 _COUNT = re.compile(r"(\S+?)(?:/\d+)?(?: \(\S+\))?")
@@ -31,6 +33,7 @@ class PgbenchRun(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one run. None is what it does not print: lag without a rate, skipped and late without a limit."""
 
     version: str | None
+    script: str | None = None
     scale: int
     mode: str
     clients: int
@@ -64,6 +67,8 @@ def read_pgbench(data: bytes, source: str = "stdout") -> PgbenchRun:
         elif text.startswith("tps = "):
             if match := _TPS.fullmatch(text.removeprefix("tps = ")):
                 rate = quantity(match[1], "1/s", source, line, "transactions per second")
+        elif text.startswith(_PROGRESS):
+            continue
         elif match := _FIELD.fullmatch(text):
             if match[1] in fields:
                 raise unreadable(source, line, text, f"'{match[1]}' once")
@@ -108,6 +113,7 @@ def _run(version: str | None, fields: Mapping[str, tuple[int, str]], rate: Quant
         raise unreadable(source, None, f"{transactions} transactions", "at least one, and 'tps = …'")
     return PgbenchRun(
         version=version,
+        script=fields["transaction type"][1] if "transaction type" in fields else None,
         scale=count("scaling factor"),
         mode=text_of("query mode")[1],
         clients=count("number of clients"),

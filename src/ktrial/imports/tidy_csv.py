@@ -27,6 +27,8 @@ _CELL = re.compile(r"(\S*[\d.,])\s*([^\d\s.,+-].*)")
 #: Numbers of things that are no plural.
 _COUNTED = frozenset({"io", "irq", "req", "op", "tx", "rx", "bogo", "cswch", "packet", "frame"})
 _UNIT = "unit"
+#: So many values of a column are named.
+_SHOWN = 8
 _SUMMARY = ("mean", "stddev", "median")
 
 
@@ -53,24 +55,27 @@ def sniff(head: bytes, name: str) -> bool:
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     """A run for each row. An empty cell is a failed run, never 0."""
-    table = read_tidy_csv(data, name)
-    _check_summary(table, name)
+    whole = read_tidy_csv(data, name)
+    _check_summary(whole, name)
+    numbers = _chosen(whole, options.where, name)
+    table = msgspec.structs.replace(whole, rows=tuple(whole.rows[number - 1] for number in numbers))
     columns = _value_columns(table, options, name)
     _check_unit(columns, options, name)
-    by, block, benchmark = (
+    by = _group_places(table, options.by, name)
+    block, benchmark = (
         _place(table, wanted, option, name)
-        for wanted, option in ((options.by, "--by"), (options.block, "--block"), (options.benchmark, "--benchmark"))
+        for wanted, option in ((options.block, "--block"), (options.benchmark, "--benchmark"))
     )
     if options.by is not None and options.label is not None:
         raise BadInput("--label and --by both name the groups", file=name, hint="leave one of them out")
     scales = {column.header: _scale(column, table, options, name) for column in columns}
     of_row = _unit_column(table, columns, options)
     used = {column.place for column in columns}
-    used |= {place for place in (by, block, benchmark, of_row) if place is not None}
+    used |= {place for place in (*by, block, benchmark, of_row) if place is not None}
     fallback = group_of(options.label, name)
     runs = [
         ForeignRun(
-            group=fallback if by is None else _cell(row, by, table, name),
+            group=" / ".join(_cell(row, place, table, name) for place in by) or fallback,
             benchmark=slug(stem(name)) if benchmark is None else _cell(row, benchmark, table, name),
             number=number,
             block=None if block is None else _cell(row, block, table, name),
@@ -82,15 +87,55 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
             measurements=(found := _measured(row, columns, _of_row(row, of_row, scales), options, name)),
             failure=None if found else f"empty: {', '.join(column.header for column in columns)}",
         )
-        for number, row in enumerate(table.rows, 1)
+        for number, row in zip(numbers, table.rows, strict=True)
     ]
     if not any(run.measurements for run in runs):
         raise BadInput("every cell of its values is empty", file=name, hint=f"columns: {', '.join(table.columns)}")
     return ForeignResults(
         format=NAME,
         runs=tuple(runs),
-        notes=(*_notes(columns, {} if of_row is not None else scales, options, runs), *_twice(table)),
+        notes=(
+            *_notes(columns, {} if of_row is not None else scales, options, runs),
+            *_twice(table),
+            *_left_out(len(whole.rows) - len(numbers), len(whole.rows)),
+        ),
     )
+
+
+def _chosen(table: TidyTable, where: Sequence[str], name: str) -> list[int]:
+    """The numbers of the rows that have a wanted value in each column that is named; several of one column count."""
+    wanted: dict[int, set[str]] = {}
+    for text in where:
+        column = next((one for one in table.columns if text.startswith(f"{one}=")), text.partition("=")[0])
+        place = _place(table, column, "--where", name)
+        assert place is not None, "a name was asked for"
+        if "=" not in text:
+            raise BadInput(f"--where {text!r}: it has no value", file=name, hint="write COLUMN=VALUE")
+        wanted.setdefault(place, set()).add(text[len(column) + 1 :].strip())
+    found = [
+        number
+        for number, row in enumerate(table.rows, 1)
+        if all(row.cells[place].strip() in values for place, values in wanted.items())
+    ]
+    if not found:
+        there = (
+            f"{table.columns[place]} is {', '.join(sorted({row.cells[place].strip() for row in table.rows})[:_SHOWN])}"
+            for place in wanted
+        )
+        raise BadInput("no row is so", file=name, hint=f"--where: {'; '.join(there)}")
+    return found
+
+
+def _left_out(count: int, all_rows: int) -> tuple[str, ...]:
+    return (f"{count} of {all_rows} rows are left out by --where",) if count else ()
+
+
+def _group_places(table: TidyTable, by: str | None, name: str) -> tuple[int, ...]:
+    """The column that names the groups, or several that do so together."""
+    if by is None:
+        return ()
+    names = [by] if by in table.columns else [one.strip() for one in by.split(",")]
+    return tuple(place for one in names if (place := _place(table, one, "--by", name)) is not None)
 
 
 def _twice(table: TidyTable) -> tuple[str, ...]:

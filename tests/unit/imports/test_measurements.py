@@ -36,6 +36,7 @@ MEASURED = {
     "mmtests": Sign(
         "made-one-extract", "1250", "'-1250' is not the document._ResultData.Lat-99.00th-qrtle[0].Values[1]"
     ),
+    "pgbench": Sign("15-loop", "4.827 ms", "'-4.827' is not latency average"),
     "phoronix": Sign(
         "made-two-systems", "120.0", "input.xml:44: '-120.0' is not run 1 of Timed Linux Kernel Compilation"
     ),

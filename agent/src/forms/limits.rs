@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How long what is rendered may be.
+
+use super::tests::{rendered, setting};
+use super::*;
+use serde_json::{json, Value};
+
+#[test]
+fn nothing_stands_twice_and_nothing_is_endless() {
+    let twice = |entry: Value| json!([entry, entry]);
+    for (kind, entry) in [
+        (
+            "sysctl.d",
+            json!({"path": "/proc/sys/vm/swappiness", "value": "1"}),
+        ),
+        (
+            "tmpfiles.d",
+            json!({"path": "/proc/sys/vm/swappiness", "value": "1"}),
+        ),
+        (
+            "modprobe.d",
+            json!({"module": "nvme-core", "parameter": "a", "value": "1"}),
+        ),
+        ("zram-generator", json!({"device": "zram0"})),
+    ] {
+        let why = rendered(kind, &twice(entry)).unwrap_err();
+        assert!(why.contains("twice"), "{kind}: {why}");
+    }
+    let spelled = json!([{"module": "nvme-core", "parameter": "a", "value": "1"},
+        {"module": "nvme_core", "parameter": "a", "value": "2"}]);
+    assert!(rendered("modprobe.d", &spelled).is_err());
+    let value = "1".repeat(VALUE_BYTES);
+    let set: Vec<Value> = (0..8)
+        .map(|number| json!({"attribute": format!("a{number}"), "value": value}))
+        .collect();
+    let why = rendered("udev", &json!([{"match": {"SUBSYSTEM": "block"}, "set": set}])).unwrap_err();
+    assert!(why.contains("line"), "{why}");
+    let many: Vec<Value> = (0..300)
+        .map(|number| json!({"path": format!("/proc/sys/vm/k{number}"), "value": value}))
+        .collect();
+    let why = rendered("sysctl.d", &json!(many)).unwrap_err();
+    assert!(why.contains("bytes"), "{why}");
+}
+
+#[test]
+fn what_is_as_long_as_it_may_be_is_taken() {
+    let longest = "1".repeat(VALUE_BYTES);
+    assert!(rendered("sysctl.d", &setting("/proc/sys/vm/swappiness", &longest)).is_ok());
+    // A line of exactly `bytes`, with its newline one more.
+    let rule_of = |bytes: usize| {
+        let attribute =
+            |number: usize, value: &str| json!({"attribute": format!("a{number}"), "value": value});
+        let mut set: Vec<Value> = (0..7).map(|number| attribute(number, &longest)).collect();
+        set.push(attribute(7, "1"));
+        let entries = |set: &[Value]| json!([{"match": {"SUBSYSTEM": "block"}, "set": set}]);
+        let short = rendered("udev", &entries(&set)).unwrap().trim_end().len();
+        set[7] = attribute(7, &"1".repeat(1 + bytes - short));
+        rendered("udev", &entries(&set))
+    };
+    assert_eq!(rule_of(LINE_BYTES).unwrap().len(), LINE_BYTES + 1);
+    assert!(rule_of(LINE_BYTES + 1).unwrap_err().contains("a line"));
+    let file_of = |bytes: usize| {
+        let line = "net.ipv4.k000 = \n".len();
+        let (full, rest) = (bytes / (line + VALUE_BYTES), bytes % (line + VALUE_BYTES));
+        let one = |number: usize, length: usize| json!({"path": format!("/proc/sys/net/ipv4/k{number:03}"), "value": "1".repeat(length)});
+        let mut all: Vec<Value> = (0..full).map(|number| one(number, VALUE_BYTES)).collect();
+        all.push(one(full, rest - line));
+        rendered("sysctl.d", &json!(all))
+    };
+    assert_eq!(file_of(FILE_BYTES).unwrap().len(), FILE_BYTES);
+    assert!(file_of(FILE_BYTES + 1)
+        .unwrap_err()
+        .contains("the file would have"));
+}
