@@ -94,7 +94,8 @@ def test_swap_of_this_machine_comes_back_empty(real_root: AgentSession, tmp_path
         with mmap.mmap(-1, 16 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
             memory.write(b"x" * (16 << 20))
             memory.madvise(MADV_PAGEOUT)
-            assert [int(line[3]) >= 16 << 10 for line in swapped() if line[0] == str(area)] == [True]
+            # Not all: the kernel passes over pages that have not reached its lists yet.
+            assert [int(line[3]) >= 8 << 10 for line in swapped() if line[0] == str(area)] == [True]
             (done,) = Resets(Between(reset_swap=True), FakeExecutor(), real_root).carry_out()
             assert (done.ok, str(area) in done.result) == (True, True), done
             assert [(line[3], line[4]) for line in swapped() if line[0] == str(area)] == [("0", "7")]
