@@ -21,9 +21,6 @@ const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 /// Longest time that a program may take (rewriting a boot loader's files takes minutes on slow disks).
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Between two looks whether it has ended.
-const PAUSE: Duration = Duration::from_millis(2);
-
 /// Bytes of a program's talk that go into a message.
 const TALK_BYTES: usize = 400;
 
@@ -256,10 +253,14 @@ pub fn run(root: &Root, argv: &[String]) -> Result<(), Refusal> {
 
 fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, String> {
     let began = Instant::now();
+    let mut pause = Duration::from_micros(500);
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if began.elapsed() < limit => std::thread::sleep(PAUSE),
+            Ok(None) if began.elapsed() < limit => {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
             Ok(None) => {
                 let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
                 let killed = group.map(|group| kill_process_group(group, Signal::KILL));

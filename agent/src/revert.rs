@@ -112,7 +112,7 @@ fn choose<'a>(
             if id != 0 && !transactions.iter().any(|transaction| transaction.id == id) {
                 return Err(missing(id));
             }
-            Ok(open().filter(|transaction| transaction.id > id).collect())
+            Ok(wanted().filter(|transaction| transaction.id > id).collect())
         }
         Select::Only(id) => {
             let found = transactions

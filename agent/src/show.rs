@@ -70,6 +70,14 @@ fn transaction(text: &mut String, value: &Value) {
             &format!("  transaction {} is unfinished: {why}", value["transaction"]),
         );
     }
+    list(text, &value["left_alone"], |text, path| {
+        let id = &value["transaction"];
+        let hint = format!("revert --only {id} --force restores it");
+        line(
+            text,
+            &format!("  {}: changed by others and left alone ({hint})", word(path)),
+        );
+    });
     list(text, &value["steps"], step);
 }
 
@@ -129,6 +137,12 @@ mod tests {
         assert_eq!(
             shown,
             "transaction 3  applied\n  /proc/sys/vm/swappiness: accepted  10\n"
+        );
+        let left = json!({"transaction": 3, "state": "reverted", "left_alone": ["/proc/sys/vm/swappiness"], "steps": []});
+        assert_eq!(
+            reply("status", &json!({"transactions": [left]})),
+            "transaction 3  reverted\n  /proc/sys/vm/swappiness: changed by others and left alone \
+             (revert --only 3 --force restores it)\n"
         );
         assert_eq!(
             reply("status", &json!({"transactions": [], "damaged": []})),

@@ -343,11 +343,12 @@ impl Store {
     }
 }
 
-/// Drops the oldest ended transactions beyond those that are kept.
+/// Drops the oldest ended transactions beyond those that are kept, but none that left something alone: its old values
+/// are still needed.
 pub fn drop_old(transactions: &[Transaction]) {
     let ended: Vec<&Transaction> = transactions
         .iter()
-        .filter(|transaction| !transaction.is_open())
+        .filter(|transaction| !transaction.is_open() && transaction.left_alone().is_empty())
         .collect();
     for old in ended.iter().take(ended.len().saturating_sub(KEPT)) {
         if let Err(error) = fs::remove_file(&old.file) {

@@ -138,7 +138,7 @@ fn what_others_changed_is_left_alone_unless_forced() {
 fn what_was_left_alone_is_told_until_it_is_as_before() {
     let left =
         |session: &mut Session| session.ok("status", json!({}))["transactions"][0]["left_alone"].clone();
-    for select in ["newest", "all"] {
+    for select in [json!("newest"), json!("all"), json!({"to": 0})] {
         let machine = Machine::new();
         let start = machine.content();
         let old = machine.read(SWAPPINESS);
@@ -160,6 +160,30 @@ fn what_was_left_alone_is_told_until_it_is_as_before() {
         let again = session.ok("revert", json!({"select": select, "force": true}));
         assert_eq!(again["transactions"], json!([]));
     }
+}
+
+#[test]
+fn what_was_left_alone_outlives_any_number_of_later_transactions() {
+    let machine = Machine::new();
+    let mut session = Session::start(&machine, "root");
+    let start = machine.content();
+    let plan = |new: &str| {
+        let step = json!({"kind": "write", "path": SWAPPINESS, "new": new, "verify": "integer"});
+        json!({"schema": "ktrial.plan/2", "steps": [step]})
+    };
+    session.ok("apply", json!({"plan": plan("10")}));
+    machine.write(SWAPPINESS, "33\n");
+    session.ok("revert", json!({"select": "newest"}));
+    for _ in 0..60 {
+        session.ok("apply", json!({"plan": plan("20")}));
+        session.ok("revert", json!({"select": "newest"}));
+    }
+    let listed = session.ok("status", json!({}))["transactions"].clone();
+    assert_eq!(listed[0]["transaction"], 1);
+    assert_eq!(listed[0]["left_alone"], json!([SWAPPINESS]));
+    assert!(listed.as_array().unwrap().len() < 60);
+    session.ok("revert", json!({"select": "newest", "force": true}));
+    assert_eq!(machine.content(), start);
 }
 
 #[test]

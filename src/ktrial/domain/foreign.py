@@ -58,13 +58,13 @@ class ForeignResults(msgspec.Struct, frozen=True, kw_only=True):
 class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user says of a file.
 
-    `below_fps` is of logs of frames, absent where it was not said. All others but `label` are of tables: columns by
-    name, and what the file does not tell.
+    `below_fps` applies to logs of frames, all others but `label` to tables: columns by name, and what the file lacks.
+    What is newer than the digests of published questions is absent unless it was given, so that they still fit.
     """
 
     label: str | None = None
     values: tuple[str, ...] = ()
-    where: tuple[str, ...] = ()
+    where: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     by: str | None = None
     block: str | None = None
     benchmark: str | None = None
@@ -75,7 +75,7 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
     @staticmethod
     def given(options: Mapping[str, Any]) -> ImportOptions:
         """Options by name, None where one was not given."""
-        return ImportOptions(**{name: value for name, value in options.items() if value is not None})
+        return ImportOptions(**{name: value for name, value in options.items() if value not in (None, ())})
 
     @property
     def of_frames(self) -> tuple[str, ...]:

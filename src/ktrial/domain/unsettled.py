@@ -21,7 +21,7 @@ def left_alone(transaction: Mapping[str, Any]) -> str:
     what = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     return (
         f"transaction {number} was reverted, but {what} was changed by somebody else and left alone: "
-        f"`ktrial revert --only {number} --force` puts back what was there before it"
+        f"`ktrial revert --only {number} --force` restores the old value{'s'[: len(paths) > 1]}"
     )
 
 

@@ -33,7 +33,7 @@ class PgbenchRun(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one run. None is what it does not print: lag without a rate, skipped and late without a limit."""
 
     version: str | None
-    script: str | None = None
+    script: str | None
     scale: int
     mode: str
     clients: int

@@ -27,8 +27,8 @@ _CELL = re.compile(r"(\S*[\d.,])\s*([^\d\s.,+-].*)")
 #: Numbers of things that are no plural.
 _COUNTED = frozenset({"io", "irq", "req", "op", "tx", "rx", "bogo", "cswch", "packet", "frame"})
 _UNIT = "unit"
-#: So many values of a column are named.
-_SHOWN = 8
+#: How many values of a column a message names, and characters of each.
+_SHOWN, _LONGEST = 8, 40
 _SUMMARY = ("mean", "stddev", "median")
 
 
@@ -57,7 +57,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     """A run for each row. An empty cell is a failed run, never 0."""
     whole = read_tidy_csv(data, name)
     _check_summary(whole, name)
-    numbers = _chosen(whole, options.where, name)
+    numbers = _chosen(whole, options.where or (), name)
     table = msgspec.structs.replace(whole, rows=tuple(whole.rows[number - 1] for number in numbers))
     columns = _value_columns(table, options, name)
     _check_unit(columns, options, name)
@@ -118,12 +118,14 @@ def _chosen(table: TidyTable, where: Sequence[str], name: str) -> list[int]:
         if all(row.cells[place].strip() in values for place, values in wanted.items())
     ]
     if not found:
-        there = (
-            f"{table.columns[place]} is {', '.join(sorted({row.cells[place].strip() for row in table.rows})[:_SHOWN])}"
-            for place in wanted
-        )
+        there = (f"{table.columns[place]} is {', '.join(_values(table, place))}" for place in wanted)
         raise BadInput("no row is so", file=name, hint=f"--where: {'; '.join(there)}")
     return found
+
+
+def _values(table: TidyTable, place: int) -> list[str]:
+    """The first values of a column, each cut to what fits into a message."""
+    return [text[:_LONGEST] for text in sorted({row.cells[place].strip() for row in table.rows})[:_SHOWN]]
 
 
 def _left_out(count: int, all_rows: int) -> tuple[str, ...]:

@@ -120,12 +120,15 @@ def _about(arm: str, point: Point) -> dict[str, Any]:
 def _script(comparison: Comparison, *, has_data: bool) -> str:
     """The commands, each word quoted; what is no command of ktrial stays a comment.
 
-    Where the data lie beside it, it computes every number from them, on any machine; the first commands named files
-    and sessions of the machine that made them. Without them it measures a trial anew, and computes that again.
+    With the data beside it, the script computes every number again on any machine. Without them it runs a trial anew
+    and rechecks that. The original commands stay as comments: they name files of the author's machine.
     """
     lines = ["#!/bin/sh", f"# {clean(comparison.title)}", "set -eu"]
     if comparison.trial is not None and not has_data:
-        lines += ['cd "$(dirname "$0")"', "# The trial anew, on this machine; what was published came of another one."]
+        lines += [
+            'cd "$(dirname "$0")"',
+            "# Run the trial again on this machine; the published numbers come from another one.",
+        ]
         return "\n".join((*lines, "ktrial trial run trial.toml", "ktrial trial recheck")) + "\n"
     if has_data:
         lines += ['cd "$(dirname "$0")"', "# Every number again, from data/:", "ktrial recheck .", "# How they came:"]

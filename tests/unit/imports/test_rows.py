@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ktrial.domain.errors import BadInput
@@ -74,3 +75,16 @@ def test_several_columns_name_groups_together(by: str) -> None:
 def test_each_of_them_must_be_there() -> None:
     with pytest.raises(BadInput, match="--by 'cpu': no such column"):
         found(by="kernel,cpu")
+
+
+def test_a_message_names_no_cell_at_full_length() -> None:
+    table = b"host,time_s\n" + b"x" * 10_000 + b",1.0\n"
+    with pytest.raises(BadInput) as refused:
+        read(table, "table.csv", ImportOptions(values=("time_s",), where=("host=y",)))
+    assert len(str(refused.value.hint)) < 100
+
+
+def test_digests_of_questions_from_before_still_fit() -> None:
+    """An option that nobody gave is no part of the question."""
+    told = msgspec.to_builtins(ImportOptions.given({"values": (), "where": (), "by": None, "below_fps": None}))
+    assert told.keys() == {"label", "values", "by", "block", "benchmark", "unit", "direction"}

@@ -280,7 +280,7 @@ def test_a_reciprocal_of_which_the_same_direction_is_better_is_doubted() -> None
 
 
 def test_values_of_one_process_are_no_runs() -> None:
-    """Equal arms of 10 processes with 10 values each, of which the process decides: hardly ever `different`."""
+    """Equal arms, each of 10 processes whose 10 values are alike, are hardly ever `different`."""
     random = np.random.default_rng(8)
     seen = 0
     for _ in range(60):

@@ -25,8 +25,8 @@ from ktrial.domain.errors import BadInput
 def command(app: App, to: int | None, all_: bool, only: int | None, force: bool, as_json: bool) -> int:
     """Undo the newest transaction, those newer than N, or all.
 
-    What somebody else changed since is left alone: that ends with status 1, and `ktrial status` shows it until it is as
-    before. --force puts it back too.
+    The command leaves alone what somebody else changed since, and then ends with status 1. `ktrial status` lists those
+    values until they are restored; --force restores them too.
     """
     from ktrial.domain.unsettled import left_alone
     from ktrial.report.terminal import columns
