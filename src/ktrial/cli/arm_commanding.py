@@ -21,7 +21,8 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
     """
     import os
 
-    from ktrial.cli.measuring import program_of, shell_environment
+    from ktrial.cli.command_environment import shell_environment
+    from ktrial.cli.measuring import program_of
     from ktrial.domain.arm_command import ArmBuild, ArmCheck, ArmCommand, ArmExtras, ArmScheduler
     from ktrial.domain.environment import kept
     from ktrial.services.trial_prepare import in_force

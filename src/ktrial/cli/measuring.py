@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from ktrial.cli.command_environment import shell_environment
 from ktrial.cli.streams import tell
 from ktrial.domain.errors import BadInput, KtrialError
 
@@ -71,31 +72,6 @@ def program_of(word: str) -> Path:
     if found is None:
         raise BadInput(f"no program {word!r} can be run", hint="give its path, or a name that is in PATH")
     return Path(found).parent.resolve() / Path(found).name
-
-
-def shell_environment(app: App, *, clean: bool = False) -> Passed:
-    """What commands of the user's get of the shell's variables; what cannot be passed is named."""
-    from ktrial.domain.environment import Passed, kept, passed
-
-    if clean:
-        return Passed(kept(os.environ), {})
-    found = passed(os.environ, app.scrubbing()[1])
-    if found.unreadable:
-        app.say(f"not passed on, as they are no UTF-8 text: {', '.join(map(ascii, found.unreadable))}")
-    return found
-
-
-def named_variables(given: Sequence[str]) -> dict[str, str]:
-    """`--env NAME=VALUE`, or NAME as the shell has it. Raises BadInput."""
-    from ktrial.services.trial_words import pair
-
-    return dict(pair(one, "--env") if "=" in one else (one, _of_shell(one)) for one in given)
-
-
-def _of_shell(name: str) -> str:
-    if name not in os.environ:
-        raise BadInput(f"--env {name}: the shell has no such variable", hint=f"export it, or write --env {name}=VALUE")
-    return os.environ[name]
 
 
 def own_benchmark(words: Sequence[str], metrics: Sequence[str], limit_s: float, shell: Passed) -> ShellCommand:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ktrial.cli.command_environment import clean_env_option, named_variables
 from ktrial.cli.options import anyway_option, dangerous_option, json_option
 from ktrial.domain.errors import BadInput
 
@@ -23,7 +24,7 @@ _MEASURED = (
     click.option("--suite", metavar="SUITE|BENCHMARK", help="What is measured (or a command after --)."),
     click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number CMD prints."),
     click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]"),
-    click.option("--clean-env", is_flag=True, help="Pass CMD next to nothing of the shell's environment."),
+    clean_env_option,
     click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of it."),
     click.option("--primary", metavar="OUTCOME", help="The outcome that decides."),
 )
@@ -129,6 +130,8 @@ def template_file(
     name: str, own: tuple[str, ...] | None, options: Mapping[str, Any], design: Mapping[str, Any], **more: Any
 ) -> TrialFile:
     """What all such verbs take alike: a command of one's own, the effect that is looked for, and times."""
+    import msgspec
+
     from ktrial.domain.trial_file import DesignFile, TrialFile
 
     return TrialFile(
@@ -136,7 +139,8 @@ def template_file(
         command=own or (),
         metrics=options["metrics"],
         limit=options.get("limit"),
-        clean_environment=options.get("clean_env") or None,
+        environment=named_variables(options.get("variables", ())) or msgspec.UNSET,
+        clean_environment=options["clean_env"] or None,
         detect=options["detect"],
         margin=options["margin"],
         design=DesignFile(settle=options["settle"], time=options["time_"], **design),

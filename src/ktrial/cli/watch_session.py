@@ -29,6 +29,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     wanted: Wanted
     words: tuple[str, ...] | None
+    variables: tuple[str, ...]
+    clean_env: bool
     file: Path
     frames_from: Path | None
     pattern: str | None
@@ -46,7 +48,9 @@ def watch_session(app: App, asked: Asked) -> None:
     tail: LineTail | LinesAtEnd | None = None if asked.frames_from is None else LineTail(asked.frames_from)
     program = None
     if asked.words is not None:
-        program = watched_program(app, asked.words, limit_s, as_json=asked.as_json)
+        program = watched_program(
+            app, asked.words, limit_s, variables=asked.variables, clean=asked.clean_env, as_json=asked.as_json
+        )
     told_by = str(asked.frames_from)
     if asked.loop is not None:
         pattern, told_by = FramePattern(LINES), "the frame loop"

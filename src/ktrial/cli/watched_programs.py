@@ -7,10 +7,12 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from ktrial.cli.command_environment import named_variables, started_environment
 from ktrial.cli.streams import pass_on
 from ktrial.domain.errors import BadInput
 from ktrial.domain.frame_lines import Line
@@ -62,17 +64,28 @@ class LinesAtEnd:
         """There is nothing to end."""
 
 
-def watched_program(app: App, words: Sequence[str], limit_s: float, *, as_json: bool) -> HeldProgram | GuestProgram:
-    """A program of the user's, stopped until it is let go. Raises BadInput."""
+def watched_program(
+    app: App, words: Sequence[str], limit_s: float, *, variables: Sequence[str], clean: bool, as_json: bool
+) -> HeldProgram | GuestProgram:
+    """A program of the user's, stopped until it is let go; a guest has nothing of the shell's variables.
+
+    Raises BadInput.
+    """
     if app.host is None:
-        return HeldProgram(words)
+        return HeldProgram(words, environment=started_environment(variables, clean=clean))
     from ktrial.cli.measuring import not_in_guest, program_of
     from ktrial.domain.guest import guest_path
 
     program = str(program_of(words[0]))
     app.host.give({program: program})
     try:
-        return _started(app.host, (guest_path(program), *words[1:]), limit_s, lambda raw: _pass_on(app, raw, as_json))
+        return _started(
+            app.host,
+            (guest_path(program), *words[1:]),
+            limit_s,
+            lambda raw: _pass_on(app, raw, as_json),
+            variables=named_variables(variables),
+        )
     except BadInput as error:
         raise not_in_guest(program, f": {error.message}") from None
 
@@ -101,10 +114,11 @@ def _started(
     limit_s: float,
     take: Callable[[RawOutput], None],
     capture_bytes: int | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> GuestProgram:
     from ktrial.host.guest_program import CAPTURE_BYTES, GuestProgram
 
-    return GuestProgram(host.connect("user"), argv, limit_s, take, capture_bytes or CAPTURE_BYTES)
+    return GuestProgram(host.connect("user"), argv, limit_s, take, capture_bytes or CAPTURE_BYTES, variables)
 
 
 def _pass_on(app: App, raw: RawOutput, as_json: bool) -> None:

@@ -55,8 +55,8 @@ def check_guest_trial(trial: TrialFile) -> None:
 
 def _refuse_of_machines(trial: TrialFile) -> None:
     """Raise for what holds for trials on a machine alone."""
-    if trial.command or trial.gates or trial.limits or trial.cpus is not None:
-        told = {"command": trial.command, "gates": trial.gates, "limits": trial.limits}
+    if trial.command or trial.environment or trial.gates or trial.limits or trial.cpus is not None:
+        told = {name: getattr(trial, name) for name in ("command", "environment", "gates", "limits")}
         found = next((name for name, value in told.items() if value), "cpus")
         raise Contradiction(f"{found} is for trials on a machine, and [guest] is here", hint="leave one of both out")
     if trial.design.time is not None:

@@ -125,7 +125,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     The benchmark is a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`, of which a run that
     takes longer than `limit` is killed and has failed; with `clean_environment` it gets next to nothing of the
-    shell's. `primary`,
+    shell's. All arms have the variables of `environment`, an arm's own go before them. `primary`,
     `secondary` and the keys of `guards` are `benchmark.outcome`, or the outcome alone where that is clear. Margins are
     relative. `baseline` says what the control is: the machine as it is found, or a generated profile. `part` names the
     question that this trial is a part of, and `screen` makes it one that looks for the setting that did it; both are
@@ -158,6 +158,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     guest: GuestFile | None = None
     # Without a default of its own, so that earlier protocols keep their hash.
     clean_environment: bool | None = None
+    environment: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def safety(self) -> SafetyLimits:
@@ -322,7 +323,7 @@ def trial_text(trial: TrialFile) -> str:
     lines = []
     tables = []
     for key, value in document.items():
-        if value == defaults[key]:
+        if value == defaults.get(key):
             continue
         if key == "arms":
             tables += [_table(f"arms.{_key(name)}", _given(arm, ArmFile())) for name, arm in value.items()]

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from ktrial import __version__
 from ktrial.domain.agent_output import exec_output
@@ -13,7 +14,7 @@ from ktrial.domain.watching import Ended
 from ktrial.host.agent import PROTOCOL_VERSION, AgentSession, Progress
 from ktrial.host.transport import Detached
 
-#: The whole environment of a program in a guest, and where it runs.
+#: The environment of a program in a guest, and where it runs.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp"}
 DIRECTORY = "/tmp"
 #: Bytes kept of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
@@ -36,8 +37,9 @@ class GuestProgram:
         limit_s: float,
         take: Callable[[RawOutput], None],
         capture_bytes: int = CAPTURE_BYTES,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Raises BadInput where it cannot be started."""
+        """It has these variables too. Raises BadInput where it cannot be started."""
         #: What it runs, as it lies in the guest.
         self.command = tuple(argv)
         self._transport = transport
@@ -47,7 +49,7 @@ class GuestProgram:
             self._session.send(
                 "exec",
                 argv=list(argv),
-                environment=ENVIRONMENT,
+                environment={**ENVIRONMENT, **variables},
                 directory=DIRECTORY,
                 limit_s=limit_s + _BEGIN_S,
                 capture_bytes=capture_bytes,

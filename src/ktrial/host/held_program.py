@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ktrial.domain.errors import BadInput
@@ -25,9 +25,11 @@ _WAIT = (
 
 
 class HeldProgram:
-    """Started in the user's terminal and folder, with the user's environment."""
+    """Started in the user's terminal and folder, with the user's environment or another one."""
 
-    def __init__(self, argv: Sequence[str], stdout: int | None = None) -> None:
+    def __init__(
+        self, argv: Sequence[str], stdout: int | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         """What it prints goes to that file. Raises BadInput where there is no such program."""
         program = shutil.which(argv[0])
         if program is None:
@@ -37,7 +39,7 @@ class HeldProgram:
         held, self._go = os.pipe()
         words = [sys.executable, "-I", "-S", "-c", _WAIT, str(held), *argv]
         try:
-            self._process = subprocess.Popen(words, pass_fds=[held], stdout=stdout)
+            self._process = subprocess.Popen(words, pass_fds=[held], stdout=stdout, env=environment)
         finally:
             os.close(held)
 

@@ -47,12 +47,13 @@ class Game(msgspec.Struct, frozen=True, kw_only=True):
     """What to run: the program's path and arguments, and the whole environment without MangoHud's part.
 
     `program` chooses among captures by the name of the process; `duration_s` ends the log before the game.
-    `own_test` says that the game tests its frame rate itself and writes it to a log. `below_fps` is the rate that slow
-    frames are below of, if another than usual.
+    `own_test` says that the game tests its frame rate itself and writes it to a log. The values of variables that are
+    `named` are recorded. `below_fps` is the rate that slow frames are below of, if another than usual.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
+    named: frozenset[str] = frozenset()
     directory: str
     label: str | None = None
     program: str | None = None
@@ -207,7 +208,7 @@ def play(game: Game, arena: Arena, *, quiet: bool = False) -> tuple[Exit, Played
         session_of(order, arena.facts, arena.agent_version, arena.store.new_name()),
         game,
         argv,
-        {name: value for name, value in environment.items() if KEPT_VARIABLES.fullmatch(name)},
+        {name: value for name, value in environment.items() if name in game.named or KEPT_VARIABLES.fullmatch(name)},
         started,
         wall_ns,
         ended,

@@ -94,8 +94,11 @@ def arm_settings(trial: TrialFile, plans: Mapping[str, Plan]) -> dict[str, ArmSe
 
 
 def in_force(trial: TrialFile, name: str) -> ArmFile:
-    """What an arm is: a placebo is the control."""
-    return trial.arms[trial.control if trial.arms[name].placebo else name]
+    """What an arm is: a placebo is the control, and all have what the trial sets for all."""
+    arm = trial.arms[trial.control if trial.arms[name].placebo else name]
+    if not trial.environment:
+        return arm
+    return msgspec.structs.replace(arm, environment={**trial.environment, **arm.environment})
 
 
 def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ktrial.cli import interruption
+from ktrial.cli.command_environment import clean_env_option, env_option, named_variables
 from ktrial.cli.measuring import (
     Progress,
     TakesSettle,
@@ -17,7 +18,6 @@ from ktrial.cli.measuring import (
     choose,
     limits_of,
     list_benchmarks,
-    named_variables,
     order_of,
     own_words,
     refuse_around,
@@ -48,8 +48,8 @@ EXIT_PARTIAL = 1
 @click.option(
     "--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX or =$.PATH: a number that CMD prints."
 )
-@click.option("--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="A variable; its value is recorded.")
-@click.option("--clean-env", "clean", is_flag=True, help="Pass CMD next to nothing of the shell's environment.")
+@env_option
+@clean_env_option
 @click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [default: 1h]")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Repeat the order of another measurement.")
 @click.option("--fresh", is_flag=True, help="Begin anew, also where the same measurement was interrupted.")
@@ -69,7 +69,7 @@ def command(
     given: tuple[str, ...],
     metrics: tuple[str, ...],
     variables: tuple[str, ...],
-    clean: bool,
+    clean_env: bool,
     limit: str | None,
     tools: str | None,
     listing: bool,
@@ -99,7 +99,7 @@ def command(
         raise BadInput("--tools is for the tools of benchmarks, not for a command after --", hint="leave it out")
     environment = named_variables(variables)
     limit_s = None if limit is None else seconds(limit, "--limit")
-    chosen, benchmarks = choose(app, suite, words, metrics, limit_s, clean=clean)
+    chosen, benchmarks = choose(app, suite, words, metrics, limit_s, clean=clean_env)
     chosen = with_parameters(chosen, benchmarks, given)
     if not app.may_run_trials:
         raise Refused("benchmarks run on machines, not in folders", hint="leave --machine-root out")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ktrial.cli.command_environment import clean_env_option, env_option, refuse_without_command
 from ktrial.cli.measuring import TakesCommand, check_output, own_words, write_result
 from ktrial.cli.options import below_fps_option, json_option, seconds, write_json
 from ktrial.cli.wiring import App
@@ -40,6 +40,8 @@ EXIT_BY_SIGNAL = 128
     metavar="FOLDER",
     help="Also look here for the capture.",
 )
+@env_option
+@clean_env_option
 @below_fps_option
 @json_option
 @click.pass_context
@@ -52,6 +54,8 @@ def command(
     duration: str | None,
     program: str | None,
     captures: tuple[Path, ...],
+    variables: tuple[str, ...],
+    clean_env: bool,
     below_fps: float | None,
     as_json: bool,
 ) -> int:
@@ -72,13 +76,18 @@ def command(
             hint="ktrial frames capture.csv, or  ktrial frames -- GAME",
         )
     if words is None:
+        refuse_without_command(variables, clean=clean_env)
         return _read(files, below_fps, as_json)
+    from ktrial.cli.frame_game import game_of
+
     app: App = ctx.obj
     if not app.on_this_machine:
         raise Refused("games run on this machine only", hint="leave --machine-root out")
     check_output(output, force=force)
     limit_s = None if duration is None else max(1, math.ceil(seconds(duration, "--duration")))
-    game = _game(words, label, program, limit_s, below_fps)
+    game = game_of(
+        words, variables, clean=clean_env, label=label, program=program, duration_s=limit_s, below_fps=below_fps
+    )
     return _play(app, game, captures, output, as_json)
 
 
@@ -99,29 +108,6 @@ def _show(reports: Sequence[FrameReport], as_json: bool) -> None:
         write_json(frames_document(reports))
     else:
         sys.stdout.write(frames_text(reports, width=columns()))
-
-
-def _game(
-    words: Sequence[str], label: str | None, program: str | None, duration_s: int | None, below_fps: float | None
-) -> Game:
-    from ktrial.services.frames import Game
-
-    if not words:
-        raise BadInput("no command after --", hint="for example  ktrial frames -- glxgears")
-    found = shutil.which(words[0])
-    if found is None:
-        raise BadInput(f"no program {words[0]!r} can be run", hint="give its path, or a name that is in PATH")
-    program_path = Path(found).parent.resolve() / Path(found).name
-    return Game(
-        argv=(str(program_path), *words[1:]),
-        environment=dict(os.environ),
-        directory=str(Path.cwd()),
-        label=label,
-        program=program,
-        duration_s=duration_s,
-        below_fps=below_fps,
-        own_test=any(word.startswith("--fps_test=") for word in words),
-    )
 
 
 def _play(app: App, game: Game, folders: Sequence[Path], output: Path | None, as_json: bool) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ktrial.cli.command_environment import env_option
 from ktrial.cli.fail_on import fail_on_option
 from ktrial.cli.measuring import TakesCommand, own_words, refuse_faulty
 from ktrial.cli.names import profile_names
@@ -19,6 +20,7 @@ from ktrial.domain.errors import BadInput, Refused
 @click.command(cls=TakesCommand, short_help="Try profiles stacked in tiers.")
 @click.argument("name", shell_complete=profile_names, metavar="LADDER|FILE")
 @measured_options
+@env_option
 @click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="A further outcome that is judged.")
 @click.option("--guest", is_flag=True, help="Try it in guests: every visit of a tier is a boot.")
 @click.option("--kernel", "kernels", multiple=True, metavar="TIER=KERNEL", help="In guests: what a tier has built.")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ktrial.cli.command_environment import clean_env_option, env_option
 from ktrial.cli.measuring import TakesCommand, own_words
 from ktrial.cli.options import dangerous_option, json_option, yes_option
 from ktrial.cli.wiring import App
@@ -17,6 +18,8 @@ from ktrial.cli.wiring import App
 @click.argument("goal", metavar="GOAL|PROFILE")
 @click.option("--suite", metavar="SUITE|BENCHMARK", help="Measure this in place of what the goal says.")
 @click.option("--metric", "metrics", multiple=True, metavar="SPEC", help="NAME:lower=REGEX: a number that CMD prints.")
+@env_option
+@clean_env_option
 @click.option("--primary", metavar="OUTCOME", help="The outcome that decides.")
 @click.option("--guard", "guards", multiple=True, metavar="OUTCOME=SHARE", help="Must not get worse by more.")
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="The effect that is worth finding.")

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from ktrial.cli.command_environment import clean_env_option, env_option, refuse_without_command
 from ktrial.cli.measuring import TakesCommand, own_words
 from ktrial.cli.options import json_option, seconds
 from ktrial.cli.wiring import App
@@ -34,12 +36,15 @@ from ktrial.domain.frame_loop import KINDS
     type=click.Choice(list(KINDS)),
     help="Watch frames that ktrial draws itself, an hour at most: alone, or beside a load on memory.",
 )
+@env_option
+@clean_env_option
 @click.option("--every", default="5s", show_default=True, metavar="TIME", help="A line of text for so long.")
 @click.option("--live/--plain", "live", default=None, help="Draw in place, or write lines; else as it fits.")
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     pid: int | None,
     thread: int | None,
     length: str | None,
@@ -51,8 +56,7 @@ def command(
     pattern: str | None,
     loop: str | None,
     every: str,
-    live: bool | None,
-    as_json: bool,
+    **passed: Any,
 ) -> int:
     """Record counters, pressures and what the kernel does, with the time it takes, until a program or a time ends.
 
@@ -72,7 +76,8 @@ def command(
     from ktrial.services.watch import LONGEST_S, Wanted
 
     app: App = ctx.obj
-    words = own_words(ctx)
+    if (words := own_words(ctx)) is None:
+        refuse_without_command(passed["variables"], clean=passed["clean_env"])
     _refuse_what_excludes_itself(pid, words, frames_from, pattern, loop)
     refuse_on_host(app.host, frames_from, rates(rate_words), ends=length is not None or words is not None)
     if not app.may_run_trials:
@@ -93,8 +98,7 @@ def command(
         pattern=pattern,
         loop=loop,
         every_s=seconds(every, "--every"),
-        live=live,
-        as_json=as_json,
+        **passed,
     )
     watch_session(app, asked)
     return 0
