@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from ktrial.domain.errors import BadInput, KtrialError, Refused
-from ktrial.domain.kernel_source import PatchSet, PatchWord, parse_patch
+from ktrial.domain.kernel_source import KernelSource, PatchSet, PatchWord, parse_patch
 from ktrial.kernels.patching import LIMIT_BYTES, Patch, Patches
-from ktrial.kernels.sources import Sources
+from ktrial.kernels.sources import Opened, Sources
 from tests.support.kernel_trees import SHAPES, write
 from tests.support.kernels import package
 
@@ -77,6 +77,22 @@ def test_a_folder_is_copied_and_left_alone(tree: Path, sources: Sources, tmp_pat
     assert (patch.name, patch.files, patch.shifted) == ("0001-bore.patch", 2, 0)
     assert patch.families == found.source.families == (PatchSet("BORE", "6.8.0"),)
     assert patch.sha256 == hashlib.sha256(BORE.encode()).hexdigest()
+
+
+def test_a_copy_needs_the_room_that_the_tree_takes(
+    tree: Path, sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "large").write_bytes(bytes(1 << 20))
+    (tree / ".git").mkdir()
+    (tree / ".git/pack").write_bytes(bytes(1 << 20))
+    opened = Opened(KernelSource(kind="git", place=str(tree), version="6.14.0"), tree, ours=False)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr("ktrial.kernels.sources.shutil.disk_usage", lambda _: usage._replace(free=1 << 20))
+    read = patches(tmp_path, patch_file(tmp_path, BORE))
+    with pytest.raises(Refused, match=r"copying the sources takes about 1\.\d+ MiB, and 1 MiB are free in "):
+        sources.patched(opened, read)
+    monkeypatch.setattr("ktrial.kernels.sources.shutil.disk_usage", lambda _: usage._replace(free=2 << 20))
+    assert (sources.patched(opened, read).folder / "large").stat().st_size == 1 << 20
 
 
 def test_an_archive_is_unpacked_once_and_never_changed(tree: Path, sources: Sources, tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tar.zst
 _INNER = "usr/src/linux-source-"
 _LIMIT_S = 1800.0
 _CHUNK_BYTES = 1 << 20
-#: What an archive of sources takes when unpacked, for each of its bytes, and what a copy of sources takes.
-_UNPACKED, _COPY_BYTES = 13, 2 << 30
+#: What an archive of sources takes when unpacked, for each of its bytes.
+_UNPACKED = 13
 _SHOWN_CHANGES = 20
 #: What a build within the tree leaves, which keeps every build outside of it from beginning.
 _BUILT = (".config", "include/config", "include/generated/autoconf.h")
@@ -231,13 +231,18 @@ def _copy(opened: Opened, into: Path) -> None:
     if opened.ours:
         _run(["cp", "-al", str(opened.folder), str(into)])
         return
-    _check_room(into.parent, _COPY_BYTES, "copying the sources")
+    _check_room(into.parent, _size(opened.folder), "copying the sources")
     into.mkdir()
     argv = ["tar", "-C", str(opened.folder), "--exclude=./.git", "-cf", "-", "."]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as packing:
         _run(["tar", "-C", str(into), "-xf", "-"], packing.stdout)
     if packing.returncode != 0:
         raise KtrialError(f"{opened.folder} cannot be copied: tar ended with status {packing.returncode}")
+
+
+def _size(folder: Path) -> int:
+    """Bytes that a copy without `.git` takes."""
+    return int(_run(["du", "--summarize", "--block-size=1", "--exclude=.git", "--", str(folder)]).split()[0])
 
 
 def _check_room(folder: Path, needed: int, what: str) -> None:
