@@ -116,7 +116,7 @@ pub fn remove_folder(root: &Root, path: &str) -> Result<(), Refusal> {
     }
 }
 
-fn remove_if_there(file: &Path) -> io::Result<()> {
+pub(crate) fn remove_if_there(file: &Path) -> io::Result<()> {
     match fs::remove_file(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         // Its folder is not there either.

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The journal of a transaction: one append-only file of lines that carry a CRC. `docs/formats.md` has the format.
 
+mod writer;
+
 use crate::bytes::Bytes;
-use crate::fault;
 use crate::machine::{Content, Outcome};
 use crate::plan::Plan;
 use crate::zram::Swap;
-use rustix::fs::{FallocateFlags, Mode, OFlags, StatVfsMountFlags};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+pub(crate) use writer::{sync_folder, Writer};
 
 /// The version of the format that this agent writes.
 pub const VERSION: u32 = 2;
@@ -338,130 +335,6 @@ fn entry_of(line: &[u8]) -> Result<Entry, String> {
     }
 }
 
-/// Appends to a journal file.
-#[derive(Debug)]
-pub(crate) struct Writer {
-    file: File,
-    path: PathBuf,
-    length: u64,
-    /// What is known to be on the disk.
-    synced: u64,
-    /// What was written behind that.
-    pending: Vec<u8>,
-    /// Whether all that is pending must be written again: the kernel drops what a disk has refused once, and says so
-    /// only once.
-    is_refused: bool,
-}
-
-impl Writer {
-    /// Makes the file of a new transaction.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
-        fault::created(path);
-        Ok(Self::of(file, path, Vec::new()))
-    }
-
-    /// Opens the file of a known transaction and cuts off what lies behind its last complete line. What another agent
-    /// could not bring to the disk is written once more.
-    pub fn open(path: &Path, valid_bytes: usize) -> io::Result<Self> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        let mut known = vec![0; valid_bytes];
-        file.read_exact_at(&mut known, 0)?;
-        let length = valid_bytes as u64;
-        fault::synced(path, length);
-        if file.metadata()?.len() != length {
-            file.set_len(length)?;
-        }
-        Ok(Self::of(file, path, known))
-    }
-
-    fn of(file: File, path: &Path, known: Vec<u8>) -> Self {
-        Self {
-            file,
-            path: path.to_owned(),
-            length: known.len() as u64,
-            synced: 0,
-            is_refused: !known.is_empty(),
-            pending: known,
-        }
-    }
-
-    /// Appends one entry with one write.
-    pub fn append(&mut self, entry: &Entry) -> io::Result<()> {
-        let line = line(entry)?;
-        let longer = self.length + line.len() as u64;
-        if longer > LIMIT_BYTES {
-            return Err(Errno::FBIG.into());
-        }
-        fault::point();
-        if let Err(error) = self.file.write_all_at(&line, self.length) {
-            self.file.set_len(self.length)?;
-            return Err(error);
-        }
-        self.pending.extend_from_slice(&line);
-        self.length = longer;
-        fault::point();
-        Ok(())
-    }
-
-    /// Brings all that was appended to the disk.
-    pub fn sync(&mut self) -> io::Result<()> {
-        fault::point();
-        if self.is_refused {
-            self.file.write_all_at(&self.pending, self.synced)?;
-        }
-        self.is_refused = true;
-        self.file.sync_data()?;
-        refuse_read_only(&self.file)?;
-        self.is_refused = false;
-        self.pending.clear();
-        self.synced = self.length;
-        fault::synced(&self.path, self.length);
-        fault::point();
-        Ok(())
-    }
-
-    /// Sets room aside for what the transaction will yet append, so that a full disk stops it before its first write.
-    pub fn reserve(&mut self, more_bytes: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.length, more_bytes) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Length in bytes.
-    #[must_use]
-    pub fn length(&self) -> u64 {
-        self.length
-    }
-}
-
-/// A file system that has become read-only takes what is written to an open file, brings nothing to the disk, and says
-/// that it did.
-fn refuse_read_only(file: &File) -> io::Result<()> {
-    let flags = rustix::fs::fstatvfs(file)?.f_flag;
-    if flags.contains(StatVfsMountFlags::RDONLY) {
-        return Err(Errno::ROFS.into());
-    }
-    Ok(())
-}
-
-/// Brings a folder's entries to the disk.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    fault::point();
-    let opened = rustix::fs::open(
-        folder,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    rustix::fs::fsync(opened)?;
-    fault::folder_synced(folder);
-    fault::point();
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -570,52 +443,5 @@ mod tests {
         assert_eq!(parse(&line).entries, [Entry::Armed]);
         line[12] ^= 1;
         assert!(parse(&line).damage[0].is_last);
-    }
-
-    #[test]
-    fn what_a_disk_refused_is_written_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("000001.journal");
-        let mut writer = Writer::create(&path).unwrap();
-        writer.append(&Entry::Armed).unwrap();
-        writer.sync().unwrap();
-        writer.append(&Entry::Confirmed).unwrap();
-        let expected = std::fs::read(&path).unwrap();
-        // As the kernel does after a sync that failed.
-        writer.is_refused = true;
-        std::fs::write(&path, vec![0; expected.len()]).unwrap();
-        writer.sync().unwrap();
-        let found = std::fs::read(&path).unwrap();
-        let synced = parse(&expected).valid_bytes - line(&Entry::Confirmed).unwrap().len();
-        assert_eq!(found[synced..], expected[synced..]);
-        std::fs::write(&path, &expected).unwrap();
-        let mut writer = Writer::open(&path, expected.len()).unwrap();
-        std::fs::write(&path, vec![0; expected.len()]).unwrap();
-        writer.sync().unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), expected);
-    }
-
-    #[test]
-    fn a_journal_has_a_greatest_length() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = Writer::create(&folder.path().join("000001.journal")).unwrap();
-        writer.length = LIMIT_BYTES - 30;
-        assert!(writer.append(&Entry::Armed).is_err());
-    }
-
-    #[test]
-    fn appending_cuts_a_torn_tail_off() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("000001.journal");
-        let mut bytes = journal();
-        let valid = bytes.len();
-        bytes.extend_from_slice(b"12345678 {\"ent");
-        std::fs::write(&path, &bytes).unwrap();
-        let mut writer = Writer::open(&path, parse(&bytes).valid_bytes).unwrap();
-        writer.append(&Entry::RolledBack).unwrap();
-        let contents = parse(&std::fs::read(&path).unwrap());
-        assert_eq!(contents.entries.len(), 4);
-        assert!(contents.damage.is_empty());
-        assert!(contents.valid_bytes > valid);
     }
 }
