@@ -75,11 +75,26 @@ class FrameStatistics(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOut, ...]
 
 
+class FrameSamples(msgspec.Struct, frozen=True, kw_only=True):
+    """Frame rates that a log tells at moments of its own choice, each with the time for which it stands.
+
+    `of_frames` says that each is that of one frame, not the mean of some time.
+    """
+
+    made_by: str
+    fps: tuple[float, ...]
+    stood_s: tuple[float, ...]
+    version: str | None = None
+    of_frames: bool = False
+    attributes: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+
 class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one log came to. `frames` and `logged_s` are of all that was counted; `left_out` needs more frames."""
 
     file: str
-    kind: Literal["mangohud", "xplane"]
+    kind: Literal["mangohud", "xplane", "samples"]
     version: str | None
     frames: int
     logged_s: float
@@ -127,6 +142,24 @@ def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> 
             if one not in enough
         ),
     )
+
+
+def sampled_statistics(samples: FrameSamples, below_fps: float | None = None) -> tuple[Measurement, ...]:
+    """The mean frame rate, and of samples of single frames the share of slow ones; BadRun for a single sample."""
+    if len(samples.fps) < 2:
+        raise BadRun(f"{len(samples.fps)} samples of a frame rate are too few for a mean", hint="log for longer")
+    if below_fps is not None and not samples.of_frames:
+        raise BadInput("--below-fps: samples tell no single frames", hint="leave it out, or log every frame")
+    weighted = math.fsum(fps * stood for fps, stood in zip(samples.fps, samples.stood_s, strict=True))
+    mean = weighted / math.fsum(samples.stood_s)
+    found = [Measurement(outcome=SAMPLED_FPS.outcome.name, value=mean, original=f"{mean:.6g} 1/s")]
+    if samples.of_frames:
+        rate = BELOW_FPS if below_fps is None else below_fps
+        slow = sum(fps < rate for fps in samples.fps)
+        original = f"{slow} of {len(samples.fps)} samples were below {rate:g} 1/s"
+        share = slow / len(samples.fps)
+        found.append(Measurement(outcome=SLOW_SAMPLES.outcome.name, value=share, original=original))
+    return tuple(found)
 
 
 def _values(times_s: Sequence[float]) -> dict[str, float]:
@@ -282,3 +315,18 @@ FRAME_OUTCOMES: tuple[FrameOutcome, ...] = (
     ),
 )
 _OUTCOMES = {one.outcome.name: one.outcome for one in FRAME_OUTCOMES}
+ONLY_SAMPLES = "the log samples the frame rate: a mean, but no quantiles, lows or stutters can be told from it"
+_SAMPLES = "Samples hide what happens between them: no longest frame, no 1 % low, no stutter can be told from them."
+#: The only statistic of every log of samples.
+SAMPLED_FPS = FrameOutcome(
+    outcome=_outcome("sampled-fps", "1/s", "rate", "higher", "The average of the sampled frame rates", _SAMPLES),
+    definition="The mean of the sampled rates, each weighted by the time for which it stands.",
+    needs_frames=2,
+)
+#: What samples of single frames tell beside it.
+SLOW_SAMPLES = FrameOutcome(
+    outcome=_outcome("slow-sample-share", "ratio", "score", "lower", "The share of slow samples", _SAMPLES),
+    definition=f"Samples whose frame came at less than below_fps frames a second ({BELOW_FPS:g} unless it is given), "
+    "over all samples: a share of the time, not of the frames.",
+    needs_frames=2,
+)

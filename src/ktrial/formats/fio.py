@@ -29,11 +29,12 @@ DIRECTIONS = ("read", "write", "trim")
 class FioDirection(msgspec.Struct, frozen=True, kw_only=True):
     """What one job did in one direction. `runtime_ms` is the time that counted; latencies are completion latencies.
 
-    `percentiles` go by the percentile as fio writes it ("99.000000"); empty when fio printed none.
+    `operations` is None where fio does not tell it. `percentiles` go by the percentile as fio writes it ("99.000000");
+    empty when fio printed none.
     """
 
     io_bytes: int
-    operations: int
+    operations: int | None
     runtime_ms: int
     throughput: Quantity
     rate: Quantity

@@ -20,6 +20,7 @@ from typing import Literal
 import msgspec
 
 from ktrial.domain.errors import BadRun
+from ktrial.domain.frames import FrameSamples
 from ktrial.formats.tool_output import decoded, number, unreadable, whole
 
 FrameUnit = Literal["ms", "us"]
@@ -54,6 +55,14 @@ class MangoHudLog(msgspec.Struct, frozen=True, kw_only=True):
     cut_off: bool = False
 
 
+class SampledLog(BadRun):
+    """The log holds samples of the frame rate, which are no frames."""
+
+    def __init__(self, message: str, samples: FrameSamples) -> None:
+        super().__init__(message, hint=PER_FRAME)
+        self.samples = samples
+
+
 class _Row(msgspec.Struct, frozen=True):
     line: int
     fps: float
@@ -78,7 +87,7 @@ def is_mangohud(data: bytes) -> bool:
 
 
 def read_mangohud(data: bytes, source: str = "capture.csv") -> MangoHudLog:
-    """Read a log with one row per frame; a sampled log and a summary are a BadRun that says what to do."""
+    """Read a log with one row per frame; a SampledLog for another, and a BadRun that says what to do for a summary."""
     lines = decoded(data, source).lstrip("\ufeff").split("\n")
     cut_off = bool(lines.pop())
     lines = [line.removesuffix("\r") for line in lines]
@@ -92,7 +101,8 @@ def read_mangohud(data: bytes, source: str = "capture.csv") -> MangoHudLog:
     if len(rows) < 2:
         raise unreadable(source, None, f"{len(rows)} rows", "a log of frames: it has less than two rows")
     unit = _unit(rows, source)
-    _check_per_frame(rows, unit, source)
+    if (why := _why_sampled(rows, unit)) is not None:
+        raise SampledLog(f"{source}: {why}", _samples(rows, head))
     return MangoHudLog(
         version=head.version,
         system=head.system,
@@ -187,8 +197,8 @@ def _unit(rows: Sequence[_Row], source: str) -> FrameUnit:
     )
 
 
-def _check_per_frame(rows: Sequence[_Row], unit: FrameUnit, source: str) -> None:
-    """Raise BadRun unless each row stands for one frame and none is missing."""
+def _why_sampled(rows: Sequence[_Row], unit: FrameUnit) -> str | None:
+    """None where each row stands for one frame and none is missing."""
     passed_s = [(row.elapsed_ns - before.elapsed_ns) / 1e9 for before, row in itertools.pairwise(rows)]
     frames_s = [row.frame_time / _PER_SECOND[unit] for row in rows[1:]]
     fitting = sum(
@@ -197,10 +207,22 @@ def _check_per_frame(rows: Sequence[_Row], unit: FrameUnit, source: str) -> None
     total_s, logged_s = sum(frames_s), (rows[-1].elapsed_ns - rows[0].elapsed_ns) / 1e9
     # The clock of each row may be read a little before or after that of its frame.
     if fitting >= _ROWS * len(frames_s) and abs(total_s - logged_s) <= _TOTAL * logged_s + _ROW_S:
-        return
-    raise BadRun(
-        f"{source}: sampled, not one row per frame: only in {fitting} of {len(frames_s)} rows elapsed moved on by the "
+        return None
+    return (
+        f"sampled, not one row per frame: only in {fitting} of {len(frames_s)} rows elapsed moved on by the "
         f"row's own frame time, and {total_s:.4g} s of frames stand against {logged_s:.4g} s of log; "
-        "samples have no frame statistics",
-        hint=PER_FRAME,
+        "samples have no frame statistics"
+    )
+
+
+def _samples(rows: Sequence[_Row], head: _Head) -> FrameSamples:
+    """The rates, each for the time since the row before; that of the first is not known."""
+    stood_s = [(row.elapsed_ns - before.elapsed_ns) / 1e9 for before, row in itertools.pairwise(rows)]
+    kept = [(row.fps, stood) for row, stood in zip(rows[1:], stood_s, strict=True) if stood]
+    return FrameSamples(
+        made_by="MangoHud",
+        version=head.version,
+        fps=tuple(fps for fps, _ in kept),
+        stood_s=tuple(stood for _, stood in kept),
+        attributes=head.system,
     )

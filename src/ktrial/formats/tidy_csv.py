@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables as text: a header, then one row for each run, separated by commas, semicolons or tabs.
+"""Tables as text: a header, then one row for each run, separated by commas, semicolons, tabs or blanks.
 
-Every row must be as long as the header.
+Every row must be as long as the header. In tables of blanks a line that begins with `#` is a comment, but for a header
+that does.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
 from ktrial.formats.tool_output import decoded, shown, unreadable
 
 DELIMITERS = ",;\t"
+_BLANK = " "
+_COMMENT = "#"
+#: What the line between a header and its rows is drawn with.
+_RULE = "-=+| \t\r"
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[^\d.]*", re.ASCII)
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -33,18 +41,30 @@ class TidyTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def delimiter_of(header: str) -> str | None:
-    """What separates the names of a header; None where nothing does."""
+    """What separates the names of a header; None where nothing but blanks does."""
     counts = {delimiter: header.count(delimiter) for delimiter in DELIMITERS}
     most = max(counts, key=lambda delimiter: counts[delimiter])
     return most if counts[most] else None
 
 
+def is_of_blanks(lines: Sequence[str]) -> bool:
+    """Whether nothing but blanks separates these lines, and the first row has the header's length and a number."""
+    found = list(islice((line for line in _of_blanks(lines) if line), 2))
+    if len(found) < 2 or delimiter_of(found[0]) is not None or "|" in found[0]:
+        return False
+    header, row = (line.split() for line in found)
+    return len(header) == len(row) > 1 and _has_number(row) and not _has_number(header) and header[0][0] not in "{[<"
+
+
 def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
     """Read a table; a header without rows is refused, blank lines are passed over."""
     text = decoded(data, source).removeprefix("\ufeff")
-    first = next((line for line in text.split("\n") if line.strip()), "")
+    lines: Iterable[str] = text.split("\n")
+    first = next((line for line in lines if line.strip()), "")
     delimiter = delimiter_of(first) or ","
-    rows = _rows(text, delimiter, source)
+    if is_of_blanks(text.split("\n")):
+        delimiter, lines = _BLANK, _of_blanks(text.split("\n"))
+    rows = _rows(lines, delimiter, source)
     head = next(rows, None)
     if head is None:
         raise unreadable(source, 1, first, "a table: it has no header")
@@ -72,8 +92,32 @@ def _named(cells: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _rows(text: str, delimiter: str, source: str) -> Iterator[Row]:
-    reader = csv.reader((line + "\n" for line in text.split("\n")), delimiter=delimiter, strict=True)
+def _of_blanks(lines: Sequence[str]) -> Iterator[str]:
+    """The same lines; those that are no part of a table are empty: comments, rules, and the mark before a header."""
+    plain = next((at for at, line in enumerate(lines) if line.strip() and not _is_beside(line)), len(lines))
+    marked = next((at for at in reversed(range(plain)) if lines[at].lstrip().startswith(_COMMENT)), None)
+    if marked is not None and plain < len(lines):
+        header, row = lines[marked].lstrip().lstrip(_COMMENT).split(), lines[plain].split()
+        if len(header) != len(row) or not _has_number(row):
+            marked = None
+    for at, line in enumerate(lines):
+        if at == marked:
+            yield " ".join(line.lstrip().lstrip(_COMMENT).split())
+        else:
+            yield "" if _is_beside(line) else " ".join(line.split())
+
+
+def _has_number(words: Sequence[str]) -> bool:
+    return any(map(_NUMBER.fullmatch, words))
+
+
+def _is_beside(line: str) -> bool:
+    return line.lstrip().startswith(_COMMENT) or not line.strip(_RULE)
+
+
+def _rows(lines: Iterable[str], delimiter: str, source: str) -> Iterator[Row]:
+    ended = (line + "\n" for line in lines)
+    reader = csv.reader(ended, delimiter=delimiter, skipinitialspace=delimiter == _BLANK, strict=True)
     while True:
         try:
             cells = next(reader, None)

@@ -7,11 +7,13 @@ import re
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import UNSET
 
-from ktrial.domain.benchmark import Direction, Unit
+from ktrial.domain.benchmark import Direction, Measurement, Unit
 from ktrial.domain.errors import BadInput
-from ktrial.domain.foreign import ForeignMeasurement, ForeignRun
+from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
 from ktrial.domain.foreign_names import stem
+from ktrial.domain.frames import ONLY_SAMPLES, SAMPLED_FPS, SLOW_SAMPLES, FrameOutcome, FrameSamples, sampled_statistics
 from ktrial.formats.tool_output import Quantity
 
 
@@ -59,3 +61,36 @@ def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[
             hint="leave --label out; of `compare` and `claim`, NAME=",
         )
     return tuple(msgspec.structs.replace(run, group=label) for run in runs)
+
+
+def framed(measured: Sequence[Measurement], outcomes: Sequence[FrameOutcome]) -> tuple[ForeignMeasurement, ...]:
+    """Statistics of frames as an importer gives them."""
+    known = {one.outcome.name: one.outcome for one in outcomes}
+    return tuple(
+        ForeignMeasurement(
+            outcome=one.outcome,
+            value=one.value,
+            unit=known[one.outcome].unit,
+            direction=known[one.outcome].direction,
+            original=one.original,
+        )
+        for one in measured
+    )
+
+
+def sampled_run(
+    samples: FrameSamples, form: str, name: str, benchmark: str, options: ImportOptions, **attributes: str
+) -> ForeignResults:
+    """The one run of a log of samples, with a note of what it cannot tell."""
+    below_fps = None if options.below_fps is UNSET else options.below_fps
+    version = {} if samples.version is None else {"tool_version": samples.version}
+    rate = {} if below_fps is None else {"below_fps": f"{below_fps:g}"}
+    whole = ForeignRun(
+        group=group_of(options.label, name),
+        benchmark=benchmark,
+        number=1,
+        measurements=framed(sampled_statistics(samples, below_fps), (SAMPLED_FPS, SLOW_SAMPLES)),
+        attributes={**samples.attributes, **version, **attributes, "samples": str(len(samples.fps)), **rate},
+    )
+    notes = ("one file is one run: import several", ONLY_SAMPLES, *samples.notes)
+    return ForeignResults(format=form, runs=(whole,), notes=notes)

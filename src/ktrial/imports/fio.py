@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fio's JSON: one run of all its jobs, which ran side by side or after one another."""
+"""fio's JSON and terse lines: one run of all its jobs, which ran side by side or after one another."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from ktrial.domain.errors import BadRun
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
 from ktrial.domain.foreign_names import slug
 from ktrial.formats.fio import FioDirection, FioJob, read_fio
+from ktrial.formats.fio_terse import is_fio_terse, read_fio_terse
 from ktrial.imports._shared import group_of, has_keys, measurement
 
 NAME = "fio"
-WHAT = "JSON of fio (--output-format=json or json+)."
+WHAT = "JSON or terse lines of fio (--output-format=json, json+ or terse)."
 _QUANTILES: Mapping[str, str] = {
     "latency-p50": "50.000000",
     "latency-p99": "99.000000",
@@ -21,13 +22,14 @@ _QUANTILES: Mapping[str, str] = {
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Its version; warnings may stand before the document."""
-    return has_keys(head[head.find(b"{") :] if b"{" in head else b"", "fio version")
+    """Its version; warnings may stand before the document, and other output around terse lines."""
+    return is_fio_terse(head) or has_keys(head[head.find(b"{") :] if b"{" in head else b"", "fio version")
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     """One run; with several jobs the outcomes carry the names of their jobs."""
-    run = read_fio(data, name)
+    terse = is_fio_terse(data)
+    run = read_fio_terse(data, name) if terse else read_fio(data, name)
     names = _names(run.jobs)
     several = len(run.jobs) > 1
     found: list[ForeignMeasurement] = []
@@ -54,7 +56,8 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         failure="; ".join(errors) or None,
     )
     notes = tuple(f"fio warns: {line}" for line in run.preamble)
-    return ForeignResults(format=NAME, runs=(whole,), notes=("one file is one run: import several", *notes))
+    steps = ("latencies are whole microseconds: fio's JSON has nanoseconds",) if terse else ()
+    return ForeignResults(format=NAME, runs=(whole,), notes=("one file is one run: import several", *steps, *notes))
 
 
 def _names(jobs: Sequence[FioJob]) -> list[str]:

@@ -7,14 +7,14 @@ import re
 
 from msgspec import UNSET
 
-from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.domain.foreign import ForeignResults, ForeignRun, ImportOptions
 from ktrial.domain.foreign_names import slug, stem
 from ktrial.domain.frames import BELOW_FPS, FRAME_OUTCOMES, frame_statistics
-from ktrial.formats.mangohud import is_mangohud, read_mangohud
-from ktrial.imports._shared import group_of
+from ktrial.formats.mangohud import SampledLog, is_mangohud, read_mangohud
+from ktrial.imports._shared import framed, group_of, sampled_run
 
 NAME = "mangohud"
-WHAT = "Frame logs of MangoHud (CSV, one row per frame)."
+WHAT = "Frame logs of MangoHud (CSV, one row per frame; of sampled ones the mean only)."
 TAKES_FRAMES = True
 _STAMP = re.compile(r"_(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)$")
 
@@ -25,27 +25,20 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """One run; its benchmark is the program of which the file's name tells."""
-    log = read_mangohud(data, name)
+    """One run; its benchmark is the program of which the file's name tells. Of a sampled log there is only a mean."""
+    benchmark = slug(_STAMP.sub("", stem(name)))
+    try:
+        log = read_mangohud(data, name)
+    except SampledLog as sampled:
+        return sampled_run(sampled.samples, NAME, name, benchmark, options, **_began(name))
     given = {} if options.below_fps is UNSET else {"below_fps": options.below_fps}
     statistics = frame_statistics(log.frame_times_s, given.get("below_fps", BELOW_FPS))
-    outcomes = {one.outcome.name: one.outcome for one in FRAME_OUTCOMES}
-    found = tuple(
-        ForeignMeasurement(
-            outcome=one.outcome,
-            value=one.value,
-            unit=outcomes[one.outcome].unit,
-            direction=outcomes[one.outcome].direction,
-            original=one.original,
-        )
-        for one in statistics.measurements
-    )
     version = {"mangohud": log.version} if log.version is not None else {}
     whole = ForeignRun(
         group=group_of(options.label, name),
-        benchmark=slug(_STAMP.sub("", stem(name))),
+        benchmark=benchmark,
         number=1,
-        measurements=found,
+        measurements=framed(statistics.measurements, FRAME_OUTCOMES),
         attributes={
             **log.system,
             **version,

@@ -11,14 +11,16 @@ import msgspec
 from ktrial.domain.errors import BadInput
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
 from ktrial.domain.foreign_names import slug, stem
+from ktrial.formats.fio_terse import is_fio_terse
 from ktrial.formats.foreign_units import AS_IT_STANDS, Scale, known_units, scale_of, signed_number
+from ktrial.formats.frame_samples import is_afterburner, is_telemetry
 from ktrial.formats.mangohud import is_mangohud
-from ktrial.formats.tidy_csv import Row, TidyTable, delimiter_of, read_tidy_csv
+from ktrial.formats.tidy_csv import Row, TidyTable, delimiter_of, is_of_blanks, read_tidy_csv
 from ktrial.formats.tool_output import unreadable
 from ktrial.imports._shared import group_of, is_own_table
 
 NAME = "csv"
-WHAT = "Tidy CSV: one row for each run; --value, --by, --block and --benchmark name the columns."
+WHAT = "Tidy CSV or a table of blanks: one row for each run; --value, --by, --block and --benchmark name the columns."
 TAKES_COLUMNS = True
 _NAMED_UNIT = re.compile(r"(.+?)(?<!\s)\s*+[(\[]([^()\[\]]+)[)\]]")
 _ENDING = re.compile(r"(.+)_(s|ms|us|ns|sec|bytes|percent)")
@@ -29,6 +31,8 @@ _COUNTED = frozenset({"io", "irq", "req", "op", "tx", "rx", "bogo", "cswch", "pa
 _UNIT = "unit"
 #: How many values of a column a message names, and characters of each.
 _SHOWN, _LONGEST = 8, 40
+#: Formats whose files look like tables too.
+_OTHERS = (is_mangohud, is_own_table, is_fio_terse, is_afterburner, is_telemetry)
 _SUMMARY = ("mean", "stddev", "median")
 
 
@@ -42,10 +46,12 @@ class _Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """A header that is separated, and a row of as many cells; neither MangoHud's nor ktrial's own."""
-    if is_mangohud(head) or is_own_table(head) or b"\0" in head:
+    """A header that is separated, and a row of as many cells; neither of other formats' files."""
+    if any(is_other(head) for is_other in _OTHERS) or b"\0" in head:
         return False
     lines = [line for line in head.decode("utf-8", "replace").split("\n") if line.strip()]
+    if is_of_blanks(lines):
+        return True
     delimiter = delimiter_of(lines[0]) if lines else None
     if delimiter is None or lines[0].lstrip("\ufeff").lstrip()[:1] in {"{", "[", "<"}:
         return False

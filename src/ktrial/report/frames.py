@@ -27,9 +27,10 @@ def frames_text(reports: Sequence[FrameReport], *, width: int) -> str:
 
 
 def _one(report: FrameReport, width: int) -> str:
-    made = {"mangohud": "MangoHud", "xplane": "X-Plane"}[report.kind]
+    made = {"mangohud": "MangoHud", "xplane": "X-Plane"}.get(report.kind) or str(report.details["made_by"])
     version = f" {report.version}" if report.version else ""
-    head = f"{clean(report.file)}: {report.frames} frames in {report.logged_s:.3f} s, logged by {made}{clean(version)}"
+    what = "samples" if report.kind == "samples" else "frames"
+    head = f"{clean(report.file)}: {report.frames} {what} in {report.logged_s:.3f} s, logged by {made}{clean(version)}"
     outcomes = {one.outcome.name: one.outcome for one in report.outcomes}
     rows = []
     for one in report.measurements:

@@ -15,14 +15,20 @@ from ktrial.domain.frames import (
     BELOW_FPS,
     CAPTURE_OPTIONS,
     FRAME_OUTCOMES,
+    ONLY_SAMPLES,
+    SAMPLED_FPS,
+    SLOW_SAMPLES,
     Capture,
     FrameOutcome,
     FrameReport,
+    FrameSamples,
     frame_statistics,
+    sampled_statistics,
 )
 from ktrial.domain.run import Artefact, Exit, Kept, Resources, RunRecord, Session, summarise
 from ktrial.domain.xplane_test import NO_FRAMES, STAGES, stage_outcome
-from ktrial.formats.mangohud import is_mangohud, read_mangohud
+from ktrial.formats.frame_samples import is_afterburner, is_telemetry, read_afterburner, read_telemetry
+from ktrial.formats.mangohud import SampledLog, is_mangohud, read_mangohud
 from ktrial.formats.xplane import XPlaneLog, is_xplane, read_xplane
 from ktrial.services.events import Result
 from ktrial.services.measure import session_of
@@ -76,6 +82,33 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     report: FrameReport
 
 
+def read_log(data: bytes, file: str, below_fps: float | None = None) -> FrameReport:
+    """What a log of frames or of samples comes to, told by its content."""
+    if is_afterburner(data):
+        return _sampled(read_afterburner(data, file), file, below_fps)
+    if is_telemetry(data):
+        return _sampled(read_telemetry(data, file), file, below_fps)
+    try:
+        return read_frames(data, file, below_fps)
+    except SampledLog as sampled:
+        return _sampled(sampled.samples, file, below_fps)
+
+
+def _sampled(samples: FrameSamples, file: str, below_fps: float | None) -> FrameReport:
+    measurements = sampled_statistics(samples, below_fps)
+    return FrameReport(
+        file=file,
+        kind="samples",
+        version=samples.version,
+        frames=len(samples.fps),
+        logged_s=sum(samples.stood_s),
+        measurements=measurements,
+        outcomes=(SAMPLED_FPS, SLOW_SAMPLES)[: len(measurements)],
+        details={"made_by": samples.made_by, **samples.attributes},
+        notes=(ONLY_SAMPLES, *samples.notes),
+    )
+
+
 def read_frames(data: bytes, file: str, below_fps: float | None = None) -> FrameReport:
     """What a log of frames comes to, told by its content; BadRun for one that holds no frame statistics."""
     if is_mangohud(data):
@@ -85,7 +118,7 @@ def read_frames(data: bytes, file: str, below_fps: float | None = None) -> Frame
     if is_xplane(data):
         return _xplane(read_xplane(data, file), file)
     raise BadRun(
-        f"{file}: neither a log of MangoHud nor a Log.txt of X-Plane",
+        f"{file}: neither a log of MangoHud or MSI Afterburner, nor a Log.txt or telemetry of X-Plane",
         hint="MangoHud writes PROGRAM_DATE_TIME.csv where its output_folder says; X-Plane Log.txt beside itself",
     )
 

@@ -203,5 +203,5 @@ def test_the_three_stages_of_xplane_are_three_outcomes() -> None:
 
 
 def test_a_file_of_another_kind_is_refused() -> None:
-    with pytest.raises(BadRun, match="neither a log of MangoHud nor"):
+    with pytest.raises(BadRun, match="neither a log of MangoHud or MSI Afterburner, nor"):
         read_frames(b"hello\n", "hello.csv")

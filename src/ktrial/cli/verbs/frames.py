@@ -61,6 +61,8 @@ def command(
 ) -> int:
     """Statistics of the frame times in logs of MangoHud and X-Plane, each with its definition.
 
+    Of logs that sample the frame rate (MangoHud, MSI Afterburner, telemetry of X-Plane) it shows the mean.
+
     As a launch option of Steam, Lutris or Flatpak it runs the game under MangoHud, logs every frame, and keeps the run.
     A command with --fps_test=N is X-Plane's own test: its Log.txt is read.
 
@@ -94,9 +96,9 @@ def command(
 def _read(files: Sequence[Path], below_fps: float | None, as_json: bool) -> int:
     from ktrial.cli.input_file import read_file
     from ktrial.services.bring_in import LIMIT_BYTES
-    from ktrial.services.frames import read_frames
+    from ktrial.services.frames import read_log
 
-    _show([read_frames(read_file(file, LIMIT_BYTES), str(file), below_fps) for file in files], as_json)
+    _show([read_log(read_file(file, LIMIT_BYTES), str(file), below_fps) for file in files], as_json)
     return 0
 
 
