@@ -58,6 +58,28 @@ def test_reports_are_written_whole_or_not_at_all(flight: Path, root: FakeRoot, t
     assert "no kind of report" in root.run(*words, str(tmp_path / "a.pdf")).err
 
 
+def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) -> None:
+    stalls = "".join(f"13:0{minute}:08 pid=7 comm=Main Thread reclaim_us=9000\n" for minute in range(1, 9))
+    (flight / "trace_reclaim.log").write_text(f"Attaching 2 probes...\n13:05:00 pid=8 comm=b reclaim_us=5\n{stalls}")
+    (flight / "trace_fence.log").write_text("Attaching 2 probes...\n")
+    slow = "".join(f"{hour}:00:00 dev=1 sector=1 lat_ms=9 nr_sector=8\n" for hour in (12, 17))
+    (flight / "trace_long.log").write_text(slow)
+    (flight / "dmesg.log").write_text("[    0.000000] Linux version 6.1\n")
+    ran = root.run("diagnose", str(flight), "--frames-began", str(BEGIN))
+    assert ran.status == 0, ran.err
+    lines = ran.out.splitlines()
+    assert "note: left out: dmesg.log: no recording that is known" in lines
+    assert any(line.startswith("note: left out: trace_fence.log: 'its text' is not lines") for line in lines)
+    assert any(line.startswith("note: left out: trace_long.log: it tells the time of day only") for line in lines)
+    (row,) = (line.split() for line in lines if line.startswith("direct-reclaim "))
+    assert row[:5] == ["direct-reclaim", "9", "9", "ms", "68.0"]
+    assert "direct reclaim" not in ran.out.partition("could not be seen")[2].partition("event ")[0]
+    for name in ("vmstat.csv", "frames.csv", "trace_reclaim.log", "trace_long.log"):
+        (flight / name).unlink()
+    ran = root.run("diagnose", str(flight))
+    assert (ran.status, "none of its 2 files can be read: left out: dmesg.log" in ran.err) == (2, True), ran.err
+
+
 def test_frames_without_a_moment_cannot_be_put_beside_other_files(flight: Path, root: FakeRoot) -> None:
     ran = root.run("diagnose", str(flight))
     assert ran.status == 2

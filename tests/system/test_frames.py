@@ -55,11 +55,15 @@ def test_statistics_of_a_log_with_their_definitions(home: Path) -> None:
     assert all(one["definition"] and one["blind_spots"] for one in first["statistics"])
 
 
-def test_what_is_no_log_of_frames_is_refused(home: Path) -> None:
+def test_of_a_sampled_log_the_mean_is_shown_and_how_to_get_more(home: Path) -> None:
     ran = run("frames", str(GOLDEN / "0.7.2-sampled" / "input"))
-    assert (ran.status, ran.out) == (1, "")
-    assert "sampled, not one row per frame" in ran.err
-    assert "log_interval=0" in ran.err
+    assert (ran.status, ran.err) == (0, "")
+    assert "sampled-fps  595.6 /s" in ran.out
+    assert "one-percent-low" not in ran.out
+    assert "log_interval=0" in ran.out
+
+
+def test_what_is_no_log_of_frames_is_refused(home: Path) -> None:
     for argv, said in (
         (("frames", "none.csv"), "No such file"),
         (("frames",), "nothing to read"),

@@ -54,26 +54,70 @@ def recording(
     """A file, or all files of a folder, on one clock."""
     import msgspec
 
-    from ktrial.domain.recording_parts import together, with_offset
-    from ktrial.formats.recordings import read_recording_file
+    from ktrial.domain.recording_parts import with_offset
 
-    files = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
-    if not files:
-        raise BadInput("no file in it", file=str(path), hint="name a recording")
-    try:
-        parts = [
-            read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s) for file in files
-        ]
-    except UnreadableOutput as error:
-        # What a person names is input: no run has failed.
-        raise BadInput(error.message, hint="--format says what it is, where that was guessed wrongly") from None
+    if path.is_dir():
+        parts, left_out = _parts_of(path, as_format, interval_s)
+    else:
+        parts, left_out = [_part(path, as_format, interval_s)], []
     if began_s is not None:
         parts = [
             part if part.frames is None else msgspec.structs.replace(part, unix_at_zero_s=began_s) for part in parts
         ]
     if offset_s is not None:
         parts = [part if part.unix_at_zero_s is not None else with_offset(part, parts, offset_s) for part in parts]
-    return together(str(path), parts)
+    whole, misplaced = _together(str(path), parts, may_leave_out=path.is_dir())
+    return msgspec.structs.replace(whole, notes=(*whole.notes, *left_out, *misplaced))
+
+
+def _part(file: Path, as_format: str | None, interval_s: float | None) -> Recording:
+    from ktrial.formats.recordings import read_recording_file
+
+    try:
+        return read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s)
+    except UnreadableOutput as error:
+        # What a person names is input: no run has failed.
+        raise BadInput(error.message, hint="--format says what it is, where that was guessed wrongly") from None
+
+
+def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> tuple[list[Recording], list[str]]:
+    """What can be read of a folder, and a sentence on each file that cannot."""
+    parts: list[Recording] = []
+    left_out: list[str] = []
+    for file in sorted(one for one in folder.iterdir() if one.is_file()):
+        try:
+            parts.append(_part(file, as_format, interval_s))
+        except BadInput as error:
+            left_out.append(_left_out(file.name, error, str(file)))
+    if not parts:
+        told = "no file in it" if not left_out else f"none of its {len(left_out)} files can be read: {left_out[0]}"
+        raise BadInput(told, file=str(folder), hint="name a recording; ktrial diagnose --help lists what it reads")
+    return parts, left_out
+
+
+def _together(name: str, parts: Sequence[Recording], *, may_leave_out: bool) -> tuple[Recording, list[str]]:
+    """The parts on one clock; of a folder without those that cannot be placed on it, and a sentence on each.
+
+    Frames are what it is all about: they are never left out.
+    """
+    from ktrial.domain.recording_parts import together
+
+    left = list(parts)
+    left_out: list[str] = []
+    while True:
+        try:
+            return together(name, left), left_out
+        except BadInput as error:
+            wrong = next((part for part in left if part.name == error.file), None)
+            if not may_leave_out or wrong is None or wrong.frames is not None or len(left) == 1:
+                raise
+            left.remove(wrong)
+            left_out.append(_left_out(Path(wrong.name).name, error, wrong.name))
+
+
+def _left_out(name: str, error: BadInput, file: str) -> str:
+    why = error.message.removeprefix(file).lstrip(": ")
+    return f"left out: {name}: {why}"
 
 
 def _content(file: Path) -> bytes:

@@ -132,6 +132,21 @@ class DeviceFound(msgspec.Struct, frozen=True, kw_only=True):
     exits: tuple[tuple[int, float], ...] = ()
 
 
+class EventsFound(msgspec.Struct, frozen=True, kw_only=True):
+    """All events of one kind; times are None where no end was seen, `threads` those that were hit most often.
+
+    `lost` events came from the same source and were not seen.
+    """
+
+    kind: str
+    count: int
+    longest_s: float | None
+    longest_at_s: float | None
+    together_s: float | None
+    lost: int = 0
+    threads: Mapping[str, int] = {}
+
+
 class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
     """A series over the whole recording: mean with its interval, and peak; growth a second of a counter.
 
@@ -186,6 +201,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     aggressors: tuple[Aggressor, ...] = ()
     figures: tuple[SeriesFigure, ...] = ()
     devices: tuple[DeviceFound, ...] = ()
+    events: tuple[EventsFound, ...] = ()
     proposals: tuple[Proposal, ...] = ()
     late: tuple[tuple[float, float], ...] = ()
     lanes: tuple[Lane, ...] = ()

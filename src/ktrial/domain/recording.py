@@ -95,7 +95,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 class Frames(msgspec.Struct, frozen=True, kw_only=True):
     """Frames, or wake-ups, of one program: each ended at `ends_s` and took `durations_s`.
 
-    `kind` says which; `clock_error_s` is how far their clock may be off that of the series.
+    `kind` says which; `clock_error_s` is how far their clock may be off that of the series. `stands_for` is for how
+    many frames each stands where they were sampled.
     """
 
     kind: Literal["frame", "wake-up", "request"]
@@ -103,11 +104,14 @@ class Frames(msgspec.Struct, frozen=True, kw_only=True):
     ends_s: Values[float]
     durations_s: Values[float]
     clock_error_s: float = 0.0
+    stands_for: Values[float] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what does not fit together."""
         if len(self.ends_s) != len(self.durations_s):
             raise ValueError(f"{len(self.ends_s)} ends of {len(self.durations_s)} {self.kind}s")
+        if self.stands_for is not None and len(self.stands_for) != len(self.ends_s):
+            raise ValueError(f"{len(self.stands_for)} weights of {len(self.ends_s)} {self.kind}s")
         if not all(isfinite(duration_s) and duration_s >= 0 for duration_s in self.durations_s):
             raise ValueError(f"a {self.kind} took a time that is not 0 or above")
         if any(after < before for before, after in pairwise(self.ends_s)):

@@ -205,6 +205,9 @@ def watch_figures(
     )
 
 
+_SAMPLED = "its frames are samples: `ktrial frames` tells their mean"
+
+
 class _Look:
     """Some stretches of a recording."""
 
@@ -218,6 +221,8 @@ class _Look:
         if frames is None or not len(frames.ends_s):
             why = "neither frames nor wake-ups are in it"
             return {"stutter-rate": why, "late-share": why}
+        if frames.stands_for is not None:
+            return {"stutter-rate": _SAMPLED, "late-share": _SAMPLED}
         durations_s = frames.durations_s.tolist()
         around_s = usual(durations_s) if limit_s is None else [limit_s] * len(durations_s)
         late = []
@@ -239,6 +244,8 @@ class _Look:
         frames = self._recording.frames
         if frames is None or not len(frames.ends_s):
             return "neither frames nor wake-ups are in it"
+        if frames.stands_for is not None:
+            return _SAMPLED
         moments = zip(frames.ends_s, frames.durations_s.tolist(), strict=True)
         inside = [took_s for end_s, took_s in moments if self._holds(end_s) and not self._in_gap(end_s - took_s, end_s)]
         if not inside:

@@ -225,4 +225,5 @@ def _samples(rows: Sequence[_Row], head: _Head) -> FrameSamples:
         fps=tuple(fps for fps, _ in kept),
         stood_s=tuple(stood for _, stood in kept),
         attributes=head.system,
+        notes=(f"for lows and stutters {PER_FRAME}",),
     )

@@ -18,6 +18,7 @@ from ktrial.formats import (
     recording_frames,
     recording_sadf,
     recording_suite,
+    recording_traces,
     recording_vmstat,
 )
 
@@ -70,9 +71,9 @@ KINDS: dict[str, Kind] = {
         lambda data, name, interval_s: recording_atop.read_atop(data, name),
     ),
     "reclaim-lines": Kind(
-        "lines of a tracer of direct reclaim",
-        lambda head, name: recording_suite.is_reclaim_lines(head),
-        lambda data, name, interval_s: recording_suite.read_reclaim_lines(data, name),
+        "lines of tracers in bpftrace",
+        lambda head, name: recording_traces.is_trace(head),
+        lambda data, name, interval_s: recording_traces.read_trace(data, name),
     ),
     "suite-csv": Kind(
         "tables of the micro-stutter suite",
@@ -99,4 +100,5 @@ def read_recording_file(
         if kind.sniff(head, name):
             return kind.read(data, name, interval_s)
     known = ", ".join(kind.what for kind in KINDS.values())
-    raise BadInput(f"no recording that is known: {known}", file=name, hint=f"--format {' | '.join(KINDS)}")
+    hint = f"it reads: {known}; --format {' | '.join(KINDS)} says which"
+    raise BadInput("no recording that is known", file=name, hint=hint)

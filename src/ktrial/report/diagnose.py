@@ -12,10 +12,12 @@ from ktrial.report.diagnose_devices import HEADERS, device_rows, device_sentence
 from ktrial.report.diagnose_tables import (
     CAUSES,
     EPISODES,
+    EVENTS,
     beside_rows,
     cause_rows,
     differing,
     episode_rows,
+    event_rows,
     phase_cause_rows,
     range_text,
 )
@@ -43,6 +45,7 @@ def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int
     lines += ["", *sentences, *([""] if sentences else [])]
     lines += _phase_lines(found, width)
     lines += _cause_lines(found, width)
+    lines += _event_lines(found, width)
     lines += _episode_lines(found, width)
     lines += _aggressor_lines(found, width)
     lines += _device_lines(found, width)
@@ -158,6 +161,13 @@ def not_at_work(found: Diagnosis) -> list[tuple[str, str]]:
     labels = (("idle", "never at work"), ("unseen", "could not be seen"))
     named = [(label, [cause.name for cause in found.causes if cause.standing == one]) for one, label in labels]
     return [(label, ", ".join(names)) for label, names in named if names]
+
+
+def _event_lines(found: Diagnosis, width: int) -> list[str]:
+    if not found.events:
+        return []
+    rows = [[clean(cell) for cell in row] for row in event_rows(found)]
+    return [table(list(EVENTS), rows, width=width), ""]
 
 
 def _episode_lines(found: Diagnosis, width: int) -> list[str]:

@@ -30,9 +30,11 @@ from ktrial.report.diagnose_devices import HEADERS, device_rows, device_sentence
 from ktrial.report.diagnose_tables import (
     CAUSES,
     EPISODES,
+    EVENTS,
     beside_rows,
     cause_rows,
     episode_rows,
+    event_rows,
     figure_rows,
     phase_cause_rows,
 )
@@ -80,6 +82,8 @@ def _section(number: int, found: Diagnosis, left_out: Sequence[str]) -> Markup:
     parts += [tag("p", sentence) for sentence in episode_sentences(found)]
     episodes = episode_rows(found, SHOWN_EPISODES)
     parts.append(table("Episodes", EPISODES, episodes, numeric=(0, 1, 2, 3)) if episodes else None)
+    events = event_rows(found)
+    parts.append(table("Events", EVENTS, events, numeric=(1, 2, 3, 4)) if events else None)
     grew = aggressor_rows(found)
     parts.append(table("Who grew", AGGRESSORS, grew, numeric=(2, 3)) if grew else None)
     parts += _devices(number, found)

@@ -11,6 +11,7 @@ from ktrial.report.words import p_text
 
 CAUSES = ("cause", "stutters", "late time", "by chance", "p", "at work", "named")
 EPISODES = ("begins at", "lasts", "after a pause of", "stutters")
+EVENTS = ("event", "seen", "longest", "at", "together", "most often in")
 #: With more phases than this a table has no columns for them.
 _MOST_PHASES = 6
 
@@ -49,6 +50,21 @@ def _standing(standing: str, with_cause: str | None, p: float | None, found: Dia
         other = next((one.name for one in found.causes if one.id == with_cause), with_cause or "")
         return f"no: goes with {other}"
     return "no" if p is not None else "-"
+
+
+def event_rows(found: Diagnosis) -> list[list[str]]:
+    """A row under EVENTS for each kind."""
+    return [
+        [
+            one.kind,
+            f"{one.count}, {one.lost} lost" if one.lost else str(one.count),
+            "-" if one.longest_s is None else show_seconds(one.longest_s),
+            "-" if one.longest_at_s is None else f"{one.longest_at_s:.1f} s",
+            "-" if one.together_s is None else show_seconds(one.together_s),
+            ", ".join(f"{name} {count / one.count:.0%}" for name, count in one.threads.items()) or "-",
+        ]
+        for one in found.events
+    ]
 
 
 def episode_rows(found: Diagnosis, most: int) -> list[list[str]]:

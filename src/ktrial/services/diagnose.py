@@ -29,6 +29,7 @@ from ktrial.domain.symptom import Symptom
 from ktrial.domain.units import show_seconds
 from ktrial.services.diagnose_causes import AtWork, at_work, rate_of
 from ktrial.services.diagnose_devices import devices
+from ktrial.services.diagnose_events import events
 from ktrial.services.run_recording import is_telling
 from ktrial.stats.arrays import Array
 from ktrial.stats.coincidence import Activity, Coincidence, coincidences, merged
@@ -94,6 +95,7 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
         aggressors=_aggressors(recording, stutters),
         figures=_figures(recording, working, bounds),
         devices=devices(recording),
+        events=events(recording),
         lanes=_lanes(working, recording),
         pressures=_pressures(recording),
         late=_longest(stutters),
@@ -113,7 +115,9 @@ def _of_clocks(recording: Recording, frames: Frames) -> tuple[str, ...]:
 
 
 def _late(frames: Frames, begin_s: float, end_s: float, limit_s: float | None) -> Stutters:
-    return late_frames(np.asarray(frames.ends_s), np.asarray(frames.durations_s), begin_s, end_s, limit_s)
+    stands_for = None if frames.stands_for is None else np.asarray(frames.stands_for)
+    ends_s, durations_s = np.asarray(frames.ends_s), np.asarray(frames.durations_s)
+    return late_frames(ends_s, durations_s, begin_s, end_s, limit_s, stands_for=stands_for)
 
 
 def _clear_of_gaps(stutters: Stutters, recording: Recording) -> Stutters:
@@ -395,6 +399,7 @@ def _without_frames(recording: Recording, phases: Phases, working: Sequence[AtWo
         unexplained=0,
         figures=_figures(recording, working, [(phase.begin_s, phase.end_s) for phase in phases.phases]),
         devices=devices(recording),
+        events=events(recording),
         lanes=_lanes(working, recording),
         pressures=_pressures(recording),
         findings=(lacking, *_findings(recording, phases, None)),

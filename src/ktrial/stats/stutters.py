@@ -31,8 +31,19 @@ class Stutters(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.begins_s)
 
 
-def late_frames(ends_s: Array, durations_s: Array, begin_s: float, end_s: float, limit_s: float | None) -> Stutters:
-    """What took longer than `limit_s`; without a limit, what a frame is called a stutter for."""
+def late_frames(
+    ends_s: Array,
+    durations_s: Array,
+    begin_s: float,
+    end_s: float,
+    limit_s: float | None,
+    *,
+    stands_for: Array | None = None,
+) -> Stutters:
+    """What took longer than `limit_s`; without a limit, what a frame is called a stutter for.
+
+    The late time of sampled frames is that of all for which each stands.
+    """
     if limit_s is None:
         around_s = np.array(usual(durations_s.tolist())) if len(durations_s) else durations_s
         late = (durations_s > STUTTER_FACTOR * around_s) & (durations_s > STUTTER_S)
@@ -42,6 +53,8 @@ def late_frames(ends_s: Array, durations_s: Array, begin_s: float, end_s: float,
         late = durations_s > limit_s
         definition = f"longer than {limit_s * 1e3:g} ms"
         excess_s = durations_s[late] - limit_s
+    if stands_for is not None:
+        excess_s = excess_s * stands_for[late]
     ends = ends_s[late]
     share, per_hour = _shares(ends, excess_s, begin_s, end_s)
     return Stutters(
