@@ -1,0 +1,93 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Measures for about ten minutes what no test machine of ktrial has, and packs it into one file to be sent back.
+#   sh docs/try-on-hardware.sh [--root] [--quick] [OUT.tar.zst]
+#   --root   reads the energy counters and traces the disks through sudo; nothing is changed
+#   --quick  a few seconds of everything: whether it works
+set -eu
+
+usage='usage: sh docs/try-on-hardware.sh [--root] [--quick] [OUT.tar.zst]'
+root=no
+quick=no
+out=
+for argument in "$@"; do
+    case $argument in
+        --root) root=yes ;;
+        --quick) quick=yes ;;
+        -*)
+            echo "$usage" >&2
+            exit 2
+            ;;
+        *)
+            [ -z "$out" ] || {
+                echo "$usage" >&2
+                exit 2
+            }
+            out=$argument
+            ;;
+    esac
+done
+[ "$(id -u)" -ne 0 ] || {
+    echo 'try-on-hardware: run it as yourself; --root asks for root where that is needed' >&2
+    exit 5
+}
+out=${out:-ktrial-hardware.tar.zst}
+[ ! -e "$out" ] || {
+    echo "try-on-hardware: $out is there already: name another file" >&2
+    exit 2
+}
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+ktrial=$here/../ktrial
+[ -x "$ktrial" ] || ktrial=ktrial
+umask 077
+work=$(mktemp -d "${XDG_CACHE_HOME:-$HOME}/ktrial-hardware.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+# as_user WORDS…, as_root WORDS…: ktrial with a store of its own.
+as_user() { "$ktrial" --no-sudo --store "$work/store.db" "$@"; }
+as_root() {
+    if [ "$root" = yes ]; then
+        sudo "$ktrial" --store "$work/store.db" "$@"
+    else
+        as_user "$@"
+    fi
+}
+
+# step NAME COMMAND…: what fails is said, and the others go on.
+done_steps=
+step() {
+    step_name=$1
+    shift
+    printf '\n== %s\n' "$step_name"
+    if "$@"; then
+        done_steps="$done_steps$step_name; "
+    else
+        echo "== $step_name: not on this machine (see above)"
+    fi
+}
+
+# seconds LONG: so long, or 2 for --quick.
+seconds() { if [ "$quick" = yes ]; then echo 2; else echo "$1"; fi; }
+label='--label hardware'
+
+# Around every run stand the clocks, temperatures and power that the machine tells: cpufreq, NVML, the battery.
+# shellcheck disable=SC2086 # the option and its value
+{
+    step 'wake-ups' as_user bench agent-wakeup-timer -n 3 $label -p "duration_s=$(seconds 20)"
+    step 'computing' as_user bench agent-spin -n 3 $label -p "duration_s=$(seconds 20)"
+    step 'reads of the disk' as_user bench agent-fileio-read-random-cold -n 3 $label -p "duration_s=$(seconds 10)" \
+        -p "directory=$work"
+    step 'energy at rest' as_root bench idle-package -n 2 $label -p "duration_s=$(seconds 45)"
+    step 'battery at rest' as_user bench idle-battery -n 1 $label -p "duration_s=$(seconds 120)"
+    step 'disks after idle' as_root bench watch -n 1 $label -p frame_loop=calm -p "duration_s=$(seconds 120)"
+}
+
+[ -n "$done_steps" ] || {
+    echo 'try-on-hardware: nothing could be measured' >&2
+    exit 1
+}
+as_user bundle "$out"
+printf '\n%s holds: %s\n' "$out" "${done_steps%; }"
+echo 'Names of hosts and users, serial numbers and addresses are replaced in it. Look at it before you send it:'
+echo "  ktrial --store look.db import $out && ktrial --store look.db runs"
