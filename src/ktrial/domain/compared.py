@@ -137,7 +137,8 @@ def _lost(runs: Sequence[ComparedRun]) -> str:
 def places(arms: Sequence[Arm]) -> dict[str, int]:
     """Run -> its place in the order of all runs, from 1; nothing where no clock has seen them all.
 
-    What a clock shows alike has the order of its file; runs of two arms that nothing else tells apart have none.
+    What a clock shows alike has the order of its file; runs of two arms that nothing else tells apart have none. Rows
+    of a file in which arms alternate may be sorted by the number of a run: without blocks they are no order.
     """
     runs = [(arm.name, run) for arm in arms for run in arm.runs]
     shared = set.intersection(*(set(run.clocks) for _, run in runs)) if runs else set()
@@ -145,12 +146,23 @@ def places(arms: Sequence[Arm]) -> dict[str, int]:
         return {}
     clock = min(shared, key=lambda name: (name.startswith(FILE), name in (WALL, LOCAL), name))
     ordered = sorted(runs, key=lambda one: (one[1].clocks[clock], *_in_file(one[1])))
+    if (
+        clock.startswith(FILE)
+        and any(run.block is None for _, run in runs)
+        and _alternate([name for name, _ in ordered])
+    ):
+        return {}
     alike = (
         one[1].clocks[clock] == other[1].clocks[clock] and _in_file(one[1])[0] != _in_file(other[1])[0]
         for one, other in pairwise(ordered)
         if one[0] != other[0]
     )
     return {} if any(alike) else {run.name: place for place, (_, run) in enumerate(ordered, 1)}
+
+
+def _alternate(arms: Sequence[str]) -> bool:
+    """Whether an arm comes again after another one."""
+    return sum(one != other for one, other in pairwise(arms)) >= len(set(arms))
 
 
 def _in_file(run: ComparedRun) -> tuple[str, float]:

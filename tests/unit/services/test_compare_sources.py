@@ -72,6 +72,8 @@ FILES = {
     "f1.json": fio(1_795_262_400_000),
     "f2.json": fio(1_795_262_300_000, "fio-3.36"),
     "dated.csv": b"arm,date,time_s\na,2026-11-21T12:00:00,1\na,2026-11-21T12:10:00,1\nb,2026-11-21T12:05:00,2\n",
+    "turns.csv": b"arm,round,time_s\na,1,1\nb,1,2\na,2,1\nb,2,2\n",
+    "sorted.csv": b"arm,time_s\na,1\na,1\nb,2\nb,2\n",
     "a.json": hyperfine("make", 1.0, 1.1),
     "b.json": hyperfine("make", 2.0, 2.1, 2.2),
     "t.csv": b"march,host,time_s\nv2,h1,1.0\nv3,h1,2.0\nv2,h2,\nv3,h2,4.0\n",
@@ -165,6 +167,16 @@ def test_the_dates_of_a_table_are_its_order() -> None:
     arms = gather([word("dated.csv")], no_store, reading(values=("time_s",), by="arm")).arms
     assert places(arms) == {"dated.csv#1": 1, "dated.csv#3": 2, "dated.csv#2": 3}
     assert all(not run.other for arm in arms for run in arm.runs)
+
+
+def test_rows_in_turns_are_an_order_only_where_a_column_says_what_belongs_together() -> None:
+    rows = reading(values=("time_s",), by="arm")
+    assert places(gather([word("turns.csv")], no_store, rows).arms) == {}
+    blocks = reading(values=("time_s",), by="arm", block="round")
+    order = places(gather([word("turns.csv")], no_store, blocks).arms)
+    assert order == {f"turns.csv#{number}": number for number in (1, 2, 3, 4)}
+    order = places(gather([word("sorted.csv")], no_store, rows).arms)
+    assert order == {f"sorted.csv#{number}": number for number in (1, 2, 3, 4)}, "one after the other, if anything"
 
 
 def test_labels_that_collide_are_refused() -> None:
