@@ -115,3 +115,9 @@ def test_a_kernel_of_clang_is_what_was_asked_for(lab: Lab) -> None:
     assert "clang" in made["identity"]["compiler"]
     assert made["flags"]["optimise"] == "3"
     lab.check_boots(made)
+
+
+def test_a_kernel_of_link_time_optimisation_is_what_was_asked_for(lab: Lab) -> None:
+    made = lab.build("thin", "--cc", "clang", "--fragment", "lto-thin")
+    assert (made["identity"]["lto"], made["identity"]["linker"].startswith("LLD")) == ("thin", True)
+    lab.check_boots(made)

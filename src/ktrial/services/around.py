@@ -103,7 +103,7 @@ class Around:
         if self.gates is None:
             self._clock.sleep(seconds)
         else:
-            self.gates.watch.rest(lambda: self._clock.sleep(seconds))
+            self.gates.rest(seconds)
 
     def judge(self, *, counts: bool) -> Start:
         """What gates say directly before a run, which `counts` unless it is a warm-up."""

@@ -16,6 +16,8 @@ from ktrial.services.settle import Settle
 
 #: Without --settle a machine that is too hot for its gate is waited for so long.
 COOL_S = 60.0
+#: So long ktrial only waits to see what others do, and that holds for the runs of so long.
+OTHERS_S, _OTHERS_HOLD_S = 0.5, 10.0
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +28,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartGates:
-    """Remembers how the first run of a session began. `settle_s` limits the wait before each other run."""
+    """Remembers how the first run of a session began. `settle_s` limits the wait before each other run.
+
+    Where nobody waits before a run anyway, `others_s` is how long it is looked at what others do.
+    """
 
     def __init__(
         self,
@@ -34,8 +39,12 @@ class StartGates:
         clock: Clock,
         limits: Mapping[str, GateLimits] = DEFAULTS,
         settle_s: float | None = None,
+        others_s: float = 0.0,
     ) -> None:
         self.watch = watch
+        self._clock = clock
+        self._others_s = others_s
+        self._rested_ns: int | None = None
         self._limits = limits
         self._settle = Settle(clock)
         self._settle_s = settle_s
@@ -47,6 +56,11 @@ class StartGates:
             if not record.is_warm_up and record.conditions is not None and record.conditions.readings_before:
                 self._reference = record.conditions.readings_before
                 return
+
+    def rest(self, seconds: float) -> None:
+        """Wait, and see what others do meanwhile."""
+        self.watch.rest(lambda: self._clock.sleep(seconds))
+        self._rested_ns = self._clock.monotonic_ns()
 
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
         """Wait for the level of the first run: of all that can settle, or else of what a gate refuses to be hotter."""
@@ -63,9 +77,14 @@ class StartGates:
 
     def judge(self, *, counts: bool) -> Start:
         """Directly before a run. The first that `counts` is what others are compared with; warm-ups are not judged."""
+        if self._others_s and not self._has_rested():
+            self.rest(self._others_s)
         now = self.watch.look()
         if not counts:
             return Start(readings=now)
         if self._reference is None:
             self._reference = now
         return Start(readings=now, findings=judge_start(self._reference, now, self._limits))
+
+    def _has_rested(self) -> bool:
+        return self._rested_ns is not None and self._clock.monotonic_ns() - self._rested_ns < _OTHERS_HOLD_S * 1e9

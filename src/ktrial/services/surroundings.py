@@ -11,7 +11,7 @@ from ktrial.services.machine_state import take_state
 from ktrial.services.quiet import Quieter
 from ktrial.services.resets import Resets
 from ktrial.services.schedule import Order
-from ktrial.services.start import StartGates
+from ktrial.services.start import OTHERS_S, StartGates
 from ktrial.services.trial_world import RunWorld
 
 
@@ -31,7 +31,7 @@ def surroundings(
         Quieter(world.executor, world.clock, lock_screen=when_idle, desktop=world.desktop),
         IdleWatch(world.executor, world.clock) if when_idle else None,
         lambda: take_state(machine, world.catalog).canonical(),
-        StartGates(conditions, world.clock, order.gates, settle_s),
+        StartGates(conditions, world.clock, order.gates, settle_s, OTHERS_S),
     )
     around.recorder = lambda: world.run_recorder
     return around

@@ -52,6 +52,22 @@ def test_what_others_do_while_it_waits_is_told_of_the_runs_that_follow() -> None
     assert [(one.gate, one.level) for one in found if one.gate == "others"] == [("others", "suspect")]
 
 
+def test_where_nobody_waits_others_are_looked_at_for_a_moment_and_not_before_every_run() -> None:
+    names = [f"cpu.{name}" for name in BUSY]
+    looks = [dict.fromkeys(names, 0), {**dict.fromkeys(names, 0), "cpu.user": 60, "cpu.idle": 140}]
+    sampling, clock = FakeSampling(looks, dict.fromkeys(names, TICKS)), FakeClock()
+    watch = ConditionWatch(FakeMachine({}), sampling, FakeSleep(), "/", lambda samples: b"")
+    gates = StartGates(watch, clock, others_s=0.5)
+    first = gates.judge(counts=True)
+    assert first.readings["others_share"] == pytest.approx(0.3)
+    assert sampling.log == ["once"] * 3, "two for the others, one for the run"
+    gates.judge(counts=True)
+    assert sampling.log == ["once"] * 4
+    clock.now_ns += 10 * 10**9
+    gates.judge(counts=True)
+    assert sampling.log == ["once"] * 7
+
+
 def heat(*degrees: int | None) -> list[dict[str, int | None]]:
     """Looks at a machine that is as warm."""
     return [{"temperature.cpu": None if one is None else one * 1000} for one in degrees]
