@@ -77,3 +77,13 @@ def test_a_placebo_is_equivalent_across_exact_boots(tmp_path: Path) -> None:
     assert any(one["kind"] == "guest-clock" for one in found["findings"])
     recheck = ktrial("trial", "recheck")
     assert recheck.returncode == 0, recheck.stderr
+
+
+def test_algorithms_of_zram_are_compared_with_each_other() -> None:
+    words = ("zram:comp_algorithm=lz4,zstd", "--suite", "pressure-small", "--cap", "7", "--seed", "1")
+    events = trial(str(NEW.tree), *words, "--memory", "256MiB")
+    found = events[-1]["comparison"]
+    assert {one["arm"] for one in found["arms"]} == {"control", "comp_algorithm-zstd"}
+    records = [event["record"] for event in events if event["event"] == "visit"]
+    assert len(records) == 7 * 2
+    assert all(record["failure"] is None for record in records)

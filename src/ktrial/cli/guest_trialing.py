@@ -160,7 +160,13 @@ def arms_in_guests(
     for text in boots:
         arms[_free(_name(text), arms)] = ArmFile(boot=tuple(text.split()))
     if words:
-        arms |= {name: arm for name, arm in arms_of(words, app.catalog, {}, placebo=False).items() if name != CONTROL}
+        of_words = arms_of(words, app.catalog, {}, placebo=False)
+        if of_words[CONTROL] != ArmFile() and len(arms) > 1 + placebo:
+            raise BadInput(
+                "algorithms of zram are compared with the first of them, and a kernel or boot word with none",
+                hint="put them on a trial of their own",
+            )
+        arms |= of_words
     if len(arms) < 2:
         raise BadInput(
             "nothing to compare",

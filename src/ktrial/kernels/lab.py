@@ -23,6 +23,8 @@ from ktrial.kernels.running_guest import RunningGuest
 
 #: What an agent starts for swap in memory, and where it looks for that.
 _SWAP_PROGRAMS, _FOLDERS = ("mkswap", "swapon", "swapoff"), "/usr/sbin:/usr/bin:/sbin:/bin"
+#: Swap in memory and what it may compress with, as far as a kernel has them as modules.
+_SWAP_MODULES = ("lzo", "lzo_rle", "lz4", "zstd", "zram")
 
 
 class Lab:
@@ -42,7 +44,7 @@ class Lab:
         self._work = work
         self._kernels: dict[str, tuple[KernelFiles, Guests]] = {}
         self._tools: dict[tuple[str, tuple[str, ...]], Brought] = {}
-        self._modules: dict[tuple[str, tuple[str, ...], bool], dict[str, bytes]] = {}
+        self._modules: dict[tuple[str, tuple[str, ...], bool, bool], dict[str, bytes]] = {}
 
     @property
     def workers(self) -> int:
@@ -105,7 +107,7 @@ class Lab:
 
     def _prepared(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> tuple[Brought, Job]:
         kernel, guests = self._found(place.kernel)
-        key = (place.kernel, place.modules, place.disk)
+        key = (place.kernel, place.modules, place.disk, _sets_swap_up(place))
         if key not in self._modules:
             self._modules[key] = self._modules_of(place, kernel)
         modules = self._modules[key]
@@ -126,8 +128,13 @@ class Lab:
     @staticmethod
     def _modules_of(place: GuestPlace, kernel: KernelFiles) -> dict[str, bytes]:
         needed = (*(disk.MODULES if place.disk else ()), *place.modules)
-        return take_modules(needed, kernel.image_path, wanted=disk.MODULES_OF_SOME if place.disk else ())
+        wanted = (*(disk.MODULES_OF_SOME if place.disk else ()), *(_SWAP_MODULES if _sets_swap_up(place) else ()))
+        return take_modules(needed, kernel.image_path, wanted=wanted)
 
     @cached_property
     def _disk(self) -> bytes:
         return disk.image(self._work)
+
+
+def _sets_swap_up(place: GuestPlace) -> bool:
+    return any(Path(tool).name in _SWAP_PROGRAMS for tool in place.tools)

@@ -30,9 +30,9 @@ def take_modules(names: Sequence[str], image: str, wanted: Sequence[str] = ()) -
 
     Those that are only `wanted` come first, as far as this kernel has them.
     """
-    if not names:
+    folder = modules_folder(Path(image)) if names or wanted else None
+    if folder is None and not names:
         return {}
-    folder = modules_folder(Path(image))
     if folder is None:
         raise BadInput(
             "there are no modules beside this kernel",

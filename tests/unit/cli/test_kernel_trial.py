@@ -36,6 +36,16 @@ def test_kernels_words_and_values_are_arms() -> None:
     ]
 
 
+def test_algorithms_of_zram_are_tried_against_the_first_of_them() -> None:
+    zram = ("kernel", "trial", "/k/6.12", "zram:comp_algorithm=lz4,zstd", "--suite", "pressure-small", "--dry-run")
+    shown = run(*zram)
+    assert (shown.status, shown.err) == (0, "")
+    arms = tomllib.loads(shown.out)["arms"]
+    assert [arm["set"]["zram:comp_algorithm"] for arm in arms.values()] == ["lz4", "zstd"]
+    beside = run(*zram, "--boot", "nohz=off")
+    assert (beside.status, "put them on a trial of their own" in beside.err) == (2, True), beside.err
+
+
 @pytest.mark.parametrize(
     "words, told",
     [

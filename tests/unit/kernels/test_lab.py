@@ -118,3 +118,17 @@ def test_programs_that_set_swap_up_are_brought_where_they_are_and_run(
     own, other = ("arm", "pc") if host_architecture() == "aarch64" else ("pc", "arm")
     assert found.swap_programs(own) == ("/usr/sbin/mkswap", "/sbin/swapon")
     assert found.swap_programs(other) == ()
+
+
+def test_with_the_programs_of_swap_come_zram_and_its_algorithms(found: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[tuple[str, ...]] = []
+
+    def take(_names: object, _image: object, wanted: tuple[str, ...]) -> dict[str, bytes]:
+        noted.append(wanted)
+        return {}
+
+    monkeypatch.setattr("ktrial.kernels.lab.bring", lambda *_: Brought({}, {}, {}))
+    monkeypatch.setattr("ktrial.kernels.lab.take_modules", take)
+    for tools in (("/usr/bin/hackbench",), ("/usr/sbin/mkswap",)):
+        found.prepare(GuestPlace(kernel="here", shape=SHAPE, tools=tools))
+    assert noted == [(), ("lzo", "lzo_rle", "lz4", "zstd", "zram")]

@@ -49,6 +49,8 @@ def test_what_a_module_needs_is_loaded_before_it(image: str) -> None:
     assert all(content.startswith(b"\x7fELF") for content in found.values())
     assert names(take_modules(["jbd2"], image)) == ["000-crc32c_generic.ko", "001-jbd2.ko"]
     assert take_modules([], image) == {}
+    assert names(take_modules([], image, wanted=["zrom", "jbd2"])) == ["000-crc32c_generic.ko", "001-jbd2.ko"]
+    assert take_modules([], "/nowhere/boot/vmlinuz-1", wanted=["jbd2"]) == {}
 
 
 def test_modules_that_cannot_be_taken(image: str) -> None:
