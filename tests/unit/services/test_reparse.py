@@ -12,7 +12,8 @@ from ktrial.domain.benchmark import check_exit
 from ktrial.domain.errors import BadRun
 from ktrial.domain.run import Kept
 from ktrial.domain.stored import StoredRun
-from ktrial.services.reparse import Reparsed, reparse_run
+from ktrial.services.frames import read_frames
+from ktrial.services.reparse import Reparsed, read_again, reparse_run
 from tests.support import cases
 from tests.support.bench import FakeBenchmark
 from tests.support.stores import a_record, a_run
@@ -116,3 +117,66 @@ def test_every_recorded_output_gives_the_same_again(case: Path) -> None:
     parts = {"stdout": raw.stdout, "stderr": raw.stderr, **{f"files/{name}": data for name, data in raw.files.items()}}
     found = reparse_run(run, parts, BENCHMARKS)
     assert (found.changes, found.unread) == ((), None)
+
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "frames"
+
+
+def frames_run(**captures: bytes) -> tuple[StoredRun, dict[str, bytes]]:
+    """A game's run with these captures, as it was kept when the one of most frames was taken."""
+    raw = {f"files/{name}.csv": data for name, data in captures.items()}
+    run = a_record(1, "frames-mangohud", benchmark="game", parameters={"below_fps": None})
+    return msgspec.structs.replace(run, raw=dict.fromkeys(raw, "ab" * 32)), raw
+
+
+def capture(name: str) -> bytes:
+    return (GOLDEN / name / "input").read_bytes()
+
+
+def test_of_several_captures_the_one_with_most_frames_is_read_again() -> None:
+    few, many = capture("0.8.4-capped"), capture("0.8.4-free")
+    run, raw = frames_run(few=few, many=many, none=capture("0.8.4-summary"))
+    parsed, kept, why = read_again(run, raw, FAKE)
+    alone = read_frames(many, "many.csv")
+    assert why is None
+    assert alone.frames > read_frames(few, "few.csv").frames
+    assert parsed.measurements == alone.measurements
+    assert (parsed.details, parsed.notes) == (alone.details, alone.notes)
+    assert {one.outcome: one.unit for one in kept}["frame-time-p99"] == "s"
+
+
+def test_the_rate_that_slow_frames_were_below_of_holds_again() -> None:
+    run, raw = frames_run(one=capture("0.8.4-capped"))
+    run = msgspec.structs.replace(run, document={**(run.document or {}), "parameters": {"below_fps": 120.0}})
+    parsed, _, _ = read_again(run, raw, FAKE)
+    share = next(one for one in parsed.measurements if one.outcome == "slow-frame-share")
+    assert share == read_frames(raw["files/one.csv"], "one.csv", 120.0).measurements[-1]
+    assert share.value > 0.9
+
+
+def test_captures_that_cannot_be_read_any_more_are_told_by_the_first() -> None:
+    run, raw = frames_run(a=capture("made-two-logs"), b=capture("0.8.4-summary"))
+    parsed, kept, why = read_again(run, raw, FAKE)
+    assert (parsed.measurements, kept) == ((), ())
+    assert why is not None
+    assert why.startswith("a.csv:")
+    assert "a second log begins here" in why
+
+
+def test_a_run_of_frames_without_a_capture_has_nothing_to_be_read() -> None:
+    run, _ = frames_run()
+    assert reparse_run(run, {}, FAKE).unread == "it has no capture"
+
+
+@pytest.mark.parametrize(
+    "was, said",
+    [
+        ("x" * 98, f'details.a: "{"x" * 98}", now nothing'),
+        ("x" * 99, f'details.a: "{"x" * 99}…, now nothing'),
+        (None, None),
+        (0, "details.a: 0, now nothing"),
+    ],
+)
+def test_a_detail_is_told_as_far_as_a_line_goes(was: Any, said: str | None) -> None:
+    found = again(a_record(1, "tool", measurements=[TIME], details={"a": was}))
+    assert found.changes == (() if said is None else (said,))
