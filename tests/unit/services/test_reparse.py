@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import msgspec
 import pytest
 
 from ktrial.benchmarks import all_benchmarks
-from ktrial.domain.benchmark import check_exit
+from ktrial.domain.benchmark import ParsedRun, RawOutput, check_exit
 from ktrial.domain.errors import BadRun
 from ktrial.domain.run import Kept
 from ktrial.domain.stored import StoredRun
@@ -36,6 +37,21 @@ def test_what_is_the_same_is_no_change() -> None:
 def test_outcomes_that_come_from_around_the_run_do_not_count() -> None:
     around = [TIME | {"outcome": name} for name in ("load.throughput", "energy.package-0", "power.package-0")]
     assert again(a_record(1, "tool", measurements=[TIME, *around])).changes == ()
+    assert again(a_record(1, "tool", measurements=around)).unread is None
+
+
+class Told(FakeBenchmark):
+    """Tells in a note what the network was like."""
+
+    def parse(self, raw: RawOutput, parameters: Mapping[str, Any]) -> ParsedRun:
+        return msgspec.structs.replace(super().parse(raw, parameters), notes=(f"network: {raw.network}",))
+
+
+def test_a_note_that_is_new_is_a_change_and_the_network_is_that_of_the_run() -> None:
+    benchmarks = {"tool": Told(name="tool")}
+    for notes, changes in ([["network: 3"], ()], [["old"], ("a new note: network: 3",)]):
+        run = a_record(1, "tool", measurements=[TIME], notes=notes, network=3)
+        assert reparse_run(run, {"stdout": b"time 1.5"}, benchmarks).changes == changes
 
 
 @pytest.mark.parametrize(
@@ -47,6 +63,7 @@ def test_outcomes_that_come_from_around_the_run_do_not_count() -> None:
             b"time 1.5",
             "old: old 1.5 s (lower, from '1.5 s'), now not",
         ),
+        ({"measurements": [TIME]}, b"time -1", "now it fails: time is -1 s"),
         ({"measurements": [TIME]}, b"other", "now it fails: stdout:1: 'other' is not the word time"),
         ({"measurements": [TIME], "details": {"a": 1}}, b"time 1.5", "details.a: 1, now nothing"),
         ({"failure": "stdout:1: strange"}, b"time 1.5", "it had failed (stdout:1: strange); now it gives time 1.5 s"),
@@ -69,7 +86,8 @@ def test_what_changed_is_said(fields: Any, stdout: bytes, change: str) -> None:
     ],
 )
 def test_a_run_that_failed_for_another_reason_stays_failed(fields: Any) -> None:
-    assert again(a_record(1, "tool", **fields)).changes == ()
+    found = again(a_record(1, "tool", **fields))
+    assert (found.changes, found.unread) == ((), None)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +154,7 @@ def capture(name: str) -> bytes:
 def test_of_several_captures_the_one_with_most_frames_is_read_again() -> None:
     few, many = capture("0.8.4-capped"), capture("0.8.4-free")
     run, raw = frames_run(few=few, many=many, none=capture("0.8.4-summary"))
+    assert reparse_run(run, raw, FAKE).unread is None
     parsed, kept, why = read_again(run, raw, FAKE)
     alone = read_frames(many, "many.csv")
     assert why is None
