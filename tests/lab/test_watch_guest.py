@@ -21,7 +21,8 @@ from tests.support.guest_recordings import recorded_in_guest, with_frames
 from tests.support.planted_stutters import diagnosed, named, shuffled, told
 
 pytestmark = [pytest.mark.xdist_group("guest"), pytest.mark.timeout(900)]
-PROGRAM = Path(__file__).parents[1] / "support" / "stutter_program.c"
+SUPPORT = Path(__file__).parents[1] / "support"
+SOURCES = ("stutter_program", "nvme_target")
 SECONDS = 40
 #: What the guest runs: what is set up, the frames, who holds them up, and the agent.
 SCRIPT = """
@@ -63,10 +64,19 @@ SWAP = """
 echo 1G > /sys/block/zram0/disksize && mkswap /dev/zram0 > /dev/null && swapon /dev/zram0 || exit 3
 echo 2048 > /proc/sys/vm/min_free_kbytes
 """
+#: A drive that sleeps as the kernel tells it to: after 100 ms, and then it needs 9.5 ms for a request.
+SLEEPER = """
+ifconfig lo up && {sleeper} || exit 3
+where=transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn=nqn.2026-01.test:sleeper
+echo $where,nr_io_queues=1 > /dev/nvme-fabrics || exit 4
+for try in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/nvme0n1 ] || sleep 1; done
+"""
+#: What is proposed against it.
+AWAKE = "echo 0 > /sys/class/nvme/nvme0/power/pm_qos_latency_tolerance_us || exit 5\n"
 
 
 class Plant(NamedTuple):
-    """What must be named; what is set up, what the frames do, who holds them up, and how long it is looked at.
+    """What must be named; what is set up, what the frames do, who holds them up, how long it is watched, what is late.
 
     A hog takes memory every three seconds: of 40 seconds chance can tell too little.
     """
@@ -76,6 +86,7 @@ class Plant(NamedTuple):
     frames: str
     beside: str
     seconds: int = SECONDS
+    limit_s: float | None = None
 
 
 PLANTED = {
@@ -84,21 +95,26 @@ PLANTED = {
     "slow_device": Plant("device-latency", DELAYED, "device /dev/loop1", DELAYS),
     "dirty_pages": Plant("dirty-throttling", SLOW_TO_WRITE, "file /tmp/m/log", "{program} write /tmp/m/much 2 &"),
     "memory_hog": Plant("direct-reclaim", SWAP, "memory 4", "{program} hog 720 155 &", 90),
+    "drive_asleep": Plant("nvme-power-exit", SLEEPER, "reads /dev/nvme0n1", "", limit_s=0.055),
+    "drive_awake": Plant(None, SLEEPER + AWAKE, "reads_and_sleeps /dev/nvme0n1", "", limit_s=0.055),
 }
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recording]:
     """Each is recorded once."""
-    program = tmp_path_factory.mktemp("program") / "stutters"
-    subprocess.run(["cc", "-O2", "-static", "-o", str(program), str(PROGRAM)], check=True)
-    return cache(lambda name: record(program, PLANTED[name]))
+    folder = tmp_path_factory.mktemp("program")
+    program, sleeper = (folder / source for source in SOURCES)
+    for made in (program, sleeper):
+        source = SUPPORT / f"{made.name}.c"
+        subprocess.run(["cc", "-O2", "-static", "-o", str(made), str(source)], check=True)
+    return cache(lambda name: record(program, sleeper, PLANTED[name]))
 
 
-def record(program: Path, plant: Plant) -> Recording:
+def record(program: Path, sleeper: Path, plant: Plant) -> Recording:
     """What the agent in the guest has recorded, with the frames that the program told."""
     script = SCRIPT.format(
-        before=plant.before,
+        before=plant.before.replace("{sleeper}", sleeper.name),
         program=program.name,
         frames=plant.frames,
         beside=plant.beside.replace("{program}", program.name),
@@ -106,8 +122,9 @@ def record(program: Path, plant: Plant) -> Recording:
         limit=plant.seconds + 10,
     )
     shape = Shape(mode="exact", memory_bytes=1 << 30, cpus=1)
-    tools = ("mkfs.ext4", "dmsetup", "losetup", str(program))
-    recording, lines, answers = recorded_in_guest(script, shape, 800, tools, ("loop", "ext4", "dm-delay", "zram"))
+    tools = ("mkfs.ext4", "dmsetup", "losetup", str(program), str(sleeper))
+    modules = ("loop", "ext4", "dm-delay", "zram", "nvme-tcp")
+    recording, lines, answers = recorded_in_guest(script, shape, 800, tools, modules)
     started = re.search(r"\"started_ns\":\s*(\d+)", answers)
     assert started is not None, answers[-500:]
     return with_frames(recording, lines, int(started[1]))
@@ -115,10 +132,10 @@ def record(program: Path, plant: Plant) -> Recording:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_cause_planted_in_a_guest_is_named_alone(name: str, recorded: Callable[[str], Recording]) -> None:
-    wanted = PLANTED[name].cause
+    wanted, limit_s = PLANTED[name].cause, PLANTED[name].limit_s
     recording = recorded(name)
-    found = diagnosed(recording)
+    found = diagnosed(recording, limit_s)
     assert found.stutters >= 5, told(found)
     assert named(found) == ([] if wanted is None else [wanted]), told(found)
-    moved = [named(diagnosed(shuffled(recording, seed))) for seed in range(10)]
+    moved = [named(diagnosed(shuffled(recording, seed), limit_s)) for seed in range(10)]
     assert sum(map(bool, moved)) <= 3, moved

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A program with frames, and what holds it up now and then, for guests that have no Python:
- *   frames sleeps | cpu | device NAME | file NAME | memory MIB
+ *   frames sleeps | cpu | device NAME | file NAME | memory MIB | reads NAME | reads_and_sleeps NAME
  *                    one line a frame: its end on CLOCK_MONOTONIC and its length, in nanoseconds
  *   write NAME MIB   writes in bursts
  *   spin             takes the CPU from everybody else, at real-time priority
@@ -19,6 +19,7 @@
 
 #define PERIOD_NS 50000000LL
 #define STALL_NS 150000000LL
+#define NAP_NS 10000000LL
 #define PAGE 4096
 #define BLOCK (1 << 20)
 #define LOG (32 << 20)
@@ -66,6 +67,19 @@ static void nothing(void) {}
 
 static void writes_a_device(void) {
     if (pwrite(file, block, PAGE, 0) != PAGE) exit(5);
+}
+
+/* Now and then, so that a drive was idle before. */
+static int reads_a_device(void) {
+    if (random() % 28) return 0;
+    if (pread(file, block, PAGE, 0) != PAGE) exit(5);
+    return 1;
+}
+
+static void reads(void) { reads_a_device(); }
+
+static void reads_and_sleeps(void) {
+    if (reads_a_device()) until(now() + NAP_NS);
 }
 
 /* Not one place again and again: only pages that were clean count as dirtied, and only who dirties is held up. */
@@ -133,6 +147,8 @@ static void ahead(const char *work, const char *of) {
     at_priority(10);
     if (!strcmp(work, "sleeps")) frames(sleeps);
     if (!strcmp(work, "device") && (file = open(of, O_WRONLY | O_DIRECT)) >= 0) frames(writes_a_device);
+    if (!strncmp(work, "reads", 5) && (file = open(of, O_RDONLY | O_DIRECT)) >= 0)
+        frames(strcmp(work, "reads") ? reads_and_sleeps : reads);
     if (!strcmp(work, "memory") && (wanted = (size_t)atol(of) << 20) && !mlockall(MCL_CURRENT)) frames(wants_memory);
 }
 

@@ -214,6 +214,17 @@ def test_events_win_over_counters_that_know_less() -> None:
     assert standing["vram-exhausted"] == "unseen"
 
 
+def test_a_drive_that_woke_up_is_named_rather_than_its_slow_requests() -> None:
+    """Each request that woke it up is told as both, and one slow request as that alone."""
+    whole = planted("block-io")[0]
+    slow = [event for event in whole.events if event.kind == "block-io"]
+    woken = [msgspec.structs.replace(event, kind="nvme-exit", source="trace.nvme-exit") for event in slow[1:]]
+    sources = (*whole.sources, Source(name="trace.nvme-exit", state="active"))
+    found = diagnose(msgspec.structs.replace(whole, events=(*whole.events, *woken), sources=sources), SYMPTOMS)
+    assert named(found) == ["nvme-power-exit"]
+    assert {cause.id: cause.standing for cause in found.causes}["device-latency"] == "with-another"
+
+
 def test_a_share_of_a_neighbour_and_kinds_that_were_listened_to() -> None:
     times, full = array("d", range(301)), array("d", [8e9] * 301)
     used = array("d", (7.9e9 if second % 50 == 9 else 1e9 for second in range(301)))
