@@ -24,7 +24,7 @@ _OF_USERS = Path("/run/user")
 
 
 def own_tmpfs() -> Path:
-    """The folder on a tmpfs that nobody else may write: below XDG_RUNTIME_DIR, or root's below /run."""
+    """The folder on a tmpfs that nobody else may write: below XDG_RUNTIME_DIR, /run/user, or root's below /run."""
     mounts = Path(MOUNTS).read_text(encoding="utf-8", errors="surrogateescape")
     for place in _places():
         if (
@@ -41,14 +41,14 @@ def own_tmpfs() -> Path:
 
 def private_place(name: str) -> Path:
     """A folder of that name below one of this user's own that goes with the session, or else beside the results."""
-    places = (*_places(), _OF_USERS / str(os.geteuid()))
-    own = (place for place in places if place.is_dir() and place.stat().st_uid == os.geteuid())
+    own = (place for place in _places() if place.is_dir() and place.stat().st_uid == os.geteuid())
     return next(own, state_folder()) / name
 
 
 def _places() -> tuple[Path, ...]:
-    stated = os.environ.get("XDG_RUNTIME_DIR")
-    return (*([Path(stated)] if stated else []), *([ROOTS_OWN] if os.geteuid() == 0 else []))
+    """Where such folders may be. sudo takes XDG_RUNTIME_DIR out of the environment: systemd's own place is tried too."""
+    stated, user = os.environ.get("XDG_RUNTIME_DIR"), os.geteuid()
+    return (*([Path(stated)] if stated else []), *([ROOTS_OWN] if user == 0 else []), _OF_USERS / str(user))
 
 
 def work_folders(work: Path) -> list[Path]:

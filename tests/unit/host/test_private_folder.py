@@ -4,12 +4,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from ktrial.domain.errors import KtrialError
 from ktrial.host import private_folder
-from ktrial.host.private_folder import PrivateFolder, private_place, remove_leftovers
+from ktrial.host.private_folder import PrivateFolder, own_tmpfs, private_place, remove_leftovers
 
 
 def test_a_folder_that_goes_with_the_session_goes_before_the_one_with_the_results(
@@ -22,6 +24,18 @@ def test_a_folder_that_goes_with_the_session_goes_before_the_one_with_the_result
     monkeypatch.setattr(private_folder, "_OF_USERS", tmp_path / "users")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "gone"))
     assert private_place("x") == tmp_path / "state" / "ktrial" / "x"
+
+
+def test_a_run_in_memory_finds_its_folder_where_sudo_dropped_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as users:
+        monkeypatch.setattr(private_folder, "ROOTS_OWN", Path(users) / "none")
+        monkeypatch.setattr(private_folder, "_OF_USERS", Path(users))
+        with pytest.raises(KtrialError, match="no tmpfs of this user's own"):
+            own_tmpfs()
+        place = Path(users) / str(os.geteuid())
+        place.mkdir()
+        assert own_tmpfs() == place / "ktrial-work"
 
 
 #: Another process with the same session and results elsewhere; it says what it made, and waits to be killed.
