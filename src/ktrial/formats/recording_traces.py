@@ -15,7 +15,7 @@ from types import MappingProxyType
 import msgspec
 
 from ktrial.domain.recording import Event, Recording, Source
-from ktrial.formats.tool_output import numbered, unreadable
+from ktrial.formats.tool_output import numbered, shown, unreadable
 
 _CLOCK = r"(?P<at>\d\d:\d\d:\d\d) "
 _THREAD = r"pid=(?P<pid>\d{1,10}) comm=(?P<thread>.*?) "
@@ -34,7 +34,20 @@ _KINDS: Mapping[str, re.Pattern[str]] = MappingProxyType(
 )
 #: What only a tracer's line holds: one that does not match is damage, not talk.
 _MARKS = ("reclaim_us=", "lat_ms=", "fence_wait_ms=", "KSWAPD_")
-_BANNER = re.compile(r"^Attaching \d+ probes?\.\.\.$", re.ASCII)
+#: bpftrace 0.24 writes `Attached N probes` once it has.
+_BANNER = re.compile(r"^Attach(?:ing \d+ probes?\.\.\.|ed \d+ probes?)$", re.ASCII)
+_MAP = re.compile(r"@(?P<name>\w*)", re.ASCII)
+#: What bpftrace prints of its own, by the name under which the notes count it; the first that matches.
+_OWN: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    {
+        "banner": _BANNER,
+        "Ctrl-C": re.compile(r"^(?:\^C)+$"),
+        "warnings": re.compile(r"\b(?:WARNING|ERROR)\b"),
+        "maps": re.compile(r"^@\w*(?:\[|:)|^\]: ", re.ASCII),
+        "histograms": re.compile(r"^(?:\[[^\]\[()]+[\])]|\(\.\.\., [^)]*\)) +\d+ \|[@ ]*\|$"),
+        "stacks": re.compile(r"^\s{4,}\S+\+\d+$", re.ASCII),
+    }
+)
 _LOST = re.compile(r"Lost (\d{1,12}) events", re.ASCII)
 _FULL = re.compile(r"Map (?:is )?full|Can't update", re.IGNORECASE)
 _SECTOR_BYTES = 512
@@ -60,7 +73,9 @@ class _Reading(msgspec.Struct):
     last_s: float = -1.0
     lost: int = 0
     full: int = 0
-    others: int = 0
+    skipped: dict[str, int] = {}
+    maps: dict[str, None] = {}
+    other: str | None = None
 
 
 def read_trace(data: bytes, source: str) -> Recording:
@@ -144,7 +159,28 @@ def _pass_over(text: str, line: int, reading: _Reading) -> None:
     elif _FULL.search(text):
         reading.full += 1
     elif text.strip():
-        reading.others += 1
+        _skip(text.rstrip(), line, reading)
+
+
+def _skip(text: str, line: int, reading: _Reading) -> None:
+    """Count a line under what it is; the maps are named, and the first line that is none of these is quoted."""
+    kind = next((name for name, pattern in _OWN.items() if pattern.search(text)), "other")
+    reading.skipped[kind] = reading.skipped.get(kind, 0) + 1
+    if kind == "maps" and (name := _MAP.match(text)) is not None:
+        reading.maps[name[0]] = None
+    if kind == "other" and reading.other is None:
+        reading.other = f"line {line}: {shown(text)!r}"
+
+
+def _skipped(reading: _Reading) -> str:
+    """What was skipped, each kind with its number of lines."""
+    more = {"maps": ", ".join(reading.maps), "other": f"first on {reading.other}"}
+    parts = [
+        f"{kind} {count}" + (f" ({more[kind]})" if kind in more else "")
+        for kind, count in sorted(reading.skipped.items(), key=lambda item: [*_OWN, "other"].index(item[0]))
+    ]
+    total = sum(reading.skipped.values())
+    return f"skipped {total} line{'s' if total > 1 else ''} that hold no events: {', '.join(parts)}"
 
 
 def _recording(reading: _Reading) -> Recording:
@@ -154,8 +190,8 @@ def _recording(reading: _Reading) -> Recording:
         notes.append(f"{reading.source}: it saw less than there was: {reading.full} times a map of bpftrace was full")
     if reading.lost:
         notes.append(f"{reading.source}: bpftrace lost {reading.lost} events")
-    if reading.others:
-        notes.append(f"{reading.source}: passed over, lines of bpftrace's own: {reading.others}")
+    if reading.skipped:
+        notes.append(f"{reading.source}: {_skipped(reading)}")
     sources = tuple(
         Source(
             name=_source(kind),

@@ -116,8 +116,52 @@ def test_every_tracer_and_all_that_stands_around_its_lines() -> None:
     assert found.notes[1:] == (
         "trace.log: it saw less than there was: 1 times a map of bpftrace was full",
         "trace.log: bpftrace lost 12 events",
-        "trace.log: passed over, lines of bpftrace's own: 2",
+        "trace.log: skipped 2 lines that hold no events: banner 1, maps 1 (@start)",
     )
+
+
+#: Lines that bpftrace 0.17.0 wrote at its end, and the banner that it writes from 0.24 on.
+ENDING = """ERROR: Unknown error -1: couldn't set RLIMIT_MEMLOCK for bpftrace.
+Attached 2 probes
+hi
+10:00:00 pid=7 comm=a reclaim_us=2000 nr_reclaimed=3
+^C
+
+@a[kworker/1:1H]: 1
+@a[rustc]: 477
+@h:
+[0]                    2 |                                                    |
+[2, 4)                 0 |                                                    |
+[16K, 32K)           751 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+
+@k[
+    get_vma_policy+0
+    vma_alloc_folio_noprof+77
+]: 1
+@k[]: 662
+@l:
+(..., 0)               3 |                                                    |
+[0, 1)               381 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+
+@s: count 756, average 21169, total 16004378
+@: 1
+bye
+"""
+
+
+def test_what_a_tracer_prints_beside_its_events_is_skipped_by_name() -> None:
+    found = read_recording_file(ENDING.encode(), "trace.log")
+    assert [event.kind for event in found.events] == ["direct-reclaim"]
+    assert found.notes[-1] == (
+        "trace.log: skipped 21 lines that hold no events: banner 1, Ctrl-C 1, warnings 1, "
+        "maps 9 (@a, @h, @k, @l, @s, @), histograms 5, stacks 2, other 2 (first on line 3: 'hi')"
+    )
+
+
+@pytest.mark.parametrize("banner", ["Attaching 1 probe...", "Attached 1 probe", "Attached 12 probes"])
+def test_the_banner_alone_tells_a_log_of_bpftrace(banner: str) -> None:
+    with pytest.raises(UnreadableOutput, match="none matches, which is not 'no events'"):
+        read_recording_file(f"{banner}\n".encode(), "trace_fence.log")
 
 
 @pytest.mark.parametrize(
@@ -131,8 +175,3 @@ def test_every_tracer_and_all_that_stands_around_its_lines() -> None:
 def test_a_damaged_line_of_a_tracer_is_an_error(line: str, message: str) -> None:
     with pytest.raises(UnreadableOutput, match=message):
         read_recording_file(f"Attaching 1 probe...\n{line}\n".encode(), "trace.log")
-
-
-def test_a_banner_alone_does_not_say_that_nothing_happened() -> None:
-    with pytest.raises(UnreadableOutput, match="none matches, which is not 'no events'"):
-        read_recording_file(b"Attaching 2 probes...\n", "trace_fence.log")
