@@ -46,7 +46,7 @@ def private_place(name: str) -> Path:
 
 
 def _places() -> tuple[Path, ...]:
-    """Where such folders may be. sudo takes XDG_RUNTIME_DIR out of the environment: systemd's own place is tried too."""
+    """Where such folders may be. sudo drops XDG_RUNTIME_DIR from the environment: systemd's own place is tried too."""
     stated, user = os.environ.get("XDG_RUNTIME_DIR"), os.geteuid()
     return (*([Path(stated)] if stated else []), *([ROOTS_OWN] if user == 0 else []), _OF_USERS / str(user))
 
