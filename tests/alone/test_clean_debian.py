@@ -62,3 +62,19 @@ def test_the_whole_check_passes_there(debian: DebianRoot) -> None:
     checked = debian.run("./check", directory=CLONE, time_limit_s=3600)
     assert checked.returncode == 0, checked.stdout[-20000:]
     assert " passed" in checked.stdout.splitlines()[-1]
+
+
+def test_the_first_start_through_sudo_sets_up_what_is_the_users(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("sudo") / "root"
+    root = DebianRoot.make(folder, "sudo")
+    assert root.run("useradd", "--create-home", "--shell", "/bin/sh", "user").returncode == 0
+    (folder / "etc/sudoers.d/user").write_text("user ALL=(ALL) NOPASSWD: ALL\n")
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", CHECKOUT, folder / "home/user/ktrial"], check=True)
+    assert root.run("chown", "--recursive", "user:", "/home/user").returncode == 0
+    start = ("su", "user", "-c", "sudo ./ktrial --version")
+    first = root.run(*start, directory="/home/user/ktrial", time_limit_s=1500)
+    assert (first.returncode, first.stdout.splitlines()[-1][:9]) == (0, "ktrial 0."), first.stdout[-5000:]
+    again = root.run("su", "user", "-c", "./ktrial --version", directory="/home/user/ktrial")
+    assert again.stdout.splitlines() == first.stdout.splitlines()[-1:]
+    assert root.run("find", "/home/user", "!", "-user", "user").stdout == ""
+    subprocess.run(["rm", "--recursive", "--force", "--one-file-system", folder], check=True)
