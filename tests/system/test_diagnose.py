@@ -65,10 +65,14 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
     slow = "".join(f"{hour}:00:00 dev=1 sector=1 lat_ms=9 nr_sector=8\n" for hour in (12, 17))
     (flight / "trace_long.log").write_text(slow)
     (flight / "dmesg.log").write_text("[    0.000000] Linux version 6.1\n")
+    (flight / "older").mkdir()
+    (flight / "gone.csv").symlink_to("nowhere")
     ran = root.run("diagnose", str(flight), "--frames-began", str(BEGIN))
     assert ran.status == 0, ran.err
     lines = ran.out.splitlines()
     assert "note: left out: dmesg.log: no recording that is known" in lines
+    assert "note: left out: older: a folder: name it too, for a recording of its own" in lines
+    assert "note: left out: gone.csv: cannot be read: No such file or directory" in lines
     assert any(line.startswith("note: left out: trace_fence.log: 'its text' is not lines") for line in lines)
     assert any(line.startswith("note: left out: trace_long.log: it tells the time of day only") for line in lines)
     (row,) = (line.split() for line in lines if line.startswith("direct-reclaim "))
@@ -77,7 +81,7 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
     for name in ("vmstat.csv", "frames.csv", "trace_reclaim.log", "trace_long.log"):
         (flight / name).unlink()
     ran = root.run("diagnose", str(flight))
-    assert (ran.status, "none of its 2 files can be read: left out: dmesg.log" in ran.err) == (2, True), ran.err
+    assert (ran.status, "none of the 4 in it can be read: left out: dmesg.log" in ran.err) == (2, True), ran.err
 
 
 def test_frames_without_a_moment_cannot_be_put_beside_other_files(flight: Path, root: FakeRoot) -> None:

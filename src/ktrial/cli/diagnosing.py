@@ -84,13 +84,16 @@ def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> 
     """What can be read of a folder, and a sentence on each file that cannot."""
     parts: list[Recording] = []
     left_out: list[str] = []
-    for file in sorted(one for one in folder.iterdir() if one.is_file()):
+    for file in sorted(folder.iterdir()):
+        if file.is_dir():
+            left_out.append(f"left out: {file.name}: a folder: name it too, for a recording of its own")
+            continue
         try:
             parts.append(_part(file, as_format, interval_s))
         except BadInput as error:
             left_out.append(_left_out(file.name, error, str(file)))
     if not parts:
-        told = "no file in it" if not left_out else f"none of its {len(left_out)} files can be read: {left_out[0]}"
+        told = "no file in it" if not left_out else f"none of the {len(left_out)} in it can be read: {left_out[0]}"
         raise BadInput(told, file=str(folder), hint="name a recording; ktrial diagnose --help lists what it reads")
     return parts, left_out
 
