@@ -48,12 +48,19 @@ def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> Fra
     card: str | None = None
     fps: list[float] = []
     moments: list[int] = []
+    again: int | None = None
     for line, text in enumerate(lines, 1):
         kind, _, rest = text.partition(",")
         cells = [cell.strip() for cell in rest.split(",")[1:]]
         match kind.strip():
-            case "00" if names is not None:
-                raise BadRun(f"{source}:{line}: a second log begins here", hint="cut the file in two there")
+            case "00" if moments:
+                again = again or line
+            case "00":
+                names = card = None  # Afterburner appends: the log before this one was ended before its first sample.
+            case "80" if again is not None:
+                raise BadRun(f"{source}:{again}: a second log begins here", hint="cut the file in two there")
+            case _ if again is not None:
+                pass
             case "01":
                 card = card or ", ".join(cells).strip(", ")
             case "02":

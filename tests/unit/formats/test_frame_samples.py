@@ -55,6 +55,17 @@ def test_the_rates_of_afterburner_are_weighed_alike() -> None:
     assert values(samples) == {"sampled-fps": 50.0}
 
 
+def test_logs_that_ended_before_their_first_sample_are_none() -> None:
+    """As in a published log: begun three times within a minute, once cut in its heads, once with a single line."""
+    alone = b"00, 21-11-2026 10:00:12, Hardware monitoring log v1.6 \r\n"
+    ended = afterburner().replace(b"A card", b"Another")
+    data = ended + alone + afterburner("60", "40")
+    assert read_afterburner(data) == read_afterburner(afterburner("60", "40"))
+    assert read_afterburner(data + alone + afterburner()).fps == (60.0, 40.0)
+    with pytest.raises(BadRun, match="hml:6: a second log begins here"):
+        read_afterburner(afterburner("60") + alone + data, "a.hml")
+
+
 @pytest.mark.parametrize(
     "data, message",
     [
