@@ -80,9 +80,11 @@ tells() {
 
 # reads_after_idle: wakes the disk up now and then, since nothing else that is measured reads from it.
 reads_after_idle() {
+    longest=2.5
+    [ "$quick" = no ] || longest=0.5
     head -c 4194304 /dev/urandom >"$work/data" && sync
     while dd if="$work/data" of=/dev/null bs=4096 count=1 iflag=direct; do
-        for pause in 0.3 0.3 2.5; do
+        for pause in 0.3 0.3 "$longest"; do
             sleep "$pause"
             dd if="$work/data" of=/dev/null bs=4096 count=1 iflag=direct
         done
