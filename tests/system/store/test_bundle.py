@@ -314,6 +314,8 @@ def huge(document: Any) -> None:
         (rewritten("raw/", lambda data: data[:-1] + b"?"), "not what its digest says"),
         (rewritten("sessions/s2/runs.jsonl", other_raw), "other raw output than there is"),
         (rewritten("sessions/s2/runs.jsonl", lambda data: data * 2), "run 1 stands there twice"),
+        (rewritten("sessions/s2/runs.jsonl", lambda data: data + b"{}\n"), r"runs\.jsonl:2: Object missing required"),
+        (rewritten("sessions/s2/runs.jsonl", lambda _: b"[]\n"), r"runs\.jsonl:1: Expected `object`, got `array`"),
         (rewritten("sessions/s1/session.json", other_state), "its raw output 000000000000… is not in the bundle"),
         (
             with_manifest(lambda document: document["sessions"][0].update(replaced=None)),

@@ -220,6 +220,8 @@ def test_limits_of_a_protocol() -> None:
     assert parse_gates({"start_temperature": 12})["start_temperature"] == GateLimits(5, 12)
     assert parse_gates({"steal": {"suspect": "1%", "refuse": "5%"}})["steal"] == GateLimits(1, 5)
     assert parse_gates({"governor": {"refuse": "same"}})["governor"] == GateLimits(same="refuse")
+    assert parse_gates({"governor": {"suspect": "same"}})["governor"] == GateLimits(same="suspect")
+    assert parse_gates({"on_ac": {"suspect": "same"}})["on_ac"] == GateLimits(same="suspect")
     assert parse_gates({"uptime": "2x", "swap": "1GiB"})["uptime"] == GateLimits(2)
     assert parse_gates({"swap": "1GiB"})["swap"] == GateLimits(1 << 30)
     assert parse_gates({"throttling": {"refuse": "50%"}})["throttling"] == GateLimits(None, 50)

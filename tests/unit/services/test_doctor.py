@@ -126,6 +126,29 @@ def test_one_limit(files: dict[str, str | Reading], facts: dict[str, Any], is_ro
     assert found.lift
 
 
+def counters(unit: str, level: str = "2", *, is_root: bool = False) -> list[str]:
+    """What is told of hardware counters on a machine of metal with this unit."""
+    files = {name: text for name, text in QUIET_FILES.items() if "event_source" not in name}
+    paranoid = {"/proc/sys/kernel/perf_event_paranoid": f"{level}\n"}
+    own = {**files, **paranoid, f"/sys/bus/event_source/devices/{unit}": ""}
+    machine = FakeMachine(own, QUIET_FACTS, is_root=is_root)
+    machine.answers["status"] = {"transactions": [], "damaged": []}
+    return [f"{one.why}: {one.lift}" for one in examine(machine, catalog()).limits if "counters" in one.what]
+
+
+@pytest.mark.parametrize("unit", ["cpu", "cpu_core", "cpu_atom", "armv8_pmuv3_0", "apple_icestorm_pmu", "riscv_pmu"])
+def test_every_processor_unit_has_counters_that_the_kernel_may_keep_from_users(unit: str) -> None:
+    lift = "sudo sysctl kernel.perf_event_paranoid=1, or measure as root"
+    assert counters(unit) == []
+    assert counters(unit, "-1") == []
+    assert counters(unit, "3") == [f"kernel.perf_event_paranoid is 3: {lift}"]
+    assert counters(unit, "3", is_root=True) == []
+
+
+def test_metal_without_a_processor_unit_lacks_a_driver() -> None:
+    assert counters("software") == ["no performance monitoring unit was found: a kernel with its driver"]
+
+
 def test_no_counters_in_a_guest() -> None:
     machine = FakeMachine({"/sys/bus/event_source/devices/software": ""}, {**QUIET_FACTS, "virtualisation.kind": "kvm"})
     machine.answers["status"] = {"transactions": []}

@@ -69,6 +69,8 @@ def test_a_forecast_says_when_the_budget_is_too_small() -> None:
         forecast(PILOT, detect=0.05, margin=0.02, budget=5)
     with pytest.raises(BadInput, match="effect to detect"):
         forecast(PILOT, detect=0, margin=0.02)
+    with pytest.raises(BadInput, match=r"^margin 0: it must be above 0"):
+        blocks_to_show_equivalence(0.03, 0)
 
 
 @pytest.mark.parametrize(
