@@ -262,6 +262,11 @@ def rewritten(name: str, change: Callable[[bytes], bytes]) -> Callable[[list[tup
     return other
 
 
+def with_fields(**fields: Any) -> Callable[[bytes], bytes]:
+    """A run that says so of itself."""
+    return lambda line: json.dumps({**json.loads(line), **fields}).encode() + b"\n"
+
+
 def other_raw(line: bytes) -> bytes:
     run = json.loads(line)
     return json.dumps({**run, "document": {"raw": {"files/a.json": {"sha256": "0" * 64}}}}).encode() + b"\n"
@@ -315,6 +320,11 @@ def huge(document: Any) -> None:
         (rewritten("sessions/s2/runs.jsonl", other_raw), "other raw output than there is"),
         (rewritten("sessions/s2/runs.jsonl", lambda data: data * 2), "run 1 stands there twice"),
         (rewritten("sessions/s2/runs.jsonl", lambda data: data + b"{}\n"), r"runs\.jsonl:2: Object missing required"),
+        (rewritten("sessions/s2/runs.jsonl", with_fields(state="running")), "run 1 stands there twice, or still runs"),
+        (
+            rewritten("sessions/s2/runs.jsonl", with_fields(raw={"stdout": "0" * 64})),
+            r"runs\.jsonl:1: its raw output 000000000000… is not in the bundle",
+        ),
         (rewritten("sessions/s2/runs.jsonl", lambda _: b"[]\n"), r"runs\.jsonl:1: Expected `object`, got `array`"),
         (rewritten("sessions/s1/session.json", other_state), "its raw output 000000000000… is not in the bundle"),
         (
