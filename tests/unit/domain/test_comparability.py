@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ktrial.domain.comparability import KEYS, doubts, failures, findings_of
@@ -59,6 +60,39 @@ def test_what_one_arm_does_not_tell_is_not_taken_for_a_difference() -> None:
     one = found(an_arm("a", VALUES, **known(kernel="6.18")), an_arm("b", VALUES))
     assert "other-kernel" not in one
     assert "kernel release" in one["not-known"].sentence
+
+
+def test_a_missing_state_is_told_of_own_sessions_that_are_no_trial() -> None:
+    def told(**fields: Any) -> str:
+        (doubt,) = doubts(an_arm("a", VALUES, **fields), [an_arm(name, VALUES, **fields) for name in ("b", "c")])
+        assert (doubt.arm, doubt.benchmark, doubt.finding.level) == ("c", None, "note")
+        return doubt.finding.sentence
+
+    state = "tunable state of the machine, which a result file does not hold"
+    assert told(session="s").endswith(f", temperature at the start, {state}")
+    assert state not in told()
+    assert state not in told(session="s", trial_arm="a")
+    kept = [msgspec.structs.replace(an_arm(name, VALUES, session="s"), states=("0" * 64,)) for name in ("a", "b")]
+    assert state not in found(*kept)["not-known"].sentence
+
+
+def test_hashes_of_two_secrets_are_no_difference_of_environments() -> None:
+    def apart(key: str, *salts: str) -> bool:
+        texts = [f"MODE=x, TOKEN=salted:{salt}:{place:012x}" for place, salt in enumerate(salts)]
+        arms = [an_arm(name, VALUES, **known(**{key: text})) for name, text in zip("ab", texts, strict=True)]
+        return f"other-{key}" in found(*arms)
+
+    assert apart("environment", "aaaa", "aaaa")
+    assert not apart("environment", "aaaa", "bbbb")
+    assert apart("parameters", "aaaa", "bbbb"), "where nothing is made unreadable a text is a text"
+
+
+def test_texts_of_sixty_characters_are_shown_whole() -> None:
+    texts = [f"{'word ' * 11}{end}" for end in ("first", "other")]
+    arms = [an_arm(name, VALUES, **known(settings=text)) for name, text in zip("ab", texts, strict=True)]
+    assert found(*arms)["other-settings"].values == dict(zip("ab", texts, strict=True))
+    arms = [an_arm(name, VALUES, other={"disk": text}) for name, text in zip("ab", texts, strict=True)]
+    assert found(*arms)["other-attribute"].sentence == f"disk differs: {texts[0]} in a; {texts[1]} in b"
 
 
 def test_an_arm_that_is_not_of_one_kind_itself() -> None:
@@ -121,7 +155,14 @@ def test_the_same_runs_twice_are_no_comparison() -> None:
 
 def test_other_attributes_count_where_they_are_one_thing_in_each_arm() -> None:
     arms = [an_arm("a", VALUES, other={"disk": "sda"}), an_arm("b", VALUES, other={"disk": "sdb"})]
-    assert found(*arms)["other-attribute"].sentence == "disk differs: sda in a; sdb in b"
+    assert found(*arms)["other-attribute"] == Finding(
+        kind="other-attribute",
+        level="note",
+        sentence="disk differs: sda in a; sdb in b",
+        values={"a": "sda", "b": "sdb"},
+    )
+    assert "other-attribute" not in found(arms[0], an_arm("b", VALUES, other={"disk": "sda", "bus": "nvme"}))
+    assert "other-attribute" not in found(an_arm("a", VALUES, other={"disk": "sda", "bus": "nvme"}), arms[0])
     varied = Arm(
         name="b",
         sources=(),

@@ -42,6 +42,7 @@ def test_void_runs_of_an_arm_are_told_and_many_are_a_doubt() -> None:
     assert (few.level, few.sentence) == ("note", "1 of 5 runs of stock is void and counted nowhere")
     many = found(arm("stock", [{}] * 4), arm("tuned", [{}] * 4, void=2))["void"]
     assert (many.level, many.values) == ("suspect", {"tuned": 2.0})
+    assert many.sentence == "2 of 6 runs of tuned are void and counted nowhere"
     assert void_finding("stock", 0, 5) is None
 
 

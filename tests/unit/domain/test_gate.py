@@ -18,6 +18,7 @@ from ktrial.domain.gate import (
     Readings,
     judge_groups,
     judge_start,
+    limit_text,
     parse_gates,
     why_void,
 )
@@ -119,6 +120,62 @@ def test_a_finding_says_groups_values_and_limit() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "gate, reading, left, right, limit, sentence",
+    [
+        (
+            "uptime",
+            "uptime_s",
+            60.0,
+            600.0,
+            "4x",
+            "time since boot: 60 s in a and 600 s in b, 10 times as much (limit 4x)",
+        ),
+        (
+            "free_pages",
+            "free_high_order_pages",
+            0.0,
+            7.0,
+            "4x",
+            "free high-order pages: 0 in a and 7 in b, all of it in one (limit 4x)",
+        ),
+        (
+            "battery",
+            "battery_percent",
+            80.0,
+            65.0,
+            "10 %",
+            "battery level: 80 % in a and 65 % in b, 15 points apart (limit 10 %)",
+        ),
+        ("battery", "battery_percent", 80.0, ABSENT, "10 %", "battery level: there is none in b, but in a"),
+        (
+            "governor",
+            "governor",
+            "performance",
+            "schedutil",
+            "same",
+            "cpufreq governor differs: performance in a, schedutil in b",
+        ),
+        ("kernel_log", "kernel_warnings", 0.0, 3.0, "0 %", "warnings of the kernel: runs 0/1 in a, 1/1 in b"),
+    ],
+)
+def test_what_each_rule_says(gate: str, reading: str, left: object, right: object, limit: str, sentence: str) -> None:
+    found = of(gate, [{reading: left}], [{reading: right}])
+    assert found is not None
+    assert (found.groups, found.limit, found.sentence) == (("a", "b"), limit, sentence)
+
+
+def test_a_gate_without_a_limit_says_so() -> None:
+    assert {limit_text(gate, GateLimits()) for gate in GATES.values()} == {"off"}
+
+
+def test_what_is_known_to_be_absent_or_equal_is_no_doubt_at_any_limit() -> None:
+    strict = parse_gates({"others": "0.5%", "uptime": "1.5x"})
+    assert of("others", [{"others_share": ABSENT}], limits=strict) is None
+    assert of("uptime", [{"uptime_s": 0.0}], [{"uptime_s": 0.0}], limits=strict) is None
+    assert of("uptime", [{"uptime_s": 10.0}], [{"uptime_s": 16.0}], limits=strict) is not None
+
+
 def test_throttling_is_told_with_its_share_and_never_refuses() -> None:
     hot = [{"throttled_share": 0.5}] * 4
     found = of("throttling", hot, hot)
@@ -128,9 +185,9 @@ def test_throttling_is_told_with_its_share_and_never_refuses() -> None:
 
 
 def test_steal_names_the_runs() -> None:
-    found = of("steal", [{}, {"steal_share": 0.05}], [{}])
+    found = of("steal", [{}, {"steal_share": 0.05}, {}], [{}])
     assert found is not None
-    assert found.sentence == "CPU time taken by the hypervisor: up to 5 % in a (1/2 runs) (limit 2 %)"
+    assert found.sentence == "CPU time taken by the hypervisor: up to 5 % in a (1/3 runs) (limit 2 %)"
     assert found.groups == ("a",)
 
 
@@ -139,7 +196,10 @@ def test_what_others_used_is_a_doubt_and_voids_only_where_that_is_wanted() -> No
     assert found is not None
     assert found.sentence == "CPU time that others used before it: up to 45 % in a (1/2 runs) (limit 10 %)"
     busy = {**GOOD, "others_share": 0.45}
-    assert [(one.gate, one.level) for one in judge_start(GOOD, busy)] == [("others", "suspect")]
+    assert [(one.gate, one.level, one.groups) for one in judge_start(GOOD, busy)] == [
+        ("others", "suspect", ("this run",))
+    ]
+    assert judge_start(busy, GOOD) == (), "what others used before the first run is no matter of this one"
     assert why_void(judge_start(GOOD, busy)) == ()
     assert why_void(judge_start(GOOD, busy, parse_gates({"others": {"refuse": "30%"}}))) != ()
 
@@ -224,7 +284,9 @@ def test_limits_of_a_protocol() -> None:
     assert parse_gates({"on_ac": {"suspect": "same"}})["on_ac"] == GateLimits(same="suspect")
     assert parse_gates({"uptime": "2x", "swap": "1GiB"})["uptime"] == GateLimits(2)
     assert parse_gates({"swap": "1GiB"})["swap"] == GateLimits(1 << 30)
-    assert parse_gates({"throttling": {"refuse": "50%"}})["throttling"] == GateLimits(None, 50)
+    assert parse_gates({"steal": {"suspect": "5%", "refuse": "5%"}})["steal"] == GateLimits(5, 5)
+    for name in ("throttling", "kernel_log"):
+        assert parse_gates({name: {"refuse": "50%"}})[name] == GateLimits(None, 50)
     off = parse_gates(dict.fromkeys(GATES, "off"))
     assert judge_groups({"a": [{}], "b": [{"temperature_c": 90.0}]}, off) == ()
 
@@ -233,6 +295,7 @@ def test_limits_of_a_protocol() -> None:
     "table, said",
     [
         ({"steal": "2C"}, "gate steal: '2C' is no limit"),
+        ({"throttling": "2C"}, "gate throttling: '2C' is no limit"),
         ({"steal": "same"}, "no limit"),
         ({"steal": True}, "no limit"),
         ({"steal": -1}, "no limit"),
@@ -251,9 +314,18 @@ def test_bad_limits_say_so(table: dict[str, Any], said: str) -> None:
     assert error.value.hint
 
 
+@pytest.mark.parametrize("gate, example", [("steal", "5%"), ("on_ac", "same"), ("uptime", "4x"), ("swap", "16MiB")])
+def test_a_bad_limit_comes_with_an_example_that_is_one(gate: str, example: str) -> None:
+    with pytest.raises(BadInput) as error:
+        parse_gates({gate: "much"})
+    assert error.value.hint == f'for example {gate} = "{example}", or "off"'
+    assert not parse_gates({gate: example})[gate].is_off
+
+
 def test_an_unknown_gate_names_the_nearest() -> None:
     with pytest.raises(UnknownName) as error:
         parse_gates({"start_temprature": "8C"})
+    assert error.value.message.startswith("no gate is called 'start_temprature'")
     assert error.value.hint == "did you mean start_temperature?"
 
 
@@ -268,5 +340,6 @@ def test_only_a_sleep_a_knob_or_a_gate_before_the_run_voids() -> None:
     )
     assert why_void(judge_start(GOOD, {**GOOD, "temperature_c": 51.0})) == ()
     assert why_void() == ()
+    assert why_void(suspended_s=0.5) == ("the machine slept for 500 ms during the run",)
     with pytest.raises(BadInput):
         why_void(suspended_s=float("nan"))

@@ -10,10 +10,12 @@ import msgspec
 import pytest
 
 from ktrial.domain.benchmark import RawOutput
+from ktrial.domain.doubts import session_findings
 from ktrial.domain.errors import AgentError, BadInput
 from ktrial.domain.facts import FactBook
-from ktrial.domain.gate import parse_gates
+from ktrial.domain.gate import GATES, parse_gates
 from ktrial.domain.run import RunRecord
+from ktrial.domain.sensors import Gone
 from ktrial.domain.suite import Suite, SuiteEntry, Task, parse_sample_period
 from ktrial.report.bench import findings_text, run_ends
 from ktrial.services.around import Around
@@ -207,9 +209,15 @@ def test_an_interrupted_session_goes_on_against_its_first_run() -> None:
     first.run()
     second = Conditions(heat(46), rounds=3)
     second.store = first.store
-    _, records = second.run()
+    result, records = second.run()
     suspect = [[one.gate for one in record.findings if one.level == "suspect"] for record in records]
     assert suspect == [[], [], ["start_temperature"], ["start_temperature"]]
+    (doubt,) = [one for one in result.findings if one.level == "suspect"]
+    assert (doubt.kind, doubt.values) == ("start_temperature", {"stock": 2.0})
+    assert doubt.sentence == (
+        "2 of 3 runs began otherwise than the first, the last: temperature at the start: 40.0 °C in first run and"
+        " 46.0 °C in this run, 6.0 °C apart (limit 5.0 °C)"
+    )
 
 
 def test_a_hot_machine_is_waited_for_before_it_is_refused() -> None:
@@ -239,7 +247,9 @@ def test_what_had_not_settled_at_the_limit_is_a_finding() -> None:
     bench = Conditions([*heat(40, 40, 40), *heat(44)], rounds=2)
     bench.settle_s, bench.clock = 30.0, ImpatientClock()
     result, _ = bench.run()
-    assert found(result)["settle"].endswith("the last: temperature 44.0 °C, wanted 41.0 °C")
+    assert found(result)["settle"] == (
+        "note: 1 of 2 runs began before the machine had settled, the last: temperature 44.0 °C, wanted 41.0 °C"
+    )
 
 
 def test_a_suspend_makes_a_run_void() -> None:
@@ -374,6 +384,28 @@ def test_an_agent_that_is_lost_takes_its_samples_and_nothing_else() -> None:
     assert records[0].conditions.lost == "the agent was lost during 'sample'"
     assert TELEMETRY not in records[0].raw
     assert found(result)["samples-lost"].startswith("note: the samples of 2 of 2 runs were lost")
+
+
+def test_sensors_that_lie_vanish_or_appear_are_told() -> None:
+    _, records = Conditions(heat(40), rounds=2).run()
+    conditions = records[0].conditions
+    assert conditions is not None
+    assert conditions.telemetry is not None
+    replace = msgspec.structs.replace
+    telemetry = replace(
+        conditions.telemetry,
+        lies={"temperature.b": 1, "temperature.a": 2},
+        gone={"power.x": Gone(at_ns=1, why="ENODEV")},
+        appeared=("fan.y",),
+    )
+    wrong = replace(records[0], conditions=replace(conditions, telemetry=telemetry))
+    told = session_findings([wrong, *records[1:]], parse_gates(dict.fromkeys(GATES, "off")), "stock")
+    assert [(one.kind, one.level, one.sentence) for one in told] == [
+        ("sensor-lied", "note", "temperature.a, temperature.b showed what cannot be (1 of 2 runs)"),
+        ("sensor-gone", "note", "power.x vanished during a run (1 of 2 runs)"),
+        ("sensor-appeared", "note", "fan.y appeared during a run (1 of 2 runs)"),
+    ]
+    assert {tuple(one.values.items()) for one in told} == {(("stock", 1.0),)}
 
 
 def test_an_interrupted_run_leaves_no_sampling() -> None:

@@ -114,6 +114,14 @@ def test_what_is_not_known_is_not_guessed(facts: dict[str, Any]) -> None:
         ({"/proc/self/mounts": "sysfs /sys sysfs ro,nosuid 0 0\n"}, {}, True, "changing settings below /sys"),
         ({}, {"kernel.lockdown": "integrity"}, True, "scheduler features and slices (debugfs), tracing of memory"),
         ({}, {"tracing.debugfs": False}, True, "scheduler features and slices"),
+        ({}, {"tracing.debugfs": False}, False, "knobs in debugfs and files that only root reads"),
+        (
+            {},
+            {"kernel.lockdown": "integrity", "tracing.debugfs": False},
+            True,
+            "scheduler features and slices (debugfs), tracing of memory",
+        ),
+        ({}, {"tracing.tracefs": False}, True, "tracing of wake-ups, reclaim and block I/O"),
         ({}, {"cpufreq.driver": Fact(absent="no driver")}, True, "clocks and governors"),
         ({}, {"cpuidle.driver": Fact(absent="no driver")}, True, "idle states (C-states)"),
         ({}, {"psi.available": False}, True, "pressure stall information"),
@@ -124,6 +132,44 @@ def test_one_limit(files: dict[str, str | Reading], facts: dict[str, Any], is_ro
     assert found.what == what
     assert found.why
     assert found.lift
+
+
+@pytest.mark.parametrize("container, where", [("none", ""), ("docker", " in this docker container")])
+def test_what_is_mounted_read_only_is_told_with_the_container(container: str, where: str) -> None:
+    (found,) = look({"/proc/self/mounts": "proc /proc proc ro 0 0\n"}, {"container.kind": container}).limits
+    assert found.why == f"/proc/sys is mounted read-only{where}"
+
+
+@pytest.mark.parametrize(
+    "driver, kind, lift",
+    [
+        ("cpufreq.driver", "none", "a cpufreq driver: see firmware settings (CPPC, HWP)"),
+        ("cpuidle.driver", "none", "boot without idle=poll and with an idle driver"),
+        ("cpufreq.driver", "kvm", "the host's firmware and kernel decide"),
+        ("cpuidle.driver", "kvm", "the host's firmware and kernel decide"),
+    ],
+)
+def test_what_lifts_a_missing_driver_is_told_for_metal_and_for_guests(driver: str, kind: str, lift: str) -> None:
+    (found,) = look({}, {driver: Fact(absent="no driver"), "virtualisation.kind": kind}).limits
+    assert (found.why, found.lift) == (f"{driver.removesuffix('.driver')}: no driver", lift)
+
+
+@pytest.mark.parametrize(
+    "counter, facts, is_root, told",
+    [
+        ("powercap/intel-rapl:0/energy_uj", {}, False, ["only root may read the RAPL counters: measure as root"]),
+        ("powercap/intel-rapl:0/energy_uj", {}, True, []),
+        ("hwmon/hwmon0/energy1_input", {}, False, []),
+        ("hwmon/hwmon0/name", {}, True, ["no energy counter was found: an external power meter"]),
+        ("hwmon/hwmon0/name", {"power.source": "battery"}, True, []),
+    ],
+)
+def test_where_energy_can_be_read(counter: str, facts: dict[str, Any], is_root: bool, told: list[str]) -> None:
+    files = {name: text for name, text in QUIET_FILES.items() if "energy" not in name}
+    machine = FakeMachine({**files, f"/sys/class/{counter}": ""}, {**QUIET_FACTS, **facts}, is_root=is_root)
+    machine.answers["status"] = {"transactions": [], "damaged": []}
+    limits = examine(machine, catalog()).limits
+    assert [f"{one.why}: {one.lift}" for one in limits if one.what == "energy"] == told
 
 
 def counters(unit: str, level: str = "2", *, is_root: bool = False) -> list[str]:
