@@ -149,6 +149,7 @@ def test_failures_of_one_arm_only_are_told() -> None:
     found = checks.failures("case", "control", {"case": 0, "control": 2})
     assert found is not None
     assert found.sentence == "2 runs of control gave no value, none of case"
+    assert (found.kind, found.level, found.values) == ("failures", "suspect", {"case": 0.0, "control": 2.0})
 
 
 def test_a_knob_may_fail_to_hold_once() -> None:

@@ -64,6 +64,7 @@ def case(low: float | None, high: float | None, **changes: Any) -> Case:
         (case(0.03, 0.05, p_adjusted=0.06, family=9), "inconclusive", "among 9 comparisons"),
         (case(0.03, 0.05, floor=0.1, floor_adjusted=0.1), "inconclusive", "0.1, above 0.05"),
         (case(-0.01, 0.01, floor_adjusted=0.1, family=100), "inconclusive", "correction for 100"),
+        (case(0.03, 0.05, floor=0.05, floor_adjusted=0.1, family=2), "inconclusive", "and 0.1 after correction for 2"),
         (case(0.03, 0.05, explored="exploratory"), "inconclusive", "exploratory"),
     ],
 )

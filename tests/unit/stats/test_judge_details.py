@@ -117,6 +117,15 @@ def test_a_counter_has_neither_e_values_nor_blocks_that_it_needs(events: list[fl
     assert (found.e_values, found.needed) == (None, None)
 
 
+@pytest.mark.parametrize(
+    "case, verdict, why",
+    [([0.01] * 20, "better", "counter"), ([0.03] * 20, "worse", "counter"), ([0.01, 0.03] * 10, "inconclusive", "cap")],
+)
+def test_counts_below_one_are_told_apart_as_well(case: list[float], verdict: str, why: str) -> None:
+    found = only(log_of(protocol(outcomes={TIME: COUNTED}), {TIME: {"control": [0.02] * 20, "case": case}}))
+    assert (found.verdict, found.why) == (verdict, why)
+
+
 def test_a_counter_is_looked_at_when_all_its_blocks_are_there() -> None:
     log = log_of(protocol(outcomes={TIME: COUNTED}), {TIME: {"control": [9.0] * 3, "case": [8.0] * 3}})
     assert judge(log).next.look == 20

@@ -102,6 +102,7 @@ def test_the_first_blocks_plan_by_size_alone() -> None:
 
 def test_runs_per_visit_follow_the_costs() -> None:
     assert runs_per_visit(0.05, 30) == 1
+    assert runs_per_visit(0, 30) == 1
     assert runs_per_visit(120, 30) == 2
     assert runs_per_visit(120, 30, run_sd=0.02, visit_sd=0.01) == 4
     assert runs_per_visit(120, 30, run_sd=0.01, visit_sd=0.02) == 1
@@ -123,3 +124,5 @@ def test_the_planned_cap_has_a_look_for_all_comparisons() -> None:
     assert forecast(quiet, detect=0.05, margin=0.02, comparisons=15).cap == 12
     with pytest.raises(BadInput, match="9 blocks cannot decide 15"):
         forecast(quiet, detect=0.05, margin=0.02, budget=9, comparisons=15)
+    with pytest.raises(BadInput, match="20 blocks cannot decide 1000"):
+        forecast(quiet, detect=0.05, margin=0.02, budget=20, comparisons=1000)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm  # type: ignore[import-untyped]
 
+from ktrial.domain.benchmark import ANOTHER
 from ktrial.domain.errors import BadInput
 from ktrial.domain.trial_log import (
     BlockDrawn,
@@ -107,6 +108,27 @@ def test_a_setting_that_makes_runs_fail_is_told() -> None:
     assert "6 of 6 blocks have a run that failed" in found.next.reason
     (finding,) = found.findings
     assert "they have e on, and no other run has" in finding.sentence
+
+
+def test_settings_that_do_not_hold_and_tools_that_measure_something_else_are_told() -> None:
+    log = carried_out(protocol(), blocks=4)
+    voids = [
+        BlockVoided(
+            block=one.block,
+            arm=one.order[0],
+            cause="reading" if one.block == 2 else "knob",
+            reason=f"{one.block} went wrong",
+        )
+        for one in log
+        if isinstance(one, BlockDrawn) and one.block < 4
+    ]
+    (finding,) = judge([*log, *voids]).findings
+    assert finding.sentence == "settings did not hold in 2 blocks (limit 1), the last: 3 went wrong"
+    assert judge([*log, *voids[:2]]).findings == ()
+    wrong = msgspec.structs.replace(log[-1], measurements={}, failure=f"tool: {ANOTHER}: asked for 4 threads")
+    (finding,) = judge([*log[:-1], wrong]).findings
+    assert (finding.kind, finding.level) == ("identity", "refuse")
+    assert finding.sentence.endswith(": asked for 4 threads")
 
 
 def test_void_blocks_are_left_out_and_others_take_their_place() -> None:

@@ -124,6 +124,13 @@ def test_intervals_are_intersected_and_the_newest_wins_where_they_are_apart() ->
     assert interval_at(apart, 20, 1) == (newest[40], newest[-41])
 
 
+def test_intervals_that_only_touch_have_their_common_end() -> None:
+    """Seven blocks say 0.5 exactly; with two more at 1 the newest interval begins there and is wider."""
+    values = as_array([0.5] * 7 + [1.0] * 2)
+    assert walsh(values)[-1 - looks(20)[9]] > 0.5
+    assert interval_at(values[:7], 20, 1) == interval_at(values, 20, 1) == (0.5, 0.5)
+
+
 def test_the_interval_at_one_look_is_the_inverted_test() -> None:
     """Shifts inside are kept by scipy's exact signed-rank test, those outside rejected."""
     values = noise(7, seed=11)
