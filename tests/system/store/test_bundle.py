@@ -272,6 +272,11 @@ def other_raw(line: bytes) -> bytes:
     return json.dumps({**run, "document": {"raw": {"files/a.json": {"sha256": "0" * 64}}}}).encode() + b"\n"
 
 
+def telling_raw(told: object) -> Callable[[bytes], bytes]:
+    """A run whose record says this of its raw output."""
+    return lambda line: json.dumps({**json.loads(line), "document": {"raw": told}}).encode() + b"\n"
+
+
 def other_state(data: bytes) -> bytes:
     session = json.loads(data)
     assert session["states"]
@@ -318,6 +323,8 @@ def huge(document: Any) -> None:
         (change_raw, "not what its digest says"),
         (rewritten("raw/", lambda data: data[:-1] + b"?"), "not what its digest says"),
         (rewritten("sessions/s2/runs.jsonl", other_raw), "other raw output than there is"),
+        (rewritten("sessions/s2/runs.jsonl", telling_raw(["stdout"])), "raw is no table"),
+        (rewritten("sessions/s2/runs.jsonl", telling_raw({"stdout": "0" * 64})), "raw is no table"),
         (rewritten("sessions/s2/runs.jsonl", lambda data: data * 2), "run 1 stands there twice"),
         (rewritten("sessions/s2/runs.jsonl", lambda data: data + b"{}\n"), r"runs\.jsonl:2: Object missing required"),
         (rewritten("sessions/s2/runs.jsonl", with_fields(state="running")), "run 1 stands there twice, or still runs"),
@@ -351,6 +358,13 @@ def test_a_bundle_that_is_not_in_order_is_refused(
     assert not (tmp_path / "evil").exists()
     store.close()
     other.close()
+
+
+def test_a_bundle_has_a_checksum_of_its_content(tmp_path: Path) -> None:
+    store = Store(Database.open(str(tmp_path / "a.db")))
+    fill(store)
+    assert zstandard.get_frame_parameters(packed(store, tmp_path).read_bytes()).has_checksum
+    store.close()
 
 
 def test_nothing_is_hidden_behind_the_end_of_a_member(tmp_path: Path) -> None:

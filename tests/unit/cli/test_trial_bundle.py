@@ -202,6 +202,17 @@ def test_a_changed_log_is_named(
     assert all(TRIAL in one["where"] for one in found if one["kind"] in ("trial", "protocol"))
 
 
+@pytest.mark.parametrize("changes", [{"exit": {"interrupted": True}}, {"void": ["it slept"]}])
+def test_a_log_may_leave_out_runs_that_do_not_count(machine: FakeRoot, folder: Path, changes: dict[str, Any]) -> None:
+    """Both runs of block 4, of which the log says nothing: one is good, and one was interrupted or is void."""
+    change_log(folder, a_run_less)
+    change_records(folder, lambda line: line["document"].update(changes) if line["number"] == 8 else None)
+    put_right(folder)
+    _, found = check(machine, folder)
+    left_out = [one["where"] for one in found if "that the log leaves out" in one["told"]]
+    assert left_out == [f"trial {TRIAL}, run 9"]
+
+
 def test_a_changed_arm_is_named_even_with_a_new_hash(machine: FakeRoot, folder: Path) -> None:
     """The hash of a forged protocol can be computed; the runs still bear the old one."""
     path = folder / FOLDER / "trial.json"

@@ -73,6 +73,23 @@ def test_a_figure_is_one_whatever_its_names() -> None:
     assert same_figures(MADE, msgspec.structs.replace(MADE, answer="another", title="one")) is None
 
 
+def test_differences_are_named_by_where_they_stand() -> None:
+    first = MADE.outcomes[0]
+    replace = msgspec.structs.replace
+    (found,) = comparison_differences(
+        MADE, replace(MADE, findings=(replace(MADE.findings[0], sentence="x"), *MADE.findings[1:]))
+    )
+    assert found.where == f"findings [kind {MADE.findings[0].kind}]: sentence"
+    for other, where in (
+        (replace(first, arms=(replace(first.arms[0], mean=9.0), *first.arms[1:])), "arms#1#2"),
+        (replace(first, contrasts=(replace(first.contrasts[0], verdict="worse"),)), "contrasts#1#1"),
+        (replace(first, contrasts=()), "contrasts#1"),
+    ):
+        named = same_figures(MADE, replace(MADE, outcomes=(other, *MADE.outcomes[1:])))
+        assert named is not None
+        assert named.where == f"{first.name}.{where}"
+
+
 @pytest.mark.parametrize("where", [0, 500, 999])
 def test_of_long_texts_the_difference_is_shown(where: int) -> None:
     one = "a" * 1000

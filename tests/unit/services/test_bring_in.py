@@ -151,6 +151,17 @@ def test_what_is_no_format_lists_them(data: bytes, message: str, hint: str) -> N
     assert hint in (caught.value.hint or "")
 
 
+def test_a_column_that_stands_alone_is_a_table_where_it_is_named() -> None:
+    """Without a delimiter it looks like no table, and without an ending `.csv` two lines are enough to tell one."""
+    named = Wanted(options=ImportOptions(values=("time_s",)))
+    alone = read_results(ForeignFile("x.dat", b"time_s\n1.5\n2.5\n"), named, IMPORTERS)
+    assert (alone.format, [run.measurements[0].value for run in alone.runs]) == ("csv", [1.5, 2.5])
+    with pytest.raises(BadInput, match="a binary file"):
+        read_results(ForeignFile("x.dat", b"time_s\n1.5\0\n"), named, IMPORTERS)
+    two = read_results(ForeignFile("x.dat", b"time_s,load\n1.5,2\n"), named, IMPORTERS)
+    assert (two.format, len(two.runs)) == ("csv", 1)
+
+
 def test_two_formats_that_claim_a_file_are_both_named() -> None:
     two = {**IMPORTERS, "zz": msgspec.structs.replace(IMPORTERS["hyperfine"], name="zz")}
     with pytest.raises(BadInput, match=r"hf\.json: it could be hyperfine or zz") as caught:

@@ -18,10 +18,11 @@ from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer, ImportOptions
 from ktrial.domain.kept_trial import KeptTrial
 from ktrial.domain.recheck import Difference, Rechecked, Unread
-from ktrial.domain.stored import StoredRun
+from ktrial.domain.stored import StoredRun, StoredSession
 from ktrial.services.bring_in import document_of
 from ktrial.services.recheck import Readers, recheck
 from ktrial.services.trial_bundles import members_of
+from ktrial.services.trial_recheck import trial_differences
 from tests.support.bench import FakeBenchmark
 from tests.support.comparisons import two_arms
 from tests.support.stores import a_record
@@ -335,6 +336,20 @@ def test_the_comparison_of_a_trial_that_is_not_there_is_named() -> None:
             told="it is of the trial swappiness-abcdef, which is not in the bundle",
         ),
     )
+
+
+class Empty:
+    """Results without any session."""
+
+    def sessions(self) -> tuple[StoredSession, ...]:
+        return ()
+
+
+def test_a_trial_whose_session_is_not_there_is_named() -> None:
+    kept = a_trial()
+    (found,) = trial_differences(KeptTrial(stored=kept.stored, log=kept.log), Empty())  # type: ignore[arg-type]
+    assert (found.kind, found.where) == ("trial", "trial swappiness-abcdef, its runs")
+    assert found.told == "the runs of swappiness-abcdef are not in the store"
 
 
 def test_the_comparison_of_a_trial_whose_records_are_none_is_named() -> None:
