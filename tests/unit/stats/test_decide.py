@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from ktrial.domain.verdict import Effect, Verdict
-from ktrial.stats.decide import Case, decide, is_equivalent, worth
+from ktrial.stats.decide import Case, decide, is_equivalent, order_check, worth
+from ktrial.stats.layout import Order
 
 
 def effect(low: float | None, high: float | None) -> Effect:
@@ -74,6 +75,20 @@ def test_every_rule(given: Case, verdict: Verdict, why: str) -> None:
     assert why in because
     doubted = given.order != "interleaved" or given.confounded_by is not None
     assert bool(findings) is doubted
+
+
+@pytest.mark.parametrize(
+    "order, holds, said",
+    [
+        ("interleaved", True, "the arms were measured in turns"),
+        ("sequence", False, "one after the other"),
+        ("unknown", None, "the order of the runs is not known"),
+    ],
+)
+def test_whether_time_and_arm_were_kept_apart(order: Order, holds: bool | None, said: str) -> None:
+    found = order_check(order)
+    assert (found.name, found.holds, found.value) == ("interleaved", holds, None)
+    assert said in found.sentence
 
 
 @pytest.mark.parametrize("low, high", [(-0.015, 0.005), (-0.005, 0.015)])

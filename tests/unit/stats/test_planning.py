@@ -38,6 +38,9 @@ def test_the_spread_of_a_pilot_is_taken_larger() -> None:
     # By hand: sum of squares 0.0064, mean 0.002; the median size is 0.02.
     sd = math.sqrt((0.0064 - 10 * 0.002**2) / 9)
     assert block_sd(PILOT) == pytest.approx(1.25 * max(sd, 1.4826 * 0.02))
+    # Most of these are equal: by hand, sum of squares 0.09 less 3 times 0.1 squared, by two.
+    assert block_sd((0.0, 0.0, 0.3)) == pytest.approx(1.25 * math.sqrt(0.06 / 2))
+    assert block_sd((0.1, -0.1)) == pytest.approx(1.25 * 1.4826 * 0.1)
     with pytest.raises(BadInput, match="1 A/A blocks"):
         block_sd([0.1])
     with pytest.raises(BadInput, match="2 A/A blocks"):

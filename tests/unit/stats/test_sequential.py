@@ -212,3 +212,4 @@ def test_first_exclusion_takes_the_first_look() -> None:
     assert first_exclusion(values, 20, 1) == "better"
     assert first_exclusion(-values, 20, 1) == "worse"
     assert first_exclusion(noise(6), 20, 1) is None
+    assert first_exclusion(np.zeros(20), 20, 1) is None
