@@ -18,14 +18,16 @@ from ktrial.domain.errors import BadInput, KtrialError
 from ktrial.domain.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer, ImportOptions
 from ktrial.domain.kept_trial import KeptTrial
 from ktrial.domain.recheck import Difference, Rechecked, Unread
+from ktrial.domain.run import RunRecord
 from ktrial.domain.stored import StoredRun, StoredSession
+from ktrial.domain.trial_log import RunEnded
 from ktrial.services.bring_in import document_of
 from ktrial.services.recheck import Readers, recheck
 from ktrial.services.trial_bundles import members_of
 from ktrial.services.trial_recheck import trial_differences
 from tests.support.bench import FakeBenchmark
 from tests.support.comparisons import two_arms
-from tests.support.stores import a_record
+from tests.support.stores import a_record, a_run, a_session
 from tests.support.told_trials import a_trial
 
 TIME = {"outcome": "time", "value": 1.5, "unit": "s", "direction": "lower", "original": "1.5 s"}
@@ -338,18 +340,50 @@ def test_the_comparison_of_a_trial_that_is_not_there_is_named() -> None:
     )
 
 
-class Empty:
-    """Results without any session."""
+class Records:
+    """The records of a trial, as a store has them; without any there is no session either."""
+
+    def __init__(self, *records: RunRecord) -> None:
+        self._records = records
 
     def sessions(self) -> tuple[StoredSession, ...]:
-        return ()
+        known = {one.session.session: msgspec.to_builtins(one.session) for one in self._records}
+        return tuple(a_session(name, document=document) for name, document in known.items())
+
+    def runs(self, session: str) -> tuple[StoredRun, ...]:
+        documents = [(one.run, msgspec.to_builtins(one)) for one in self._records]
+        return tuple(a_run(number, session=session, document=document) for number, document in documents)
 
 
 def test_a_trial_whose_session_is_not_there_is_named() -> None:
     kept = a_trial()
-    (found,) = trial_differences(KeptTrial(stored=kept.stored, log=kept.log), Empty())  # type: ignore[arg-type]
+    (found,) = trial_differences(KeptTrial(stored=kept.stored, log=kept.log), Records())  # type: ignore[arg-type]
     assert (found.kind, found.where) == ("trial", "trial swappiness-abcdef, its runs")
     assert found.told == "the runs of swappiness-abcdef are not in the store"
+
+
+def test_of_a_visit_that_was_broken_off_and_made_again_only_the_whole_one_is_missed() -> None:
+    """Two benchmarks in each visit: one visit of which the log says nothing began with the first of them alone."""
+    kept = a_trial(void=False)
+    replace = msgspec.structs.replace
+    missed = next(one for one in kept.records if one.trial is not None and one.trial.block == 4)
+    records: list[RunRecord] = []
+    numbers: dict[int, int] = {}
+    for one in kept.records:
+        for benchmark in ("other", "other", "tool") if one is missed else ("other", "tool"):
+            records.append(replace(one, run=len(records) + 1, benchmark=benchmark))
+        numbers[one.run] = len(records)
+    log = tuple(
+        replace(event, run=numbers[event.run]) if isinstance(event, RunEnded) else event
+        for event in kept.log
+        if not (isinstance(event, RunEnded) and event.run == missed.run)
+    )
+    found = trial_differences(KeptTrial(stored=kept.stored, log=log), Records(*records))  # type: ignore[arg-type]
+    last = numbers[missed.run]
+    assert [one.where.rpartition(", ")[2] for one in found if "the log leaves out" in one.told] == [
+        f"run {last - 1}",
+        f"run {last}",
+    ]
 
 
 def test_the_comparison_of_a_trial_whose_records_are_none_is_named() -> None:

@@ -68,6 +68,9 @@ def test_the_share_of_the_slow_mode_is_told_for_each_arm() -> None:
     assert found.values == {"control": 1.0, "case": 0.5}
     assert "2.7" in found.sentence
     assert checks.modes({"control": control, "case": control}, blocks) is None
+    shifted = checks.modes({"control": control + 5, "case": case + 5}, blocks)
+    assert shifted is not None
+    assert shifted.values == found.values
 
 
 def test_two_kinds_of_blocks_are_no_modes_of_the_runs() -> None:

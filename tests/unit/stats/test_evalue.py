@@ -39,6 +39,8 @@ def test_its_mean_over_all_signs_is_one(profile: tuple[float, ...] | None) -> No
 
 def test_a_scale_never_looks_at_its_own_block() -> None:
     assert scales(SIZES, None)[:4].tolist() == [math.inf] * 4
+    # By hand: the first four less their median 0.04 are 0.01, -0.03, 0.16 and -0.01.
+    assert scales(SIZES, None)[4] == pytest.approx(math.sqrt(0.0267 / 4))
     changed = SIZES.copy()
     changed[5] = 9.0
     assert scales(SIZES, None)[:6].tolist() == scales(changed, None)[:6].tolist()
@@ -54,6 +56,13 @@ def test_the_interval_holds_what_is_not_rejected() -> None:
     assert low < 0.1 < high
     assert e_value(differences, 0.04, low - 1e-6).above >= 80 > e_value(differences, 0.04, low + 1e-6).above
     assert e_value(differences, 0.04, high + 1e-6).below >= 80 > e_value(differences, 0.04, high - 1e-6).below
+
+
+def test_an_interval_may_be_wider_than_all_that_was_seen() -> None:
+    low, high = e_interval(SIZES, 20.0, 80) or (math.nan, math.nan)
+    assert low < -5 < 5 < high
+    assert e_value(SIZES, 20.0, low - 1e-6).above >= 80 > e_value(SIZES, 20.0, low + 1e-6).above
+    assert e_value(SIZES, 20.0, high + 1e-6).below >= 80 > e_value(SIZES, 20.0, high - 1e-6).below
 
 
 def test_nothing_was_bet_is_no_interval() -> None:

@@ -117,6 +117,7 @@ def test_runs_per_visit_follow_the_costs() -> None:
 
 def test_a_run_is_warm_within_two_robust_sd() -> None:
     assert is_warm(0.10, (0.12, 0.11, 0.30), 0.01)
+    assert is_warm(0.5, (0.25, 0.25, 0.25), 0.125)
     assert not is_warm(0.10, (0.13, 0.13, 0.13), 0.01)
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from ktrial.domain.trial_log import (
 )
 from ktrial.stats.audit import audit
 from ktrial.stats.judge import judge
-from ktrial.stats.screening import arm_of, configuration, on_in
+from ktrial.stats.screening import FIRST_LOOK, arm_of, configuration, on_in
 from ktrial.stats.screening_judge import screened_arms
 from tests.support.trials import RATE, TIME, value_of
 
@@ -50,6 +52,7 @@ def carried_out(
     fixed: Protocol,
     *,
     fails: str | None = None,
+    crashed: int | None = None,
     sd: float = 0.02,
     blocks: int = 200,
     culprit: str = "c",
@@ -66,7 +69,7 @@ def carried_out(
             on = {SETTINGS[place] for place in on_in(arm, len(SETTINGS))}
             score = -0.1 * (culprit in on) + rng.normal(0, sd)
             measured = {name: value_of(score, rule) for name, rule in fixed.outcomes.items()}
-            failure = "it crashed" if fails in on else None
+            failure = "it crashed" if fails in on or (step.block == crashed and arm == order[0]) else None
             log.append(
                 RunEnded(run=run, block=step.block, arm=arm, measurements={} if failure else measured, failure=failure)
             )
@@ -85,9 +88,8 @@ def test_the_culprit_is_suspected_at_the_first_look_and_the_trial_ends() -> None
     assert audit(log) == ()
 
 
-def test_coefficients_and_intervals_are_those_of_least_squares() -> None:
-    log = carried_out(protocol())
-    found = judge(log).screened[0].coefficients
+def least_squares(log: list[Event]) -> Any:
+    """The scores of all blocks on the culprit and the fifth setting, by statsmodels."""
     runs: dict[int, dict[str, float]] = {}
     for event in log:
         if isinstance(event, RunEnded) and event.block is not None:
@@ -97,9 +99,24 @@ def test_coefficients_and_intervals_are_those_of_least_squares() -> None:
         visits[arm_of(row.astype(np.int8))] - visits[arm_of(-row.astype(np.int8))]
         for row, visits in zip(signs, runs.values(), strict=True)
     ]
-    fitted = sm.OLS(score, signs[:, [2, 4]]).fit()
+    return sm.OLS(score, signs[:, [2, 4]]).fit()
+
+
+def test_coefficients_and_intervals_are_those_of_least_squares() -> None:
+    log = carried_out(protocol())
+    found = judge(log).screened[0].coefficients
+    fitted = least_squares(log)
     low, high = fitted.conf_int(alpha=2 * 0.02 / 6)[1]
     assert (found[4].effect, found[4].low, found[4].high) == pytest.approx((fitted.params[1], low, high))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_outcomes_beside_the_primary_one_share_the_error_among_them(count: int) -> None:
+    beside = {f"tool.beside{place}": OutcomeRule(direction="higher", role="secondary") for place in range(count)}
+    log = carried_out(protocol(outcomes={TIME: OutcomeRule(direction="lower", role="primary"), **beside}))
+    low, high = least_squares(log).conf_int(alpha=0.02 / 6 / count)[1]
+    for one in judge(log).screened[1:]:
+        assert (one.coefficients[4].low, one.coefficients[4].high) == pytest.approx((low, high))
 
 
 def test_a_setting_that_makes_runs_fail_is_told() -> None:
@@ -107,6 +124,7 @@ def test_a_setting_that_makes_runs_fail_is_told() -> None:
     assert found.next.action == "stop"
     assert "6 of 6 blocks have a run that failed" in found.next.reason
     (finding,) = found.findings
+    assert (finding.kind, finding.level) == ("fails-with", "suspect")
     assert "they have e on, and no other run has" in finding.sentence
 
 
@@ -129,6 +147,13 @@ def test_settings_that_do_not_hold_and_tools_that_measure_something_else_are_tol
     (finding,) = judge([*log[:-1], wrong]).findings
     assert (finding.kind, finding.level) == ("identity", "refuse")
     assert finding.sentence.endswith(": asked for 4 threads")
+
+
+def test_a_block_with_a_run_that_failed_is_made_up_for() -> None:
+    found = judge(carried_out(protocol(), crashed=3))
+    assert (found.blocks, found.screened[0].blocks, found.next.reason) == (13, 12, "suspects are found")
+    capped = judge(carried_out(protocol(cap=16), culprit="nobody", noise=5, crashed=3))
+    assert (capped.blocks, capped.next.reason) == (17, "the cap was reached")
 
 
 def test_void_blocks_are_left_out_and_others_take_their_place() -> None:
@@ -164,6 +189,15 @@ def test_it_ends_at_the_cap_and_where_somebody_ended_it() -> None:
 def test_what_could_not_go_on_is_refused_before_the_start(changes: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         judge([protocol(**changes)])
+
+
+def test_two_settings_and_the_smallest_cap_are_enough() -> None:
+    settings = SETTINGS[:2]
+    arms = tuple(TrialArm(name=name) for name in ("control", *screened_arms(len(settings), 7, FIRST_LOOK)))
+    log = [protocol(arms=arms, cap=FIRST_LOOK, screen=Screen(settings=settings))]
+    assert judge(log).next.action == "go on"
+    with pytest.raises(BadInput, match=f"cap = {FIRST_LOOK - 1} of a screening"):
+        judge([protocol(cap=FIRST_LOOK - 1)])
 
 
 def test_names_of_arms_tell_what_is_on() -> None:

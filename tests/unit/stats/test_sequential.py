@@ -169,7 +169,9 @@ def test_fast_path_needs_one_sign_a_profile_and_distance() -> None:
         (far, rule._replace(comparisons=5, row=4)),
         (as_array([0.3, -0.25, 0.4, 0.35]), rule),
         (as_array([0.3, reach, 0.4, 0.35]), rule),
+        (as_array([0.3, reach, 0.4, 0.35]), rule._replace(margin=0.01)),
         (as_array([0.3, 2 * 0.2, 0.4, 0.35]), rule._replace(margin=0.2)),
+        (as_array([0.5, 2 * 0.2, 0.6, 0.7]), rule._replace(margin=0.2)),
     ):
         assert decide(values, other).verdict is None
 
