@@ -51,6 +51,14 @@ def test_carry_over_is_found_and_seldom_invented() -> None:
     assert share(0.0) <= 0.1
 
 
+def test_carry_over_is_a_doubt_with_its_p() -> None:
+    scores, arms = sequence(40, 0.5, 0.01, 1)
+    found = checks.carry_over(scores, arms, "case", "control")
+    assert found is not None
+    assert (found.kind, found.level) == ("carry-over", "suspect")
+    assert found.values == {"p": checks.carry_over_p(scores, arms, "case", "control")}
+
+
 def test_too_few_runs_tell_no_carry_over() -> None:
     scores, arms = sequence(3, 0.5, 0.01, 1)
     assert checks.carry_over(scores, arms, "case", "control") is None

@@ -10,7 +10,7 @@ import pytest
 from ktrial.domain.trial_log import OutcomeRule
 from ktrial.stats import evalue
 from ktrial.stats.collect import Pairs
-from ktrial.stats.primary import e_values, family_effect, log_margin, read_primary, sequential_rule
+from ktrial.stats.primary import e_values, family_effect, log_margin, read_counter, read_primary, sequential_rule
 from ktrial.stats.roles import Member, read_family
 from ktrial.stats.sequential import as_array
 from tests.support.trials import TIME, protocol
@@ -115,6 +115,27 @@ def test_the_step_of_the_tool_is_relative_to_the_typical_value_of_the_control() 
 
     assert step(0.1, 2.0, 2.0, 8.0) == pytest.approx(math.log(1.05))
     assert (step(0.1), step(None, 2.0)) == (0.0, 0.0)
+
+
+def test_exploratory_outcomes_are_read_at_the_whole_error_and_never_decided() -> None:
+    log = OutcomeRule(direction="higher", role="exploratory")
+    count = OutcomeRule(direction="lower", role="exploratory", scale="count")
+    fixed = protocol(outcomes={TIME: OutcomeRule(direction="lower", role="primary"), "wall": log, "events": count})
+    of_log = pairs(*SEVEN)
+    of_count = Pairs(-as_array([9.0, 11.0] * 4), -as_array([21.0, 19.0] * 4))
+    members = [
+        Member("wall", "case", "control", log, of_log, over=True),
+        Member("events", "case", "control", count, of_count, over=True),
+    ]
+    wall, events = read_family(fixed, "exploratory", members, 7)
+    assert wall.reading == (None, "open", 7, family_effect(of_log.differences, 7, 1), None)
+    assert wall.reading.effect is not None
+    assert wall.reading.effect.confidence == 0.95
+    alone = read_counter(count, of_count, 0.05, done=True)
+    assert events.reading == alone._replace(verdict=None, why="open")
+    assert events.reading.effect is not None
+    assert events.reading.effect.method == "ratio of total rates, interval by sign flips"
+    assert (wall.guard, events.guard) == (None, None)
 
 
 def test_a_counter_within_its_margin_holds() -> None:
