@@ -128,9 +128,10 @@ def test_exploratory_outcomes_are_read_at_the_whole_error_and_never_decided() ->
         Member("events", "case", "control", count, of_count, over=True),
     ]
     wall, events = read_family(fixed, "exploratory", members, 7)
+    effect = wall.reading.effect
     assert wall.reading == (None, "open", 7, family_effect(of_log.differences, 7, 1), None)
-    assert wall.reading.effect is not None
-    assert wall.reading.effect.confidence == 0.95
+    assert effect is not None
+    assert effect.confidence == 0.95
     alone = read_counter(count, of_count, 0.05, done=True)
     assert events.reading == alone._replace(verdict=None, why="open")
     assert events.reading.effect is not None
