@@ -89,6 +89,12 @@ def test_two_logs_in_one_file_are_refused() -> None:
         read_telemetry(telemetry((5.0, 20.0, 0), (0.0, 20.0, 0)), "x.csv")
 
 
+def test_a_table_without_its_columns_is_no_telemetry() -> None:
+    """It was asked for by name: `--as frame-samples`."""
+    with pytest.raises(BadRun, match="f:1: .*column 'rel_s'"):
+        read_telemetry(b"time,fps\n1,60\n", "f")
+
+
 def test_one_sample_is_no_mean() -> None:
     with pytest.raises(BadRun, match="1 samples of a frame rate are too few"):
         sampled_statistics(read_afterburner(afterburner("60")))
