@@ -91,7 +91,7 @@ def test_two_logs_in_one_file_are_refused() -> None:
 
 def test_a_table_without_its_columns_is_no_telemetry() -> None:
     """It was asked for by name: `--as frame-samples`."""
-    with pytest.raises(BadRun, match="f:1: .*column 'rel_s'"):
+    with pytest.raises(BadRun, match=r"f:1: .*column 'rel_s'"):
         read_telemetry(b"time,fps\n1,60\n", "f")
 
 
