@@ -9,14 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ktrial import __version__
-from ktrial.catalog.loader import load_catalog
-from ktrial.catalog.targets import load_targets
 from ktrial.cli.main import cli
 from ktrial.cli.manpage import manual_page
 from ktrial.cli.reference import commands_page
-from ktrial.report.allowed_paths import allowed_paths
-from ktrial.report.kernel_targets import targets_page
-from ktrial.report.reference import reference_pages
+from ktrial.kernels.uarch.target_files import load_targets
+from ktrial.kernels.uarch.targets_text import targets_page
+from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.tuning.knobs.allowed_paths import allowed_paths
+from ktrial.tuning.knobs.reference import reference_pages
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 #: What the agent writes and reads as root, built into it.

@@ -31,19 +31,19 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
-from ktrial.cli.trial_progress import TrialProgress
-from ktrial.cli.trying import prepare
-from ktrial.cli.wiring import App
-from ktrial.domain.demo import COPIUM, HELP, HURT, PLACEBO
-from ktrial.domain.errors import BadInput, KtrialError
-from ktrial.domain.judgement import Judged
-from ktrial.domain.trial_file import CONTROL, ArmFile, DesignFile, TrialFile, share
-from ktrial.domain.trial_log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
-from ktrial.services.demo import ALPHA, CAP, MARGIN
-from ktrial.services.noise import shortened
-from ktrial.services.trial_conduct import begin, carry_on, planned
-from ktrial.services.trial_ready import rig_of
-from ktrial.stats.judge import judge
+from ktrial.cli.app import App
+from ktrial.judge.judge import judge
+from ktrial.judge.model.judgement import Judged
+from ktrial.judge.model.log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
+from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.studies.demo.demo import ALPHA, CAP, MARGIN
+from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO
+from ktrial.trial.protocol.file import CONTROL, ArmFile, DesignFile, TrialFile, share
+from ktrial.trial.protocol.noise_profile import shortened
+from ktrial.trial.run.conduct import begin, carry_on, planned
+from ktrial.trial.run.prepare import rig_of
+from ktrial.trial.run.progress import TrialProgress
+from ktrial.trial.run.run_trial import prepare
 from perf.decide import SIZES, profiles
 from perf.noise_sources import Generator, Noise, sources, world
 

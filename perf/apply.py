@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ktrial.host.agent import AgentSession
-from ktrial.host.find_agent import find_agent
-from ktrial.host.transport import ProcessTransport
+from ktrial.agent.binary import find_agent
+from ktrial.agent.session import AgentSession
+from ktrial.agent.transport import ProcessTransport
 from perf.side_by_side import measure, report
 
 ROUNDS = 15

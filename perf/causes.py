@@ -13,9 +13,9 @@ import math
 import sys
 from collections.abc import Mapping
 
-from ktrial.catalog.loader import load_catalog
-from ktrial.catalog.symptoms import load_symptoms
-from ktrial.services.diagnose import diagnose
+from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.watch.diagnosis.diagnose import diagnose
+from ktrial.watch.diagnosis.symptom_files import load_symptoms
 from perf.arguments import argument, how_many
 from tests.support.recordings import recording
 

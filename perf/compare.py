@@ -13,8 +13,8 @@ import sys
 import numpy as np
 from scipy import stats
 
-from ktrial.domain.question import Answer, Observation, Question
-from ktrial.stats.foreign import judge_foreign
+from ktrial.judge.model.question import Answer, Observation, Question
+from ktrial.judge.observational import judge_foreign
 from perf.arguments import argument, how_many
 from perf.side_by_side import measure, report
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktrial.stats.screening import CAP, Signs, design, screen
-from ktrial.stats.sequential import Rule, decide
+from ktrial.judge.screening import CAP, Signs, design, screen
+from ktrial.judge.sequential import Rule, decide
 from perf.arguments import argument, how_many
 from perf.noise_sources import Array, Generator
 from tests.support.blame import blamed, question

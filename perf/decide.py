@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from ktrial.stats.judge import judge
+from ktrial.judge.judge import judge
 from perf.arguments import argument, how_many
 from perf.noise_sources import DISTURBANCES, GROWING, Array, Generator, Noise, Rows, drawn, recorded, sources, world
 from perf.peers import PEERS, Procedure, Result, judged

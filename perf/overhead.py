@@ -25,12 +25,12 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+from ktrial.agent.user_folders import state_folder
+from ktrial.bench.record import RunRecord
 from ktrial.cli.main import main as ktrial
-from ktrial.domain.run import RunRecord
-from ktrial.host.folders import state_folder
-from ktrial.store.database import Database
-from ktrial.store.recorder import Recorder
-from ktrial.store.runs import Store
+from ktrial.results.store.database import Database
+from ktrial.results.store.recorder import Recorder
+from ktrial.results.store.runs import Store
 from perf.arguments import argument, how_many
 
 GOAL_SHARE = 0.03

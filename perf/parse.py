@@ -19,35 +19,33 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ktrial.benchmarks
-from ktrial.domain import strict_json
-from ktrial.domain.written_blocks import block
-from ktrial.formats import (
-    agent_load,
-    cpython_loop,
-    cyclictest,
-    fio,
-    glmark2,
-    hackbench,
-    iperf3,
-    kernel_config,
-    ktrial_recording,
-    mangohud,
-    perf_bench,
-    pgbench,
-    redis_benchmark,
-    schbench,
-    stress_ng,
-    synthmark,
-    sysbench,
-    systemd_analyze,
-    wrk,
-    xplane,
-)
+import ktrial.bench.adapters
+from ktrial.bench.adapters import _agent_load_reply as agent_load
+from ktrial.bench.adapters.boot_time import output as systemd_analyze
+from ktrial.bench.adapters.cpython_loop import output as cpython_loop
+from ktrial.bench.adapters.cyclictest import output as cyclictest
+from ktrial.bench.adapters.fio import output as fio
+from ktrial.bench.adapters.glmark2 import output as glmark2
+from ktrial.bench.adapters.hackbench import output as hackbench
+from ktrial.bench.adapters.iperf3 import output as iperf3
+from ktrial.bench.adapters.perf_bench import output as perf_bench
+from ktrial.bench.adapters.pgbench import output as pgbench
+from ktrial.bench.adapters.redis_benchmark import output as redis_benchmark
+from ktrial.bench.adapters.schbench import output as schbench
+from ktrial.bench.adapters.stress_ng import output as stress_ng
+from ktrial.bench.adapters.synthmark import output as synthmark
+from ktrial.bench.adapters.sysbench import output as sysbench
+from ktrial.bench.adapters.wrk import output as wrk
+from ktrial.bench.adapters.xplane import output as xplane
+from ktrial.bench.frames import mangohud
+from ktrial.kernels.config import config_file as kernel_config
+from ktrial.kit import json_strict as strict_json
+from ktrial.watch.record.blocks import block
+from ktrial.watch.recordings import ktrial as ktrial_recording
 from perf.arguments import argument, how_many
 
 Reader = Callable[..., Any]
-CASES = Path(ktrial.benchmarks.__file__).parent
+CASES = Path(ktrial.bench.adapters.__file__).parent
 ROUNDS = 3
 #: Bytes of memory for a byte of the input. A number of three digits in a table of Python's takes some 100 bytes.
 MOST_MEMORY = 32.0

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from ktrial.stats.blocked import critical_rank
+from ktrial.judge.stats.blocked import critical_rank
 from perf.noise_sources import Array, Generator, Rows
 from perf.simulated_trials import EQUIVALENT, MARGIN, block_differences, twin
 

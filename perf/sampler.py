@@ -34,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ktrial.host.find_agent import find_agent
+from ktrial.agent.binary import find_agent
 from perf.arguments import argument, how_many
 
 SAMPLES = 40

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ktrial.domain.trial_log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
-from ktrial.stats.critical import LOOKS, indices
+from ktrial.judge.model.log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
+from ktrial.judge.stats.critical import LOOKS, indices
 from perf.noise_sources import Array, Generator, Rows
 
 OUTCOME = "sim.time"

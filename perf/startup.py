@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from ktrial.domain.ledger import Ledger, LedgerEntry
-from ktrial.domain.verdict import Effect
-from ktrial.host.lent_root import LAUNCHED
+from ktrial.agent.lent_root import LAUNCHED
+from ktrial.judge.model.verdict import Effect
+from ktrial.studies.ledger.model import Ledger, LedgerEntry
 from perf.side_by_side import measure, report
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -16,9 +16,9 @@ from typing import Any
 
 import duckdb
 
-from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
+from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
 from perf.side_by_side import Action, measure, report
 
 SESSIONS = 100

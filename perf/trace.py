@@ -30,9 +30,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ktrial.host.agent import AgentSession
-from ktrial.host.find_agent import find_agent
-from ktrial.host.transport import ProcessTransport
+from ktrial.agent.binary import find_agent
+from ktrial.agent.session import AgentSession
+from ktrial.agent.transport import ProcessTransport
 from perf.arguments import argument, how_many
 
 ROUNDS = 5

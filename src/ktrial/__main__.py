@@ -46,8 +46,8 @@ def run() -> int:
 
 def _may_stay_root() -> bool:
     """Whether this process may go on; where it must not stay root, it is another one afterwards."""
-    from ktrial.domain.errors import KtrialError
-    from ktrial.host.launch import launch_anew
+    from ktrial.agent.launch import launch_anew
+    from ktrial.kit.errors import KtrialError
 
     try:
         launch_anew()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
 from tests.support.debian import DebianRoot
 from tests.support.told_trials import messaging_trial
 

@@ -99,7 +99,7 @@ def test_only_wiring_builds_adapters() -> None:
         if path.relative_to(SOURCE).parts[0] == "host" or path.name.endswith("wiring.py"):
             continue
         names = imports(path)
-        built = {"ktrial.host.transport.ProcessTransport", "ktrial.host.privilege.root_transport"} & names
+        built = {"ktrial.agent.transport.ProcessTransport", "ktrial.agent.root.root_transport"} & names
         assert not built, f"{path.relative_to(ROOT)} builds an adapter: {built}"
 
 
@@ -112,7 +112,7 @@ def test_the_clock_that_may_step_is_for_people_only() -> None:
     found = {str(path.relative_to(ROOT)) for path in sources if wall.search(path.read_text(encoding="utf-8"))}
     # The stamp of a run record, the moments that the journal names, steps in a recording.
     readers = {"agent/src/context.rs", "agent/src/watch/group.rs"}
-    assert found == {"src/ktrial/host/clock.py", *readers}
+    assert found == {"src/ktrial/agent/clock.py", *readers}
 
 
 def test_verbs_are_short() -> None:
@@ -182,8 +182,16 @@ def test_explaining_a_knob_loads_neither_plans_nor_trials() -> None:
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SOURCE.parent)
     loaded = set(told.stdout.split())
-    assert "ktrial.services.ledger_now" in loaded
+    assert "ktrial.studies.ledger.ledger_now" in loaded
     assert not loaded & {
-        *("numpy", "scipy", "tomllib", "typing_extensions", "base64", "ktrial.catalog.loader", "ktrial.domain.plan"),
-        *("ktrial.domain.benchmark", "ktrial.domain.trial_log", "ktrial.services.ports", "ktrial.services.tune"),
+        *(
+            "numpy",
+            "scipy",
+            "tomllib",
+            "typing_extensions",
+            "base64",
+            "ktrial.tuning.catalog.loader",
+            "ktrial.tuning.plans.plan",
+        ),
+        *("ktrial.bench.benchmark", "ktrial.judge.model.log", "ktrial.bench.run.ports", "ktrial.tuning.plans.resolve"),
     }

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import ktrial.benchmarks
+import ktrial.bench.adapters
 import perf
 from perf.arguments import argument, how_many
 from perf.parse import INPUTS
 
-BENCHMARKS = Path(ktrial.benchmarks.__file__).parent
+BENCHMARKS = Path(ktrial.bench.adapters.__file__).parent
 PERF = Path(perf.__file__).parent
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from ktrial.benchmarks import all_benchmarks
-from ktrial.catalog.suites import load_suites
+from ktrial.bench.adapters import all_benchmarks
+from ktrial.bench.suite_files import load_suites
 from tests.support.documented import Documented, context_of, documented
 
 COMMANDS = documented()

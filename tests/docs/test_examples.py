@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.effect_words import percent_text, range_text
+from ktrial.judge.model.words import percent_text, range_text
 from tests.support.tree import FakeRoot
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from ktrial.domain.guest import Job, Program, Shape
-from ktrial.kernels.emulator import Emulator
-from ktrial.kernels.guest import Guests, Limits
-from ktrial.kernels.host_tools import Brought
-from ktrial.kernels.images import Images
-from ktrial.kernels.machines import AARCH64
-from ktrial.services.guests import boot_twice
+from ktrial.bench.frames.guest_tools import Job, Program, Shape
+from ktrial.guests.agreement import boot_twice
+from ktrial.guests.boot import Guests, Limits
+from ktrial.guests.programs import Brought
+from ktrial.guests.qemu import Emulator
+from ktrial.kernels.images.architectures import AARCH64
+from ktrial.kernels.images.images import Images
 from tests.guest.kernels import ARM_KERNELS, Kernel, fetch, release
 from tests.support.cross_agent import cross_agent
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from ktrial.bench.text import duration
 from ktrial.cli.main import main
-from ktrial.report.bench import duration
 from tests.guest.sources import BUILDS, whole_archive
 from tests.support.small_kernel import DEBUG, write_fragment
 from tests.support.tree import Ran

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-import ktrial.benchmarks
+import ktrial.bench.adapters
 from ktrial.cli.main import main
 from tests.guest.sources import whole_tree
 from tests.support.memory import mounted_tmpfs
 
 #: What `make tinyconfig` made of these sources.
-TINY = Path(ktrial.benchmarks.__file__).parent / "kernel_compile/cases/6.12-tinyconfig/files/build/.config"
+TINY = Path(ktrial.bench.adapters.__file__).parent / "kernel_compile/cases/6.12-tinyconfig/files/build/.config"
 LIMIT_S = 1800
 pytestmark = pytest.mark.timeout(3 * LIMIT_S)
 

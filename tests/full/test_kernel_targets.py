@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.catalog.targets import load_targets
-from ktrial.domain.errors import Refused
-from ktrial.domain.uarch import find_target
-from ktrial.kernels.compilers import Compilers
-from ktrial.kernels.probe_build import ProbeBuild
-from ktrial.kernels.tree import SourceTree
-from ktrial.services.kernel_verify import verify_target
+from ktrial.kernels.build.probe_build import ProbeBuild
+from ktrial.kernels.build.tree import SourceTree
+from ktrial.kernels.uarch.compilers import Compilers
+from ktrial.kernels.uarch.target_files import load_targets
+from ktrial.kernels.uarch.targets import find_target
+from ktrial.kernels.uarch.verify import verify_target
+from ktrial.kit.errors import Refused
 from tests.guest.sources import copy_of
 
 TARGETS = load_targets()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ktrial.host.find_agent import find_agent
+from ktrial.agent.binary import find_agent
 from tests.guest.kernels import KERNELS
 from tests.guest.power import EXT4, EXT4_UNAIDED, XFS
 from tests.support.fault_agent import fault_agent_with

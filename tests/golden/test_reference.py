@@ -7,8 +7,8 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from ktrial.catalog.loader import load_catalog
-from ktrial.report.allowed_paths import allowed_paths
+from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.tuning.knobs.allowed_paths import allowed_paths
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

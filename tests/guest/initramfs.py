@@ -7,7 +7,7 @@ import lzma
 from collections.abc import Mapping
 from pathlib import Path
 
-from ktrial.kernels.initramfs import Archive
+from ktrial.guests.initramfs import Archive
 
 BUSYBOX = Path("/bin/busybox")
 

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ktrial.kernels.sources import Sources
+from ktrial.kernels.build.sources import Sources
 from tests.guest.kernels import CACHE, other_suite, run
 
 #: The cache of whole sources and of builds from them, which the long tests share.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.host.find_agent import find_agent
+from ktrial.agent.binary import find_agent
 from tests.guest.kernels import KERNELS, Kernel, boot, output
 
 SCRIPT = """#!/bin/busybox sh

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.host.find_agent import find_agent
+from ktrial.agent.binary import find_agent
 from tests.guest.kernels import KERNELS
 from tests.guest.power import EXT4_UNAIDED
 from tests.support.fault_agent import fault_agent_with

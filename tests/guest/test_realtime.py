@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ktrial.host.find_agent import find_agent
+from ktrial.agent.binary import find_agent
 from tests.guest.kernels import KERNELS, PROLOGUE, boot, output
 
 CYCLICTEST = "/usr/bin/cyclictest"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ktrial.catalog.loader import load_catalog
-from ktrial.domain.knob import Knob
-from ktrial.domain.value import active_text, offered, same_value
+from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.knobs.value import active_text, offered, same_value
 from tests.guest.kernels import PROLOGUE, Kernel, boot, output
 from tests.guest.places import is_instance, knobs, places, recorded
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ktrial.domain.guest import EXACT_CLOCK
-from ktrial.formats.ktrial_recording import read_recording
+from ktrial.bench.frames.guest_tools import EXACT_CLOCK
+from ktrial.watch.recordings.ktrial import read_recording
 from tests.guest.kernels import KERNELS, Kernel, fetch, release
 from tests.support.guest_trials import ktrial
 from tests.support.kept_guest import KeptGuest

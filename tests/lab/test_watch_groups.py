@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 import pytest
 
-from ktrial.catalog.loader import load_catalog
-from ktrial.catalog.symptoms import load_symptoms
-from ktrial.domain.diagnosis import Proposal
-from ktrial.domain.guest import Shape
-from ktrial.domain.recording import Recording
-from ktrial.domain.wire_plan import wire_plan
-from ktrial.services.diagnose import diagnose
-from ktrial.services.diagnose_proposals import with_proposals
-from ktrial.services.tune import make_plan
+from ktrial.bench.frames.guest_tools import Shape
+from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.tuning.plans.resolve import make_plan
+from ktrial.tuning.plans.wire import wire_plan
+from ktrial.watch.diagnosis.diagnose import diagnose
+from ktrial.watch.diagnosis.model import Proposal
+from ktrial.watch.diagnosis.proposals import with_proposals
+from ktrial.watch.diagnosis.symptom_files import load_symptoms
+from ktrial.watch.recordings.model import Recording
 from tests.support.guest_recordings import recorded_in_guest, run_in_guest, with_frames
 from tests.support.machine import FakeMachine
 from tests.support.planted_stutters import named, told

@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ktrial.domain.demo import COPIUM, HELP, HURT, PLACEBO
-from ktrial.domain.trial_log import block_order
-from ktrial.stats.judge import judge
+from ktrial.judge.judge import judge
+from ktrial.judge.model.log import block_order
+from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO
 from perf.aa import EFFECTS, Share, demo_protocol, simulated_demo, simulated_demos
 from perf.decide import SIZES
 from perf.noise_sources import sources, world

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from ktrial.domain.bisection import Commit
-from ktrial.domain.errors import Refused
-from ktrial.services.kernel_bisect import Wanted, bisect
+from ktrial.kit.commits import Commit
+from ktrial.kit.errors import Refused
+from ktrial.studies.bisect.bisect import Wanted, bisect
 
 COUNT, SEARCHES = 16, 30
 COMMITS = [Commit(id=f"c{number}", parents=(f"c{number - 1}",)) for number in range(COUNT)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.catalog.loader import load_catalog
-from ktrial.catalog.symptoms import load_symptoms
-from ktrial.services.diagnose import diagnose
+from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.watch.diagnosis.diagnose import diagnose
+from ktrial.watch.diagnosis.symptom_files import load_symptoms
 from perf.causes import PLANTED
 from tests.support.recordings import recording
 

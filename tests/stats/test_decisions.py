@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ktrial.domain.trial_log import Event, OutcomeRule, Protocol
-from ktrial.stats.collect import collect, pairs_of, visit_scores
-from ktrial.stats.judge import judge
-from ktrial.stats.sequential import first_exclusion
-from ktrial.stats.signflip import sign_flip_p
+from ktrial.judge.collect_log import collect, pairs_of, visit_scores
+from ktrial.judge.judge import judge
+from ktrial.judge.model.log import Event, OutcomeRule, Protocol
+from ktrial.judge.sequential import first_exclusion
+from ktrial.judge.stats.signflip import sign_flip_p
 from perf.decide import SIZES, profiles, same, series_noise, simulate
 from perf.noise_sources import DISTURBANCES, GROWING, Generator, Noise, Rows, counts, recorded, sources, world
 from perf.simulated_trials import (

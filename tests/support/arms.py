@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ktrial.domain.compared import Arm, ComparedRun
-from ktrial.domain.stored import StoredMeasurement
+from ktrial.compare.arms import Arm, ComparedRun
+from ktrial.results.model import StoredMeasurement
 
 
 def measured(value: float, outcome: str = "p50", unit: Any = "s", direction: Any = "lower") -> StoredMeasurement:

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import Invocation, Measurement, Outcome, ParsedRun, Probe, RawOutput
-from ktrial.domain.container import Container
-from ktrial.domain.errors import AgentError, KtrialError, UnreadableOutput
-from ktrial.domain.facts import FactBook
-from ktrial.domain.guest import GuestTools
-from ktrial.domain.run import Earlier, Execution, RunRecord, Session, Watch
-from ktrial.domain.sensors import Samples, Sensor
+from ktrial.bench.benchmark import Invocation, Measurement, Outcome, ParsedRun, Probe, RawOutput
+from ktrial.bench.frames.guest_tools import GuestTools
+from ktrial.bench.record import Earlier, Execution, RunRecord, Session, Watch
+from ktrial.kit.errors import AgentError, KtrialError, UnreadableOutput
+from ktrial.machine.container import Container
+from ktrial.machine.facts import FactBook
+from ktrial.machine.sensors import Samples, Sensor
 from tests.support.samples import document
 
 #: Parameters without which a benchmark cannot be invoked: what only the user knows.
@@ -206,7 +206,7 @@ class FakeExecutor:
 class FakeSampling:
     """Each look takes the next row of `rows` (column -> whole number), and the last one again and again.
 
-    A run takes two. `lost` makes the agent go during a run. Implements `services.ports.Sampling`.
+    A run takes two. `lost` makes the agent go during a run. Implements `bench.run.ports.Sampling`.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, int | None]], units: Mapping[str, Sensor], **more: Any) -> None:
@@ -239,7 +239,7 @@ class FakeSampling:
 
 
 class FakeSleep:
-    """How long the machine slept, look by look; implements `services.ports.SleepClock`."""
+    """How long the machine slept, look by look; implements `bench.run.ports.SleepClock`."""
 
     def __init__(self, *seconds: float) -> None:
         self._seconds = list(seconds or (0.0,))

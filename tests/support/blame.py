@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ktrial.domain.blame import Blame, BlamePart, BlameQuestion, Factor
-from ktrial.domain.suite import Task
-from ktrial.domain.trial_file import DesignFile, TrialFile
-from ktrial.domain.trial_log import BlockDrawn, Ended, Event, RunEnded, block_order
-from ktrial.services.blame import follow
-from ktrial.services.trial_protocol import protocol_of
-from ktrial.stats.judge import judge
+from ktrial.bench.suite import Task
+from ktrial.judge.judge import judge
+from ktrial.judge.model.log import BlockDrawn, Ended, Event, RunEnded, block_order
+from ktrial.studies.blame.blame import follow
+from ktrial.studies.blame.model import Blame, BlamePart, BlameQuestion, Factor
+from ktrial.trial.protocol.file import DesignFile, TrialFile
+from ktrial.trial.protocol.protocol import protocol_of
 from tests.support.bench import FakeBenchmark, outcome
 from tests.support.trials import value_of
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-import ktrial.benchmarks
-from ktrial.domain.benchmark import Benchmark, RawOutput
+import ktrial.bench.adapters
+from ktrial.bench.benchmark import Benchmark, RawOutput
 
-FOLDER = Path(ktrial.benchmarks.__file__).parent
+FOLDER = Path(ktrial.bench.adapters.__file__).parent
 CASES = sorted(path for path in FOLDER.glob("*/cases/*") if path.is_dir())
 
 
@@ -66,8 +66,8 @@ def adapters() -> dict[str, tuple[Benchmark, ...]]:
     Those that read counters of the kernel are not among them: no machine that we record on has such counters.
     """
     found = {}
-    for tool in (tool for tool in ktrial.benchmarks.tools() if not tool.startswith("agent_")):
-        adapter = importlib.import_module(f"ktrial.benchmarks.{tool}.adapter")
+    for tool in (tool for tool in ktrial.bench.adapters.tools() if not tool.startswith("agent_")):
+        adapter = importlib.import_module(f"ktrial.bench.adapters.{tool}.adapter")
         benchmarks = tuple(getattr(adapter, "BENCHMARKS", ())) or (adapter.BENCHMARK,)
         needs = [need for benchmark in benchmarks for need in benchmark.needs]
         if needs and not any(need.startswith("/sys/") for need in needs):

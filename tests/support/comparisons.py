@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import Direction, Unit
-from ktrial.domain.comparison import (
+from ktrial.bench.benchmark import Direction, Unit
+from ktrial.judge.model.comparison import (
     Anova,
     AnovaRow,
     ArmSource,
@@ -29,8 +29,8 @@ from ktrial.domain.comparison import (
     StateChange,
     TestResult,
 )
-from ktrial.domain.finding import Finding
-from ktrial.domain.verdict import Effect, Verdict, WorthIt
+from ktrial.judge.model.verdict import Effect, Verdict, WorthIt
+from ktrial.kit.finding import Finding
 
 #: Ends markup, scripts, attributes, tables, shells and terminals, if anybody lets it.
 HOSTILE = (

@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ktrial.domain.errors import KtrialError
-from ktrial.host.foreign_agent import agent_for
+from ktrial.agent.foreign_agent import agent_for
+from ktrial.kit.errors import KtrialError
 from tests.support.debian import DebianRoot
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ktrial.catalog.loader import load_catalog
-from ktrial.cli.kernel_wiring import Kernels
-from ktrial.domain.guest import Job, Shape
-from ktrial.domain.recording import Frames, Recording, Source
-from ktrial.domain.wire import read_bytes
-from ktrial.formats.ktrial_recording import read_recording
-from ktrial.kernels.guest import Limits
-from ktrial.kernels.host_tools import bring_for
-from ktrial.kernels.modules import take_modules
-from ktrial.services.guests import settle_s
+from ktrial.bench.frames.guest_tools import Job, Shape
+from ktrial.cli.app_kernels import Kernels
+from ktrial.guests.agreement import settle_s
+from ktrial.guests.boot import Limits
+from ktrial.guests.modules import take_modules
+from ktrial.guests.programs import bring_for
+from ktrial.kit.json_bytes import read_bytes
+from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.watch.recordings.ktrial import read_recording
+from ktrial.watch.recordings.model import Frames, Recording, Source
 from tests.guest.kernels import KERNELS, fetch
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.foreign import ForeignResults, ForeignRun, ImportOptions
-from ktrial.imports.registry import all_importers
-from ktrial.services.bring_in import ForeignFile, Wanted, read_results
+from ktrial.results.foreign import ForeignResults, ForeignRun, ImportOptions
+from ktrial.results.import_file import ForeignFile, Wanted, read_results
+from ktrial.results.importers.registry import all_importers
 
 FOLDER = Path(__file__).parents[1] / "golden" / "imports"
 CASES = sorted(path for path in FOLDER.glob("*/*") if path.is_dir())

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.run import RunRecord
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
+from ktrial.bench.record import RunRecord
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
 
 STATE = ".local/state"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ktrial.kernels.uarch_patch import FEATURES, INIT, KCONFIG, MAKEFILE, MASKS, TOP
+from ktrial.kernels.uarch.patch import FEATURES, INIT, KCONFIG, MAKEFILE, MASKS, TOP
 
 OWN = ("MK8", "MPSC", "MCORE2", "MATOM")
 

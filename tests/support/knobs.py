@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from ktrial.catalog.model import Catalog
-from ktrial.domain.facts import FactKind
-from ktrial.domain.knob import Knob
-from ktrial.domain.profile import Profile, Setting
+from ktrial.machine.facts import FactKind
+from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.knobs.profile import Profile, Setting
 
 KINDS = {
     kind.name: kind

@@ -118,7 +118,7 @@ def samples(name: str) -> list[bytes]:
         kind = path.parent.parent.name.replace("-", "_").replace(".", "_")
         if _NAMES.get(kind, kind) == stem and path.is_file():
             found.append(path)
-    for case in sorted(ROOT.glob(f"src/ktrial/benchmarks/{stem}/cases/*")):
+    for case in sorted(ROOT.glob(f"src/ktrial/bench/adapters/{stem}/cases/*")):
         found += [
             path for path in sorted(case.rglob("*")) if path.name in {"stdout", "stderr"} or "files" in path.parts
         ]

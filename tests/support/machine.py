@@ -7,12 +7,12 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ktrial.domain.facts import Fact, FactBook
-from ktrial.domain.reading import Reading
+from ktrial.machine.facts import Fact, FactBook
+from ktrial.machine.reading import Reading
 
 
 class FakeMachine:
-    """Implements `services.ports.Machine`; values are texts, or readings for files that cannot be read."""
+    """Implements `bench.run.ports.Machine`; values are texts, or readings for files that cannot be read."""
 
     def __init__(
         self, files: Mapping[str, str | Reading], facts: Mapping[str, Any] | None = None, *, is_root: bool = True

@@ -14,13 +14,13 @@ from types import ModuleType
 from typing import Any
 
 import ktrial.formats
-import ktrial.imports
 import ktrial.kernels
-from ktrial.domain.errors import KtrialError
-from ktrial.domain.foreign import ImportOptions
-from ktrial.formats.elf import Elf
-from ktrial.formats.growing_recording import GrowingRecording
-from ktrial.formats.lines import ForeignFormatError
+import ktrial.results.importers
+from ktrial.kit.errors import KtrialError
+from ktrial.kit.formats.elf import Elf
+from ktrial.results.foreign import ImportOptions
+from ktrial.tuning.origin.formats.lines import ForeignFormatError
+from ktrial.watch.recordings.growing import GrowingRecording
 
 #: What a reader may raise for what it cannot read.
 REFUSALS = (KtrialError, ForeignFormatError)
@@ -50,42 +50,55 @@ _ARGUMENTS: dict[str, Any] = {
 }
 #: Arguments of single readers that are others than those.
 _OF_ITS_OWN: dict[str, dict[str, Any]] = {
-    "formats._globs.fits": {"pattern": "a*b*c?[d-f]*"},
-    "formats.command_line.same_name": {"right": "a"},
-    "formats.sysctl_d.matches": {"key": "vm.swappiness"},
-    "formats.foreign_units.signed_number": {"wanted": "a number"},
-    "formats.flat_kernel.own_note": {"owner": b"GNU"},
-    "formats.kernel_identity.identify_running": {"config": (None, None)},
-    "formats.guest_line.encoded": {"content": b""},
-    "formats.kernel_config.fragment_line": {"value": "y", "kind": None},
-    "formats.lines.is_comment": {},
-    "imports._shared.group_of": {"name": "f"},
-    "imports._shared.has_keys": {},
-    "imports._shared.has_schema": {"schema": "ktrial.bench/1"},
-    "formats.sniff.sniff": {"data": "x"},
+    "tuning.origin.formats.globs.fits": {"pattern": "a*b*c?[d-f]*"},
+    "tuning.origin.formats.command_line.same_name": {"right": "a"},
+    "tuning.origin.formats.sysctl_d.matches": {"key": "vm.swappiness"},
+    "results.importers._units.signed_number": {"wanted": "a number"},
+    "kernels.images.flat_kernel.own_note": {"owner": b"GNU"},
+    "kernels.images.read_identity.identify_running": {"config": (None, None)},
+    "guests.guest_line.encoded": {"content": b""},
+    "kernels.config.config_file.fragment_line": {"value": "y", "kind": None},
+    "tuning.origin.formats.lines.is_comment": {},
+    "results.importers._shared.group_of": {"name": "f"},
+    "results.importers._shared.has_keys": {},
+    "results.importers._shared.has_schema": {"schema": "ktrial.bench/1"},
+    "tuning.origin.formats.sniff.sniff": {"data": "x"},
 }
 #: What takes a text first, and reads none: names of ours.
 _NO_READERS = frozenset(
     {
-        "formats.lines.require_something",
-        "formats.recording.recording_of",
-        "formats.tool_output.unreadable",
-        "formats.guest_line.encoded",
-        "formats.kernel_config.fragment_line",
-        "imports._shared.measurement",
+        "tuning.origin.formats.lines.require_something",
+        "watch.recordings.recording.recording_of",
+        "kit.formats.tool_output.unreadable",
+        "guests.guest_line.encoded",
+        "kernels.config.config_file.fragment_line",
+        "results.importers._shared.measurement",
     }
 )
 #: Parts of readers that tell them with a ValueError what is wrong; their readers are found too.
 _PARTS = frozenset(
-    {"formats._words.split_words", "formats.recording_blocks.contents", "formats.recording_blocks.numbers"}
+    {
+        "tuning.origin.formats.words.split_words",
+        "watch.recordings.ktrial_blocks.contents",
+        "watch.recordings.ktrial_blocks.numbers",
+    }
 )
-_PACKAGES = (ktrial.formats, ktrial.imports, ktrial.kernels)
+_PACKAGES = (ktrial.formats, ktrial.results.importers, ktrial.kernels)
 #: Kernels' functions of a text that belongs to this machine or to the catalog, not to somebody else.
 _OWN_WORDS = frozenset(
     {
-        *("kernels.build.flags_of_image", "kernels.initramfs.build", "kernels.initramfs.place"),
-        *("kernels.kconfig_reasons.reason", "kernels.machines.machine_for", "kernels.own_packaging.find"),
-        *("kernels.toolchain.choose", "kernels.uarch_text.choice", "kernels.marked.insert", "kernels.marked.unified"),
+        *("kernels.build.run_build.flags_of_image", "guests.initramfs.build", "guests.initramfs.place"),
+        *(
+            "kernels.config.reasons.reason",
+            "kernels.images.architectures.machine_for",
+            "kernels.build.distribution_packages.find",
+        ),
+        *(
+            "kernels.build.toolchain.choose",
+            "kernels.uarch.patch_text.choice",
+            "kernels.uarch.marked.insert",
+            "kernels.uarch.marked.unified",
+        ),
     }
 )
 Reader = Callable[[bytes], object]
@@ -134,8 +147,8 @@ def _elf(data: bytes) -> object:
 def readers() -> dict[str, Reader]:
     """Each by its module and name. A reader with an argument that is not known here is a KeyError."""
     found: dict[str, Reader] = {
-        "formats.elf.Elf": _elf,
-        "formats.growing_recording.GrowingRecording": lambda data: GrowingRecording().feed(data),
+        "kit.formats.elf.Elf": _elf,
+        "watch.recordings.growing.GrowingRecording": lambda data: GrowingRecording().feed(data),
     }
     for module in _modules():
         for name, function in sorted(vars(module).items()):

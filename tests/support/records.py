@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.run import RunRecord
+from ktrial.bench.record import RunRecord
 
 _UNITS = {"rate": "1/s", "faults": "count"}
 BOOT = "11111111-2222-3333-4444-555555555555"

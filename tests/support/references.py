@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from ktrial.benchmarks.perf_bench.adapter import CROSS
-from ktrial.domain.benchmark import SERVER_ADDRESS
-from ktrial.domain.wire import read_bytes
-from ktrial.host.agent import AgentSession
-from ktrial.host.find_agent import find_agent
-from ktrial.host.transport import ProcessTransport
+from ktrial.agent.binary import find_agent
+from ktrial.agent.session import AgentSession
+from ktrial.agent.transport import ProcessTransport
+from ktrial.bench.adapters.perf_bench.adapter import CROSS
+from ktrial.bench.benchmark import SERVER_ADDRESS
+from ktrial.kit.json_bytes import read_bytes
 
 Figures = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.sensors import Samples, Sensor
+from ktrial.machine.sensors import Samples, Sensor
 
 LEVEL = Sensor(unit="C", per_unit=1000, kind="level")
 TICKS = Sensor(unit="s", per_unit=100, kind="counter", bits=64)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ktrial.domain.stored import StoredMeasurement, StoredRun, StoredSession
+from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession
 
 _USER = "postgres"
 

@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ktrial.domain.benchmark import Outcome
-from ktrial.domain.comparison import Comparison
-from ktrial.domain.noise_profile import NoiseProfile, ProfileKey
-from ktrial.domain.run import RunRecord, Session
-from ktrial.domain.stored_trial import ArmSettings, StoredTrial, protocol_sha256
-from ktrial.domain.trial_file import ArmFile, TrialFile
-from ktrial.domain.trial_log import (
+from ktrial.bench.benchmark import Outcome
+from ktrial.bench.record import RunRecord, Session
+from ktrial.judge.judge import judge
+from ktrial.judge.model.comparison import Comparison
+from ktrial.judge.model.log import (
     BlockDrawn,
     BlockVoided,
     Ended,
@@ -30,11 +28,13 @@ from ktrial.domain.trial_log import (
     TrialArm,
     block_order,
 )
-from ktrial.services.trial_comparison import Told, comparison_of, outcomes_of
-from ktrial.stats.judge import judge
-from ktrial.store.recorder import Recorder
-from ktrial.store.runs import Store
-from ktrial.store.trials import Trials
+from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
+from ktrial.results.store.recorder import Recorder
+from ktrial.results.store.runs import Store
+from ktrial.results.store.trials import Trials
+from ktrial.results.trial_record import ArmSettings, StoredTrial, protocol_sha256
+from ktrial.trial.outcome.comparison import Told, comparison_of, outcomes_of
+from ktrial.trial.protocol.file import ArmFile, TrialFile
 from tests.support.comparisons import HOSTILE, _poisoned
 from tests.support.records import run_record, session_document
 
@@ -125,7 +125,7 @@ def hostile_trial() -> Comparison:
 
 
 class _Course:
-    """Follows the judge as `services.trial_course` does."""
+    """Follows the judge as `trial.run.loop` does."""
 
     def __init__(self, protocol: Protocol, noise: float, seed: int, digest: str) -> None:
         self.log: list[Event] = [protocol]

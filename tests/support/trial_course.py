@@ -8,25 +8,25 @@ from typing import Any
 
 import msgspec
 
-from ktrial.domain.benchmark import RawOutput
-from ktrial.domain.errors import AgentError, StalePlan
-from ktrial.domain.facts import Fact, FactBook
-from ktrial.domain.gate import parse_gates
-from ktrial.domain.judgement import Judgement
-from ktrial.domain.plan import Change, Plan
-from ktrial.domain.run import RunRecord, Session
-from ktrial.domain.suite import Task
-from ktrial.domain.trial_log import BlockDrawn, Event, Protocol, ReadingsTaken, RunEnded
-from ktrial.services.around import Around
-from ktrial.services.conditions import ConditionWatch
-from ktrial.services.measure import session_of
-from ktrial.services.one_run import RunMaker
-from ktrial.services.schedule import Order
-from ktrial.services.start import StartGates
-from ktrial.services.trial_arms import Arms
-from ktrial.services.trial_course import Benchmarked, Standing, TrialCourse
-from ktrial.services.trial_next import VisitTurn
-from ktrial.services.trial_resume import untold
+from ktrial.bench.around.around_run import Around
+from ktrial.bench.around.start_gate import StartGates
+from ktrial.bench.benchmark import RawOutput
+from ktrial.bench.measure import session_of
+from ktrial.bench.record import RunRecord, Session
+from ktrial.bench.run.make_run import RunMaker
+from ktrial.bench.schedule import Order
+from ktrial.bench.suite import Task
+from ktrial.judge.model.judgement import Judgement
+from ktrial.judge.model.log import BlockDrawn, Event, Protocol, ReadingsTaken, RunEnded
+from ktrial.kit.errors import AgentError, StalePlan
+from ktrial.machine.facts import Fact, FactBook
+from ktrial.machine.gates import parse_gates
+from ktrial.machine.watch_run import ConditionWatch
+from ktrial.trial.arms.arms import Arms
+from ktrial.trial.run.loop import Benchmarked, Standing, TrialCourse
+from ktrial.trial.run.manual_visits import VisitTurn
+from ktrial.trial.run.trial_resume import untold
+from ktrial.tuning.plans.plan import Change, Plan
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeSampling, FakeSleep, FakeStore, answer
 from tests.support.machine import FakeMachine
 from tests.support.samples import LEVEL
@@ -300,7 +300,7 @@ class Trial:
 
     def _block_of_run(self) -> int | None:
         """The block that is told to be going on."""
-        from ktrial.services.trial_events import VisitBegan
+        from ktrial.trial.run.events import VisitBegan
 
         began = [event for event in self.told if isinstance(event, VisitBegan)]
         return began[-1].block if began else None

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from ktrial.domain.stored_trial import StoredTrial
-from ktrial.domain.trial_log import Ended, Event, RunEnded
-from ktrial.services.trial_summary import summary_of
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
-from ktrial.store.trials import Trials
+from ktrial.judge.model.log import Ended, Event, RunEnded
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
+from ktrial.results.store.trials import Trials
+from ktrial.results.trial_record import StoredTrial
+from ktrial.trial.outcome.summary import summary_of
 from tests.support.kept import records, state
 from tests.support.terminal import KTRIAL
 

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ktrial.domain.recording import Recording
-from ktrial.formats.ktrial_recording import read_recording
-from ktrial.host.find_agent import find_agent
+from ktrial.agent.binary import find_agent
+from ktrial.watch.recordings.ktrial import read_recording
+from ktrial.watch.recordings.model import Recording
 
 
 def knows_threads() -> bool:

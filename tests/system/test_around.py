@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.benchmark import RawOutput
-from ktrial.domain.facts import FactBook
-from ktrial.domain.suite import Between, Task
-from ktrial.host.agent import AgentSession
-from ktrial.host.clock import SystemClock
-from ktrial.host.find_agent import find_agent
-from ktrial.host.transport import ProcessTransport
-from ktrial.services.around import Around
-from ktrial.services.measure import measure
-from ktrial.services.resets import Resets
-from ktrial.services.schedule import Order
+from ktrial.agent.binary import find_agent
+from ktrial.agent.clock import SystemClock
+from ktrial.agent.session import AgentSession
+from ktrial.agent.transport import ProcessTransport
+from ktrial.bench.around.around_run import Around
+from ktrial.bench.around.resets import Resets
+from ktrial.bench.benchmark import RawOutput
+from ktrial.bench.measure import measure
+from ktrial.bench.schedule import Order
+from ktrial.bench.suite import Between, Task
+from ktrial.machine.facts import FactBook
 from tests.support.bench import FakeBenchmark, FakeExecutor, FakeStore, answer
 from tests.support.tree import FakeRoot
 

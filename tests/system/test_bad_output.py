@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-import ktrial.benchmarks
+import ktrial.bench.adapters
 from ktrial.cli.main import main
 from tests.support.kept import records
 from tests.support.terminal import KTRIAL
 from tests.support.tree import Ran
 
-CASES = Path(ktrial.benchmarks.__file__).parent
+CASES = Path(ktrial.bench.adapters.__file__).parent
 FIO = (CASES / "fio/cases/3.33-rand-read/files/out.json").read_bytes()
 HACKBENCH = (CASES / "hackbench/cases/2.4-thread-pipe/stdout").read_bytes()
 #: The parameters of that recorded run.

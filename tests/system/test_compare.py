@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from ktrial.cli.main import main
-from ktrial.domain.comparison import Comparison
-from ktrial.domain.machine_state import MachineState, StateValue
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
+from ktrial.judge.model.comparison import Comparison
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
+from ktrial.tuning.state.state import MachineState, StateValue
 from tests.support.stores import a_run, a_session
 from tests.support.tree import FakeRoot, Ran
 

@@ -13,27 +13,27 @@ from typing import Any
 
 import pytest
 
-from ktrial.domain.benchmark import RawOutput
-from ktrial.domain.errors import KtrialError
-from ktrial.domain.facts import FactBook
-from ktrial.domain.run import RunRecord
-from ktrial.domain.suite import Task
-from ktrial.host.agent import AgentSession
-from ktrial.host.clock import SystemClock
-from ktrial.host.find_agent import find_agent
-from ktrial.host.sampling import Sampling
-from ktrial.host.transport import DetachedTransport, ProcessTransport
-from ktrial.services.around import Around
-from ktrial.services.conditions import TELEMETRY, ConditionWatch
-from ktrial.services.events import Result
-from ktrial.services.measure import measure
-from ktrial.services.ports import RunStore
-from ktrial.services.schedule import Order
-from ktrial.services.start import StartGates
-from ktrial.store.database import Database
-from ktrial.store.recorder import Recorder
-from ktrial.store.runs import Store
-from ktrial.store.telemetry import from_parquet, to_parquet
+from ktrial.agent.binary import find_agent
+from ktrial.agent.clock import SystemClock
+from ktrial.agent.session import AgentSession
+from ktrial.agent.transport import DetachedTransport, ProcessTransport
+from ktrial.bench.around.around_run import Around
+from ktrial.bench.around.start_gate import StartGates
+from ktrial.bench.benchmark import RawOutput
+from ktrial.bench.events import Result
+from ktrial.bench.measure import measure
+from ktrial.bench.record import RunRecord
+from ktrial.bench.run.ports import RunStore
+from ktrial.bench.run.sampling import Sampling
+from ktrial.bench.schedule import Order
+from ktrial.bench.suite import Task
+from ktrial.kit.errors import KtrialError
+from ktrial.machine.facts import FactBook
+from ktrial.machine.watch_run import TELEMETRY, ConditionWatch
+from ktrial.results.store.database import Database
+from ktrial.results.store.recorder import Recorder
+from ktrial.results.store.runs import Store
+from ktrial.results.store.telemetry import from_parquet, to_parquet
 from tests.support.bench import FakeBenchmark, FakeExecutor, FakeStore, answer
 from tests.support.stores import postgresql
 from tests.support.tree import FakeRoot

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.host.find_agent import find_agent
+from ktrial.agent.binary import find_agent
 from tests.support.terminal import KTRIAL, Terminal, eventually
 from tests.support.tree import FakeRoot, add_knobs
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.host.session_bus import Bus, BusError, read_message, text
+from ktrial.bench.around.session_bus import Bus, BusError, read_message, text
 from tests.support.kept import records
 from tests.system.test_bench import home, run
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.errors import AgentError
-from ktrial.host.agent import AgentSession
-from ktrial.host.find_agent import find_agent
-from ktrial.host.transport import ProcessTransport
+from ktrial.agent.binary import find_agent
+from ktrial.agent.session import AgentSession
+from ktrial.agent.transport import ProcessTransport
+from ktrial.kit.errors import AgentError
 from tests.support.terminal import KTRIAL, eventually
 from tests.support.tree import FakeRoot, Ran, add_knobs
 
@@ -244,8 +244,8 @@ def test_an_agent_that_is_none(
     fake = tmp_path / "ktrial-agent"
     fake.write_text(f"#!/bin/sh\n{script}\n" if script else "\x7fELF, and no more")
     fake.chmod(0o755)
-    monkeypatch.setattr("ktrial.host.find_agent.find_agent", lambda: fake)
-    monkeypatch.setattr("ktrial.host.agent._HELLO_LIMIT_S", 0.5)
+    monkeypatch.setattr("ktrial.agent.binary.find_agent", lambda: fake)
+    monkeypatch.setattr("ktrial.agent.session._HELLO_LIMIT_S", 0.5)
     before = root.values()
     one_message(root.run(*verb), 1, *words)
     assert root.values() == before
@@ -261,7 +261,7 @@ def test_an_agent_lost_in_the_middle_names_recover(
         f'printf "%s\\n" "$line"; done | {find_agent()} "$@"\n'
     )
     fake.chmod(0o755)
-    monkeypatch.setattr("ktrial.host.find_agent.find_agent", lambda: fake)
+    monkeypatch.setattr("ktrial.agent.binary.find_agent", lambda: fake)
     one_message(
         root.run("apply", "vm.swappiness=10", "--yes"), 1, "lost during 'apply'", "ended without an answer", "recover"
     )

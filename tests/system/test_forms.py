@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ktrial.formats import modprobe_d, sysctl_d, tmpfiles_d, udev, zram_generator
-from ktrial.host.find_agent import find_agent
+from ktrial.agent.binary import find_agent
+from ktrial.tuning.origin.formats import modprobe_d, sysctl_d, tmpfiles_d, udev, zram_generator
 
 GENERATOR = Path("/usr/lib/systemd/system-generators/zram-generator")
 PLACES = {

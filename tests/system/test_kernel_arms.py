@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.cli.guest_trialing import words_of
+from ktrial.cli.app import App
 from ktrial.cli.main import main
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, Contradiction, KtrialError, Refused
-from ktrial.domain.guest_kernel import KernelChange, KernelRecipe
-from ktrial.domain.trial_file import ArmFile, GuestFile, TrialFile
+from ktrial.kit.errors import BadInput, Contradiction, KtrialError, Refused
+from ktrial.trial.guests.guest_trialing import words_of
+from ktrial.trial.guests.kernels import KernelChange, KernelRecipe
+from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
 from tests.support.buildable_tree import write_buildable
 from tests.support.tree import Ran
 

@@ -180,7 +180,7 @@ def test_a_compiler_without_its_linker_is_said_with_the_package(
 
 def test_no_disk_is_said_before(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
-    monkeypatch.setattr("ktrial.kernels.build.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("ktrial.kernels.build.run_build.shutil.disk_usage", lambda _: usage)
     ran = run("build", str(tree), *GUEST, "-o", str(tmp_path / "build"))
     said = re.search(r"the build takes about \d+ MiB more, and 1 MiB are free in ", ran.err)
     assert (ran.status, said is not None) == (4, True), ran.err
@@ -210,7 +210,7 @@ def test_a_patch_is_downloaded_and_must_be_the_one_that_was_looked_at(tree: Path
 
 
 def test_no_room_is_said_before(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ktrial.kernels.build._available", lambda: 100 << 20)
+    monkeypatch.setattr("ktrial.kernels.build.run_build._available", lambda: 100 << 20)
     ran = run("build", str(tree), *GUEST, "-o", str(tmp_path / "build"))
     assert (ran.status, "of memory, and 100 MiB are available" in ran.err) == (4, True), ran.err
     assert run("build", str(tree), *GUEST, "--anyway", "-o", str(tmp_path / "build")).status == 0

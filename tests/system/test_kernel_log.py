@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.cli.wiring import App
-from ktrial.services.kernel_log import KernelLogWatch
+from ktrial.cli.app import App
+from ktrial.machine.watch_kernel_log import KernelLogWatch
 from tests.support.tree import FakeRoot
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.errors import BadInput, KtrialError, Refused
-from ktrial.domain.kernel_source import KernelSource, PatchSet, PatchWord, parse_patch
-from ktrial.kernels.patching import LIMIT_BYTES, Patch, Patches
-from ktrial.kernels.sources import Opened, Sources
+from ktrial.kernels.build.patches import LIMIT_BYTES, Patch, Patches
+from ktrial.kernels.build.sources import Opened, Sources
+from ktrial.kernels.source import KernelSource, PatchSet, PatchWord, parse_patch
+from ktrial.kit.errors import BadInput, KtrialError, Refused
 from tests.support.kernel_trees import SHAPES, write
 from tests.support.kernels import package
 
@@ -87,11 +87,11 @@ def test_a_copy_needs_the_room_that_the_tree_takes(
     (tree / ".git/pack").write_bytes(bytes(1 << 20))
     opened = Opened(KernelSource(kind="git", place=str(tree), version="6.14.0"), tree, ours=False)
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr("ktrial.kernels.sources.shutil.disk_usage", lambda _: usage._replace(free=1 << 20))
+    monkeypatch.setattr("ktrial.kernels.build.sources.shutil.disk_usage", lambda _: usage._replace(free=1 << 20))
     read = patches(tmp_path, patch_file(tmp_path, BORE))
     with pytest.raises(Refused, match=r"copying the sources takes about 1\.\d+ MiB, and 1 MiB are free in "):
         sources.patched(opened, read)
-    monkeypatch.setattr("ktrial.kernels.sources.shutil.disk_usage", lambda _: usage._replace(free=2 << 20))
+    monkeypatch.setattr("ktrial.kernels.build.sources.shutil.disk_usage", lambda _: usage._replace(free=2 << 20))
     assert (sources.patched(opened, read).folder / "large").stat().st_size == 1 << 20
 
 
@@ -178,7 +178,7 @@ def test_hunks_on_other_lines_count_and_fuzz_is_none(tree: Path, sources: Source
 def test_a_patch_that_leads_out_of_the_tree_is_refused_before_a_copy_is_made(
     text: str, tree: Path, sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ktrial.kernels.sources._copy", lambda *_: pytest.fail("a copy is made"))
+    monkeypatch.setattr("ktrial.kernels.build.sources._copy", lambda *_: pytest.fail("a copy is made"))
     (tree / "away").symlink_to(tmp_path)
     with pytest.raises(Refused, match=r"leads out of the tree|is git's own"):
         sources.patched(sources.open(str(tree)), patches(tmp_path, patch_file(tmp_path, text)))

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.catalog.targets import load_targets
 from ktrial.cli.main import main
-from ktrial.domain.uarch import KERNEL_FLAGS, Compiler
-from ktrial.kernels.compilers import Compilers
-from ktrial.kernels.uarch_patch import INIT, KCONFIG, MAKEFILE, make_patch
+from ktrial.kernels.uarch.compilers import Compilers
+from ktrial.kernels.uarch.patch import INIT, KCONFIG, MAKEFILE, make_patch
+from ktrial.kernels.uarch.target_files import load_targets
+from ktrial.kernels.uarch.targets import KERNEL_FLAGS, Compiler
 from tests.guest.sources import copy_of, source_tree
 from tests.support.kernel_trees import SHAPES, Shape, files, write
 from tests.support.tree import Ran
@@ -73,7 +73,7 @@ def test_the_table_says_of_these_compilers_what_they_say_themselves(compilers: d
 def test_a_compiler_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = json.loads(run("cpu", "--cc", "gcc", "--json").out)
     with monkeypatch.context() as patched:
-        patched.setattr("ktrial.kernels.compilers._asked", None)
+        patched.setattr("ktrial.kernels.uarch.compilers._asked", None)
         assert json.loads(run("cpu", "--cc", "gcc", "--json").out) == first
     assert (first["schema"], first["kernel_flags"]) == ("ktrial.kernel-cpu/1", list(KERNEL_FLAGS))
     assert first["compilers"][0]["kind"] == "gcc"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.catalog.targets import load_targets
-from ktrial.domain.uarch import Compiler, find_target, gate_number
-from ktrial.kernels.uarch_patch import FEATURES, INIT, KCONFIG, MAKEFILE, make_patch
-from ktrial.report.kernel_targets import targets_page
+from ktrial.kernels.uarch.patch import FEATURES, INIT, KCONFIG, MAKEFILE, make_patch
+from ktrial.kernels.uarch.target_files import load_targets
+from ktrial.kernels.uarch.targets import Compiler, find_target, gate_number
+from ktrial.kernels.uarch.targets_text import targets_page
 from tests.support.buildable_tree import write_buildable
 from tests.support.kernel_trees import SHAPES, files, write
 from tests.system.test_kernel_uarch import cache_of_answers, compilers, conf, configured, own_folders, run

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.benchmarks import all_benchmarks
-from ktrial.benchmarks.own_load import LoadBenchmark
-from ktrial.domain.benchmark import SERVER_ADDRESS, RawOutput, check_measurements
-from ktrial.domain.facts import FactBook
-from ktrial.domain.wire import read_bytes
-from ktrial.host.agent import AgentSession
+from ktrial.agent.session import AgentSession
+from ktrial.bench.adapters import all_benchmarks
+from ktrial.bench.adapters._agent_load import LoadBenchmark
+from ktrial.bench.benchmark import SERVER_ADDRESS, RawOutput, check_measurements
+from ktrial.kit.json_bytes import read_bytes
+from ktrial.machine.facts import FactBook
 from tests.support.references import REFERENCES, ours, theirs, user_session
 
 ROUNDS = 5

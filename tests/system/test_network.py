@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.benchmarks import all_benchmarks
-from ktrial.domain.benchmark import DIRECTORY, Invocation, Network, check_exit, check_measurements
-from ktrial.domain.facts import FactBook
-from ktrial.host.executor import AgentExecutor
-from ktrial.host.find_agent import find_agent
-from ktrial.host.transport import DetachedTransport
+from ktrial.agent.binary import find_agent
+from ktrial.agent.transport import DetachedTransport
+from ktrial.bench.adapters import all_benchmarks
+from ktrial.bench.benchmark import DIRECTORY, Invocation, Network, check_exit, check_measurements
+from ktrial.bench.run.executor import AgentExecutor
+from ktrial.machine.facts import FactBook
 
 pytestmark = pytest.mark.xdist_group("network")
 SHORT = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ktrial.domain.trial_file import CONTROL, ArmFile
+from ktrial.trial.protocol.file import CONTROL, ArmFile
 from perf.aa import KNOB, KNOB_FILE, KNOB_FOUND, Bench, make_machine, planted_file
 
 

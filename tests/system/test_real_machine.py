@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.catalog.loader import load_catalog
 from ktrial.cli.main import main
-from ktrial.domain.knob import place_pattern
+from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.tuning.knobs.knob import place_pattern
 
 #: Values that the kernel itself moves.
 MOVING = (

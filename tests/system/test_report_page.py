@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.comparison import Comparison
-from ktrial.report.html import html_page
+from ktrial.judge.model.comparison import Comparison
+from ktrial.reports.html import html_page
 from tests.support.chromium import Chromium
 from tests.support.comparisons import four_arms, hostile, large, measured, two_arms
 from tests.support.told_trials import a_trial, hostile_trial

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ktrial.cli.main import main
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
 from tests.support.stores import a_record, a_run, a_session
 from tests.support.tree import Ran
 from tests.support.user import User, ordinary_user

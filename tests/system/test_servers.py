@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.benchmarks import all_benchmarks
-from ktrial.domain.benchmark import Invocation, ParsedRun, RawOutput, Step, check_exit, check_measurements
-from ktrial.domain.errors import BadRun
-from ktrial.domain.facts import FactBook
-from ktrial.host.executor import AgentExecutor
-from ktrial.host.find_agent import find_agent
-from ktrial.host.transport import DetachedTransport
+from ktrial.agent.binary import find_agent
+from ktrial.agent.transport import DetachedTransport
+from ktrial.bench.adapters import all_benchmarks
+from ktrial.bench.benchmark import Invocation, ParsedRun, RawOutput, Step, check_exit, check_measurements
+from ktrial.bench.run.executor import AgentExecutor
+from ktrial.kit.errors import BadRun
+from ktrial.machine.facts import FactBook
 from tests.support.user import User, ordinary_user
 
 pytestmark = [pytest.mark.root, pytest.mark.xdist_group("servers")]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ktrial.cli.measuring import TakesCommand
+from ktrial.bench.command_line import TakesCommand
 from tests.support.terminal import KTRIAL
 from tests.support.tree import Ran
 

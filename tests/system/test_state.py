@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ktrial.cli.main import main
-from ktrial.domain.machine_state import parse_state
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
+from ktrial.tuning.state.state import parse_state
 from tests.support.stores import a_session
 from tests.support.tree import FakeRoot
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.benchmark import DIRECTORY, Invocation, Step
-from ktrial.domain.errors import KtrialError
-from ktrial.host.executor import AgentExecutor
-from ktrial.host.find_agent import find_agent
-from ktrial.host.transport import DetachedTransport
+from ktrial.agent.binary import find_agent
+from ktrial.agent.transport import DetachedTransport
+from ktrial.bench.benchmark import DIRECTORY, Invocation, Step
+from ktrial.bench.run.executor import AgentExecutor
+from ktrial.kit.errors import KtrialError
 from tests.support.memory import mounted_tmpfs
 
 # One worker: these tests count what is left of them.
@@ -133,7 +133,7 @@ def test_without_a_tmpfs_a_run_in_memory_is_refused(
     executor: AgentExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr("ktrial.host.private_folder.ROOTS_OWN", Path("/nowhere"))
+    monkeypatch.setattr("ktrial.agent.run_folder.ROOTS_OWN", Path("/nowhere"))
     with pytest.raises(KtrialError, match=r"no tmpfs of this user's own") as refused:
         executor.run(Invocation(argv=("true",), limit_s=10, in_memory=True))
     assert "XDG_RUNTIME_DIR" in (refused.value.hint or "")

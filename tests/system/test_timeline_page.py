@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.diagnosis import Cause, Diagnosis, Lane, PhaseFound, PressureLine, Range
-from ktrial.report.diagnose_page import diagnosis_page
+from ktrial.watch.diagnosis.model import Cause, Diagnosis, Lane, PhaseFound, PressureLine, Range
+from ktrial.watch.diagnosis.page import diagnosis_page
 from tests.support.chromium import Chromium
 
 HOSTILE = "</title><script>alert(1)</script>"

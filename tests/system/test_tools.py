@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ktrial.benchmarks import all_benchmarks
-from ktrial.domain.benchmark import PROGRAM_FOLDERS, Benchmark, ParsedRun, RawOutput, check_exit, check_measurements
-from ktrial.domain.errors import BadRun
-from ktrial.domain.facts import FactBook
+from ktrial.bench.adapters import all_benchmarks
+from ktrial.bench.benchmark import PROGRAM_FOLDERS, Benchmark, ParsedRun, RawOutput, check_exit, check_measurements
+from ktrial.kit.errors import BadRun
+from ktrial.machine.facts import FactBook
 
 #: A build needs a tree (test_kernel_compile.py), a boot time a machine that systemd booted (below), a watch an agent
 #: beside it (test_watch_bench.py), MangoHud a program

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from ktrial.catalog.tools import load_recipes
-from ktrial.domain.errors import KtrialError
-from ktrial.host.tools import Toolbox
-from ktrial.host.tools_workshop import Workshop
-from ktrial.services.tools import get_tool
+from ktrial.bench.build_tool import get_tool
+from ktrial.bench.tool_files import load_recipes
+from ktrial.bench.tools.toolbox import Toolbox
+from ktrial.bench.tools.workshop import Workshop
+from ktrial.kit.errors import KtrialError
 from tests.support.kept import records
 from tests.support.tree import FakeRoot, Ran
 from tests.system.test_bench import home, run  # noqa: F401 (home is a fixture)

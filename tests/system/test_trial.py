@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from ktrial.cli.main import main
-from ktrial.domain.trial_file import parse_trial_file
-from ktrial.domain.trial_log import BlockVoided, Ended, RunEnded
+from ktrial.judge.model.log import BlockVoided, Ended, RunEnded
+from ktrial.trial.protocol.file import parse_trial_file
 from tests.support.kept import raw, records, state
 from tests.support.terminal import KTRIAL
 from tests.support.tree import Ran

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-import ktrial.benchmarks
+import ktrial.bench.adapters
 from ktrial.cli.main import main
 from tests.support.terminal import KTRIAL
 from tests.support.tree import FakeRoot, Ran
@@ -247,7 +247,7 @@ def test_every_visit_measures_a_build_of_its_own(home: Path, number: str, scope:
 
 def test_an_arm_that_has_the_tool_measure_something_else_is_not_compared(home: Path) -> None:
     """The variable of its environment makes the tool use four threads, and the tool says so."""
-    printed = (Path(ktrial.benchmarks.__file__).parent / "sysbench/cases/1.0.20-cpu/stdout").resolve()
+    printed = (Path(ktrial.bench.adapters.__file__).parent / "sysbench/cases/1.0.20-cpu/stdout").resolve()
     tool = home / "sysbench"
     tool.write_text(f'#!/bin/sh\nsed "s/^Number of threads: .*/Number of threads: ${{THREADS:-2}}/" {printed}\n')
     tool.chmod(0o755)

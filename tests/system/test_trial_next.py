@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.domain.trial_log import ArmFound, BlockVoided, RunEnded
+from ktrial.judge.model.log import ArmFound, BlockVoided, RunEnded
 from tests.support.tree import FakeRoot, Ran
 from tests.support.trial_process import TrialProcess, log_of, runs_in, trials_in
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.errors import Busy
-from ktrial.host.machine_lock import MachineLock
+from ktrial.kit.errors import Busy
+from ktrial.tuning.state.lock import MachineLock
 from tests.support.tree import FakeRoot
 from tests.support.trial_process import TrialProcess
 

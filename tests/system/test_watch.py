@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.recording import Recording
-from ktrial.formats.ktrial_recording import read_recording
-from ktrial.formats.recording_frames import read_frames
-from ktrial.host.agent import AgentSession
-from ktrial.host.find_agent import find_agent
-from ktrial.host.transport import ProcessTransport
+from ktrial.agent.binary import find_agent
+from ktrial.agent.session import AgentSession
+from ktrial.agent.transport import ProcessTransport
+from ktrial.watch.recordings.ktrial import read_recording
+from ktrial.watch.recordings.ktrial_frames import read_frames
+from ktrial.watch.recordings.model import Recording
 from tests.support.watching import instances, knows_threads, recorded, run, watch
 
 pytestmark = [
@@ -155,7 +155,7 @@ def test_a_killed_agent_leaves_what_it_had_handed_over_and_recover_ends_its_trac
                 line = session.receive_next("watch")
                 chunk = getattr(line, "chunk", None)
                 if chunk is not None:
-                    from ktrial.domain.wire import read_bytes
+                    from ktrial.kit.json_bytes import read_bytes
 
                     kept.write(read_bytes(chunk))
         assert len(instances()) == BUFFERS
@@ -234,7 +234,7 @@ def test_a_pattern_that_fits_nothing_is_an_error_and_the_recording_stays(tmp_pat
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_begins(fields: dict[str, object], why: str) -> None:
-    from ktrial.domain.errors import AgentError
+    from ktrial.kit.errors import AgentError
 
     with agent() as (_, session):
         with pytest.raises(AgentError, match=why) as caught:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ktrial.host.session_bus import SessionDesktop
+    from ktrial.bench.around.session_bus import SessionDesktop
 
 
 class WithDesktop:
@@ -17,6 +17,6 @@ class WithDesktop:
     @cached_property
     def desktop(self) -> SessionDesktop | None:
         """The user's; None where no session bus leads to one."""
-        from ktrial.host.session_bus import session_desktop
+        from ktrial.bench.around.session_bus import session_desktop
 
         return session_desktop(os.environ)

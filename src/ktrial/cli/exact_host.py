@@ -6,18 +6,18 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ktrial.cli.host_wiring import GuestHost
-from ktrial.domain.errors import BadInput
+from ktrial.cli.app_guest import GuestHost
+from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ktrial.cli.kernel_wiring import Role
-    from ktrial.domain.guest import GuestPlace, GuestRun, Shape
-    from ktrial.domain.trial_file import TrialFile
-    from ktrial.host.replayed_transport import ReplayedTransport
-    from ktrial.kernels.lab import Lab
-    from ktrial.kernels.replay import Replay
+    from ktrial.agent.replay_transport import ReplayedTransport
+    from ktrial.bench.frames.guest_tools import GuestPlace, GuestRun, Shape
+    from ktrial.cli.app_kernels import Role
+    from ktrial.guests.lab import Lab
+    from ktrial.guests.replay import Replay
+    from ktrial.trial.protocol.file import TrialFile
 
 EXACT = "exact:"
 _MEMORY_BYTES = 512 << 20
@@ -62,7 +62,7 @@ class ExactHost(GuestHost):
         """The same trial, of which every visit is a boot of such a guest. Raises BadInput."""
         import msgspec
 
-        from ktrial.domain.trial_file import GuestFile, check_trial_file
+        from ktrial.trial.protocol.file import GuestFile, check_trial_file
 
         if self.is_kept:
             raise BadInput(
@@ -80,7 +80,7 @@ class ExactHost(GuestHost):
 
     def connect(self, role: Role) -> ReplayedTransport:
         """An agent of its own in the guest."""
-        from ktrial.host.replayed_transport import ReplayedTransport
+        from ktrial.agent.replay_transport import ReplayedTransport
 
         self._begun = True
         session = self._talk.open(["serve", "--role", role], root=role == "root")
@@ -88,7 +88,7 @@ class ExactHost(GuestHost):
 
     def close(self) -> None:
         """Nothing runs; what was said to one that is kept is kept. Tell what its answers rest on."""
-        from ktrial.domain.guest import EXACT_CLOCK
+        from ktrial.bench.frames.guest_tools import EXACT_CLOCK
 
         if not self._begun:
             return
@@ -103,13 +103,13 @@ class ExactHost(GuestHost):
 
     @cached_property
     def _talk(self) -> Replay:
-        from ktrial.kernels.replay import Replay
+        from ktrial.guests.replay import Replay
 
         return Replay(self._boot, None if self._kept is None else self._kept.past)
 
     @cached_property
     def _place(self) -> GuestPlace:
-        from ktrial.cli.host_wiring import tools_of
+        from ktrial.cli.app_guest import tools_of
 
         lab = self._kernels().lab
         if self._kept is not None and self._kept.kept.place is not None:
@@ -140,7 +140,7 @@ def place_of(
     """Where an exact guest runs that is a host."""
     import msgspec
 
-    from ktrial.domain.guest import GuestPlace, Shape
+    from ktrial.bench.frames.guest_tools import GuestPlace, Shape
 
     shape = shape or Shape(mode="exact", memory_bytes=_MEMORY_BYTES, cpus=1)
     shape = msgspec.structs.replace(shape, mode="exact")
@@ -149,9 +149,9 @@ def place_of(
 
 def boot_with(lab: Lab, place: GuestPlace, script: bytes, say: Callable[[str], None]) -> GuestRun:
     """Twice at once with all that is said to it, and both are the same."""
-    from ktrial.domain.guest import ODD_BOOT, Job
-    from ktrial.kernels.replay import SCRIPT
-    from ktrial.services.guests import boot_twice, settle_s
+    from ktrial.bench.frames.guest_tools import ODD_BOOT, Job
+    from ktrial.guests.agreement import boot_twice, settle_s
+    from ktrial.guests.replay import SCRIPT
 
     job = Job(script=True, settle_s=settle_s("exact"))
 

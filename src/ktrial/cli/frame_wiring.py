@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ktrial.cli.wiring import Closes
-    from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
-    from ktrial.host.measuring import MeasuringPlace
+    from ktrial.bench.run.foreground import AttachedLauncher, Captures, FreshLog
+    from ktrial.bench.run.place import MeasuringPlace
+    from ktrial.cli.app import Closes
 
 
 class FrameLogs:
@@ -23,7 +23,7 @@ class FrameLogs:
 
     def captures(self, others: Sequence[Path]) -> Captures:
         """A fresh folder for logs of frames; of `others` only what is new counts."""
-        from ktrial.host.attached import Captures
+        from ktrial.bench.run.foreground import Captures
 
         captures = Captures(self._place.work, others)
         self._opened.append(captures)
@@ -32,13 +32,13 @@ class FrameLogs:
     @cached_property
     def launcher(self) -> AttachedLauncher:
         """Runs a program of the user's where the user stands."""
-        from ktrial.host.attached import AttachedLauncher
+        from ktrial.bench.run.foreground import AttachedLauncher
 
         return AttachedLauncher()
 
     @staticmethod
     def fresh(path: Path) -> FreshLog:
         """A log that a program is about to write anew."""
-        from ktrial.host.attached import FreshLog
+        from ktrial.bench.run.foreground import FreshLog
 
         return FreshLog(path)

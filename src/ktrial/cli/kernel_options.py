@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from ktrial.cli.wiring import App
+from ktrial.cli.app import App
 
 ARCHITECTURES = ("x86_64", "arm64")
 

@@ -18,10 +18,10 @@ import click
 
 from ktrial import __version__
 from ktrial.cli import verbs
-from ktrial.cli.folder import FolderGroup
-from ktrial.cli.plain_stream import plain_stream
-from ktrial.domain.errors import BadInput, KtrialError
-from ktrial.domain.plain_text import plain
+from ktrial.cli.group import FolderGroup
+from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.plain_stream import plain_stream
+from ktrial.kit.plain_text import plain
 
 
 class Verbs(FolderGroup):
@@ -70,7 +70,7 @@ def cli(
     machine_state: Path | None,
 ) -> None:
     """Put kernel tweaks on trial: see what is tuned, plan, apply reversibly, verify, undo."""
-    from ktrial.cli.wiring import App
+    from ktrial.cli.app import App
 
     ctx.obj = App(
         may_ask=not no_sudo,
@@ -156,7 +156,7 @@ def _own_options() -> set[str]:
 
 def _interrupted(stop: BaseException, err: TextIO) -> int:
     """Say what ended the command, and its exit status; click hides the KeyboardInterrupt behind an Abort."""
-    from ktrial.cli import interruption
+    from ktrial.kit import interruption
 
     told = stop.__cause__ if isinstance(stop, click.Abort) else stop
     number = told.args[0] if told is not None and told.args else signal.SIGINT

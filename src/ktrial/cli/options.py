@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ktrial.cli.names import setting_words
-from ktrial.domain.errors import BadInput
+from ktrial.cli.completion import setting_words
+from ktrial.kit.errors import BadInput
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DURATION = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(ms|s|m|min|h)?"
@@ -28,7 +28,7 @@ anyway_option = click.option("--anyway", is_flag=True, help="Begin also where th
 
 def json_bytes(data: Any) -> bytes:
     """One JSON document, indented."""
-    from ktrial.domain import plain_json
+    from ktrial.kit import plain_json
 
     return plain_json.document(data, indent=2)
 
@@ -54,7 +54,7 @@ def seconds(text: str, option: str) -> float:
 def _below_fps(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
     if given is None:
         return None
-    from ktrial.domain.frames import below_rate
+    from ktrial.bench.frames.statistics import below_rate
 
     try:
         value = float(given)

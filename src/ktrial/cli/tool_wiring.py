@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ktrial.host.container import Runtimes
-    from ktrial.host.tools import Toolbox
-    from ktrial.host.tools_workshop import Workshop
+    from ktrial.bench.run.container import Runtimes
+    from ktrial.bench.tools.toolbox import Toolbox
+    from ktrial.bench.tools.workshop import Workshop
 
 
 class Tools:
@@ -18,22 +18,22 @@ class Tools:
     @cached_property
     def runtimes(self) -> Runtimes:
         """The container runtimes of this machine."""
-        from ktrial.host.container import Runtimes
+        from ktrial.bench.run.container import Runtimes
 
         return Runtimes()
 
     @cached_property
     def box(self) -> Toolbox:
         """The tools that were built for this user."""
-        from ktrial.host.folders import tools_folder
-        from ktrial.host.tools import Toolbox
+        from ktrial.agent.user_folders import tools_folder
+        from ktrial.bench.tools.toolbox import Toolbox
 
         return Toolbox(tools_folder())
 
     @cached_property
     def workshop(self) -> Workshop:
         """Where tools are built; not entered yet."""
-        from ktrial.host.folders import tools_work_folder
-        from ktrial.host.tools_workshop import Workshop
+        from ktrial.agent.user_folders import tools_work_folder
+        from ktrial.bench.tools.workshop import Workshop
 
         return Workshop(tools_work_folder())

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.benchmarks import all_benchmarks
-from ktrial.domain.benchmark import RawOutput
-from ktrial.domain.errors import BadRun
-from ktrial.domain.facts import FactBook
+from ktrial.bench.adapters import all_benchmarks
+from ktrial.bench.benchmark import RawOutput
+from ktrial.kit.errors import BadRun
+from ktrial.machine.facts import FactBook
 
 BENCHMARK = all_benchmarks()["perf-pipe-cross-cpu"]
 #: Runs a program, or "moves" a process after a while.

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.errors import KtrialError
-from ktrial.domain.run import Exit
-from ktrial.host.attached import AttachedLauncher, Captures, FreshLog
+from ktrial.bench.record import Exit
+from ktrial.bench.run.foreground import AttachedLauncher, Captures, FreshLog
+from ktrial.kit.errors import KtrialError
 
 RUN = """
 import sys
-from ktrial.host.attached import AttachedLauncher
+from ktrial.bench.run.foreground import AttachedLauncher
 ended = AttachedLauncher.run(sys.argv[1:], {"PATH": "/usr/bin:/bin", "GAME": "yes"}, quiet=False)
 print(ended.status, ended.signal, flush=True)
 """

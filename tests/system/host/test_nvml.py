@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.formats.ktrial_recording import read_recording
-from ktrial.host.nvml import Nvml, NvmlAbsent, NvmlFailed
-from ktrial.host.own_source import NvidiaSource
-from ktrial.host.watching import nvidia
+from ktrial.machine.nvidia import Nvml, NvmlAbsent, NvmlFailed
+from ktrial.watch.record.agent_watch import nvidia
+from ktrial.watch.record.head_source import NvidiaSource
+from ktrial.watch.recordings.ktrial import read_recording
 from tests.support.written_recordings import START_NS, recording
 
 SOURCE = Path(__file__).resolve().parents[2] / "support" / "nvml.c"
@@ -127,7 +127,7 @@ def test_without_a_library_the_recording_says_that_it_is_absent() -> None:
 
 
 def test_rates_that_make_no_sense() -> None:
-    from ktrial.domain.errors import BadInput
+    from ktrial.kit.errors import BadInput
 
     assert nvidia(0) is None
     assert nvidia(None) is not None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
 from tests.support.stores import fresh_database, postgresql
 
 

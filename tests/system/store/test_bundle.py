@@ -21,16 +21,16 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ktrial.benchmarks import all_benchmarks
-from ktrial.domain.errors import BadInput, KtrialError, Refused
-from ktrial.domain.privacy import Identity
-from ktrial.services.bundles import Scrubbing, bring_back, make_bundle
-from ktrial.services.packed_raw import layers
-from ktrial.services.reparse import reparse_run
-from ktrial.store import bundle as bundle_module
-from ktrial.store.bundle import BundleFolder
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
+from ktrial.bench.adapters import all_benchmarks
+from ktrial.bench.packed_raw import layers
+from ktrial.evidence import file as bundle_module
+from ktrial.evidence.file import BundleFolder
+from ktrial.evidence.pack import Scrubbing, bring_back, make_bundle
+from ktrial.evidence.reparse import reparse_run
+from ktrial.kit.errors import BadInput, KtrialError, Refused
+from ktrial.kit.scrub import Identity
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
 from tests.support.stores import a_record, a_run, a_session, fresh_database
 
 SCRUBBING = Scrubbing(

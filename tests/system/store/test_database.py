@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.errors import BadInput, KtrialError
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
+from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
 from tests.support.stores import a_run, a_session, postgresql
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -67,7 +67,7 @@ def test_a_read_only_file_system_is_said(tmp_path: Path) -> None:
 def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"server:/home {tmp_path} nfs4 rw 0 0\n")
-    monkeypatch.setattr("ktrial.store.database.MOUNTS", str(mounts))
+    monkeypatch.setattr("ktrial.results.store.database.MOUNTS", str(mounts))
     with pytest.raises(KtrialError, match="lies on nfs4, a network file system"):
         Database.open(str(tmp_path / "results.db"))
     assert not (tmp_path / "results.db").exists()

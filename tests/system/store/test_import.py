@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.domain.errors import Refused
-from ktrial.services.bring_in import ForeignFile, Wanted, bring_in
-from ktrial.store.runs import Store
+from ktrial.kit.errors import Refused
+from ktrial.results.import_file import ForeignFile, Wanted, bring_in
+from ktrial.results.store.runs import Store
 from tests.support.imports import CASES, IMPORTERS, case_name, expected, read_case
 
 

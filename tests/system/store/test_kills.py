@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psycopg
 
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
 from tests.support.stores import a_session
 from tests.system.store.test_database import mounted
 
@@ -26,9 +26,9 @@ MOST_RUNS = 3
 #: Forks a recorder for each line of its input. One records runs and says the number of each when it is kept.
 NURSERY = """
 import os, sys
-from ktrial.domain.errors import KtrialError
-from ktrial.store.database import Database
-from ktrial.store.runs import Store
+from ktrial.kit.errors import KtrialError
+from ktrial.results.store.database import Database
+from ktrial.results.store.runs import Store
 from tests.support.stores import a_run
 import sqlalchemy.dialects.sqlite, psycopg
 def say(*words):

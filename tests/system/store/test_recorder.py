@@ -16,16 +16,16 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from ktrial.domain.facts import Fact, FactBook
-from ktrial.domain.run import RunRecord
-from ktrial.domain.stored import StoredRun
-from ktrial.domain.suite import Task
-from ktrial.host.interrupts import Interrupts
-from ktrial.services.events import Result
-from ktrial.services.measure import measure
-from ktrial.services.schedule import Order
-from ktrial.store.recorder import Recorder
-from ktrial.store.runs import Store
+from ktrial.agent.interrupts import Interrupts
+from ktrial.bench.events import Result
+from ktrial.bench.measure import measure
+from ktrial.bench.record import RunRecord
+from ktrial.bench.schedule import Order
+from ktrial.bench.suite import Task
+from ktrial.machine.facts import Fact, FactBook
+from ktrial.results.model import StoredRun
+from ktrial.results.store.recorder import Recorder
+from ktrial.results.store.runs import Store
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, answer
 
 FACTS = FactBook({"boot.id": Fact(value="boot"), "kernel.release": Fact(value="6.18"), "cpu.threads": Fact(value=2)})
@@ -97,9 +97,7 @@ def test_a_run_whose_writer_was_killed_is_made_again(store: Store, monkeypatch: 
 @contextmanager
 def another_writer() -> Iterator[str]:
     """The name of a process that lives until the end of the block."""
-    program = (
-        "import sys; from ktrial.store.writer import this_writer; print(this_writer(), flush=True); sys.stdin.read()"
-    )
+    program = "import sys; from ktrial.results.store.writer import this_writer; print(this_writer(), flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         yield process.stdout.readline().decode().strip()
@@ -130,7 +128,7 @@ def test_one_of_two_processes_takes_up_what_a_third_left(store: Store, url: str)
     run(store, executor)
     (session,) = store.sessions()
     program = (
-        "import sys; from ktrial.store.database import Database; from ktrial.store.runs import Store\n"
+        "import sys; from ktrial.results.store.database import Database; from ktrial.results.store.runs import Store\n"
         "store = Store(Database.open(sys.argv[1])); print('ready', flush=True); sys.stdin.readline()\n"
         "print(store.take_up('p'), flush=True); sys.stdin.readline()"
     )

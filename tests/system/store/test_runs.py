@@ -13,11 +13,11 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 
-from ktrial.domain.errors import BadInput, KtrialError, UnknownName
-from ktrial.domain.stored import StoredMeasurement
-from ktrial.store.database import HEAD, Database
-from ktrial.store.runs import Store
-from ktrial.store.schema import metadata
+from ktrial.kit.errors import BadInput, KtrialError, UnknownName
+from ktrial.results.model import StoredMeasurement
+from ktrial.results.store.database import HEAD, Database
+from ktrial.results.store.runs import Store
+from ktrial.results.store.schema import metadata
 from tests.support.stores import a_run, a_session
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -74,8 +74,8 @@ def test_a_run_whose_writer_was_killed_is_interrupted(store: Store, url: str) ->
     store.begin(a_session())
     script = (
         "import os, sys\n"
-        "from ktrial.store.database import Database\n"
-        "from ktrial.store.runs import Store\n"
+        "from ktrial.results.store.database import Database\n"
+        "from ktrial.results.store.runs import Store\n"
         "Store(Database.open(sys.argv[1])).start('s1', 1, 'wakeup', 5)\n"
         "os.kill(os.getpid(), 9)\n"
     )
@@ -130,8 +130,8 @@ def test_sessions_by_the_beginning_of_their_names(store: Store) -> None:
 def test_two_processes_write_to_one_store(store: Store, url: str) -> None:
     script = (
         "import sys\n"
-        "from ktrial.store.database import Database\n"
-        "from ktrial.store.runs import Store\n"
+        "from ktrial.results.store.database import Database\n"
+        "from ktrial.results.store.runs import Store\n"
         "from tests.support.stores import a_run, a_session\n"
         "name = sys.argv[2]\n"
         "store = Store(Database.open(sys.argv[1]))\n"
@@ -165,7 +165,7 @@ def test_the_migrations_make_the_tables_that_the_code_knows(store: Store, url: s
 def test_a_store_of_an_older_ktrial_is_brought_up_to_date(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as older:
         upgrade = command.upgrade
-        older.setattr("ktrial.store.migrate.command.upgrade", lambda config, _: upgrade(config, "0001"))
+        older.setattr("ktrial.results.store.migrate.command.upgrade", lambda config, _: upgrade(config, "0001"))
         database = Database.open(url)
     with database.writing() as connection:
         values = "(1, 's1', 'quick', 'bench', 'plan', 5, '{}')"
@@ -201,6 +201,6 @@ def test_damaged_raw_output_is_named(store: Store, url: str) -> None:
 
 
 def test_a_new_store_is_made_by_many_at_once(url: str) -> None:
-    script = "import sys\nfrom ktrial.store.database import Database\nDatabase.open(sys.argv[1]).close()\n"
+    script = "import sys\nfrom ktrial.results.store.database import Database\nDatabase.open(sys.argv[1]).close()\n"
     children = [subprocess.Popen([sys.executable, "-c", script, url]) for _ in range(4)]
     assert [child.wait(60) for child in children] == [0, 0, 0, 0]

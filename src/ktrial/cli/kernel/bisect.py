@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Find the commit that changed what a kernel does, in exact guests.")
@@ -64,9 +64,9 @@ def command(
     out, never guessed. With PROGRAM the outcome is the number in its last line. A `commit` is named only when it
     differs from its parent too.
     """
-    from ktrial.cli.bisecting import Asked, bisected
-    from ktrial.report.kernel_bisect import bisected_json, bisected_text
-    from ktrial.report.terminal import columns
+    from ktrial.kit.tables import columns
+    from ktrial.studies.bisect.command_line import Asked, bisected
+    from ktrial.studies.bisect.text import bisected_json, bisected_text
 
     found = bisected(
         app,

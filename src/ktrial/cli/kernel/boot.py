@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, seconds, write_json
-from ktrial.cli.wiring import App
 
 if TYPE_CHECKING:
-    from ktrial.domain.guest import GuestRun, Mode, Shape
-    from ktrial.services.guests import Booted
+    from ktrial.bench.frames.guest_tools import GuestRun, Mode, Shape
+    from ktrial.guests.agreement import Booted
 
 _MODES = ("kvm", "emulated", "exact")
 _MOST_CPUS = 64
@@ -62,14 +62,14 @@ def command(
     The exit status is PROGRAM's own; 128 and the signal's number where one killed it; 127 where it is not there, 126
     where it cannot be run, 124 where --limit passed, 125 where the guest failed.
     """
-    from ktrial.cli.guest_keeping import check, keep_guest
-    from ktrial.cli.guest_shape import guest_shape
-    from ktrial.domain.guest import GuestFailed, Job
-    from ktrial.kernels.guest import Limits
-    from ktrial.kernels.host_tools import bring_for
-    from ktrial.kernels.modules import take_modules
-    from ktrial.report.guest import failure_text, guest_json
-    from ktrial.services.guests import boot_in, settle_s
+    from ktrial.bench.frames.guest_tools import GuestFailed, Job
+    from ktrial.guests.agreement import boot_in, settle_s
+    from ktrial.guests.boot import Limits
+    from ktrial.guests.keep import check, keep_guest
+    from ktrial.guests.modules import take_modules
+    from ktrial.guests.programs import bring_for
+    from ktrial.guests.shape import guest_shape
+    from ktrial.guests.text import failure_text, guest_json
 
     shape = guest_shape(memory, cpus, append, mode)
     if keep is not None:
@@ -97,10 +97,10 @@ def command(
 
 def _write(app: App, booted: Booted, image: str, *, alone: bool) -> None:
     """The program's streams as they are, and beside them what there is to say about the guest."""
-    from ktrial.cli.streams import pass_on
-    from ktrial.domain.guest import EXACT_CLOCK, ODD_BOOT
-    from ktrial.report.guest import guest_text
-    from ktrial.report.terminal import columns
+    from ktrial.bench.frames.guest_tools import EXACT_CLOCK, ODD_BOOT
+    from ktrial.guests.text import guest_text
+    from ktrial.kit.streams import pass_on
+    from ktrial.kit.tables import columns
 
     run = booted.run
     if booted.no_kvm is not None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, seconds, write_json
-from ktrial.cli.wiring import App
 
 if TYPE_CHECKING:
-    from ktrial.domain.guest import Mode
+    from ktrial.bench.frames.guest_tools import Mode
 
 _MODES = ("kvm", "emulated", "exact")
 
@@ -45,12 +45,12 @@ def command(
     """
     import msgspec
 
-    from ktrial.domain.guest import GuestPlace
-    from ktrial.domain.guest_trial import shape_of
-    from ktrial.domain.trial_file import GuestFile
-    from ktrial.report.guest import boot_time_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.boot_time import boot_time
+    from ktrial.bench.frames.guest_tools import GuestPlace
+    from ktrial.guests.boot_time import boot_time
+    from ktrial.guests.text import boot_time_text
+    from ktrial.kit.tables import columns
+    from ktrial.trial.guests.model import shape_of
+    from ktrial.trial.protocol.file import GuestFile
 
     shape = shape_of(GuestFile(mode=mode, memory=memory))
     words = tuple(word for text in append for word in text.split())

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ktrial.cli.kernel_building import build_kernel, launcher_of
-from ktrial.cli.kernel_wishes import Wishes, prepared, wish_options
+from ktrial.cli.app import App
 from ktrial.cli.options import write_json
-from ktrial.cli.wiring import App
+from ktrial.kernels.build.command_line import build_kernel, launcher_of
+from ktrial.kernels.config.command_line import Wishes, prepared, wish_options
 
 if TYPE_CHECKING:
-    from ktrial.domain.kernel_made import PackageKind
+    from ktrial.kernels.build_record import PackageKind
 
 _CACHES = ("auto", "ccache", "sccache", "none")
 _PACKAGES = ("deb", "rpm", "pacman", "tar")
@@ -54,8 +54,8 @@ def command(
     The configuration is made as by `ktrial kernel config`. What was broken off goes on with the same command. At the
     end the compiler, its flags and the configuration are read from what was built, and held against what was asked.
     """
-    from ktrial.report.kernel_made import made_text
-    from ktrial.report.terminal import columns
+    from ktrial.kernels.build.text import made_text
+    from ktrial.kit.tables import columns
 
     wishes = Wishes(**asked)
     launcher = launcher_of(cache, distributed=distcc)

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from ktrial.cli.kernel_wishes import Wishes, prepared, wish_options
+from ktrial.cli.app import App
 from ktrial.cli.options import json_bytes, write_json
-from ktrial.cli.wiring import App
+from ktrial.kernels.config.command_line import Wishes, prepared, wish_options
 
 
 @click.command(short_help="Make a configuration for a kernel tree.")
@@ -29,9 +29,9 @@ def command(app: App, /, as_json: bool, **asked: Any) -> int:
     package. Every symbol that was asked for is read back; where one does not hold, nothing is written and the
     dependency that is missing is named.
     """
-    from ktrial.cli.comparison_file import write_file
-    from ktrial.report.kernel_config import config_json, config_text
-    from ktrial.report.terminal import columns
+    from ktrial.compare.files import write_file
+    from ktrial.kernels.config.text import config_json, config_text
+    from ktrial.kit.tables import columns
 
     wishes = Wishes(**asked)
     found = prepared(app, wishes)

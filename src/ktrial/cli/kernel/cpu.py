@@ -7,9 +7,9 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.kernel_options import arch_option
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Show what this CPU is to compilers, and what they accept.")
@@ -25,21 +25,21 @@ def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
 
     With --arch arm64: the compilers that build for arm64, and what of -mcpu they accept.
     """
-    from ktrial.report.terminal import columns
+    from ktrial.kit.tables import columns
 
     asked = app.kernels.compilers_for(arch)
     compilers, rustc = asked.find(names), asked.rustc()
     if arch == "arm64":
-        from ktrial.catalog.targets import load_cpu_targets
-        from ktrial.report.kernel_cpu_targets import arm_cpu_json, arm_cpu_text
+        from ktrial.kernels.uarch.kernel_cpu_targets import arm_cpu_json, arm_cpu_text
+        from ktrial.kernels.uarch.target_files import load_cpu_targets
 
         if as_json:
             write_json(arm_cpu_json(compilers, rustc))
         else:
             sys.stdout.write(arm_cpu_text(load_cpu_targets(), compilers, rustc, width=columns()))
         return
-    from ktrial.catalog.targets import load_targets
-    from ktrial.report.kernel_cpu import cpu_json, cpu_text
+    from ktrial.kernels.uarch.cpu_text import cpu_json, cpu_text
+    from ktrial.kernels.uarch.target_files import load_targets
 
     facts = app.user_session.facts(("cpu.model", "cpu.level"))
     if as_json:

@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, seconds, write_json
-from ktrial.cli.wiring import App
 
 _MEMORY_BYTES = 1 << 30
 
@@ -26,10 +26,10 @@ def command(app: App, before: str, after: str, boots: bool, limit: str, as_json:
     Each is named as for `ktrial kernel inspect`. A symbol that a configuration does not know is shown as -, one that is
     off as n.
     """
-    from ktrial.formats.sysctl_values import sysctl_differences
-    from ktrial.kernels.images import read_kernel
-    from ktrial.report.kernel_identity import diff_json, diff_text
-    from ktrial.report.terminal import columns
+    from ktrial.kernels.images.images import read_kernel
+    from ktrial.kernels.images.text import diff_json, diff_text
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.origin.formats.sysctl_values import sysctl_differences
 
     limit_s = seconds(limit, "--limit")
     first, second = read_kernel(app.kernels.images, before), read_kernel(app.kernels.images, after)
@@ -42,11 +42,11 @@ def command(app: App, before: str, after: str, boots: bool, limit: str, as_json:
 
 def _sysctls(app: App, word: str, limit_s: float) -> dict[str, str]:
     """What the sysctls of a kernel are when nobody has touched them."""
-    from ktrial.domain.guest import GuestFailed, Job, Shape
-    from ktrial.formats.sysctl_values import read_sysctl_values
-    from ktrial.kernels.guest import Limits
-    from ktrial.kernels.host_tools import bring_for
-    from ktrial.report.guest import failure_text
+    from ktrial.bench.frames.guest_tools import GuestFailed, Job, Shape
+    from ktrial.guests.boot import Limits
+    from ktrial.guests.programs import bring_for
+    from ktrial.guests.text import failure_text
+    from ktrial.tuning.origin.formats.sysctl_values import read_sysctl_values
 
     kernel = app.kernels.images.find(word)
     guests = app.kernels.guests_for(kernel)

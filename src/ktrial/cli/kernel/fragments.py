@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="List the fragments that a configuration can be made of.")
@@ -17,10 +17,10 @@ from ktrial.cli.wiring import App
 @click.pass_obj
 def command(app: App, name: str | None, as_json: bool) -> None:
     """List the fragments, or write NAME as a file that merge_config.sh takes."""
-    from ktrial.catalog.fragments import load_fragments
-    from ktrial.domain.kernel_request import with_extended
-    from ktrial.report.kernel_config import fragment_text, fragments_json, fragments_text
-    from ktrial.report.terminal import columns
+    from ktrial.kernels.config.fragments import load_fragments
+    from ktrial.kernels.config.text import fragment_text, fragments_json, fragments_text
+    from ktrial.kernels.request import with_extended
+    from ktrial.kit.tables import columns
 
     known = load_fragments()
     chosen = known if name is None else {one.name: one for one in with_extended([name], known)}

@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Show what a built kernel is.")
@@ -23,11 +23,11 @@ def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
     read from the kernel itself and from its configuration: inside it, beside it, in its package or tree, or in /proc.
     -march and -O are read where it was built, from the command that compiled an object.
     """
-    from ktrial.domain.errors import KtrialError
-    from ktrial.kernels.build import flags_of_image
-    from ktrial.kernels.images import read_kernel
-    from ktrial.report.kernel_identity import inspect_json, inspect_text
-    from ktrial.report.terminal import columns
+    from ktrial.kernels.build.run_build import flags_of_image
+    from ktrial.kernels.images.images import read_kernel
+    from ktrial.kernels.images.text import inspect_json, inspect_text
+    from ktrial.kit.errors import KtrialError
+    from ktrial.kit.tables import columns
 
     found = read_kernel(app.kernels.images, kernel)
     flags = flags_of_image(found.place)

@@ -8,8 +8,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="List the kernels installed and built here.")
@@ -17,9 +17,9 @@ from ktrial.cli.wiring import App
 @click.pass_obj
 def command(app: App, as_json: bool) -> None:
     """List the kernels installed here, which one runs, and those that `kernel build` made."""
-    from ktrial.report.kernel_identity import list_json, list_text
-    from ktrial.report.kernel_made import built_table
-    from ktrial.report.terminal import columns
+    from ktrial.kernels.build.text import built_table
+    from ktrial.kernels.images.text import list_json, list_text
+    from ktrial.kit.tables import columns
 
     running = os.uname().release
     kernels = {name: str(path) for name, path in app.kernels.images.installed().items()}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 _MOST_JOBS = 1024
 
@@ -38,9 +38,9 @@ def command(
     decides what is built and how it is configured. What was broken off goes on with the same command, but for RPM's,
     which begins anew. `ktrial kernel boot`, `inspect` and `trial` take the packages.
     """
-    from ktrial.cli.kernel_packaging import packaged
-    from ktrial.report.kernel_package import packaged_text
-    from ktrial.report.terminal import columns
+    from ktrial.kernels.build.kernel_package import packaged_text
+    from ktrial.kernels.build.kernel_packaging import packaged
+    from ktrial.kit.tables import columns
 
     made = packaged(app, source, output, patches, jobs, anyway=anyway)
     if as_json:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ktrial.cli.fail_on import fail_on_option
+from ktrial.cli.app import App
 from ktrial.cli.options import dangerous_option, json_option
-from ktrial.cli.trial_options import build_options, guest_options, guest_shape, recipe_of
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
+from ktrial.compare.fail_on import fail_on_option
+from ktrial.kit.errors import BadInput
+from ktrial.trial.protocol.options import build_options, guest_options, guest_shape, recipe_of
 
 if TYPE_CHECKING:
-    from ktrial.domain.trial_file import TrialFile
+    from ktrial.trial.protocol.file import TrialFile
 
 _LIMIT_BYTES = 1 << 20
 
@@ -58,7 +58,7 @@ def command(
     guests the clock counts instructions, and the first boots of every arm are made twice and must be the same to the
     last byte.
     """
-    from ktrial.cli.guest_trialing import run_in_guests, show_protocol
+    from ktrial.trial.guests.guest_trialing import run_in_guests, show_protocol
 
     app: App = ctx.obj
     file = _read(words) if words and words[0].endswith(".toml") else _asked(app, words, options)
@@ -69,8 +69,8 @@ def command(
 
 
 def _read(words: tuple[str, ...]) -> TrialFile:
-    from ktrial.cli.input_file import read_file
-    from ktrial.domain.trial_file import parse_trial_file
+    from ktrial.kit.files import read_file
+    from ktrial.trial.protocol.file import parse_trial_file
 
     if len(words) > 1:
         raise BadInput(f"{words[1]}: a protocol says everything itself", hint="leave it out, or the protocol")
@@ -81,9 +81,9 @@ def _read(words: tuple[str, ...]) -> TrialFile:
 
 
 def _asked(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> TrialFile:
-    from ktrial.cli.guest_trialing import arms_in_guests, built_arms
-    from ktrial.domain.trial_file import DesignFile, GuestFile, TrialFile, check_trial_file
-    from ktrial.services.trial_words import pair
+    from ktrial.trial.guests.guest_trialing import arms_in_guests, built_arms
+    from ktrial.trial.protocol.file import DesignFile, GuestFile, TrialFile, check_trial_file
+    from ktrial.trial.protocol.from_words import pair
 
     settings = [word for word in words if "=" in word]
     kernels = [word for word in words if "=" not in word]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import (
     dangerous_option,
     is_terminal,
@@ -18,12 +19,11 @@ from ktrial.cli.options import (
     write_json,
     yes_option,
 )
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, Refused
+from ktrial.kit.errors import BadInput, Refused
 
 if TYPE_CHECKING:
-    from ktrial.domain.plan import Plan
-    from ktrial.host.agent import AgentSession
+    from ktrial.agent.session import AgentSession
+    from ktrial.tuning.plans.plan import Plan
 
 
 @click.command(short_help="Apply a profile or settings as one transaction.")
@@ -51,9 +51,9 @@ def command(
     sudo ./ktrial apply vm.swappiness=10
     sudo ./ktrial apply micro-stutter-watermarks --confirm 30s
     """
-    from ktrial.report.plan import plan_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.tune import check_words, make_plan
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.plans.plan_text import plan_text
+    from ktrial.tuning.plans.resolve import check_words, make_plan
 
     lease = _lease(for_, confirm)
     catalog, names = app.catalog_for(words)
@@ -67,18 +67,18 @@ def command(
     if plan.empty:
         return _nothing(app, plan, as_json)
     if not yes and not as_json and is_terminal():
-        from ktrial.cli.question import must_agree
+        from ktrial.tuning.plans.confirm import must_agree
 
         must_agree("Apply?")
     transaction = _carry_out(root, plan, lease, keep_going=keep_going, as_json=as_json)
     if transaction is None:
         return 1
     if confirm:
-        from ktrial.cli.question import ask_to_keep
+        from ktrial.tuning.plans.confirm import ask_to_keep
 
         return ask_to_keep(root, transaction, seconds(confirm, "--confirm"))
     if for_:
-        from ktrial.cli.host_wiring import again
+        from ktrial.cli.app_guest import again
 
         app.say(f"reverts by itself in {for_}; `{again(app.host)} confirm {transaction}` keeps it")
     return 0
@@ -95,10 +95,10 @@ def _lease(for_: str | None, confirm: str | None) -> dict[str, Any]:
 
 def _carry_out(root: AgentSession, plan: Plan, lease: dict[str, Any], *, keep_going: bool, as_json: bool) -> int | None:
     """Apply and say what came of it: the transaction, or None when nothing is in force."""
-    from ktrial.cli.question import held_back, put_back
-    from ktrial.report.terminal import columns
-    from ktrial.report.transaction import apply_text
-    from ktrial.services.tune import apply_plan
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.plans.confirm import held_back, put_back
+    from ktrial.tuning.plans.resolve import apply_plan
+    from ktrial.tuning.plans.transaction_text import apply_text
 
     with held_back() as presses:
         answer = apply_plan(root, plan, lease, keep_going=keep_going)
@@ -125,7 +125,7 @@ def _nothing(app: App, plan: Plan, as_json: bool) -> int:
 
 
 def _refuse_dangerous(plan: Plan, allowed: bool) -> None:
-    from ktrial.domain.plan import Why
+    from ktrial.tuning.plans.plan import Why
 
     dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
     if dangerous and not allowed and plan.empty:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ktrial.cli import interruption
-from ktrial.cli.command_environment import clean_env_option, env_option, named_variables
-from ktrial.cli.measuring import (
+from ktrial.bench.command_environment import clean_env_option, env_option, named_variables
+from ktrial.bench.command_line import (
     Progress,
     TakesSettle,
     check_output,
@@ -23,16 +22,17 @@ from ktrial.cli.measuring import (
     refuse_around,
     write_result,
 )
-from ktrial.cli.names import measurable_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import measurable_names
 from ktrial.cli.options import json_option, seconds
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, Refused
+from ktrial.kit import interruption
+from ktrial.kit.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ktrial.domain.run import RunRecord
-    from ktrial.services.events import Result
+    from ktrial.bench.events import Result
+    from ktrial.bench.record import RunRecord
 
 EXIT_PARTIAL = 1
 
@@ -87,9 +87,9 @@ def command(
     ktrial bench -n 20 -- make -j4
     ktrial bench --metric 'p99_ms:lower=p99: ([0-9.]+)' -- ./my-test
     """
-    from ktrial.services.measure import measure
-    from ktrial.services.suites import with_parameters
-    from ktrial.services.surroundings import surroundings
+    from ktrial.bench.around.surroundings import surroundings
+    from ktrial.bench.measure import measure
+    from ktrial.bench.suites import with_parameters
 
     app: App = ctx.obj
     words = own_words(ctx)
@@ -121,8 +121,8 @@ def command(
 
 
 def _finish(app: App, result: Result, records: Sequence[RunRecord], output: Path | None, *, as_json: bool) -> int:
-    from ktrial.report.bench import findings_text, holes_text, summary_text
-    from ktrial.report.terminal import columns
+    from ktrial.bench.text import findings_text, holes_text, summary_text
+    from ktrial.kit.tables import columns
 
     if output is not None:
         write_result(output, result, records)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from ktrial.cli.measuring import check_output
-from ktrial.cli.names import session_names
+from ktrial.bench.command_line import check_output
+from ktrial.cli.app import App
+from ktrial.cli.completion import session_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
+from ktrial.kit.errors import BadInput
 
 
 @click.command(short_help="Pack sessions into one file that others can check.")
@@ -45,14 +45,14 @@ def command(
 
     With --comparison it holds that one and what it was made from, computed from what is packed.
     """
-    from ktrial.cli.bundling import carried, scrubbing_of, sessions_named, tell
-    from ktrial.services.bundles import make_bundle
+    from ktrial.evidence.command_line import carried, scrubbing_of, sessions_named, tell
+    from ktrial.evidence.pack import make_bundle
 
     check_output(output, force=force)
     if comparison is not None:
-        from ktrial.cli.comparison_file import as_json as encoded
-        from ktrial.cli.comparison_file import read_comparison
-        from ktrial.domain.bundle import COMPARISON
+        from ktrial.compare.files import as_json as encoded
+        from ktrial.compare.files import read_comparison
+        from ktrial.evidence.model import COMPARISON
 
         writer, made, found = carried(app, read_comparison(comparison), sessions, keep_identity=keep_identity)
         writer.member(COMPARISON, [encoded(found)])

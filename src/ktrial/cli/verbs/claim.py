@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ktrial.cli.comparing import compared, gathered, share, table_options
-from ktrial.cli.names import result_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import result_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, GuardTripped
+from ktrial.compare.command_line import compared, gathered, share, table_options
+from ktrial.kit.errors import BadInput, GuardTripped
 
 if TYPE_CHECKING:
-    from ktrial.domain.claim import ClaimResult
-    from ktrial.domain.claim_file import ClaimFile
-    from ktrial.domain.comparison import Comparison
+    from ktrial.compare.claims.file import ClaimFile
+    from ktrial.judge.model.claim import ClaimResult
+    from ktrial.judge.model.comparison import Comparison
 
 _LIMIT_BYTES = 1 << 20
 
@@ -58,10 +58,10 @@ def command(
 
     A file may also hold printed figures ([[change]], [[tukey]]): those need no data.
     """
-    from ktrial.domain.claim import parse_claim
-    from ktrial.report.claims import claims_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.compare import Asked
+    from ktrial.compare.claims.text import claims_text
+    from ktrial.compare.compare import Asked
+    from ktrial.judge.model.claim import parse_claim
+    from ktrial.kit.tables import columns
 
     file = _file(claim)
     place = claim if claim.endswith(".toml") else None
@@ -94,8 +94,8 @@ def command(
 
 def _file(claim: str) -> ClaimFile:
     """The claims of a file, or the one on the command line."""
-    from ktrial.cli.input_file import read_file
-    from ktrial.domain.claim_file import ClaimFile, DataClaim, parse_claim_file
+    from ktrial.compare.claims.file import ClaimFile, DataClaim, parse_claim_file
+    from ktrial.kit.files import read_file
 
     if claim.endswith(".toml"):
         return parse_claim_file(read_file(Path(claim), _LIMIT_BYTES), claim)
@@ -103,7 +103,7 @@ def _file(claim: str) -> ClaimFile:
 
 
 def _results(file: ClaimFile, found: Comparison | None, place: str | None) -> list[ClaimResult]:
-    from ktrial.services.claim import claim_on_change, claim_on_data, claims_on_tukey
+    from ktrial.compare.claims.check import claim_on_change, claim_on_data, claims_on_tukey
 
     results: list[ClaimResult] = []
     for number, one in enumerate(file.claim, 1):

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ktrial.cli.comparing import gathered, judged, share, table_options, trial_of
-from ktrial.cli.fail_on import fail_on_option, refuse
-from ktrial.cli.names import result_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import result_names
 from ktrial.cli.options import json_bytes, json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, Contradiction
+from ktrial.compare.command_line import gathered, judged, share, table_options, trial_of
+from ktrial.compare.fail_on import fail_on_option, refuse
+from ktrial.kit.errors import BadInput, Contradiction
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
 
-    from ktrial.domain.comparison import Comparison
+    from ktrial.judge.model.comparison import Comparison
 
 
 @click.command(short_help="Compare configurations, and say what the data support.")
@@ -79,11 +79,11 @@ def command(
 
     Files are not kept. Several files with one NAME are one arm; a name may be a pattern: stock='run-*.json'.
     """
-    from ktrial.cli.comparing import answered, exclusions, reproducible, versions
-    from ktrial.cli.measuring import check_output
-    from ktrial.cli.pooled_trials import as_protocols_say
-    from ktrial.domain.asked import AskedComparison
-    from ktrial.domain.foreign import ImportOptions
+    from ktrial.bench.command_line import check_output
+    from ktrial.compare.command_line import answered, exclusions, reproducible, versions
+    from ktrial.judge.model.asked import AskedComparison
+    from ktrial.results.foreign import ImportOptions
+    from ktrial.trial.outcome.pooled_trials import as_protocols_say
 
     check_output(output, force=force)
     if not pool and (trial := trial_of(app, words)) is not None:
@@ -131,9 +131,9 @@ def _reason(accepted: str | None) -> str | None:
 
 
 def _told(app: App, found: Comparison, output: Path | None, *, as_json: bool) -> int:
-    from ktrial.cli.comparison_file import write_file
-    from ktrial.report.comparison_terminal import comparison_text
-    from ktrial.report.terminal import columns
+    from ktrial.compare.files import write_file
+    from ktrial.kit.tables import columns
+    from ktrial.reports.terminal import comparison_text
 
     if output is not None:
         write_file(output, json_bytes(found))

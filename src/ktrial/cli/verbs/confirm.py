@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import click
 
-from ktrial.cli.host_wiring import again
-from ktrial.cli.wiring import App
+from ktrial.cli.app import App
+from ktrial.cli.app_guest import again
 
 
 @click.command(short_help="Keep a transaction that would revert by itself.")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option
-from ktrial.cli.wiring import App
 
 if TYPE_CHECKING:
-    from ktrial.domain.demo import Demo, DemoResult
-    from ktrial.services.ports import Machine
+    from ktrial.bench.run.ports import Machine
+    from ktrial.studies.demo.model import Demo, DemoResult
 
 
 @click.command(short_help="See a trial: a placebo, a copium, a help and a hurt.")
@@ -30,18 +30,18 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: 
     The placebo changes nothing, the copium cannot matter for what is measured, the help helps and the hurt hurts. As
     root they are settings of the kernel, which are put back; without root, what the measured program asks for.
     """
-    from ktrial.cli import interruption
-    from ktrial.cli.demoing import run_demo
-    from ktrial.report.demo import demo_plan
-    from ktrial.report.terminal import columns
-    from ktrial.services.demo import choose_demo
+    from ktrial.kit import interruption
+    from ktrial.kit.tables import columns
+    from ktrial.studies.demo.demo import choose_demo
+    from ktrial.studies.demo.demoing import run_demo
+    from ktrial.studies.demo.text import demo_plan
 
     machine, is_root = _machine(app)
     demo = choose_demo(machine, app.catalog, run_s, cap=cap, seed=seed)
     sys.stderr.write(demo_plan(demo, width=columns()))
     found = run_demo(app, demo, machine, output, as_json=as_json)
     if as_json:
-        from ktrial.domain import plain_json
+        from ktrial.kit import plain_json
 
         sys.stdout.write(plain_json.line({"event": "demo", "demo": found}))
     else:
@@ -54,7 +54,7 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: 
 
 def _machine(app: App) -> tuple[Machine, bool]:
     """The session of root where it may be had; the user's, and the demo without root, where that is refused."""
-    from ktrial.host.agent import RootNotGranted
+    from ktrial.agent.session import RootNotGranted
 
     if not app.can_be_root:
         return app.user_session, False
@@ -67,8 +67,8 @@ def _machine(app: App) -> tuple[Machine, bool]:
 
 def _told(demo: Demo, result: DemoResult, *, asked: bool) -> str:
     """The table, the story, the page, and what became of the machine."""
-    from ktrial.report.demo import as_before, demo_text, without_root
-    from ktrial.report.terminal import columns
+    from ktrial.kit.tables import columns
+    from ktrial.studies.demo.text import as_before, demo_text, without_root
 
     width = columns()
     machine = as_before(result.before, result.after, width=width)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import below_fps_option, json_option, seconds, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
+from ktrial.kit.errors import BadInput
 
 
 @click.command(short_help="What the kernel was doing when it stuttered.")
@@ -63,13 +63,13 @@ def command(
     Reads vmstat, sadf -j, raw logs of atop, MangoHud logs, and the tables and reclaim lines of the
     micro-stutter suite.
     """
-    from ktrial.catalog.symptoms import load_symptoms
-    from ktrial.cli.comparison_file import write_file
-    from ktrial.cli.diagnosing import check, offset, recording, report
-    from ktrial.report.diagnose import diagnoses_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.diagnose import diagnose
-    from ktrial.services.diagnose_proposals import with_proposals
+    from ktrial.compare.files import write_file
+    from ktrial.kit.tables import columns
+    from ktrial.watch.diagnosis.command_line import check, offset, recording, report
+    from ktrial.watch.diagnosis.diagnose import diagnose
+    from ktrial.watch.diagnosis.proposals import with_proposals
+    from ktrial.watch.diagnosis.symptom_files import load_symptoms
+    from ktrial.watch.diagnosis.text import diagnoses_text
 
     if frames_began is not None and isnan(frames_began):
         raise BadInput("--frames-began nan: no moment", hint="seconds since 1970, for example 1760000000.5")
@@ -81,7 +81,7 @@ def command(
     clocks = (interval_s, offset_s, frames_began)
     read = [recording(path, as_format, *clocks) for path in recordings]
     if runs is not None:
-        from ktrial.cli.diagnose_runs import Limits, write_runs
+        from ktrial.watch.diagnosis.diagnose_runs import Limits, write_runs
 
         write_runs(runs, read, label or runs.stem, Limits(limit_s, below_fps), app.say)
     found = []

@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Examine this machine: tuned by whom, disturbed by what.")
@@ -19,9 +19,9 @@ def command(app: App, as_json: bool) -> None:
 
     Needs no root; as root it also sees debugfs and ktrial's own journal.
     """
-    from ktrial.report.doctor import doctor_json, doctor_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.doctor import examine
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.doctor.examine import examine
+    from ktrial.tuning.doctor.text import doctor_json, doctor_text
 
     examination = examine(app.best_session("examining the machine"), app.catalog)
     if as_json:

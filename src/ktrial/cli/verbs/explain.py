@@ -7,9 +7,9 @@ import sys
 
 import click
 
-from ktrial.cli.names import knob_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import knob_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Explain a knob: effect, price, evidence.")
@@ -20,12 +20,12 @@ def command(app: App, knob: str, as_json: bool) -> None:
     """Explain one knob: what it does, what it costs, what is in force here and what that means, and the evidence."""
     import msgspec
 
-    from ktrial.cli.ledgering import kept_entries
-    from ktrial.domain.address import parse_address
-    from ktrial.domain.knob_search import find_knob
-    from ktrial.report.knob import knob_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.explain import explain
+    from ktrial.kit.tables import columns
+    from ktrial.studies.ledger.update import kept_entries
+    from ktrial.tuning.knobs.address import parse_address
+    from ktrial.tuning.knobs.explain import explain
+    from ktrial.tuning.knobs.find import find_knob
+    from ktrial.tuning.knobs.knob_text import knob_text
 
     entry = find_knob(knob, app.catalog.knobs)
     answer = explain(app.user_session, entry, app.catalog.kinds, parse_address(knob).selector)
@@ -38,8 +38,8 @@ def command(app: App, knob: str, as_json: bool) -> None:
         knob_text(entry, app.catalog.sources, answer.state, answer.facts, answer.default, answer.inert, width=columns())
     )
     if entries:
-        from ktrial.report.ledger import measured_lines
-        from ktrial.services.ledger_now import now_of
+        from ktrial.studies.ledger.ledger_now import now_of
+        from ktrial.studies.ledger.text import measured_lines
 
         now = now_of(app.user_session, entries, app.catalog.knobs)
         sys.stdout.write("\n".join([*measured_lines(entries, now, width=columns()), ""]))

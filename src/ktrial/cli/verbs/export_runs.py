@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from ktrial.cli.measuring import check_output
-from ktrial.cli.names import session_names
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import KtrialError
-from ktrial.exporters import run_formats
+from ktrial.bench.command_line import check_output
+from ktrial.cli.app import App
+from ktrial.cli.completion import session_names
+from ktrial.kit.errors import KtrialError
+from ktrial.results.exporters import run_formats
 
 
 @click.command(short_help="Write results in another tool's format.")
@@ -31,9 +31,9 @@ def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | No
     ktrial export-runs 20261121T2 --format csv -o results.csv
     ktrial export-runs 20261121T2 20261120T1 --format gobench -o stock.txt
     """
-    from ktrial.domain.stored import SessionRuns
-    from ktrial.exporters import run_exporters
-    from ktrial.report.results import iso_date
+    from ktrial.results.exporters import run_exporters
+    from ktrial.results.model import SessionRuns
+    from ktrial.results.text import iso_date
 
     check_output(output, force=force)
     chosen = [app.store.session(name) for name in sessions]

@@ -7,9 +7,9 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import UnknownName
+from ktrial.kit.errors import UnknownName
 
 
 @click.command(short_help="Show what this machine is.")
@@ -18,8 +18,8 @@ from ktrial.domain.errors import UnknownName
 @click.pass_obj
 def command(app: App, prefix: tuple[str, ...], as_json: bool) -> None:
     """Show facts whose names begin with PREFIX, or all: each has a value, is absent, or could not be told."""
-    from ktrial.report.facts import facts_json, facts_text
-    from ktrial.report.terminal import columns
+    from ktrial.kit.tables import columns
+    from ktrial.machine.facts_text import facts_json, facts_text
 
     machine = app.best_session("reading facts")
     facts = machine.facts(prefix)

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.cli.command_environment import clean_env_option, env_option, refuse_without_command
-from ktrial.cli.measuring import TakesCommand, check_output, own_words, write_result
+from ktrial.bench.command_environment import clean_env_option, env_option, refuse_without_command
+from ktrial.bench.command_line import TakesCommand, check_output, own_words, write_result
+from ktrial.cli.app import App
 from ktrial.cli.options import below_fps_option, json_option, seconds, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, BadRun, Refused
+from ktrial.kit.errors import BadInput, BadRun, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ktrial.domain.frames import FrameReport
-    from ktrial.services.frames import Game
+    from ktrial.bench.frames.statistics import FrameReport
+    from ktrial.watch.frames import Game
 
 EXIT_BY_SIGNAL = 128
 
@@ -80,7 +80,7 @@ def command(
     if words is None:
         refuse_without_command(variables, clean=clean_env)
         return _read(files, below_fps, as_json)
-    from ktrial.cli.frame_game import game_of
+    from ktrial.watch.record.frame_game import game_of
 
     app: App = ctx.obj
     if not app.on_this_machine:
@@ -94,17 +94,17 @@ def command(
 
 
 def _read(files: Sequence[Path], below_fps: float | None, as_json: bool) -> int:
-    from ktrial.cli.input_file import read_file
-    from ktrial.services.bring_in import LIMIT_BYTES
-    from ktrial.services.frames import read_log
+    from ktrial.kit.files import read_file
+    from ktrial.results.import_file import LIMIT_BYTES
+    from ktrial.watch.frames import read_log
 
     _show([read_log(read_file(file, LIMIT_BYTES), str(file), below_fps) for file in files], as_json)
     return 0
 
 
 def _show(reports: Sequence[FrameReport], as_json: bool) -> None:
-    from ktrial.report.frames import frames_document, frames_text
-    from ktrial.report.terminal import columns
+    from ktrial.kit.tables import columns
+    from ktrial.watch.frames_text import frames_document, frames_text
 
     if as_json:
         write_json(frames_document(reports))
@@ -113,7 +113,7 @@ def _show(reports: Sequence[FrameReport], as_json: bool) -> None:
 
 
 def _play(app: App, game: Game, folders: Sequence[Path], output: Path | None, as_json: bool) -> int:
-    from ktrial.services.frames import Arena, how_it_ended, play, result_of
+    from ktrial.watch.frames import Arena, how_it_ended, play, result_of
 
     app.lock_runs()
     arena = Arena(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ktrial.cli.comparison_file import write_file
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
+from ktrial.compare.files import write_file
+from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.domain.history import History
+    from ktrial.compare.history.model import History
 
 
 @click.command(short_help="Show an outcome over time, and where its level changed.")
@@ -35,9 +35,9 @@ def command(app: App, outcome: str, label: str | None, by: Any, output: Path | N
 
     Each change comes with its effect, and with what is known to differ between the sessions beside it.
     """
-    from ktrial.report.history import history_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.history import history
+    from ktrial.compare.history.history import history
+    from ktrial.compare.history.text import history_text
+    from ktrial.kit.tables import columns
 
     if output is not None:
         _check(output, force=force)
@@ -53,7 +53,7 @@ def command(app: App, outcome: str, label: str | None, by: Any, output: Path | N
 
 
 def _check(output: Path, *, force: bool) -> None:
-    from ktrial.cli.measuring import check_output
+    from ktrial.bench.command_line import check_output
 
     if output.suffix.lower() not in (".svg", ".png"):
         raise BadInput(f"-o {output}: no kind of picture", hint="end its name in .svg or .png")
@@ -61,8 +61,8 @@ def _check(output: Path, *, force: bool) -> None:
 
 
 def _picture(found: History, output: Path) -> bytes:
-    from ktrial.report.charts.drawing import Style
-    from ktrial.report.charts.svg import png_bytes, svg_bytes
-    from ktrial.report.history_chart import history_chart
+    from ktrial.reports.charts.drawing import Style
+    from ktrial.reports.charts.history import history_chart
+    from ktrial.reports.charts.svg import png_bytes, svg_bytes
 
     return (svg_bytes if output.suffix.lower() == ".svg" else png_bytes)(history_chart(found, Style(width=900)))

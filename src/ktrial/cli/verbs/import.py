@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from ktrial.cli.comparing import single
-from ktrial.cli.names import format_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import format_names
 from ktrial.cli.options import below_fps_option, json_option, write_json
-from ktrial.cli.wiring import App
+from ktrial.compare.command_line import single
 
 
 @click.command(short_help="Bring in results of other tools.")
@@ -50,12 +50,12 @@ def command(
 
     The format is told by the content. A file may be packed with gzip. A bundle's sessions come back as they were.
     """
-    from ktrial.cli.bundling import import_bundle, is_bundle
-    from ktrial.cli.input_file import read_file
-    from ktrial.domain.foreign import ImportOptions
-    from ktrial.report.imported import imported_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.bring_in import LIMIT_BYTES, ForeignFile, Wanted, bring_in
+    from ktrial.evidence.command_line import import_bundle, is_bundle
+    from ktrial.kit.files import read_file
+    from ktrial.kit.tables import columns
+    from ktrial.results.foreign import ImportOptions
+    from ktrial.results.import_file import LIMIT_BYTES, ForeignFile, Wanted, bring_in
+    from ktrial.results.import_text import imported_text
 
     options = ImportOptions.given({"label": label, **told})
     wanted = Wanted(options=options, as_format=as_format, again=again, dry_run=dry_run)

@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Recover by itself at every boot.")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import click
 
 from ktrial.cli import kernel
-from ktrial.cli.folder import FolderGroup
+from ktrial.cli.group import FolderGroup
 
 
 class KernelCommands(FolderGroup):

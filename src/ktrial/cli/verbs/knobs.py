@@ -7,9 +7,9 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, nearest
+from ktrial.kit.errors import BadInput, nearest
 
 
 @click.command(short_help="List knobs.")
@@ -18,7 +18,7 @@ from ktrial.domain.errors import BadInput, nearest
 @click.pass_obj
 def command(app: App, filter_: str | None, as_json: bool) -> None:
     """List all knobs, or those whose name or description holds FILTER."""
-    from ktrial.report.terminal import columns, table
+    from ktrial.kit.tables import columns, table
 
     needle = (filter_ or "").lower()
     chosen = [knob for knob in app.catalog.knobs.values() if needle in f"{knob.id} {knob.what}".lower()]

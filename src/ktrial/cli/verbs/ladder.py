@@ -8,13 +8,19 @@ from typing import Any
 
 import click
 
-from ktrial.cli.command_environment import env_option
-from ktrial.cli.fail_on import fail_on_option
-from ktrial.cli.measuring import TakesCommand, own_words, refuse_faulty
-from ktrial.cli.names import profile_names
-from ktrial.cli.trial_options import build_options, designed_options, guest_options, measured_options, protocol_file
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, Refused
+from ktrial.bench.command_environment import env_option
+from ktrial.bench.command_line import TakesCommand, own_words, refuse_faulty
+from ktrial.cli.app import App
+from ktrial.cli.completion import profile_names
+from ktrial.compare.fail_on import fail_on_option
+from ktrial.kit.errors import BadInput, Refused
+from ktrial.trial.protocol.options import (
+    build_options,
+    designed_options,
+    guest_options,
+    measured_options,
+    protocol_file,
+)
 
 
 @click.command(cls=TakesCommand, short_help="Try profiles stacked in tiers.")
@@ -43,13 +49,20 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     guests they run too, with the kernels that are named for them, or with --tree built: each on top of those below.
     Tiers of another compiler or its flags are for emulated guests and those with KVM; in exact ones they are not run.
     """
-    from ktrial.cli import guest_trialing
-    from ktrial.cli.laddering import built_tiers, in_guests, kernels_of_tiers, planned, show_built, with_own_kernels
-    from ktrial.cli.trying import run_file, show_protocol
-    from ktrial.domain.trial_file import check_trial_file
-    from ktrial.report.ladder import tiers_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.ladder import ladder_of, ladder_trial, left_out, possible
+    from ktrial.kit.tables import columns
+    from ktrial.reports.ladder import tiers_text
+    from ktrial.studies.ladder.command_line import (
+        built_tiers,
+        in_guests,
+        kernels_of_tiers,
+        planned,
+        show_built,
+        with_own_kernels,
+    )
+    from ktrial.studies.ladder.ladder import ladder_of, ladder_trial, left_out, possible
+    from ktrial.trial.guests import guest_trialing
+    from ktrial.trial.protocol.file import check_trial_file
+    from ktrial.trial.run.run_trial import run_file, show_protocol
 
     app: App = ctx.obj
     own = own_words(ctx)

@@ -7,10 +7,10 @@ import sys
 
 import click
 
-from ktrial.cli.names import knob_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import knob_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import Contradiction
+from ktrial.kit.errors import Contradiction
 
 
 @click.command(short_help="List everything that was tried here.")
@@ -23,11 +23,11 @@ def command(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
 
     A later trial of the same supersedes an earlier one, or refutes it; both stay.
     """
-    from ktrial.cli.ledgering import ledger_of
-    from ktrial.domain.ledger import changed_since, of_knob, standing
-    from ktrial.report.ledger import ledger_markdown, ledger_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.ledger_now import now_of
+    from ktrial.kit.tables import columns
+    from ktrial.studies.ledger.ledger_now import now_of
+    from ktrial.studies.ledger.model import changed_since, of_knob, standing
+    from ktrial.studies.ledger.text import ledger_markdown, ledger_text
+    from ktrial.studies.ledger.update import ledger_of
 
     if markdown and as_json:
         raise Contradiction("--markdown and --json are two formats", hint="leave one of both out")

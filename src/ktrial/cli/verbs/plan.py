@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import dangerous_option, json_option, settings_argument, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Show what a profile or settings would change here.")
@@ -25,9 +25,9 @@ def command(app: App, words: tuple[str, ...], yes_dangerous: bool, as_json: bool
     ktrial plan ./mine.toml
     ktrial plan 'queue:scheduler@[rotational=false]=none'
     """
-    from ktrial.report.plan import plan_json, plan_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.tune import make_plan
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.plans.plan_text import plan_json, plan_text
+    from ktrial.tuning.plans.resolve import make_plan
 
     machine = app.best_session("reading all values")
     catalog, names = app.catalog_for(words)

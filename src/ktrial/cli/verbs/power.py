@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from ktrial.cli.comparing import gathered, share, table_options
-from ktrial.cli.names import result_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import result_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
+from ktrial.compare.command_line import gathered, share, table_options
+from ktrial.kit.errors import BadInput
 
 
 @click.command(short_help="Say how many blocks a trial needs to see an effect.")
@@ -43,10 +43,10 @@ def command(
 
     Successive runs of a label or file are taken as pairs of equal arms: 20 runs make the 10 pairs of a noise profile.
     """
-    from ktrial.domain.power import PowerAsked
-    from ktrial.report.power import power_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.power import power_of, power_of_spread
+    from ktrial.judge.model.power import PowerAsked
+    from ktrial.kit.tables import columns
+    from ktrial.trial.protocol.power import power_of, power_of_spread
+    from ktrial.trial.protocol.power_text import power_text
 
     effect, spread = share(detect, "--detect"), share(sd, "--sd")
     assert effect is not None, "it has a default"

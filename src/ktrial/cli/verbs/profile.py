@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
+from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.formats.lines import Unread
+    from ktrial.tuning.origin.formats.lines import Unread
 
 #: All formats that are read; written out here so that `--help` loads no reader.
 FORMATS = (
@@ -59,7 +59,7 @@ def import_file(
 
     The profile goes to stdout or to the file given by -o; what could not be read is named on stderr.
     """
-    from ktrial.services.profile_import import import_profile
+    from ktrial.tuning.origin.import_profile import import_profile
 
     if output is not None and output.exists() and not force:
         raise BadInput(f"{output} exists already", hint="give another name, or --force to overwrite it")

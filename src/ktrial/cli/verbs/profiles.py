@@ -7,10 +7,10 @@ import sys
 
 import click
 
-from ktrial.cli.names import profile_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import profile_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import UnknownName
+from ktrial.kit.errors import UnknownName
 
 
 @click.command(short_help="List profiles, or show one with its reasons.")
@@ -21,8 +21,8 @@ def command(app: App, name: str | None, as_json: bool) -> None:
     """List all profiles, or show NAME: every setting with its reason, source and notes."""
     import msgspec
 
-    from ktrial.report.profile import profile_text, profiles_text
-    from ktrial.report.terminal import columns
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.knobs.profile_text import profile_text, profiles_text
 
     catalog, names = app.catalog_for([name] if name is not None else [])
     profiles = catalog.profiles

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.cli.comparison_file import read_comparison, write_folder
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
+from ktrial.cli.app import App
+from ktrial.compare.files import read_comparison, write_folder
+from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.domain.comparison import Comparison
+    from ktrial.judge.model.comparison import Comparison
 
 
 @click.command(short_help="Write a comparison as files for a git repository.")
@@ -37,7 +37,7 @@ def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, 
     ktrial publish found.json -o results/tuned
     ktrial publish swappiness-3fa9c1 -o results/swappiness
     """
-    from ktrial.report.publish import LIST, published
+    from ktrial.reports.publish import LIST, published
 
     if output.exists() and (not output.is_dir() or (any(output.iterdir()) and not force)):
         raise BadInput(f"-o {output}: not an empty folder", hint="name another one; --force publishes into it")
@@ -45,7 +45,7 @@ def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, 
     if not data:
         files = published(comparison)
     else:
-        from ktrial.cli.bundling import DATA, carried, tell
+        from ktrial.evidence.command_line import DATA, carried, tell
 
         writer, made, comparison = carried(app, comparison, (), keep_identity=keep_identity)
         within = {f"{DATA}/{name}": content for name, content in writer.files(made.sessions).items()}
@@ -60,6 +60,6 @@ def _comparison(app: App, what: str) -> Comparison:
     """That of a file, else that of a trial of the store."""
     if what == "-" or what.endswith(".json") or Path(what).exists():
         return read_comparison(Path(what))
-    from ktrial.cli.trying import told
+    from ktrial.trial.run.run_trial import told
 
     return told(app, app.trials.find(what))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 EXIT_DIFFERS = 1
 
@@ -28,9 +28,9 @@ def command(app: App, path: Path, as_json: bool) -> int:
     ktrial bundle --comparison found.json found.tar.zst
     ktrial recheck found.tar.zst
     """
-    from ktrial.cli.rechecking import rechecked
-    from ktrial.report.recheck import rechecked_text
-    from ktrial.report.terminal import columns
+    from ktrial.evidence.recheck_text import rechecked_text
+    from ktrial.evidence.rechecking import rechecked
+    from ktrial.kit.tables import columns
 
     found = rechecked(app, path)
     if as_json:

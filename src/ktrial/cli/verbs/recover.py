@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Finish what an interrupted apply or revert began.")
@@ -19,9 +19,9 @@ def command(app: App, as_json: bool) -> int:
 
     Also undoes commands that arms of a killed trial of yours have left.
     """
-    from ktrial.cli.arm_commanding import recover_commands
-    from ktrial.report.terminal import columns
-    from ktrial.report.transaction import is_open, revert_text
+    from ktrial.kit.tables import columns
+    from ktrial.trial.arms.arm_commanding import recover_commands
+    from ktrial.tuning.plans.transaction_text import is_open, revert_text
 
     undone = recover_commands(app)
     answer = app.root_session("recovering").request("recover")

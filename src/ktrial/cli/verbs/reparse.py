@@ -7,9 +7,9 @@ import sys
 
 import click
 
-from ktrial.cli.names import session_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import session_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 EXIT_CHANGED = 1
 
@@ -23,9 +23,9 @@ def command(app: App, sessions: tuple[str, ...], as_json: bool) -> int:
 
     What they give must be what is kept; otherwise it says what changed, and ends with status 1. Nothing is written.
     """
-    from ktrial.report.results import reparsed_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.reparse import reparse
+    from ktrial.evidence.reparse import reparse
+    from ktrial.kit.tables import columns
+    from ktrial.results.text import reparsed_text
 
     chosen = [app.store.session(name) for name in sessions] if sessions else app.store.sessions()
     found = list(reparse((one.session for one in chosen), app.store, app.benchmarks))

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.cli.comparison_file import read_comparison, write_file
-from ktrial.cli.measuring import check_output
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.bench.command_line import check_output
+from ktrial.cli.app import App
+from ktrial.compare.files import read_comparison, write_file
+from ktrial.kit.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
-    from ktrial.domain.comparison import Comparison
-    from ktrial.report.charts.drawing import Chart
+    from ktrial.judge.model.comparison import Comparison
+    from ktrial.reports.charts.drawing import Chart
 
 _ENDINGS = (".html", ".md", ".svg", ".png", ".xml")
 _WIDE, _NARROW = 900, 400
@@ -54,28 +54,28 @@ def command(
 
 def _made(comparison: Comparison, ending: str, name: str | None, outcome: str | None, *, summary: bool) -> bytes:
     if ending == ".html":
-        from ktrial.report.html import html_page
+        from ktrial.reports.html import html_page
 
         return html_page(comparison).encode()
     if ending == ".xml":
-        from ktrial.report.junit import junit_xml
+        from ktrial.reports.junit import junit_xml
 
         return junit_xml(comparison)
     if ending == ".md":
-        from ktrial.report.markdown import markdown
-        from ktrial.report.step_summary import step_summary
+        from ktrial.reports.markdown import markdown
+        from ktrial.reports.step_summary import step_summary
 
         return (step_summary if summary else markdown)(comparison).encode()
-    from ktrial.report.charts.svg import png_bytes, svg_bytes
+    from ktrial.reports.charts.svg import png_bytes, svg_bytes
 
     return (svg_bytes if ending == ".svg" else png_bytes)(_chart(comparison, name, outcome))
 
 
 def _chart(comparison: Comparison, name: str | None, outcome: str | None) -> Chart:
     """The chart of that name; without one that of all effects, or the first there is."""
-    from ktrial.report.charts import comparison_charts, outcome_charts
-    from ktrial.report.charts.drawing import Style
-    from ktrial.report.order import by_weight
+    from ktrial.reports.charts import comparison_charts, outcome_charts
+    from ktrial.reports.charts.drawing import Style
+    from ktrial.reports.order import by_weight
 
     outcomes = {one.name: one for one in by_weight(comparison.outcomes)}
     if outcome is not None and outcome not in outcomes:

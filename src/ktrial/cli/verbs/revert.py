@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
+from ktrial.kit.errors import BadInput
 
 
 @click.command(short_help="Put back what was there before.")
@@ -28,9 +28,9 @@ def command(app: App, to: int | None, all_: bool, only: int | None, force: bool,
     The command leaves alone what somebody else changed since, and then ends with status 1. `ktrial status` lists those
     values until they are restored; --force restores them too.
     """
-    from ktrial.domain.unsettled import left_alone
-    from ktrial.report.terminal import columns
-    from ktrial.report.transaction import has_left_some, is_open, revert_text
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.plans.transaction_text import has_left_some, is_open, revert_text
+    from ktrial.tuning.plans.unsettled import left_alone
 
     if [to is not None, all_, only is not None].count(True) > 1:
         raise BadInput("--to, --all and --only exclude each other")

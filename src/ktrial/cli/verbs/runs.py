@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="List what was measured or imported.")
@@ -18,8 +18,8 @@ from ktrial.cli.wiring import App
 @click.pass_obj
 def command(app: App, label: str | None, suite: str | None, as_json: bool) -> int:
     """List the sessions in the store, the newest first, with the number of their runs."""
-    from ktrial.report.results import sessions_text
-    from ktrial.report.terminal import columns
+    from ktrial.kit.tables import columns
+    from ktrial.results.text import sessions_text
 
     chosen = [
         one

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.cli.names import session_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import session_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, UnknownName
+from ktrial.kit.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
-    from ktrial.domain.stored import StoredRun
+    from ktrial.results.model import StoredRun
 
 
 @click.command(short_help="Show a session, a run, or a run's raw output.")
@@ -31,10 +31,10 @@ def command(app: App, place: str, name: str | None, as_json: bool) -> int:
     ktrial show 20261121T2
     ktrial show 20261121T214239Z-1f2e3d/4 --raw stdout
     """
-    from ktrial.domain.stored import summaries
-    from ktrial.report.results import run_text, session_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.kept_doubts import kept_findings
+    from ktrial.kit.tables import columns
+    from ktrial.results.kept_doubts import kept_findings
+    from ktrial.results.model import summaries
+    from ktrial.results.text import run_text, session_text
 
     session_name, slash, run_number = place.rpartition("/")
     session = app.store.session(session_name if slash else place)

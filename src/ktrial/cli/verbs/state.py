@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.cli.names import knob_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import knob_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import AgentError, BadInput, GuardTripped
+from ktrial.kit.errors import AgentError, BadInput, GuardTripped
 
 if TYPE_CHECKING:
-    from ktrial.domain.machine_state import MachineState
-    from ktrial.domain.state_difference import Declaration
+    from ktrial.tuning.state.diff import Declaration
+    from ktrial.tuning.state.state import MachineState
 
 _NOW = "now"
 _PURPOSE = "reading the state of this machine"
@@ -35,8 +35,8 @@ def command() -> None:
 @click.pass_obj
 def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
     """Keep the present state under NAME, or in a file. Root sees more: debugfs, and what only root may read."""
-    from ktrial.cli.measuring import check_output
-    from ktrial.host.states import write_whole
+    from ktrial.bench.command_line import check_output
+    from ktrial.tuning.state.saved import write_whole
 
     if (name is None) == (output is None):
         raise BadInput("where is the state to go?", hint="give a NAME, or -o FILE")
@@ -56,8 +56,8 @@ def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
 @click.pass_obj
 def show(app: App, which: str, as_json: bool) -> None:
     """Show a state in short; with --json all of it (`ktrial.state/1`)."""
-    from ktrial.report.state import state_text
-    from ktrial.report.terminal import columns
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.state.state_text import state_text
 
     state, _ = _state(app, which)
     if as_json:
@@ -89,9 +89,9 @@ def diff(
     newest state that was kept under it.
     Declared are the knobs of --declared and --plan, and those that a transaction in force has changed.
     """
-    from ktrial.report.state import difference_json, difference_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.machine_state import compare_states
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.state.snapshot import compare_states
+    from ktrial.tuning.state.state_text import difference_json, difference_text
 
     (first, first_place), (second, second_place) = _state(app, before), _state(app, after)
     states = first, second
@@ -110,8 +110,8 @@ def diff(
 
 def _declarations(app: App, declared: tuple[str, ...], plans: tuple[str, ...]) -> tuple[list[Declaration], list[str]]:
     """All that was meant to change, and why more cannot be told."""
-    from ktrial.services.machine_state import declared_knobs, declared_settings, declared_transactions
-    from ktrial.services.tune import requests_from
+    from ktrial.tuning.plans.resolve import requests_from
+    from ktrial.tuning.state.snapshot import declared_knobs, declared_settings, declared_transactions
 
     found = list(declared_knobs(declared, app.catalog))
     if plans:
@@ -126,15 +126,15 @@ def _declarations(app: App, declared: tuple[str, ...], plans: tuple[str, ...]) -
 
 
 def _now(app: App) -> MachineState:
-    from ktrial.services.machine_state import take_state
+    from ktrial.tuning.state.snapshot import take_state
 
     return take_state(app.best_session(_PURPOSE), app.catalog)
 
 
 def _state(app: App, which: str) -> tuple[MachineState, str | None]:
     """The state that a word names, and where in the store it was found."""
-    from ktrial.domain.machine_state import parse_state
-    from ktrial.host.states import read_limited
+    from ktrial.tuning.state.saved import read_limited
+    from ktrial.tuning.state.state import parse_state
 
     if which == _NOW:
         return _now(app), None
@@ -142,7 +142,7 @@ def _state(app: App, which: str) -> tuple[MachineState, str | None]:
         return parse_state(*app.saved_states.read(which)), None
     if "/" in which or Path(which).is_file():
         return parse_state(read_limited(Path(which)), which), None
-    from ktrial.cli.stored_states import stored_state
+    from ktrial.tuning.state.named import stored_state
 
     data, place = stored_state(app.store, which, app.saved_states.names())
     return parse_state(data, which), place

@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="List what ktrial changed on this machine.")
@@ -16,8 +16,8 @@ from ktrial.cli.wiring import App
 @click.pass_obj
 def command(app: App, as_json: bool) -> None:
     """List the transactions in force, their leases, what is unfinished and why, and damaged journals."""
-    from ktrial.report.terminal import columns
-    from ktrial.report.transaction import status_text
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.plans.transaction_text import status_text
 
     answer = app.root_session("reading the journal").request("status")
     if as_json:

@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="List settings worth a try on this machine.")
@@ -20,11 +20,11 @@ def command(app: App, name: str | None, as_json: bool) -> None:
 
     Each with its price, what speaks for it and against it, and the line that would test it. Nothing is applied.
     """
-    from ktrial.cli.ledgering import kept_ledger
-    from ktrial.domain.errors import UnknownName
-    from ktrial.report.suggest import suggestions_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.suggest import candidates_of, tried_here
+    from ktrial.kit.errors import UnknownName
+    from ktrial.kit.tables import columns
+    from ktrial.studies.ledger.update import kept_ledger
+    from ktrial.studies.suggest import candidates_of, tried_here
+    from ktrial.studies.suggest_text import suggestions_text
 
     goals = app.goals
     if name is not None and name not in goals:

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from ktrial.cli.names import tool_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import tool_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import KtrialError, UnknownName
+from ktrial.kit.errors import KtrialError, UnknownName
 
 
 @click.group(short_help="Build benchmark tools that no package holds.")
@@ -27,9 +27,9 @@ def command() -> None:
 @click.pass_obj
 def list_tools(app: App, as_json: bool) -> int:
     """List the tools that can be built, and the builds that are there with their source."""
-    from ktrial.catalog.tools import load_recipes
-    from ktrial.report.terminal import columns
-    from ktrial.report.tools import list_text
+    from ktrial.bench.tool_files import load_recipes
+    from ktrial.bench.tools_text import list_text
+    from ktrial.kit.tables import columns
 
     recipes = load_recipes()
     receipts, broken = {}, {}
@@ -62,10 +62,10 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
     The pinned commit comes through git from its upstream, or from another git address. A folder is built at its last
     commit, or as it is where it is no git checkout.
     """
-    from ktrial.catalog.tools import load_recipes
-    from ktrial.report.terminal import columns
-    from ktrial.report.tools import built_text
-    from ktrial.services.tools import get_tool
+    from ktrial.bench.build_tool import get_tool
+    from ktrial.bench.tool_files import load_recipes
+    from ktrial.bench.tools_text import built_text
+    from ktrial.kit.tables import columns
 
     recipes = load_recipes()
     if name not in recipes:
@@ -87,7 +87,7 @@ def container(app: App, base: str | None, runtime: Any) -> int:
 
     The base image and the packages are downloaded.
     """
-    from ktrial.domain.container import DEFAULT_BASE, DEFAULT_IMAGE, containerfile
+    from ktrial.machine.container import DEFAULT_BASE, DEFAULT_IMAGE, containerfile
 
     text = containerfile(
         base or DEFAULT_BASE, (benchmark.packages.get("apt", "") for benchmark in app.benchmarks.values())

@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import is_terminal, yes_option
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Revert all and remove what ktrial made.")
@@ -20,11 +20,11 @@ def command(app: App, force: bool, yes: bool) -> int:
 
     Own knobs and profiles, results, and the checkout itself stay; the last lines name them.
     """
-    from ktrial.cli.question import must_agree
-    from ktrial.host.checkout import remaining_files, remove_own_files
-    from ktrial.report.terminal import columns
-    from ktrial.report.transaction import revert_text
-    from ktrial.services.uninstall import uninstall
+    from ktrial.agent.checkout import remaining_files, remove_own_files
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.plans.confirm import must_agree
+    from ktrial.tuning.plans.transaction_text import revert_text
+    from ktrial.tuning.plans.uninstall import uninstall
 
     if not yes and is_terminal():
         must_agree("Revert all and remove ktrial's unit, journal, cache, built tools and environment?")

@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="Check that what was applied is still in force.")
@@ -17,8 +17,8 @@ from ktrial.cli.wiring import App
 @click.pass_obj
 def command(app: App, transaction: int | None, as_json: bool) -> int:
     """Read back every applied setting. Exit status 3 when one no longer holds."""
-    from ktrial.report.terminal import columns
-    from ktrial.report.transaction import verify_text
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.plans.transaction_text import verify_text
 
     root = app.root_session("reading back what was applied")
     answer = root.request("verify", **({} if transaction is None else {"transaction": transaction}))

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from ktrial.cli.command_environment import clean_env_option, env_option, refuse_without_command
-from ktrial.cli.measuring import TakesCommand, own_words
+from ktrial.bench.command_environment import clean_env_option, env_option, refuse_without_command
+from ktrial.bench.command_line import TakesCommand, own_words
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, seconds
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput, Refused
-from ktrial.domain.frame_loop import KINDS
+from ktrial.kit.errors import BadInput, Refused
+from ktrial.watch.record.frame_loop import KINDS
 
 
 @click.command(cls=TakesCommand, short_help="Record what a machine or a program goes through: pressures, stalls.")
@@ -71,9 +71,9 @@ def command(
     ktrial watch --pid 4711 --for 10m -o stutter
     ktrial watch --frames-from game.log --pattern 'frame (?P<ms>[\\d.]+) ms' --pid 4711
     """
-    from ktrial.cli.watch_session import Asked, watch_session
-    from ktrial.cli.watching import RECORDING, least, new_folder, rates, refuse_on_host
-    from ktrial.services.watch import LONGEST_S, Wanted
+    from ktrial.watch.record.command_line import RECORDING, least, new_folder, rates, refuse_on_host
+    from ktrial.watch.record.session import Asked, watch_session
+    from ktrial.watch.record.watch import LONGEST_S, Wanted
 
     app: App = ctx.obj
     if (words := own_words(ctx)) is None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.cli.names import setting_words
+from ktrial.cli.app import App
+from ktrial.cli.completion import setting_words
 from ktrial.cli.options import json_option, seconds, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
+from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.services.watermarks import Layout, Lead
+    from ktrial.watch.watermarks import Layout, Lead
 
 
 _TALKS = "--host guest:KERNEL measures it in a guest that talks"
@@ -46,9 +46,9 @@ def command(
 
     Whole-page arithmetic as the kernel does it; nothing is changed.
     """
-    from ktrial.report.terminal import columns
-    from ktrial.report.watermarks import watermarks_text
-    from ktrial.services.watermarks import compare, layout_elsewhere, layout_here
+    from ktrial.kit.tables import columns
+    from ktrial.watch.watermarks import compare, layout_elsewhere, layout_here
+    from ktrial.watch.watermarks_text import watermarks_text
 
     if measure is not None and (rate is not None or memory is not None):
         raise BadInput(f"--measure and {'--rate' if rate else '--memory'} exclude each other", hint="choose one")
@@ -74,7 +74,7 @@ def _fields(found: object) -> dict[str, object]:
 
 
 def _measured(app: App, here: Layout, duration_s: float | None) -> tuple[float, str] | None:
-    from ktrial.services.watermarks import peak_rate
+    from ktrial.watch.watermarks import peak_rate
 
     if duration_s is None:
         return None
@@ -85,7 +85,7 @@ def _measured(app: App, here: Layout, duration_s: float | None) -> tuple[float, 
 
 
 def _lead(text: str) -> Lead:
-    from ktrial.services.watermarks import Lead
+    from ktrial.watch.watermarks import Lead
 
     if text.strip().endswith("B"):
         return Lead(text, amount_bytes=_size(text, "--lead"))
@@ -93,7 +93,7 @@ def _lead(text: str) -> Lead:
 
 
 def _size(text: str, option: str) -> float:
-    from ktrial.domain.units import parse_quantity
+    from ktrial.kit.units import parse_quantity
 
     try:
         size = parse_quantity(text, "bytes")

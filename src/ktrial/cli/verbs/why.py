@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.cli.names import knob_names
+from ktrial.cli.app import App
+from ktrial.cli.completion import knob_names
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 if TYPE_CHECKING:
-    from ktrial.domain.origin import Origin
+    from ktrial.tuning.origin.origin import Origin
 
 
 @click.command(short_help="Say who set a knob.")
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
     """Say who set a knob: the file and line that won and what it overrode, a daemon, ktrial itself, or nobody."""
-    from ktrial.domain.address import parse_address, selects
-    from ktrial.domain.errors import UnknownName
-    from ktrial.domain.knob import INSTANCE_FACTS
-    from ktrial.domain.knob_search import find_knob
-    from ktrial.report.provenance import origins_json, origins_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.claims import gather
-    from ktrial.services.provenance import FACTS, origins
+    from ktrial.kit.errors import UnknownName
+    from ktrial.kit.tables import columns
+    from ktrial.tuning.knobs.address import parse_address, selects
+    from ktrial.tuning.knobs.find import find_knob
+    from ktrial.tuning.knobs.knob import INSTANCE_FACTS
+    from ktrial.tuning.origin.configured import gather
+    from ktrial.tuning.origin.why import FACTS, origins
+    from ktrial.tuning.origin.why_text import origins_json, origins_text
 
     wanted = [(parse_address(name), find_knob(name, app.catalog.knobs)) for name in knobs]
     machine = app.best_session("looking for who set a knob")

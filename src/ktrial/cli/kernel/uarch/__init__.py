@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from ktrial.cli.folder import FolderGroup
+from ktrial.cli.group import FolderGroup
 
 
 class UarchCommands(FolderGroup):

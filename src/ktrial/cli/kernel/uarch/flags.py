@@ -7,10 +7,10 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.kernel_options import arch_option, cpu_level
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
+from ktrial.kit.errors import BadInput
 
 _ARM_COMPILER = "aarch64-linux-gnu-gcc"
 
@@ -47,9 +47,9 @@ Told = tuple[dict[str, str | None], dict[str, tuple[str, ...]]]
 
 
 def _of_march(app: App, word: str, tune: str | None, cc: str | None) -> Told:
-    from ktrial.catalog.targets import load_targets
-    from ktrial.domain.uarch import build_flags, find_target, native_target, native_words
-    from ktrial.services.kernel_verify import check_accepted
+    from ktrial.kernels.uarch.target_files import load_targets
+    from ktrial.kernels.uarch.targets import build_flags, find_target, native_target, native_words
+    from ktrial.kernels.uarch.verify import check_accepted
 
     targets = load_targets()
     native = word == "native"
@@ -66,9 +66,9 @@ def _of_march(app: App, word: str, tune: str | None, cc: str | None) -> Told:
 
 
 def _of_cpu(app: App, word: str, tune: str | None, cc: str | None) -> Told:
-    from ktrial.catalog.targets import load_cpu_targets
-    from ktrial.domain.cpu_target import cpu_flags, find_cpu_target
-    from ktrial.services.kernel_verify import check_cpu_accepted
+    from ktrial.kernels.uarch.arm_targets import cpu_flags, find_cpu_target
+    from ktrial.kernels.uarch.target_files import load_cpu_targets
+    from ktrial.kernels.uarch.verify import check_cpu_accepted
 
     if tune is not None:
         raise BadInput("--tune goes with x86_64 only", hint="-mcpu says both what runs and what is fast")

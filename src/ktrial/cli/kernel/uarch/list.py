@@ -7,9 +7,9 @@ import sys
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.kernel_options import arch_option
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 
 @click.command(short_help="What a kernel can be compiled for, and what is accepted here.")
@@ -22,21 +22,21 @@ def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
 
     With --arch arm64: what -mcpu may be, and which compilers here accept it.
     """
-    from ktrial.report.terminal import columns
+    from ktrial.kit.tables import columns
 
     asked = app.kernels.compilers_for(arch)
     compilers, rustc = asked.find(names), asked.rustc()
     if arch == "arm64":
-        from ktrial.catalog.targets import load_cpu_targets
-        from ktrial.report.kernel_cpu_targets import cpu_targets_json, cpu_targets_text
+        from ktrial.kernels.uarch.kernel_cpu_targets import cpu_targets_json, cpu_targets_text
+        from ktrial.kernels.uarch.target_files import load_cpu_targets
 
         if as_json:
             write_json(cpu_targets_json(load_cpu_targets(), compilers, rustc))
         else:
             sys.stdout.write(cpu_targets_text(load_cpu_targets(), compilers, rustc, width=columns()))
         return
-    from ktrial.catalog.targets import load_targets
-    from ktrial.report.kernel_targets import targets_json, targets_text
+    from ktrial.kernels.uarch.target_files import load_targets
+    from ktrial.kernels.uarch.targets_text import targets_json, targets_text
 
     if as_json:
         write_json(targets_json(load_targets(), compilers, rustc))

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ktrial.cli.comparison_file import write_file
+from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
-from ktrial.domain.errors import BadInput
+from ktrial.compare.files import write_file
+from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.kernels.tree import SourceTree
-    from ktrial.kernels.uarch_patch import Patch
+    from ktrial.kernels.build.tree import SourceTree
+    from ktrial.kernels.uarch.patch import Patch
 
 
 @click.command(short_help="Make the patch that adds all targets to a kernel tree.")
@@ -83,8 +83,8 @@ def _write(app: App, tree: SourceTree, patch: Patch, mode: str, as_json: bool) -
 
 
 def _check(tree: SourceTree, as_json: bool) -> int:
-    from ktrial.report.kernel_targets import tree_text
-    from ktrial.report.terminal import columns
+    from ktrial.kernels.uarch.targets_text import tree_text
+    from ktrial.kit.tables import columns
 
     found = tree.survey()
     if found.applied:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ktrial.cli.app import App
 from ktrial.cli.kernel_options import cpu_level
 from ktrial.cli.options import json_option, write_json
-from ktrial.cli.wiring import App
 
 if TYPE_CHECKING:
-    from ktrial.kernels.tree import SourceTree
+    from ktrial.kernels.build.tree import SourceTree
 
 
 @click.command(short_help="Prove that a kernel tree builds for a target.")
@@ -51,11 +51,11 @@ def verified(
     as_json: bool = False,
 ) -> int:
     """Verify and write what was proven."""
-    from ktrial.catalog.targets import load_targets
-    from ktrial.domain.uarch import find_target, native_entry, native_target
-    from ktrial.report.kernel_targets import verified_text
-    from ktrial.report.terminal import columns
-    from ktrial.services.kernel_verify import verify_target
+    from ktrial.kernels.uarch.target_files import load_targets
+    from ktrial.kernels.uarch.targets import find_target, native_entry, native_target
+    from ktrial.kernels.uarch.targets_text import verified_text
+    from ktrial.kernels.uarch.verify import verify_target
+    from ktrial.kit.tables import columns
 
     targets = load_targets()
     (compiler,) = app.kernels.compilers.find([cc])

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the set-up and the head made for this user, and taking it away."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ktrial.agent.user_folders import cache_folder, config_folder, state_folder, tools_folder, tools_work_folder
+
+_MADE_BY_SETUP = (".venv", ".setup")
+
+
+def checkout_folder() -> Path | None:
+    """The checkout that this ktrial runs from; None for an installed one."""
+    package = Path(__file__).resolve().parent.parent
+    return package.parent.parent if package.parent.name == "src" else None
+
+
+def remove_own_files() -> list[str]:
+    """Remove the cache, the tools that were built, and what the set-up made inside the checkout; says which folders."""
+    checkout = checkout_folder()
+    made = [checkout / name for name in _MADE_BY_SETUP] if checkout is not None else []
+    if checkout is not None:
+        made.append(checkout / "agent" / "target")
+    removed = []
+    for folder in (cache_folder(), tools_folder(), tools_work_folder(), *made):
+        if folder.is_symlink():
+            shutil.rmtree(folder.resolve(), ignore_errors=False)
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder)
+        else:
+            continue
+        removed.append(str(folder))
+    return removed
+
+
+def remaining_files() -> list[str]:
+    """What is the user's own and stays."""
+    checkout = checkout_folder()
+    own = [config_folder(), state_folder(), *([checkout] if checkout is not None else [])]
+    return [str(folder) for folder in own if folder.exists()]

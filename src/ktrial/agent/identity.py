@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tells on this machine and its users, and the secret with which placeholders for it are made."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+from collections.abc import Iterable
+from pathlib import Path
+
+from ktrial.kit.errors import KtrialError
+from ktrial.kit.scrub import Identity
+
+_SERIALS = (
+    "sys/class/dmi/id/*_serial",
+    "sys/class/dmi/id/product_uuid",
+    "sys/block/*/device/serial",
+    "sys/class/power_supply/*/serial_number",
+    "sys/firmware/devicetree/base/serial-number",
+    "etc/machine-id",
+)
+_MACS = "sys/class/net/*/address"
+#: Users of people; below are those of the system.
+_FIRST_USER, _LAST_USER = 1000, 60_000
+_SALT_BYTES = 32
+
+
+def identity(root: Path = Path("/")) -> Identity:
+    """Names of this machine and its users, as far as this user may read them."""
+    people = {entry.pw_name for entry in pwd.getpwall() if _FIRST_USER <= entry.pw_uid <= _LAST_USER}
+    with contextlib.suppress(KeyError):
+        people.add(pwd.getpwuid(os.geteuid()).pw_name)
+    return Identity(
+        host=(os.uname().nodename,),
+        user=tuple(sorted(people - {"root"})),
+        serial=tuple(sorted({text for pattern in _SERIALS for text in _read(root.glob(pattern))})),
+        mac=tuple(sorted({text for text in _read(root.glob(_MACS)) if len(text) == 17 and set(text) - set("0:")})),
+    )
+
+
+def salt(path: Path) -> bytes:
+    """The secret in this file, made at the first use: placeholders are the same in all bundles of this user."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        with contextlib.suppress(FileExistsError):
+            if not path.exists():
+                part.write_bytes(os.urandom(_SALT_BYTES))
+                part.chmod(0o600)
+                try:
+                    os.link(part, path)
+                finally:
+                    part.unlink()
+        return path.read_bytes()
+    except OSError as error:
+        hint = "free some space, or set XDG_STATE_HOME to a folder that you may write"
+        raise KtrialError(f"{path} cannot be written: {error.strerror}", hint=hint) from None
+
+
+def _read(paths: Iterable[Path]) -> Iterable[str]:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            text = path.read_bytes().strip(b"\0 \n").decode("utf-8", "replace")
+            if text:
+                yield text

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A session with an agent: requests out, typed answers in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ktrial import __version__
+from ktrial.kit.errors import AgentError, BadRequest, Busy, NoSuchTransaction, PrivilegeMissing, StalePlan
+from ktrial.machine.facts import Fact, FactBook
+from ktrial.machine.reading import Reading
+from ktrial.kit.json_strict import decode_as
+from ktrial.kit.json_bytes import Base64, read_bytes
+from ktrial.agent.interrupts import Interrupts
+from ktrial.agent.transport import BUILD_ANEW, Transport
+
+T = TypeVar("T")
+PROTOCOL_VERSION = 1
+_HELLO_LIMIT_S = 10.0
+#: Seconds within which an agent tells that what it was asked for has begun, and ends what it was told to end.
+_TOLD_LIMIT_S = 60.0
+_SPECIAL: dict[str, type[AgentError]] = {"bad-request": BadRequest, "busy": Busy, "conflict": StalePlan}
+
+
+class AgentSession:
+    """Speaks protocol version 1 over a transport; implements `bench.run.ports.Machine`.
+
+    `hello_limit_s` is for the agent's first answer, and what must start before it.
+    """
+
+    def __init__(self, transport: Transport, *, hello_limit_s: float = _HELLO_LIMIT_S) -> None:
+        self._transport = transport
+        self._hello_limit_s = hello_limit_s
+        self._next_id = 0
+        self._open = True
+        try:
+            self.hello = self.request("hello", protocol=PROTOCOL_VERSION, head=__version__)
+        except AgentError:
+            self.close()
+            raise
+        if self.hello.get("agent") != __version__:
+            self.close()
+            raise AgentError(
+                "version",
+                f"the agent is version {self.hello.get('agent')}, this is ktrial {__version__}",
+                hint=BUILD_ANEW,
+            )
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this session reads and writes as root."""
+        return bool(self.hello.get("role") == "root")
+
+    def request(self, do: str, **fields: Any) -> dict[str, Any]:
+        """Send one request and return the content of its `ok`. Raises AgentError and its kin."""
+        self.send(do, **fields)
+        return self.receive(do)
+
+    def send(self, do: str, **fields: Any) -> None:
+        """Send one request; `receive` gets its reply."""
+        self._next_id += 1
+        line = msgspec.json.encode({"id": self._next_id, "do": do, **fields}) + b"\n"
+        try:
+            self._transport.send(line)
+        except OSError as error:
+            raise self._lost(do, error.strerror or str(error)) from None
+
+    def wait(self, interrupts: Interrupts) -> None:
+        """Wait for the reply to the request sent last; raises KeyboardInterrupt at a Ctrl-C."""
+        self._transport.wait(interrupts)
+
+    def hang_up(self) -> None:
+        """End the agent's input: what it runs ends, and it still replies."""
+        self._transport.hang_up()
+
+    def receive(self, do: str) -> dict[str, Any]:
+        """The content of the `ok` of the reply to the request sent last."""
+        # A person who is asked for a password may take time; an agent alone answers at once.
+        limit_s = self._hello_limit_s if do == "hello" and self._transport.asker is None else None
+        return self._content(do, limit_s)
+
+    def receive_begun(self, do: str) -> None:
+        """Wait until the agent tells that the request sent last has begun. Raises AgentError."""
+        if not self._reply(do, _TOLD_LIMIT_S).begun:
+            raise self._lost(do, "it has ended before it began", hangs=True)
+
+    def receive_stopped(self, do: str) -> int | dict[str, Any]:
+        """The number of a command that is stopped; where it could not begin, its reply. Raises AgentError."""
+        reply = self._reply(do, _TOLD_LIMIT_S)
+        if reply.pid is not None:
+            return reply.pid
+        if reply.ok is None:
+            raise self._lost(do, "its answer is not one of the protocol: neither a number nor an end", hangs=True)
+        return reply.ok
+
+    @property
+    def number(self) -> int:
+        """That of the request sent last."""
+        return self._next_id
+
+    def receive_next(self, do: str, number: int | None = None) -> Progress | dict[str, Any]:
+        """The next line of a request that goes on: its progress, or at its end the content of its `ok`.
+
+        `number` says which request, where another one was sent meanwhile to end it.
+        """
+        reply = self._reply(do, None, number)
+        if reply.ok is not None:
+            return reply.ok
+        if reply.chunk is None and reply.seen is None:
+            raise self._lost(do, "its answer is not one of the protocol: neither progress nor an end", hangs=True)
+        return Progress(chunk=reply.chunk, seen=reply.seen)
+
+    def receive_last(self, do: str) -> dict[str, Any]:
+        """The content of the `ok` of a request that was told to end."""
+        return self._content(do, _TOLD_LIMIT_S)
+
+    def _content(self, do: str, limit_s: float | None) -> dict[str, Any]:
+        ok = self._reply(do, limit_s).ok
+        if ok is None:
+            raise self._lost(do, "its answer is not one of the protocol: neither `ok` nor `error`", hangs=True)
+        return ok
+
+    def _reply(self, do: str, limit_s: float | None, number: int | None = None) -> _Reply:
+        try:
+            answer = self._transport.receive(limit_s)
+        except TimeoutError:
+            raise self._lost(do, f"it does not answer within {limit_s:g} s", hangs=True) from None
+        except OSError as error:
+            raise self._lost(do, error.strerror or str(error)) from None
+        if not answer.endswith(b"\n"):
+            raise self._lost(do, "it ended without an answer")
+        try:
+            reply = decode_as(answer, _Reply)
+        except msgspec.DecodeError as error:
+            raise self._lost(do, f"its answer is not one of the protocol: {error}", hangs=True) from None
+        if reply.error is not None:
+            raise _error(reply.error)
+        if reply.id != (self._next_id if number is None else number):
+            raise self._lost(do, "its answer belongs to another request", hangs=True)
+        return reply
+
+    def facts(self, only: Sequence[str] = ()) -> FactBook:
+        """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
+        answer = self.request("facts", **({"only": list(only)} if only else {}))
+        return FactBook(self._typed("facts", answer, _Facts).facts)
+
+    def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        """Paths that fit each pattern (`*` within one path component)."""
+        if not patterns:
+            return {}
+        answer = self.request("list", patterns=list(dict.fromkeys(patterns)))
+        return self._typed("list", answer, _Matches).matches
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
+        """What each file shows; None where there is no such file."""
+        if not paths:
+            return {}
+        answer = self.request("read", paths=list(dict.fromkeys(paths)))
+        values = self._typed("read", answer, _Values).values
+        try:
+            return {value.path: _reading(value) for value in values}
+        except ValueError as error:
+            raise self._lost("read", f"its answer cannot be read: {error}") from None
+
+    def _typed(self, do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
+        try:
+            return msgspec.convert(answer, shape)
+        except msgspec.ValidationError as error:
+            raise self._lost(do, f"its answer is not as agreed: {error}") from None
+
+    def close(self) -> None:
+        """End the session; leases that end with it are ended by the agent."""
+        if self._open:
+            self._open = False
+            self._transport.close()
+
+    def _lost(self, do: str, why: str, *, hangs: bool = False) -> AgentError:
+        """The agent cannot be talked to any more. `hangs`: it may still run, and is not waited for."""
+        self._open = False
+        status = None
+        if hangs:
+            self._transport.abandon()
+        else:
+            status = self._transport.close()
+        ended = f" ({_ending(status)})" if status else ""
+        asker = self._transport.asker
+        if do == "hello" and asker is not None and not hangs:
+            return RootNotGranted(f"{asker} did not start the agent as root{ended}")
+        if do == "hello":
+            return AgentError("lost", f"the agent does not work: {why}{ended}", hint=BUILD_ANEW)
+        return AgentError(
+            "lost",
+            f"the agent was lost during {do!r}: {why}{ended}",
+            hint="`ktrial recover` finishes what it had begun",
+        )
+
+
+class _Reply(msgspec.Struct):
+    """One line of an agent."""
+
+    id: int | None
+    ok: dict[str, Any] | None = None
+    begun: bool = False
+    pid: int | None = None
+    chunk: str | Base64 | None = None
+    seen: dict[str, Any] | None = None
+    error: _ReplyError | None = None
+
+
+class Progress(msgspec.Struct):
+    """A line of an agent that goes on: bytes to be kept, or what it sees now."""
+
+    chunk: str | Base64 | None = None
+    seen: dict[str, Any] | None = None
+
+
+class _ReplyError(msgspec.Struct):
+    """Why a request failed."""
+
+    kind: str
+    message: str
+    hint: str | None = None
+
+
+class RootNotGranted(AgentError, PrivilegeMissing):
+    """sudo or its like said no, or was not answered; it has said why itself."""
+
+    exit_status = 5
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            "privilege",
+            message,
+            hint="run it from a terminal, as a user who may become root; "
+            "plan, explain, why, doctor and demo work without",
+        )
+
+
+def _ending(status: int) -> str:
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+
+
+class _Facts(msgspec.Struct):
+    facts: dict[str, Fact]
+
+
+class _Matches(msgspec.Struct):
+    matches: dict[str, tuple[str, ...]]
+
+
+class _Unread(msgspec.Struct):
+    outcome: str
+    message: str
+
+
+class _Value(msgspec.Struct):
+    path: str
+    bytes: str | Base64 | None = None
+    mode: str | None = None
+    error: _Unread | None = None
+
+
+class _Values(msgspec.Struct):
+    values: list[_Value]
+
+
+def _reading(value: _Value) -> Reading | None:
+    if value.error is None:
+        if value.bytes is None or value.mode is None:
+            raise ValueError(f"{value.path} has neither bytes and mode nor an error")
+        return Reading(data=read_bytes(value.bytes), mode=int(value.mode, 8))
+    if value.error.outcome == "absent":
+        return None
+    if value.error.outcome == "refused":
+        return Reading(unreadable=value.error.message)
+    return Reading(invalid=value.error.message)
+
+
+def _error(error: _ReplyError) -> AgentError:
+    if error.kind == "not-found":
+        return NoSuchTransaction(error.kind, error.message, hint="`ktrial status` lists those in force")
+    if error.kind in _SPECIAL:
+        return _SPECIAL[error.kind](error.kind, error.message, hint=error.hint)
+    if error.kind == "privilege":
+        return AgentNeedsRoot(error.kind, error.message, hint=error.hint)
+    return AgentError(error.kind, error.message, hint=error.hint)
+
+
+class AgentNeedsRoot(AgentError, PrivilegeMissing):
+    """The agent says that the step needs root."""
+
+    exit_status = 5

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries an agent's stdio. Everything above is the same for a local agent, one behind sudo, and others to come."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from ktrial.kit.errors import AgentError
+from ktrial.agent.interrupts import Interrupts
+
+BUILD_ANEW = "remove .setup and run ./ktrial, which builds the agent anew; an installed ktrial must be installed again"
+_CHUNK_BYTES = 1 << 16
+#: Seconds that a detached agent may take to end what it runs: SIGTERM, 5 seconds, SIGKILL, 5 seconds.
+PATIENCE_S = 11.0
+
+
+class Transport(Protocol):
+    """A running agent's two pipes."""
+
+    @property
+    def asker(self) -> str | None:
+        """The program that may ask a person before it starts the agent; None when nobody is asked."""
+
+    def send(self, line: bytes) -> None:
+        """Write one request line. Raises OSError when the agent is gone."""
+
+    def receive(self, limit_s: float | None = None) -> bytes:
+        """Read one reply line; empty when the agent is gone. Raises TimeoutError after `limit_s`."""
+
+    def wait(self, interrupts: Interrupts) -> None:
+        """Wait for the answer; raises KeyboardInterrupt at a Ctrl-C."""
+
+    def hang_up(self) -> None:
+        """End the agent's input and wait for nothing: what it runs `while_connected` ends."""
+
+    def close(self) -> int | None:
+        """End the agent's input and wait for it: its exit status, None where that cannot be known."""
+
+    def abandon(self) -> None:
+        """Let go of an agent that does not answer."""
+
+
+class Detached(Transport, Protocol):
+    """An agent that a Ctrl-C on the terminal does not reach."""
+
+    def answered(self) -> bool:
+        """Whether there is something to read, or the agent is gone."""
+
+    def finish(self) -> None:
+        """Hang up; an agent that does not end in time is killed."""
+
+
+class PipeTransport:
+    """An agent that somebody else started for us, reached through two pipes; `child` when it is a child of ours."""
+
+    asker: str | None = None
+
+    def __init__(self, to_agent: int, from_agent: int, child: int | None = None) -> None:
+        self._to_agent: int | None = to_agent
+        self._from_agent: int | None = from_agent
+        self._child = child
+        self._read = b""
+
+    def send(self, line: bytes) -> None:
+        """Write one request line."""
+        if self._to_agent is None:
+            raise BrokenPipeError("the session is closed")
+        left = memoryview(line)
+        while left:
+            left = left[os.write(self._to_agent, left) :]
+
+    def receive(self, limit_s: float | None = None) -> bytes:
+        """Read one reply line."""
+        deadline = None if limit_s is None else time.monotonic() + limit_s
+        parts = [self._read]
+        while b"\n" not in parts[-1]:
+            chunk = self._chunk(deadline)
+            if not chunk:
+                break
+            parts.append(chunk)
+        line, newline, self._read = b"".join(parts).partition(b"\n")
+        return line + newline
+
+    def _chunk(self, deadline: float | None) -> bytes:
+        if self._from_agent is None:
+            return b""
+        if deadline is not None:
+            ready, _, _ = select.select([self._from_agent], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+        return os.read(self._from_agent, _CHUNK_BYTES)
+
+    def wait(self, interrupts: Interrupts) -> None:
+        """Wait for the answer; a Ctrl-C ends the waiting."""
+        if not self._read and self._from_agent is not None:
+            interrupts.wait([self._from_agent])
+
+    def hang_up(self) -> None:
+        """End the agent's input and wait for nothing."""
+        self._end_input()
+
+    def close(self) -> int | None:
+        """End the agent's input and wait for it."""
+        self._end_input()
+        while self._chunk(None):
+            pass
+        self._end_output()
+        return self._wait()
+
+    def abandon(self) -> None:
+        """Let go of it: it finds its input ended."""
+        self._end_input()
+        self._end_output()
+
+    def answered(self) -> bool:
+        """Whether there is something to read, or the agent is gone."""
+        return bool(self._read) or self._from_agent is None or bool(select.select([self._from_agent], [], [], 0)[0])
+
+    def _end_input(self) -> None:
+        if self._to_agent is not None:
+            os.close(self._to_agent)
+            self._to_agent = None
+
+    def _end_output(self) -> None:
+        if self._from_agent is not None:
+            os.close(self._from_agent)
+            self._from_agent = None
+
+    def _wait(self) -> int | None:
+        if self._child is None:
+            return None
+        child, self._child = self._child, None
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status)
+
+
+class ProcessTransport(PipeTransport):
+    """An agent started as a child process. Its stderr is the user's."""
+
+    def __init__(self, argv: Sequence[str], *, asker: str | None = None, detached: bool = False) -> None:
+        self.asker = asker
+        try:
+            self._process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd="/",
+                bufsize=0,
+                start_new_session=detached,
+            )
+        except OSError as error:
+            raise AgentError("lost", f"{argv[0]} cannot be started: {error.strerror}", hint=BUILD_ANEW) from None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        super().__init__(os.dup(self._process.stdin.fileno()), os.dup(self._process.stdout.fileno()))
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+    def abandon(self) -> None:
+        """End it the hard way, where this user may."""
+        super().abandon()
+        with contextlib.suppress(PermissionError):
+            self._process.kill()
+            self._process.wait()
+
+    def _wait(self) -> int | None:
+        return self._process.wait()
+
+
+class DetachedTransport(ProcessTransport):
+    """An agent that a Ctrl-C on the terminal does not reach: the head ends it, and what it runs, in order."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        super().__init__(argv, detached=True)
+
+    def abandon(self) -> None:
+        """End it, but not before what it runs."""
+        self.finish()
+
+    def finish(self) -> None:
+        """Hang up; an agent that does not end in time is killed."""
+        self._end_input()
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._end_output()

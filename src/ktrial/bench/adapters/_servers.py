@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that benchmarks put their requests to: steps that start them in the run's private folder, their latencies."""
+
+from __future__ import annotations
+
+from ktrial.bench.benchmark import Outcome, Step
+
+NGINX_PACKAGES = {"apt": "nginx-light", "dnf": "nginx", "pacman": "nginx", "zypper": "nginx"}
+REDIS_PACKAGES = {"apt": "redis-server", "dnf": "redis", "pacman": "redis", "zypper": "redis"}
+#: What nginx delivers below this name ends with these words.
+PAGE = "page"
+LAST_WORDS = "the end of it\n"
+REDIS_SOCKET = "redis.sock"
+# nginx cannot hold its word `user` back: as another user it warns, as root it would lose the right to its own folder.
+_NGINX = """\
+user root;
+daemon off;
+worker_processes {workers};
+pid nginx.pid;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    sendfile on;
+    keepalive_requests 1000000000;
+    keepalive_timeout 1h;
+    client_body_temp_path temporary;
+    proxy_temp_path temporary;
+    fastcgi_temp_path temporary;
+    uwsgi_temp_path temporary;
+    scgi_temp_path temporary;
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        root .;
+    }}
+}}
+"""
+
+
+def nginx(port: int, workers: int, page_bytes: int) -> tuple[Step, ...]:
+    """An nginx on a port of the loopback address, with one page."""
+    page = LAST_WORDS.rjust(page_bytes, "x")
+    return (
+        Step(argv=("tee", "nginx.conf"), stdin=_NGINX.format(port=port, workers=workers).encode()),
+        Step(argv=("tee", PAGE), stdin=page.encode()),
+        # It writes its number when it listens.
+        Step(argv=("nginx", "-p", ".", "-c", "nginx.conf", "-e", "stderr"), ready=("test", "-s", "nginx.pid")),
+    )
+
+
+def redis() -> Step:
+    """A redis on a Unix socket, which keeps nothing on disk."""
+    only_socket = ("--port", "0", "--unixsocket", REDIS_SOCKET, "--unixsocketperm", "700")
+    return Step(
+        argv=("redis-server", *only_socket, "--save", "", "--appendonly", "no"),
+        ready=("redis-cli", "-s", REDIS_SOCKET, "ping"),
+    )
+
+
+def latency(
+    name: str, better: str, worse: str, blind_spots: str, *, high: float, resolution: float, headline: bool = False
+) -> Outcome:
+    """An outcome in seconds of which less is better, as the clients of a server tell it."""
+    return Outcome(
+        name=name,
+        unit="s",
+        kind="latency-quantile",
+        direction="lower",
+        low=0.0,
+        high=high,
+        better=better,
+        worse=worse,
+        blind_spots=blind_spots,
+        resolution=resolution,
+        headline=headline,
+    )

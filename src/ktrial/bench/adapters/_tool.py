@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What adapters of real tools share: a benchmark as a record with two functions, checked parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.benchmark import (
+    ANOTHER,
+    Invocation,
+    Measurement,
+    Outcome,
+    Parameters,
+    ParsedRun,
+    Probe,
+    RawOutput,
+    check_exit,
+    quoted,
+)
+from ktrial.kit.errors import BadInput, BadRun, UnknownName
+from ktrial.kit.formats.tool_output import Quantity
+from ktrial.machine.facts import FactBook
+
+#: Seconds for a tool to say its version.
+VERSION_LIMIT_S = 10.0
+#: Of the time asked for: less is another measurement.
+_LEAST_OF_TIME = 0.9
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool: the programs it `needs`, the `packages` that hold them, and how its version is asked for.
+
+    `version` is the argv that asks, empty when it cannot be asked; `version_pattern` finds the answer in either stream,
+    one group for each program.
+    """
+
+    needs: tuple[str, ...]
+    packages: Mapping[str, str] = {}
+    version: tuple[str, ...] = ()
+    version_pattern: str = ""
+
+
+class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
+    """A benchmark made by a program of somebody else's.
+
+    `command` makes the invocation out of all parameters, `reader` the measurements out of what it printed.
+    One that is `standalone` needs nothing but its programs and their libraries: guests can have it.
+    `beyond_exact` says why a guest whose clock counts instructions tells nothing of it.
+    """
+
+    name: str
+    what: str
+    program: Program
+    outcomes: tuple[Outcome, ...]
+    parameters: Parameters
+    command: Callable[[Parameters], Invocation]
+    reader: Callable[[RawOutput, Parameters], ParsedRun]
+    root_reason: str | None = None
+    user_reason: str | None = None
+    probe: Probe | None = None
+    standalone: bool = False
+    beyond_exact: str | None = None
+    least_cpus: int = 1
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The programs that must be there."""
+        return self.program.needs
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """The package that holds them, by package tool."""
+        return self.program.packages
+
+    def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
+        """How to run it once; raises BadInput for a parameter that it does not have or that cannot be."""
+        return self.command(self._complete(parameters))
+
+    def version_invocation(self) -> Invocation | None:
+        """How to ask for the version."""
+        argv = self.program.version
+        return Invocation(argv=argv, limit_s=VERSION_LIMIT_S) if argv else None
+
+    def parse_version(self, raw: RawOutput) -> str | None:
+        """The version that it told, on whichever stream and with whichever status."""
+        if not self.program.version_pattern:
+            return None
+        text = (raw.stdout + b"\n" + raw.stderr).decode("utf-8", "backslashreplace")
+        match = re.search(self.program.version_pattern, text)
+        return ", ".join(match.groups()) if match else None
+
+    def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
+        """The measurements of a run that ended well."""
+        return self.reader(raw, self._complete(parameters))
+
+    def _complete(self, parameters: Parameters) -> Parameters:
+        for name in parameters:
+            if name not in self.parameters:
+                raise UnknownName(f"parameter of {self.name}", name, self.parameters)
+        return {**self.parameters, **parameters}
+
+
+def measured(name: str, quantity: Quantity | None) -> tuple[Measurement, ...]:
+    """One measurement, or none where the tool printed none."""
+    if quantity is None:
+        return ()
+    return (Measurement(outcome=name, value=quantity.value, original=quantity.original),)
+
+
+def whole(parameters: Parameters, name: str, low: int = 1, high: int = 1_000_000_000) -> int:
+    """A parameter that is a whole number from `low` to `high`."""
+    value = parameters[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise BadInput(f"parameter {name} is {value!r}: it must be a whole number from {low} to {high}")
+    return value
+
+
+def flag(parameters: Parameters, name: str) -> bool:
+    """A parameter that is true or false."""
+    value = parameters[name]
+    if not isinstance(value, bool):
+        raise BadInput(f"parameter {name} is {value!r}: it must be true or false")
+    return value
+
+
+def matching(parameters: Parameters, name: str, pattern: str, example: str) -> str:
+    """A text parameter of a given form."""
+    value = parameters[name]
+    if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
+        raise BadInput(f"parameter {name} is {value!r}: it must look like {example}")
+    return value
+
+
+def one_of(parameters: Parameters, name: str, choices: Iterable[str]) -> str:
+    """A parameter that is one of some words."""
+    value, known = parameters[name], tuple(choices)
+    if value not in known:
+        raise BadInput(f"parameter {name} is {value!r}: it must be one of {', '.join(known)}")
+    return str(value)
+
+
+def collected(raw: RawOutput, name: str) -> bytes:
+    """A file that the tool was told to write."""
+    data = raw.files.get(name)
+    if data is None:
+        raise BadRun(f"ended well but did not write {name}, as it was told{quoted(raw)}")
+    return data
+
+
+def refusal(raw: RawOutput) -> str | None:
+    """Why a tool that was asked whether it can work here ended badly, in its own first words; None when it did not."""
+    try:
+        check_exit(raw)
+    except BadRun as error:
+        said = next((line for line in raw.stderr.decode("utf-8", "replace").splitlines() if line.strip()), "")
+        return said.strip().removesuffix(".") or error.message
+    return None
+
+
+def agree(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Refuse a run in which the tool did something else than it was asked for."""
+    for name, value in wanted.items():
+        if found[name] != value:
+            raise BadRun(f"{ANOTHER}: asked for {name} {value}, but the tool reports {found[name]}")
+
+
+def lasted(asked_s: float, found_s: float) -> None:
+    """Refuse a run that by the tool's own clock was over well before the time that it was to take."""
+    if found_s < _LEAST_OF_TIME * asked_s:
+        raise BadRun(f"{ANOTHER}: asked for {asked_s:g} s, but the tool reports {found_s:g} s")

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's `messaging`: wall time of groups of tasks in which every sender sends to every receiver."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from ktrial.bench.adapters._agent_load import LoadBenchmark, time_of
+from ktrial.bench.adapters._agent_load_reply import LoadReply
+from ktrial.bench.benchmark import Measurement, Outcome
+from ktrial.kit.errors import BadRun
+
+_TIME = Outcome(
+    name="time",
+    unit="s",
+    direction="lower",
+    kind="time",
+    resolution=1e-9,
+    low=0.0001,
+    high=3600.0,
+    better="All messages were passed in less wall time: waking and switching tasks in a crowd costs less.",
+    worse="All messages took more wall time: waking and switching tasks in a crowd costs more.",
+    blind_spots="One number for the whole crowd: neither latency nor fairness is seen, and settings that let tasks "
+    "run longer undisturbed improve it while they hurt latency. Pipes and sockets are different measures, and so are "
+    "threads and processes: switching between processes also changes memory maps.",
+    headline=True,
+)
+
+
+def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
+    wanted = 1
+    for name in ("groups", "senders", "receivers", "messages"):
+        wanted *= reply.parameters[name]
+    if reply.number("messages") != wanted:
+        raise BadRun(f"{wanted} messages were to be passed, but {reply.number('messages')} came")
+    return (time_of(reply, "time", "elapsed_ns"),)
+
+
+BENCHMARKS = tuple(
+    LoadBenchmark(
+        name=f"agent-messaging-{channel}" + ("-process" if tasks == "process" else ""),
+        what=f"Wall time for groups of {plural} to pass messages of 100 bytes through {channel}s.",
+        load="messaging",
+        outcomes=(_TIME,),
+        reader=_read,
+        fixed={"channel": channel, "tasks": tasks},
+        parameters={"groups": 10, "senders": 20, "receivers": 20, "messages": 400, "message_bytes": 100},
+    )
+    for (tasks, plural), channel in product((("thread", "threads"), ("process", "processes")), ("pipe", "socket"))
+)

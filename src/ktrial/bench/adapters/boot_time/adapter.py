@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""systemd-analyze: how long the boot of the running system took, part by part."""
+
+from __future__ import annotations
+
+from ktrial.bench.adapters._tool import VERSION_LIMIT_S, Program, ToolBenchmark, measured, refusal
+from ktrial.bench.adapters.boot_time.output import BootTimes, read_boot_times
+from ktrial.bench.benchmark import Invocation, Outcome, Parameters, ParsedRun, Probe, RawOutput
+
+_BLIND = (
+    "One value per boot: runs within a boot repeat it, so the number of boots is the number of samples. A boot with an "
+    "update, a file system check or a person at a password prompt counts like any other. "
+)
+_PARTS = {
+    "firmware": ("in the firmware", "Told by EFI firmware through the boot loader only. "),
+    "loader": ("in the boot loader", "Contains its menu's timeout; told by loaders of EFI that speak of it only. "),
+    "kernel": ("in the kernel before the first program", "Drivers that probe in parallel also work after it. "),
+    "initrd": ("in the initial RAM disk", "Told where systemd runs in it only; else it is part of the kernel's time. "),
+    "userspace": ("from systemd's start to the end of its start jobs", "Units that wait for the network weigh most. "),
+}
+_TARGETS = {"graphical.target": "graphical-target", "multi-user.target": "multi-user-target"}
+#: systemd rounds each part to a millisecond.
+_RESOLUTION_S = 0.001
+_LIMIT_S = 60.0
+_PROGRAM = Program(
+    needs=("systemd-analyze",),
+    packages={"apt": "systemd", "dnf": "systemd", "pacman": "systemd", "zypper": "systemd"},
+    version=("systemd-analyze", "--version"),
+    version_pattern=r"systemd \d+ \((\S+)\)",
+)
+
+
+def _outcome(name: str, spent: str, blind: str, *, headline: bool = False) -> Outcome:
+    return Outcome(
+        name=name,
+        unit="s",
+        kind="time",
+        direction="lower",
+        low=0.0,
+        high=86_400.0,
+        better=f"Less time was spent {spent}.",
+        worse=f"More time was spent {spent}.",
+        blind_spots=_BLIND + blind.strip(),
+        resolution=_RESOLUTION_S,
+        headline=headline,
+    )
+
+
+_OUTCOMES = (
+    _outcome(
+        "total", "from power-on to the end of the start jobs", "The sum of the parts that are told.", headline=True
+    ),
+    *(_outcome(name, spent, blind) for name, (spent, blind) in _PARTS.items()),
+    *(
+        _outcome(name, f"in userspace until {target} was reached", "Measured for the default target only.")
+        for target, name in _TARGETS.items()
+    ),
+)
+
+
+def _command(_: Parameters) -> Invocation:
+    return Invocation(argv=("systemd-analyze", "time"), limit_s=_LIMIT_S, expected_s=1.0, once_per_boot=True)
+
+
+def _read(raw: RawOutput, _: Parameters) -> ParsedRun:
+    boot = read_boot_times(raw.stdout)
+    found = measured("total", boot.total)
+    for name in _PARTS:
+        found += measured(name, boot.terms.get(name))
+    if boot.target in _TARGETS:
+        found += measured(_TARGETS[boot.target], boot.reached)
+    return ParsedRun(measurements=found, details={"target": boot.target}, notes=_doubts(boot))
+
+
+def _doubts(boot: BootTimes) -> tuple[str, ...]:
+    notes = [
+        f"the part {name} has no outcome: {took.original}" for name, took in boot.terms.items() if name not in _PARTS
+    ]
+    told = sum(took.value for took in boot.terms.values())
+    if boot.total is None:
+        notes.append("no total is told: a container has no kernel and no firmware of its own")
+    elif abs(told - boot.total.value) > _RESOLUTION_S * (len(boot.terms) + 1):
+        notes.append(f"the parts come to {told:.3f} s, but the total is told as {boot.total.original}")
+    if boot.target is None:
+        notes.append("the default target was not reached")
+    elif boot.target not in _TARGETS:
+        notes.append(f"the default target {boot.target} has no outcome")
+    return tuple(notes)
+
+
+BENCHMARK = ToolBenchmark(
+    name="boot-time",
+    what="How long this boot took: firmware, loader, kernel, initrd, userspace. One value per boot.",
+    program=_PROGRAM,
+    outcomes=_OUTCOMES,
+    parameters={},
+    command=_command,
+    reader=_read,
+    probe=Probe(
+        invocation=lambda _: Invocation(argv=("systemd-analyze", "time"), limit_s=VERSION_LIMIT_S),
+        why_not=refusal,
+        next="run it on a machine that systemd has booted, once `systemctl list-jobs` is empty",
+    ),
+)

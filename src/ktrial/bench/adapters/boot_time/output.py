@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Output of `systemd-analyze time`: how long each part of the boot took, and when the default target was reached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+import msgspec
+
+from ktrial.kit.formats.tool_output import Quantity, ended_lines, unreadable
+
+_BEGIN = "Startup finished in "
+_TERM = re.compile(r"(?P<span>[^()]{1,60}) \((?P<name>[a-z][a-z -]{0,30})\)")
+_TARGET = re.compile(r"(?P<target>\S{1,255}) reached after (?P<span>.{1,60}?) in userspace\.?")
+_PART = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(y|month|w|d|h|min|s|ms|us)", re.ASCII)
+#: Units of systemd's time spans in microseconds; a month is a twelfth of a year of 365.25 days.
+_MICROSECONDS = {
+    "y": 31_557_600_000_000,
+    "month": 2_629_800_000_000,
+    "w": 604_800_000_000,
+    "d": 86_400_000_000,
+    "h": 3_600_000_000,
+    "min": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+    "us": 1,
+}
+
+
+class BootTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """The times of one boot: `terms` by their names (`kernel`, `userspace`, …), as far as there were such parts.
+
+    `total` is None in a container, which has no kernel of its own. `reached` is the time in userspace until `target`,
+    the default one, was reached; both are None where it never was.
+    """
+
+    terms: Mapping[str, Quantity]
+    total: Quantity | None
+    target: str | None
+    reached: Quantity | None
+
+
+def read_boot_times(data: bytes, source: str = "stdout") -> BootTimes:
+    """Read the output of a boot that is finished; the line of its terms must be there, once."""
+    terms: dict[str, Quantity] = {}
+    total: Quantity | None = None
+    target: tuple[str, Quantity] | None = None
+    for line, text in ended_lines(data, source):
+        if text.startswith(_BEGIN):
+            if terms:
+                raise unreadable(source, line, text, "the only boot: there is one already")
+            terms, total = _terms(text.removeprefix(_BEGIN), source, line)
+        elif match := _TARGET.fullmatch(text.rstrip()):
+            if target is not None:
+                raise unreadable(source, line, text, "the only target: there is one already")
+            target = (match["target"], _span(match["span"], source, line))
+    if not terms:
+        raise unreadable(source, None, "the whole output", f"systemd-analyze's: there is no line {_BEGIN!r}")
+    return BootTimes(
+        terms=terms, total=total, target=target[0] if target else None, reached=target[1] if target else None
+    )
+
+
+def _terms(text: str, source: str, line: int) -> tuple[dict[str, Quantity], Quantity | None]:
+    """`2.1s (kernel) + 1min 30.6s (userspace) = 1min 32.7s`."""
+    left, equals, right = text.partition(" = ")
+    terms: dict[str, Quantity] = {}
+    for part in left.strip().split(" + "):
+        match = _TERM.fullmatch(part)
+        if match is None or match["name"] in terms:
+            raise unreadable(source, line, part, "a time and the part of the boot that took it: 2.124s (kernel)")
+        terms[match["name"]] = _span(match["span"], source, line)
+    return terms, _span(right.strip(), source, line) if equals else None
+
+
+def _span(text: str, source: str, line: int) -> Quantity:
+    """`1min 30.630s`, `784ms`; systemd writes a time below its resolution as `0`."""
+    if text == "0":
+        return Quantity(0.0, text)
+    parts = [_PART.fullmatch(part) for part in text.split(" ")]
+    units = [match[2] for match in parts if match is not None]
+    order = [unit for unit in _MICROSECONDS if unit in units]
+    if len(units) < len(parts) or units != order:
+        raise unreadable(source, line, text, "a time span as the C locale prints it: 1min 30.630s")
+    microseconds = sum(Decimal(match[1]) * _MICROSECONDS[match[2]] for match in parts if match is not None)
+    return Quantity(float(microseconds / 1_000_000), text)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Output of the program of `cpython-loop`: a JSON object with the interpreter, the results and each loop's time."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ktrial.kit.formats.tool_output import json_document, json_whole, unreadable
+
+
+class LoopRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: `results` are the different results of all loops, in order; one where all is well."""
+
+    implementation: str
+    version: str
+    results: tuple[int, ...]
+    times_ns: tuple[int, ...]
+
+
+def read_loop_run(data: bytes, source: str = "stdout") -> LoopRun:
+    """Read the program's output; all of its keys must be there, and a time at least."""
+    document = json_document(data, source)
+    words: dict[str, str] = {}
+    for key in ("implementation", "version"):
+        value = document.get(key)
+        if not isinstance(value, str) or not value:
+            raise unreadable(source, None, repr(value), f"{key}: a text")
+        words[key] = value
+    numbers: dict[str, tuple[int, ...]] = {}
+    for key in ("results", "times_ns"):
+        value = document.get(key)
+        if not isinstance(value, list) or not value:
+            raise unreadable(source, None, repr(value), f"{key}: a list with something in it")
+        numbers[key] = tuple(json_whole(item, source, key) for item in value)
+    return LoopRun(**words, **numbers)  # type: ignore[arg-type]

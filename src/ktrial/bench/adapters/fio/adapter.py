@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fio: sequential, random and mixed reads and writes of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ktrial.bench.adapters._tool import (
+    Program,
+    ToolBenchmark,
+    agree,
+    collected,
+    flag,
+    matching,
+    measured,
+    one_of,
+    whole,
+)
+from ktrial.bench.adapters.fio.output import FioDirection, read_fio
+from ktrial.bench.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.kit.errors import BadRun
+
+_FILE = "out.json"
+_QUANTILES = {"latency-p50": "50.000000", "latency-p99": "99.000000", "latency-p999": "99.900000"}
+#: No flash answers a single read sooner; what does is memory.
+_FASTEST_DEVICE_S = 4e-6
+_ENGINES = ("libaio", "io_uring", "psync", "sync", "pvsync2")
+#: Options that fio prints as it took them, and that another measurement would have others of.
+_IDENTITY = ("rw", "bs", "ioengine", "iodepth", "direct", "size", "runtime", "ramp_time", "rwmixread")
+_SIZE = "[1-9][0-9]{0,8}[kmgKMG]?"
+_BLIND = (
+    "One file on the file system of the run's folder. Page cache, the device's own cache and, in a guest, the host's "
+    "cache may answer instead of the medium; flash slows down when it is full or warm. "
+)
+_PROGRAM = Program(
+    needs=("fio",),
+    packages={"apt": "fio", "dnf": "fio", "pacman": "fio", "zypper": "fio"},
+    version=("fio", "--version"),
+    version_pattern=r"(fio-\S+)",
+)
+
+
+def _throughput(prefix: str, does: str, *, headline: bool) -> Outcome:
+    return Outcome(
+        name=f"{prefix}throughput",
+        unit="B/s",
+        kind="rate",
+        direction="higher",
+        low=1.0,
+        high=1e12,
+        better=f"More bytes a second are {does}.",
+        worse=f"Fewer bytes a second are {does}.",
+        blind_spots=_BLIND + "Beyond the parameter `ceiling` it is taken for the bandwidth of memory and refused.",
+        headline=headline,
+    )
+
+
+def _rate(prefix: str, does: str, *, headline: bool) -> Outcome:
+    return Outcome(
+        name=f"{prefix}rate",
+        unit="1/s",
+        kind="rate",
+        direction="higher",
+        low=0.01,
+        high=1e9,
+        better=f"More blocks a second are {does}.",
+        worse=f"Fewer blocks a second are {does}.",
+        blind_spots=_BLIND + "With requests queued up it says little of the latency of one.",
+        headline=headline,
+    )
+
+
+def _latency(prefix: str, name: str, does: str) -> Outcome:
+    share = {"latency-p50": "half", "latency-p99": "all but 1 %", "latency-p999": "all but 0.1 %"}[name]
+    return Outcome(
+        name=f"{prefix}{name}",
+        unit="s",
+        kind="latency-quantile",
+        direction="lower",
+        low=1e-7,
+        high=600.0,
+        better=f"The time within which {share} of the blocks are {does} got shorter.",
+        worse=f"The time within which {share} of the blocks are {does} got longer.",
+        blind_spots=_BLIND
+        + "From the submission to the completion, at the queue depth of the benchmark: more depth is "
+        "more latency. fio rounds into bins of some 1 %.",
+    )
+
+
+def _outcomes(directions: tuple[str, ...], headline: str) -> tuple[Outcome, ...]:
+    found: list[Outcome] = []
+    for direction in directions:
+        does = {"read": "read", "write": "written"}[direction]
+        prefix = f"{direction}-" if len(directions) > 1 else ""
+        found.append(_throughput(prefix, does, headline=f"{prefix}throughput" == headline))
+        found.append(_rate(prefix, does, headline=f"{prefix}rate" == headline))
+        found += [_latency(prefix, name, does) for name in _QUANTILES]
+    return tuple(found)
+
+
+def _command(pattern: str, parameters: Parameters) -> Invocation:
+    seconds, ramp = whole(parameters, "seconds", 1, 86_400), whole(parameters, "ramp_seconds", 0, 3600)
+    argv = [
+        "fio",
+        "--name=ktrial",
+        f"--rw={pattern}",
+        f"--bs={matching(parameters, 'block', _SIZE, '4k')}",
+        f"--ioengine={one_of(parameters, 'engine', _ENGINES)}",
+        f"--iodepth={whole(parameters, 'depth', 1, 65536)}",
+        f"--direct={int(flag(parameters, 'direct'))}",
+        f"--size={matching(parameters, 'size', _SIZE, '1g')}",
+        f"--runtime={seconds}",
+        f"--ramp_time={ramp}",
+        "--time_based",
+        "--randseed=7",
+    ]
+    name = "data"
+    if parameters["folder"]:
+        # Where somebody else's files are, the name must not be one of theirs. fio asks for the folder before the file.
+        name = "ktrial-fio-data"
+        argv.append(f"--directory={matching(parameters, 'folder', '/[^:,]*', '/mnt/disk')}")
+    argv += [
+        f"--filename={name}",
+        "--unlink=1",
+        "--output-format=json+",
+        f"--output={_FILE}",
+    ]
+    if pattern == "randwrite":
+        # The file is written in order first: else the run scatters it over the disk, and that is what it would measure.
+        argv.append("--overwrite=1")
+    if "read_percent" in parameters:
+        argv.append(f"--rwmixread={whole(parameters, 'read_percent', 1, 99)}")
+    expected = float(seconds + ramp)
+    return Invocation(argv=tuple(argv), limit_s=2 * expected + 300, expected_s=expected, files=(_FILE,))
+
+
+def _agree_options(pattern: str, parameters: Parameters, told: Mapping[str, str]) -> None:
+    """Refuse a job of other options than the command's, as far as fio prints them."""
+    options = (word.removeprefix("--").partition("=") for word in _command(pattern, parameters).argv)
+    agree({name: value for name, _, value in options if name in _IDENTITY and name in told}, told)
+
+
+def _read(raw: RawOutput, parameters: Parameters, pattern: str, directions: tuple[str, ...]) -> ParsedRun:
+    run = read_fio(collected(raw, _FILE), _FILE)
+    if len(run.jobs) != 1:
+        raise BadRun(f"fio tells of {len(run.jobs)} jobs; one was asked for")
+    job = run.jobs[0]
+    if job.error:
+        raise BadRun(f"fio's job ended with error {job.error}", hint="28 means that there is no space for the file")
+    missing = [direction for direction in directions if direction not in job.directions]
+    if missing:
+        raise BadRun(f"fio ended well but did not one {' and not one '.join(missing)}")
+    _agree_options(pattern, parameters, job.options)
+    measurements: tuple[Measurement, ...] = ()
+    notes = tuple(f"fio warns: {line}" for line in run.preamble)
+    bins: dict[str, Mapping[str, int]] = {}
+    for direction in directions:
+        found = job.directions[direction]
+        prefix = f"{direction}-" if len(directions) > 1 else ""
+        measurements += _measured(prefix, found)
+        notes += _doubts(direction, found, parameters)
+        bins[direction] = {str(key): count for key, count in sorted(found.bins_ns.items())}
+    details = {"histogram_ns": bins, "options": dict(job.options)}
+    return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
+
+
+def _measured(prefix: str, found: FioDirection) -> tuple[Measurement, ...]:
+    measurements = measured(f"{prefix}throughput", found.throughput) + measured(f"{prefix}rate", found.rate)
+    for name, key in _QUANTILES.items():
+        measurements += measured(f"{prefix}{name}", found.percentiles.get(key))
+    return measurements
+
+
+def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tuple[str, ...]:
+    """Notes on a doubtful source of the data; refuses a throughput that only memory has."""
+    ceiling = whole(parameters, "ceiling", 1, 10**13)
+    if found.throughput.value > ceiling:
+        raise BadRun(
+            f"{found.throughput.original} of {direction} is beyond the plausible {ceiling} B/s: that is page cache",
+            hint="use direct = true and a file larger than memory, or raise `ceiling` for an array of disks",
+        )
+    notes: tuple[str, ...] = ()
+    if not flag(parameters, "direct"):
+        notes += (f"{direction}: without direct = true the page cache answers, not the device",)
+    median = found.percentiles.get(_QUANTILES["latency-p50"])
+    if median is not None and median.value < _FASTEST_DEVICE_S:
+        notes += (f"{direction}: half of the blocks took under {median.original}: no device does that, memory does",)
+    if found.runtime_ms < 1000:
+        notes += (f"{direction}: only {found.runtime_ms} ms were measured",)
+    return notes
+
+
+def _benchmark(name: str, what: str, pattern: str, directions: tuple[str, ...], own: Parameters) -> ToolBenchmark:
+    headline = ("read-" if len(directions) > 1 else "") + ("rate" if "rand" in pattern else "throughput")
+    common = {
+        "size": "1g",
+        "seconds": 10,
+        "ramp_seconds": 2,
+        "engine": "libaio",
+        "direct": True,
+        "folder": "",
+        "ceiling": 15_000_000_000,
+    }
+    return ToolBenchmark(
+        name=name,
+        what=what,
+        program=_PROGRAM,
+        outcomes=_outcomes(directions, headline),
+        parameters={**common, **own},
+        command=lambda parameters: _command(pattern, parameters),
+        reader=lambda raw, parameters: _read(raw, parameters, pattern, directions),
+    )
+
+
+_SEQUENTIAL = {"block": "1m", "depth": 8}
+_RANDOM = {"block": "4k", "depth": 32}
+BENCHMARKS = (
+    _benchmark("fio-seq-read", "Reads a file from begin to end in large blocks.", "read", ("read",), _SEQUENTIAL),
+    _benchmark("fio-seq-write", "Writes a file from begin to end in large blocks.", "write", ("write",), _SEQUENTIAL),
+    _benchmark("fio-rand-read", "Reads blocks of a file in random order.", "randread", ("read",), _RANDOM),
+    _benchmark("fio-rand-write", "Writes blocks of a file in random order.", "randwrite", ("write",), _RANDOM),
+    _benchmark(
+        "fio-rand-mixed",
+        "Reads and writes blocks of a file in random order at the same time.",
+        "randrw",
+        ("read", "write"),
+        {**_RANDOM, "read_percent": 70},
+    ),
+)

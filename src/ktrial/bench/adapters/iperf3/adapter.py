@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""iperf3: a TCP stream between two network namespaces with a link of any length."""
+
+from __future__ import annotations
+
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, matching, measured, whole
+from ktrial.bench.adapters.iperf3.output import read_iperf3
+from ktrial.bench.benchmark import SERVER_ADDRESS, Invocation, Network, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.kit.formats.tool_output import Quantity
+
+_PORT = 5201
+_BLIND = (
+    "Both ends are on this machine and share its CPUs; no network card, driver or interrupt takes part. iperf3 before "
+    "3.16 has one thread for all streams. "
+)
+_LINK_RANGES = {
+    "delay_us": (0, 10_000_000),
+    "loss_ppm": (0, 500_000),
+    "rate_bytes_per_s": (0, 125_000_000_000),
+    "limit_packets": (1, 10_000_000),
+}
+_PROGRAM = Program(
+    needs=("iperf3",),
+    packages={"apt": "iperf3", "dnf": "iperf3", "pacman": "iperf3", "zypper": "iperf"},
+    version=("iperf3", "--version"),
+    version_pattern=r"iperf (\S+)",
+)
+_OUTCOMES = (
+    Outcome(
+        name="goodput",
+        unit="B/s",
+        kind="rate",
+        direction="higher",
+        low=1.0,
+        high=1e12,
+        better="More bytes a second arrived.",
+        worse="Fewer bytes a second arrived.",
+        blind_spots=_BLIND + "The time that the sender needs to get rid of its last bytes is in it.",
+        headline=True,
+    ),
+    Outcome(
+        name="retransmits",
+        unit="count",
+        kind="count",
+        direction="lower",
+        low=0,
+        high=1e12,
+        resolution=1,
+        better="Fewer segments had to be sent again.",
+        worse="More segments had to be sent again.",
+        blind_spots=_BLIND
+        + "Grows with the bytes sent, and holds segments that were sent again although they had arrived.",
+    ),
+)
+
+
+def _command(parameters: Parameters) -> Invocation:
+    seconds, omit = whole(parameters, "seconds", 1, 86_400), whole(parameters, "omit_seconds", 0, 600)
+    argv = ["iperf3", "-c", SERVER_ADDRESS, "-p", str(_PORT), "-t", str(seconds), "-O", str(omit)]
+    argv += ["-P", str(whole(parameters, "streams", 1, 128)), "-J"]
+    names = [name for name in ("congestion", "qdisc") if parameters[name] is not None]
+    link = {
+        **{name: matching(parameters, name, "[a-z0-9_]{1,15}", "bbr or fq") for name in names},
+        **{name: whole(parameters, name, *limits) for name, limits in _LINK_RANGES.items()},
+    }
+    return Invocation(
+        argv=tuple(argv),
+        limit_s=2.0 * (seconds + omit) + 60,
+        expected_s=seconds + omit,
+        network=Network(link=link, server=("iperf3", "-s", "-1", "-p", str(_PORT)), port=_PORT),
+    )
+
+
+def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
+    run = read_iperf3(raw.stdout)
+    wanted = {
+        "seconds": parameters["seconds"],
+        "omit_seconds": parameters["omit_seconds"],
+        "streams": parameters["streams"],
+        "congestion": parameters["congestion"] or run.sender_congestion,
+    }
+    found = {
+        "seconds": run.duration_s,
+        "omit_seconds": run.omit_s,
+        "streams": run.streams,
+        "congestion": run.sender_congestion,
+    }
+    agree(wanted, found)
+    again = None if run.retransmits is None else Quantity(run.retransmits, str(run.retransmits))
+    return ParsedRun(
+        measurements=measured("goodput", run.goodput) + measured("retransmits", again),
+        tool_version=run.version,
+        details={"sender_congestion": run.sender_congestion, "receiver_congestion": run.receiver_congestion},
+        notes=() if again is not None else ("this kernel does not tell iperf3 what was sent again",),
+    )
+
+
+BENCHMARK = ToolBenchmark(
+    name="iperf3",
+    what="Bytes a second that iperf3 gets over TCP to the other end of a link, which may delay, lose and slow down.",
+    program=_PROGRAM,
+    outcomes=_OUTCOMES,
+    parameters={
+        "seconds": 10,
+        "omit_seconds": 1,
+        "streams": 1,
+        "congestion": None,
+        "qdisc": None,
+        "delay_us": 0,
+        "loss_ppm": 0,
+        "rate_bytes_per_s": 0,
+        "limit_packets": 1000,
+    },
+    command=_command,
+    reader=_read,
+)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds of a kernel: the time of `make` for a given tree and configuration, out of the tree and in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import msgspec
+
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, matching, measured, one_of, whole
+from ktrial.bench.benchmark import DIRECTORY, Invocation, Outcome, Parameters, ParsedRun, RawOutput, Step
+from ktrial.kernels.config.config_file import read_kernel_config
+from ktrial.kit.errors import BadInput, BadRun
+from ktrial.kit.formats.tool_output import Quantity
+from ktrial.machine.facts import FactBook
+
+_BUILD = "build"
+_CONFIG = f"{_BUILD}/.config"
+#: Configurations that every tree makes itself.
+_MADE = ("tinyconfig", "defconfig", "allnoconfig")
+#: Machine -> folder of its boot image, and the image that is built there by default.
+_IMAGES = {
+    "x86_64": ("arch/x86/boot", "bzImage"),
+    "i686": ("arch/x86/boot", "bzImage"),
+    "aarch64": ("arch/arm64/boot", "Image"),
+    "riscv64": ("arch/riscv/boot", "Image"),
+    "armv7l": ("arch/arm/boot", "zImage"),
+}
+_TARGETS = ("bzImage", "Image", "Image.gz", "zImage", "vmlinux")
+#: What kbuild writes beside a file once its rule has been carried out; `cmd_` alone before Linux 6.2.
+_MADE_IT = re.compile(rb"\s*(?:saved)?cmd_\S+ := ")
+#: The build does not look at the clock, the user's name or the host's.
+_PINNED = {"KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "ktrial", "KBUILD_BUILD_HOST": "ktrial"}
+_LIMIT_S = 4 * 3600.0
+_STEP_LIMIT_S = 900.0
+_BLIND = (
+    "Sources, configuration, compiler, linker and number of jobs are the benchmark: only builds of the same may be "
+    "compared, and of the sources only the version is known. The tree is read from its own disk, warm after the run "
+    "that does not count; what is built lies in memory. "
+)
+
+
+def _outcome(name: str, what: str, blind: str, *, headline: bool = False) -> Outcome:
+    return Outcome(
+        name=name,
+        unit="s",
+        kind="time",
+        direction="lower",
+        low=0.001 if headline else 0.0,
+        high=1e7,
+        better=f"The build took less {what}.",
+        worse=f"The build took more {what}.",
+        blind_spots=_BLIND + blind,
+        headline=headline,
+    )
+
+
+_OUTCOMES = (
+    _outcome("time", "wall time", "The last steps, linking above all, keep one CPU busy only.", headline=True),
+    _outcome("user", "CPU time in its own code", "With more threads on a core each of them is charged its full time."),
+    _outcome("system", "CPU time in the kernel", "Tens of thousands of short processes: forks, page faults, opens."),
+)
+
+
+class KernelCompile(ToolBenchmark, frozen=True, kw_only=True):
+    """A build; the machine says how many jobs and which image where the parameters do not."""
+
+    def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
+        """How to build once; raises BadInput without a tree."""
+        given = {**self.parameters, **parameters}
+        machine = facts.value("cpu.architecture")
+        folder, image = _IMAGES.get(machine, ("", ""))
+        told = {"jobs": given["jobs"] or facts.value("cpu.threads") or 1, "target": given["target"] or image}
+        if not told["target"]:
+            raise BadInput(
+                f"which image is built on {machine or 'this machine'} is not known", hint="give target: vmlinux"
+            )
+        invocation = super().invocation({**parameters, **told}, facts)
+        made = f"{_BUILD}/.vmlinux.cmd" if told["target"] == "vmlinux" else f"{_BUILD}/{folder}/.{told['target']}.cmd"
+        return msgspec.structs.replace(invocation, files=(_CONFIG, made))
+
+
+def _command(parameters: Parameters, *, llvm: bool) -> Invocation:
+    if not parameters["tree"]:
+        raise BadInput(
+            "kernel-compile needs a kernel's sources", hint="name a clean tree: -p tree=/usr/src/linux-source-6.12"
+        )
+    tree = matching(parameters, "tree", r"/[^\s:]*", "/usr/src/linux: an absolute path without spaces and colons")
+    make = ("make", "-s", "-C", tree, f"O={DIRECTORY}/{_BUILD}", *(("LLVM=1",) if llvm else ()))
+    target = one_of(parameters, "target", _TARGETS)
+    return Invocation(
+        argv=(*make, f"-j{whole(parameters, 'jobs', 1, 8192)}", target),
+        environment=_PINNED,
+        limit_s=_LIMIT_S,
+        steps=(_configuration(parameters, make), Step(argv=(*make, "olddefconfig"), limit_s=_STEP_LIMIT_S)),
+        warm_ups=1,
+        in_memory=True,
+    )
+
+
+def _configuration(parameters: Parameters, make: tuple[str, ...]) -> Step:
+    """Puts the configuration in place."""
+    config = matching(
+        parameters, "config", rf"{'|'.join(_MADE)}|/.*", f"{', '.join(_MADE)} or the absolute path of a .config"
+    )
+    if config in _MADE:
+        return Step(argv=(*make, config), limit_s=_STEP_LIMIT_S)
+    return Step(argv=("install", "-D", "-m", "0600", config, f"{DIRECTORY}/{_CONFIG}"))
+
+
+def _read(raw: RawOutput, _: Parameters) -> ParsedRun:
+    data = collected(raw, _CONFIG)
+    config = read_kernel_config(data, _CONFIG)
+    if not any(_MADE_IT.match(text) for name, text in raw.files.items() if name.endswith(".cmd")):
+        raise BadRun("make ended well, but it left no image")
+    digest = hashlib.sha256(data).hexdigest()
+    used = (
+        ("time", raw.wall_ns, 1e9, "ns"),
+        ("user", raw.user_us, 1e6, "us"),
+        ("system", raw.system_us, 1e6, "us"),
+    )
+    return ParsedRun(
+        measurements=tuple(
+            one
+            for name, value, per_second, unit in used
+            if value is not None
+            for one in measured(name, Quantity(value / per_second, f"{value} {unit}"))
+        ),
+        tool_version=f"{config.compiler}; Linux {config.version}; config {digest[:12]}",
+        details={
+            "compiler": config.compiler,
+            "sources": config.version,
+            "architecture": config.architecture,
+            "config_sha256": digest,
+            "symbols": config.symbols,
+        },
+    )
+
+
+def _benchmark(name: str, what: str, program: Program, *, llvm: bool) -> KernelCompile:
+    return KernelCompile(
+        name=name,
+        what=what,
+        program=program,
+        outcomes=_OUTCOMES,
+        parameters={"tree": "", "config": "defconfig", "target": "", "jobs": 0},
+        command=lambda parameters: _command(parameters, llvm=llvm),
+        reader=_read,
+    )
+
+
+BENCHMARKS = (
+    _benchmark(
+        "kernel-compile",
+        "Time of make for the image of a kernel from a given clean tree, with GCC, built in memory.",
+        Program(
+            needs=("make", "gcc", "ld", "flex", "bison", "bc"),
+            packages={
+                "apt": "make gcc flex bison bc libelf-dev libssl-dev",
+                "dnf": "make gcc flex bison bc elfutils-libelf-devel openssl-devel",
+                "pacman": "base-devel bc libelf",
+                "zypper": "make gcc flex bison bc libelf-devel libopenssl-devel",
+            },
+            version=("gcc", "--version"),
+            version_pattern=r"gcc .*\) (\d\S*)",
+        ),
+        llvm=False,
+    ),
+    _benchmark(
+        "kernel-compile-llvm",
+        "Time of make for the image of a kernel from a given clean tree, with Clang and LLD, built in memory.",
+        Program(
+            needs=("make", "clang", "ld.lld", "llvm-ar", "flex", "bison", "bc"),
+            packages={
+                "apt": "make clang lld llvm flex bison bc libelf-dev libssl-dev",
+                "dnf": "make clang lld llvm flex bison bc elfutils-libelf-devel openssl-devel",
+                "pacman": "base-devel clang lld llvm bc libelf",
+                "zypper": "make clang lld llvm flex bison bc libelf-devel libopenssl-devel",
+            },
+            version=("clang", "--version"),
+            version_pattern=r"clang version (\S+)",
+        ),
+        llvm=True,
+    ),
+)

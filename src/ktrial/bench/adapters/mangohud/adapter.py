@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames of a program that runs by itself, logged by MangoHud: what a suite or a trial can repeat."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, matching, whole
+from ktrial.bench.benchmark import DIRECTORY, Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.frames.mangohud import MangoHudLog, read_mangohud
+from ktrial.bench.frames.statistics import BELOW_FPS, CAPTURE_OPTIONS, FRAME_OUTCOMES, below_rate, frame_statistics
+from ktrial.kit.errors import BadInput, BadRun
+
+#: Ends the program some time after its log, if it does not end by itself; that is no failure.
+_SCRIPT = """\
+[ "$1" != 0 ] || { shift; exec mangohud "$@"; }
+ends=$1
+shift
+timeout --signal=INT --kill-after=10 "$ends" mangohud "$@"
+status=$?
+[ "$status" = 124 ] || exit "$status"
+"""
+_CAPTURES = "*.csv"
+_SUMMARY = "_summary.csv"
+_GRACE_S = 5
+_LIMIT_S = 4 * 3600.0
+
+
+def _command(parameters: Parameters) -> Invocation:
+    words, seconds = _words(parameters), whole(parameters, "seconds", 0, 3600)
+    below_rate(parameters["below_fps"], "parameter below_fps")
+    ends = seconds + _GRACE_S if seconds else 0
+    directory = matching(parameters, "directory", r"(?:/[^\x00-\x1f]*)?", "/games/one")
+    return Invocation(
+        argv=("sh", "-c", _SCRIPT, "frames", str(ends), *words),
+        environment={
+            **_environment(parameters),
+            "MANGOHUD": "1",
+            "MANGOHUD_CONFIG": f"{CAPTURE_OPTIONS},log_duration={seconds},output_folder={DIRECTORY}",
+        },
+        directory=directory or None,
+        limit_s=ends + 60.0 if seconds else _LIMIT_S,
+        expected_s=float(ends) or None,
+        files=(_CAPTURES,),
+    )
+
+
+def _words(parameters: Parameters) -> list[str]:
+    program = parameters["program"]
+    try:
+        words = shlex.split(program) if isinstance(program, str) else []
+    except ValueError as error:
+        raise BadInput(f"parameter program is {program!r}: {error}") from None
+    if not words:
+        raise BadInput(
+            f"parameter program is {program!r}: it must be a command line", hint="-p program='vkcube --c 3000'"
+        )
+    return words
+
+
+def _environment(parameters: Parameters) -> dict[str, str]:
+    given = parameters["environment"]
+    found: dict[str, str] = {}
+    for word in given if isinstance(given, list | tuple) else (given,):
+        if not isinstance(word, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=[^\x00]*", word):
+            raise BadInput(
+                f"parameter environment holds {word!r}: it must look like DISPLAY=:0", hint="-p environment=DISPLAY=:0"
+            )
+        name, _, value = word.partition("=")
+        found[name] = value
+    return found
+
+
+def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
+    name, log, others = _chosen(raw)
+    statistics = frame_statistics(log.frame_times_s, below_rate(parameters["below_fps"], "parameter below_fps"))
+    notes = [f"{one.outcome}: left out: {one.why}" for one in statistics.left_out]
+    if log.cut_off:
+        notes.append("the last line was cut off and is left out")
+    if others:
+        notes.append(f"the capture with most frames was taken; others: {', '.join(others)}")
+    return ParsedRun(
+        measurements=statistics.measurements,
+        tool_version=log.version,
+        details={
+            "capture": name,
+            "frames": statistics.frames,
+            "logged_s": statistics.logged_s,
+            "system": dict(log.system) if log.system else {"row": log.system_row},
+        },
+        notes=tuple(notes),
+    )
+
+
+def _chosen(raw: RawOutput) -> tuple[str, MangoHudLog, tuple[str, ...]]:
+    """The capture with most frames of those that can be read, and the names of the others: a launcher has one too."""
+    captures = {name: data for name, data in raw.files.items() if not name.endswith(_SUMMARY)}
+    if not captures:
+        raise BadRun(
+            "MangoHud left no capture",
+            hint="an OpenGL program that loads its library itself needs MANGOHUD_DLSYM=1 in the parameter environment; "
+            "MangoHud before 0.7 writes nothing unless its log ends before the program: give `seconds`",
+        )
+    found: dict[str, MangoHudLog] = {}
+    errors: list[BadRun] = []
+    for name, data in captures.items():
+        try:
+            found[name] = read_mangohud(data, name)
+        except BadRun as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    chosen = max(found, key=lambda name: len(found[name].frame_times_s))
+    return chosen, found[chosen], tuple(name for name in captures if name != chosen)
+
+
+BENCHMARK = ToolBenchmark(
+    name="mangohud",
+    what="Frame times of a program that needs nobody at the keys, logged by MangoHud frame by frame.",
+    program=Program(
+        needs=("mangohud", "sh", "timeout"), packages=dict.fromkeys(("apt", "dnf", "pacman", "zypper"), "mangohud")
+    ),
+    outcomes=tuple(one.outcome for one in FRAME_OUTCOMES),
+    parameters={"program": "", "seconds": 0, "environment": (), "directory": "", "below_fps": BELOW_FPS},
+    command=_command,
+    reader=_read,
+)

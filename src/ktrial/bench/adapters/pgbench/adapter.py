@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pgbench: transactions of a PostgreSQL server at a fixed rate, in an open loop."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from ktrial.bench.adapters._servers import latency
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, flag, measured, one_of, whole
+from ktrial.bench.adapters.pgbench.output import PgbenchLog, PgbenchRun, read_log, read_pgbench
+from ktrial.bench.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput, Step
+from ktrial.kit.errors import BadInput, BadRun, UnreadableOutput
+from ktrial.kit.formats.tool_output import Quantity, in_base, nearest_rank
+
+_LOG = "transactions."
+_USER = "ktrial"
+#: The socket by a path that is short however deep the run's folder lies: a longer one than 107 bytes is refused. The
+#: clients stand in that folder, the server in the folder of its data below.
+_SOCKET = ("-h", "/proc/self/cwd", "-U", _USER)
+_SERVER_FOLDER = ".."
+_DATABASE = "postgres"
+#: Every transaction is in the log, which must not get larger than what is collected.
+_MOST_TRANSACTIONS = 1_000_000
+#: Below this part of the rate asked for it was not held, unless so few transactions may be chance.
+_HELD = 0.95
+_CHANCE = 4.0
+_QUANTILES = {
+    "latency-p50": (0.5, "half"),
+    "latency-p99": (0.99, "all but 1 %"),
+    "latency-p999": (0.999, "all but 0.1 %"),
+}
+_FEW_ABOVE = 5
+_SCRIPTS = ("tpcb-like", "simple-update", "select-only")
+_BLIND = (
+    "From the moment at which a transaction was due to its end, with the time for which it waited for a free client. A "
+    "server that cannot hold the rate queues without end: then it grows with the length of the run. Server and clients "
+    "share the CPUs. PostgreSQL's own settings are its defaults."
+)
+_latency = partial(latency, high=3600.0, resolution=1e-6)
+_OUTCOMES = (
+    *(
+        _latency(
+            name,
+            f"The time within which {share} of the transactions were done got shorter.",
+            f"The time within which {share} of the transactions were done got longer.",
+            _BLIND,
+            headline=name == "latency-p99",
+        )
+        for name, (_, share) in _QUANTILES.items()
+    ),
+    _latency(
+        "latency-mean", "Transactions took less time on average.", "Transactions took more time on average.", _BLIND
+    ),
+    _latency(
+        "latency-max", "The slowest transaction took less time.", "The slowest transaction took more time.", _BLIND
+    ),
+    _latency(
+        "lag-mean",
+        "Transactions began sooner after the moment at which they were due.",
+        "Transactions began later after the moment at which they were due.",
+        "How late the clients were; a part of the latency. Grows with the run where the rate is not held.",
+    ),
+    Outcome(
+        name="transaction-rate",
+        unit="1/s",
+        kind="rate",
+        direction="higher",
+        low=0.01,
+        high=1e7,
+        better="More transactions a second were done.",
+        worse="Fewer transactions a second were done.",
+        blind_spots="Not above the rate asked for, around which it varies by chance: transactions come at random.",
+    ),
+    Outcome(
+        name="late-share",
+        unit="ratio",
+        kind="score",
+        direction="lower",
+        low=0.0,
+        high=1.0,
+        better="Fewer transactions took longer than the limit or were left out because they were too late already.",
+        worse="More transactions took longer than the limit or were left out because they were too late already.",
+        blind_spots="Measured only where latency_limit_ms is set.",
+    ),
+)
+
+
+def _command(parameters: Parameters) -> Invocation:
+    seconds, rate = whole(parameters, "seconds", 1, 86_400), whole(parameters, "rate", 1, _MOST_TRANSACTIONS)
+    scale, clients = whole(parameters, "scale", 1, 10_000), whole(parameters, "clients", 1, 90)
+    limit_ms = whole(parameters, "latency_limit_ms", 0, 3_600_000)
+    if rate * seconds > _MOST_TRANSACTIONS:
+        raise BadInput(
+            f"parameters rate and seconds make {rate * seconds} transactions: at most {_MOST_TRANSACTIONS} are allowed",
+            hint="every transaction is kept in a log: take a shorter run",
+        )
+    argv = ["pgbench", *_SOCKET, "-n", "-b", one_of(parameters, "script", _SCRIPTS), f"--rate={rate}"]
+    argv += ["-T", str(seconds), "-c", str(clients), "-j", str(whole(parameters, "threads", 1, clients))]
+    argv += ["--log", f"--log-prefix={_LOG.rstrip('.')}"]
+    if limit_ms:
+        argv.append(f"--latency-limit={limit_ms}")
+    making = 10.0 + scale
+    return Invocation(
+        argv=(*argv, _DATABASE),
+        limit_s=2.0 * seconds + 120,
+        files=(f"{_LOG}*",),
+        steps=_steps(scale, flag(parameters, "fsync"), limit_s=60 + 20.0 * scale),
+        expected_s=seconds + making,
+    )
+
+
+def _steps(scale: int, fsync: bool, limit_s: float) -> tuple[Step, ...]:
+    cluster = ["initdb", "-D", "data", "-U", _USER, "-A", "trust", "-E", "UTF8", "--no-locale"]
+    server = ["postgres", "-D", "data", "-k", _SERVER_FOLDER, "-c", "listen_addresses="]
+    # Nothing stays in /dev/shm when the server is killed.
+    server += ["-c", "dynamic_shared_memory_type=mmap", "-c", f"fsync={'on' if fsync else 'off'}"]
+    return (
+        Step(argv=(*cluster, *(() if fsync else ("--no-sync",))), limit_s=300),
+        Step(argv=tuple(server), ready=("pg_isready", "-q", *_SOCKET, "-d", _DATABASE)),
+        Step(argv=("pgbench", *_SOCKET, "-i", "-q", "-s", str(scale), _DATABASE), limit_s=limit_s),
+        # What making the tables left to write is written before the run.
+        Step(argv=("psql", *_SOCKET, "-d", _DATABASE, "-q", "-c", "CHECKPOINT"), limit_s=limit_s),
+    )
+
+
+def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
+    run = read_pgbench(raw.stdout)
+    asked = {name: parameters[name] for name in ("scale", "clients", "threads", "seconds")}
+    found = {"scale": run.scale, "clients": run.clients, "threads": run.threads}
+    agree(asked, {**found, "seconds": asked["seconds"] if run.seconds is None else run.seconds})
+    if run.failed:
+        raise BadRun(f"{run.failed} of the transactions failed")
+    log = _whole_log(raw, run)
+    measurements, notes = _latencies(run, log, whole(parameters, "latency_limit_ms", 0) * 1000)
+    notes += _doubts(run, parameters)
+    measurements += measured("lag-mean", run.lag_mean) + measured("transaction-rate", run.rate)
+    if run.late is not None:
+        late, total = run.late + log.skipped, run.transactions + log.skipped
+        measurements += measured("late-share", Quantity(late / total, f"{late} of {total}"))
+    histogram = {str(key * 1000): count for key, count in sorted(log.histogram_us.items())}
+    details = {"histogram_ns": histogram, "skipped": log.skipped}
+    return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
+
+
+def _latencies(run: PgbenchRun, log: PgbenchLog, limit_us: int) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
+    """What is known of the latencies, and what is not: a skipped transaction would have taken longer than the limit."""
+    measurements: tuple[Measurement, ...] = ()
+    unknown: list[str] = []
+    few: list[str] = []
+    total = run.transactions + log.skipped
+    for name, (fraction, _) in _QUANTILES.items():
+        value = nearest_rank(log.histogram_us, fraction, log.skipped)
+        if value is None or (log.skipped and value > limit_us):
+            unknown.append(name)
+        elif (1 - fraction) * total < _FEW_ABOVE:
+            few.append(name)
+        else:
+            measurements += measured(name, Quantity(in_base(value, "us"), f"{value} us"))
+    if log.skipped:
+        unknown += ["latency-mean", "latency-max"]
+    else:
+        largest = max(log.histogram_us)
+        measurements += measured("latency-max", Quantity(in_base(largest, "us"), f"{largest} us"))
+        measurements += measured("latency-mean", run.latency_mean)
+    notes: tuple[str, ...] = ()
+    if unknown:
+        notes += (f"{log.skipped} transactions were skipped as too late: {', '.join(unknown)} cannot be told",)
+    if few:
+        notes += (f"{', '.join(few)} needs more transactions than the {total} of this run and is left out",)
+    return measurements, notes
+
+
+def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
+    """The logs of all threads, added up; they must hold what the report tells of."""
+    logs = [read_log(data, name) for name, data in sorted(raw.files.items()) if name.startswith(_LOG) and data]
+    if not logs:
+        raise UnreadableOutput(f"{_LOG}*", None, "no such file", "the log that pgbench was told to write")
+    histogram: dict[int, int] = {}
+    for log in logs:
+        for latency_us, count in log.histogram_us.items():
+            histogram[latency_us] = histogram.get(latency_us, 0) + count
+    whole_log = PgbenchLog(histogram_us=histogram, skipped=sum(log.skipped for log in logs))
+    told, logged = (run.transactions, run.skipped or 0), (sum(histogram.values()), whole_log.skipped)
+    if told != logged:
+        raise BadRun(f"transactions and those skipped are {told} in the report, {logged} in the log")
+    return whole_log
+
+
+def _doubts(run: PgbenchRun, parameters: Parameters) -> tuple[str, ...]:
+    """Notes on a rate that was not held: the run is kept, for it shows how bad it was."""
+    rate, seconds = whole(parameters, "rate"), whole(parameters, "seconds")
+    notes: tuple[str, ...] = ()
+    expected = rate * seconds
+    least = min(_HELD, 1 - _CHANCE / math.sqrt(expected))
+    if run.transactions < least * expected:
+        notes += (f"the rate of {rate} a second was not held: {run.transactions} transactions in {seconds} s",)
+    if not flag(parameters, "fsync"):
+        notes += ("without fsync nothing waits for the disk, and a power cut loses the database",)
+    return notes
+
+
+BENCHMARK = ToolBenchmark(
+    name="pgbench",
+    what="Transactions of a PostgreSQL server over a Unix socket at a fixed rate, in an open loop.",
+    program=Program(
+        needs=("initdb", "postgres", "pg_isready", "psql", "pgbench"),
+        packages={
+            "apt": "postgresql",
+            "dnf": "postgresql-server postgresql-contrib",
+            "pacman": "postgresql",
+            "zypper": "postgresql-server postgresql-contrib",
+        },
+        version=("pgbench", "--version"),
+        version_pattern=r"pgbench \(PostgreSQL\) (\S+)",
+    ),
+    outcomes=_OUTCOMES,
+    parameters={
+        "scale": 10,
+        "rate": 200,
+        "seconds": 20,
+        "clients": 8,
+        "threads": 2,
+        "script": "tpcb-like",
+        "latency_limit_ms": 0,
+        "fsync": True,
+    },
+    command=_command,
+    reader=_read,
+    user_reason="PostgreSQL refuses to run as root",
+)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""redis-benchmark: how many commands a second redis carries out over a Unix socket, in a closed loop."""
+
+from __future__ import annotations
+
+from ktrial.bench.adapters._servers import REDIS_PACKAGES, REDIS_SOCKET, latency, redis
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, measured, whole
+from ktrial.bench.adapters.redis_benchmark.output import read_redis_benchmark
+from ktrial.bench.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput, Step
+from ktrial.kit.errors import BadRun
+
+_CLOSED = (
+    "A closed loop: each client sends its next command when the last one is answered. A server that stalls gets "
+    "fewer commands, which hides most of the stall. Server and clients share the CPUs; redis itself has one thread."
+)
+_LATENCIES = {
+    "latency-p50": "the typical command",
+    "latency-p95": "the slowest command in twenty",
+    "latency-p99": "the slowest command in a hundred",
+    "latency-max": "the slowest command of all",
+}
+#: So many writes to random keys for each key leave less than 1 % of them unset.
+_WRITES_PER_KEY = 5
+
+
+_OUTCOMES = (
+    Outcome(
+        name="command-rate",
+        unit="1/s",
+        kind="rate",
+        direction="higher",
+        low=1.0,
+        high=1e9,
+        better="More commands a second were carried out.",
+        worse="Fewer commands a second were carried out.",
+        blind_spots=_CLOSED,
+        headline=True,
+    ),
+    *(
+        latency(
+            name,
+            f"The answer to {which} took less time.",
+            f"The answer to {which} took more time.",
+            _CLOSED,
+            high=600.0,
+            resolution=8e-6,
+        )
+        for name, which in _LATENCIES.items()
+    ),
+)
+
+
+def _command(command: str, parameters: Parameters) -> Invocation:
+    commands, keys = whole(parameters, "commands"), whole(parameters, "keys", 1, 10_000_000)
+    value_bytes = whole(parameters, "value_bytes", 1, 1_000_000)
+    to = ("redis-benchmark", "-s", REDIS_SOCKET, "-r", str(keys), "-d", str(value_bytes))
+    filled = (*to, "-t", "set", "-n", str(_WRITES_PER_KEY * keys), "-P", "16", "-q")
+    argv = (*to, "-t", command, "-n", str(commands), "-c", str(whole(parameters, "clients", 1, 10_000)), "--csv")
+    return Invocation(
+        argv=(*argv, "--threads", str(whole(parameters, "threads", 1, 500))),
+        # A server that ends while it connects leaves redis-benchmark 7.0 waiting for ever: the limit is all there is.
+        limit_s=60 + commands / 5000,
+        steps=(redis(), Step(argv=filled, limit_s=60 + keys / 100)),
+    )
+
+
+def _read(command: str, raw: RawOutput) -> ParsedRun:
+    tests = read_redis_benchmark(raw.stdout)
+    if [test.command for test in tests] != [command.upper()]:
+        raise BadRun(f"asked for {command.upper()}, but redis-benchmark tells of {', '.join(t.command for t in tests)}")
+    (test,) = tests
+    return ParsedRun(
+        measurements=(
+            *measured("command-rate", test.rate),
+            *measured("latency-p50", test.latency_p50),
+            *measured("latency-p95", test.latency_p95),
+            *measured("latency-p99", test.latency_p99),
+            *measured("latency-max", test.latency_max),
+        )
+    )
+
+
+def _benchmark(command: str, does: str) -> ToolBenchmark:
+    return ToolBenchmark(
+        name=f"redis-benchmark-{command}",
+        what=f"{does} random keys of redis over a Unix socket, in a closed loop.",
+        program=Program(
+            needs=("redis-benchmark", "redis-server", "redis-cli"),
+            packages=REDIS_PACKAGES,
+            version=("redis-benchmark", "--version"),
+            version_pattern=r"redis-benchmark (\S+)",
+        ),
+        outcomes=_OUTCOMES,
+        parameters={"commands": 500_000, "clients": 50, "threads": 1, "keys": 100_000, "value_bytes": 64},
+        command=lambda parameters: _command(command, parameters),
+        reader=lambda raw, _: _read(command, raw),
+    )
+
+
+BENCHMARKS = (_benchmark("get", "Reads"), _benchmark("set", "Writes"))

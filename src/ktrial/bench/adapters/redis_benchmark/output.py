@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Output of `redis-benchmark --csv`: a line of column names, then one line for each command."""
+
+from __future__ import annotations
+
+import csv
+
+import msgspec
+
+from ktrial.kit.formats.tool_output import Quantity, numbered, quantity, unreadable
+
+_UNITS = {
+    "rps": "1/s",
+    "avg_latency_ms": "ms",
+    "min_latency_ms": "ms",
+    "p50_latency_ms": "ms",
+    "p95_latency_ms": "ms",
+    "p99_latency_ms": "ms",
+    "max_latency_ms": "ms",
+}
+_COLUMNS = ["test", *_UNITS]
+
+
+class RedisTest(msgspec.Struct, frozen=True, kw_only=True):
+    """What one command of redis came to."""
+
+    command: str
+    rate: Quantity
+    latency_mean: Quantity
+    latency_min: Quantity
+    latency_p50: Quantity
+    latency_p95: Quantity
+    latency_p99: Quantity
+    latency_max: Quantity
+
+
+def read_redis_benchmark(data: bytes, source: str = "stdout") -> tuple[RedisTest, ...]:
+    """Read the table; at least one command must be in it."""
+    tests: list[RedisTest] = []
+    has_names = False
+    for line, text in numbered(data, source):
+        cells = _cells(text, source, line)
+        if cells == _COLUMNS and not has_names:
+            has_names = True
+        elif not has_names:
+            raise unreadable(source, line, text, f"the column names {', '.join(_COLUMNS)}")
+        elif cells:
+            tests.append(_test(cells, source, line))
+    if not tests:
+        raise unreadable(source, None, "the whole output", "redis-benchmark's: a line for at least one command")
+    return tuple(tests)
+
+
+def _cells(text: str, source: str, line: int) -> list[str]:
+    try:
+        return next(csv.reader([text], strict=True), [])
+    except csv.Error:
+        raise unreadable(source, line, text, "a line of comma-separated values") from None
+
+
+def _test(cells: list[str], source: str, line: int) -> RedisTest:
+    if len(cells) != len(_COLUMNS):
+        raise unreadable(source, line, ", ".join(cells), f"the {len(_COLUMNS)} values of a command")
+    values = [
+        quantity(cell, unit, source, line, name) for cell, (name, unit) in zip(cells[1:], _UNITS.items(), strict=True)
+    ]
+    rate, mean, least, p50, p95, p99, most = values
+    return RedisTest(
+        command=cells[0],
+        rate=rate,
+        latency_mean=mean,
+        latency_min=least,
+        latency_p50=p50,
+        latency_p95=p95,
+        latency_p99=p99,
+        latency_max=most,
+    )

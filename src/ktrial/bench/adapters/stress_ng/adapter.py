@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stress-ng: bogo operations a second of one stressor of the kernel."""
+
+from __future__ import annotations
+
+from ktrial.bench.adapters._tool import VERSION_LIMIT_S, Program, ToolBenchmark, agree, collected, measured, whole
+from ktrial.bench.adapters.stress_ng.output import Stressor, read_stress_ng
+from ktrial.bench.benchmark import Invocation, Outcome, Parameters, ParsedRun, Probe, RawOutput, check_exit
+from ktrial.kit.errors import BadRun
+
+_FILE = "out.yaml"
+#: A run that ended before this share of its time was ended by something else, or lost its workers.
+_LEAST_OF_TIME = 0.95
+#: Below this many operations one more or less is a difference of a percent.
+_FEW_OPERATIONS = 100
+_STRESSORS = {
+    "af-alg": ("the kernel's cryptography through AF_ALG sockets", "cryptography"),
+    "context": ("switches between user contexts", "context switching in user space"),
+    "fault": ("page faults on files that come and go", "page faulting"),
+    "fork": ("children that are made and end at once", "making and ending processes"),
+    "mmap": ("mappings that are made, touched, protected and removed", "mapping memory"),
+    "pipe": ("a pipe written as fast as its reader takes it", "writing through pipes"),
+    "yield": ("calls of sched_yield", "yielding"),
+}
+_PROGRAM = Program(
+    needs=("stress-ng",),
+    packages={"apt": "stress-ng", "dnf": "stress-ng", "pacman": "stress-ng", "zypper": "stress-ng"},
+    version=("stress-ng", "--version"),
+    version_pattern=r"stress-ng, version (\S+)",
+)
+_BLIND = (
+    "Bogo operations compare only within one version of stress-ng, which belongs to the measure: what an operation "
+    "does changes between releases. Its manual calls them no accurate measure of performance. "
+)
+
+
+def _read(stressor: str, raw: RawOutput, parameters: Parameters) -> ParsedRun:
+    run = read_stress_ng(collected(raw, _FILE), _FILE)
+    found = [entry for entry in run.stressors if entry.name == stressor]
+    if len(found) != 1 or len(run.stressors) != 1:
+        names = ", ".join(entry.name for entry in run.stressors)
+        raise BadRun(f"asked stress-ng for {stressor} alone, but {_FILE} tells of: {names}")
+    entry = found[0]
+    if entry.bogo_ops == 0:
+        raise BadRun(f"stress-ng ended well but did not one {stressor} operation: this kernel may not offer it")
+    instances = whole(parameters, "instances", 0, 4096)
+    if instances and entry.instances:
+        agree({"instances": instances}, {"instances": len(entry.instances)})
+    _check_workers(entry, whole(parameters, "seconds", 1, 86_400))
+    few = entry.bogo_ops < _FEW_OPERATIONS
+    notes = (f"only {entry.bogo_ops} operations: the rate moves in steps of 1/{entry.bogo_ops}",) if few else ()
+    details = {
+        "bogo_ops": entry.bogo_ops,
+        "wall_s": entry.wall.value,
+        "user_s": entry.user.value,
+        "system_s": entry.system.value,
+        "extra": dict(entry.extra),
+    }
+    measurements = measured("rate", entry.rate) + measured("cpu-rate", entry.cpu_rate)
+    return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=notes)
+
+
+def _check_workers(entry: Stressor, seconds: int) -> None:
+    """Refuse a run that lost workers: stress-ng calls it successful and adds up what is left."""
+    lost = sum(instance.value == 0 for instance in entry.instances)
+    if lost:
+        raise BadRun(f"{lost} of {len(entry.instances)} instances of {entry.name} have no time: were they killed?")
+    if entry.wall.value < _LEAST_OF_TIME * seconds:
+        raise BadRun(f"stress-ng worked for {entry.wall.original} of {seconds} s: were its instances killed?")
+
+
+def _does_nothing(stressor: str, raw: RawOutput) -> str | None:
+    """Why a stressor cannot work here: it says that all went well, without one operation."""
+    try:
+        check_exit(raw)
+        run = read_stress_ng(collected(raw, _FILE), _FILE)
+    except BadRun as error:
+        return error.message
+    done = sum(entry.bogo_ops for entry in run.stressors)
+    return None if done else f"this kernel lets stress-ng's {stressor} do nothing: not one operation in a second"
+
+
+#: Stressors that a kernel may leave without anything to do, and what would change that.
+_PROBED = {"af-alg": "a kernel with CONFIG_CRYPTO_USER_API_HASH or its like (module algif_hash)"}
+
+
+def _probe(stressor: str) -> Probe | None:
+    if stressor not in _PROBED:
+        return None
+    argv = ("stress-ng", f"--{stressor}", "1", f"--{stressor}-ops", "1", "--timeout", "1", "--metrics", "--yaml", _FILE)
+    asked = Invocation(argv=argv, limit_s=VERSION_LIMIT_S, files=(_FILE,))
+    return Probe(invocation=lambda _: asked, why_not=lambda raw: _does_nothing(stressor, raw), next=_PROBED[stressor])
+
+
+def _benchmark(stressor: str, does: str, doing: str) -> ToolBenchmark:
+    rate = Outcome(
+        name="rate",
+        unit="1/s",
+        kind="rate",
+        direction="higher",
+        low=1e-3,
+        high=1e12,
+        better=f"More operations in the same wall time: {doing} got faster on the whole machine.",
+        worse=f"Fewer operations in the same wall time: {doing} got slower on the whole machine.",
+        blind_spots=_BLIND + "A rate of wall time suffers from everything else that runs.",
+        headline=True,
+    )
+    cpu_rate = Outcome(
+        name="cpu-rate",
+        unit="1/s",
+        kind="rate",
+        direction="higher",
+        low=1e-3,
+        high=1e12,
+        better=f"More operations for the same processor time: {doing} costs less.",
+        worse=f"Fewer operations for the same processor time: {doing} costs more.",
+        blind_spots=_BLIND + "Processor time leaves out waiting, and is itself sampled on some kernels.",
+    )
+
+    def command(parameters: Parameters) -> Invocation:
+        seconds = whole(parameters, "seconds", 1, 86_400)
+        instances = whole(parameters, "instances", 0, 4096)
+        argv = ("stress-ng", f"--{stressor}", str(instances), "--timeout", str(seconds), "--no-rand-seed")
+        return Invocation(
+            argv=(*argv, "--metrics", "--yaml", _FILE), limit_s=2 * seconds + 60.0, expected_s=seconds, files=(_FILE,)
+        )
+
+    return ToolBenchmark(
+        name=f"stress-ng-{stressor}",
+        what=f"Operations a second of stress-ng's {stressor} stressor: {does}.",
+        program=_PROGRAM,
+        outcomes=(rate, cpu_rate),
+        parameters={"instances": 0, "seconds": 10},
+        command=command,
+        reader=lambda raw, parameters: _read(stressor, raw, parameters),
+        probe=_probe(stressor),
+        standalone=True,
+    )
+
+
+BENCHMARKS = tuple(_benchmark(name, does, doing) for name, (does, doing) in _STRESSORS.items())

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SynthMark: a synthesizer's audio thread: how many voices one CPU carries, at which latency, how late it is woken."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, measured, whole
+from ktrial.bench.adapters.synthmark.output import SynthmarkRun, read_synthmark
+from ktrial.bench.benchmark import Invocation, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.kit.errors import UnreadableOutput
+from ktrial.kit.formats.tool_output import Quantity, nearest_rank, quantity
+
+#: A burst is 96 frames at 48 kHz: latency comes in steps of it.
+_BURST_S = 0.002
+_BIN_S = 1e-4
+#: LatencyMark of 1.25 tries sizes of the buffer, and the one found once more.
+_LEAST_RUNS = 2
+_PROGRAM = Program(needs=("synthmark",))
+_ONE_THREAD = "A single audio thread on a virtual sound device. "
+
+_VOICES = Outcome(
+    name="voices",
+    unit="score",
+    kind="score",
+    direction="higher",
+    low=1.0,
+    high=1e6,
+    better="One CPU carries more voices of a synthesizer at the load aimed for.",
+    worse="One CPU carries fewer voices of a synthesizer at the load aimed for.",
+    blind_spots=_ONE_THREAD + "It is the speed of one CPU and how well its governor follows; below 30 s it is "
+    "unsteady. Other load targets are other measures.",
+    headline=True,
+)
+_UNDERRUNS = Outcome(
+    name="underruns",
+    unit="count",
+    kind="count",
+    direction="lower",
+    low=0.0,
+    high=1e6,
+    better="The audio thread missed fewer deadlines.",
+    worse="The audio thread missed more deadlines.",
+    blind_spots=_ONE_THREAD + "Counts of rare events scatter widely from run to run.",
+    resolution=1.0,
+)
+_LATENCY = Outcome(
+    name="latency",
+    unit="s",
+    kind="time",
+    direction="lower",
+    low=_BURST_S,
+    high=10.0,
+    better="Audio plays without glitches from a smaller buffer.",
+    worse="Audio needs a larger buffer to play without glitches.",
+    blind_spots=_ONE_THREAD + "Comes in steps of 2 ms and follows the single worst moment of a run: one step is no "
+    "evidence. It cannot fall below one burst.",
+    resolution=_BURST_S,
+    headline=True,
+)
+_DELAY_MEAN = Outcome(
+    name="wakeup-mean",
+    unit="s",
+    kind="time",
+    direction="lower",
+    low=0.0,
+    high=10.0,
+    better="The audio thread is woken sooner on average.",
+    worse="The audio thread is woken later on average.",
+    blind_spots=_ONE_THREAD + "A mean hides the rare late wake-ups that are heard.",
+    resolution=1e-8,
+    headline=True,
+)
+_DELAY_P99 = Outcome(
+    name="wakeup-p99",
+    unit="s",
+    kind="latency-quantile",
+    direction="lower",
+    low=0.0,
+    high=10.0,
+    better="The latest wake-up in a hundred of the audio thread comes sooner.",
+    worse="The latest wake-up in a hundred of the audio thread comes later.",
+    blind_spots=_ONE_THREAD + "The lower edge of a bin of 0.1 ms, so that good machines show 0.",
+    resolution=_BIN_S,
+)
+
+
+#: Parameter -> option, and how the head of the output calls it.
+_SETTINGS = {
+    "voices": ("-n", "num.voices"),
+    "voices_high": ("-N", "num.voices.high"),
+    "target_percent": ("-p", "target.cpu.percent"),
+}
+
+
+def _command(letter: str, parameters: Parameters) -> Invocation:
+    seconds = whole(parameters, "seconds", 1, 3600)
+    argv = ["synthmark", f"-t{letter}", f"-s{seconds}"]
+    for name, (option, _) in _SETTINGS.items():
+        if parameters.get(name):
+            argv.append(f"{option}{whole(parameters, name, 1, 100_000)}")
+    searched = _LEAST_RUNS if letter == "l" else 1
+    return Invocation(argv=tuple(argv), limit_s=20.0 * seconds + 60, expected_s=float(searched * seconds))
+
+
+def _result(run: SynthmarkRun, key: str, unit: str) -> Quantity:
+    value = run.results.get(key)
+    if value is None:
+        raise UnreadableOutput("stdout", None, "the results", f"SynthMark's: {key} is missing")
+    return quantity(value, unit, "stdout", None, key)
+
+
+def _scheduler(run: SynthmarkRun) -> tuple[str, ...]:
+    scheduler = run.results.get("scheduler")
+    if scheduler in {None, "SCHED_FIFO"}:
+        return ()
+    return (f"the audio thread ran as {scheduler}, not as SCHED_FIFO as audio threads do",)
+
+
+def _opened(raw: RawOutput, test: str, parameters: Parameters) -> SynthmarkRun:
+    run = read_synthmark(raw.stdout)
+    agree({"test": test}, {"test": run.test})
+    for name, (_, key) in _SETTINGS.items():
+        if parameters.get(name) and key in run.settings:
+            agree({key: str(parameters[name])}, run.settings)
+    return run
+
+
+def _voicemark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
+    run = _opened(raw, "VoiceMark", parameters)
+    voices = _result(run, f"VoiceMark_{whole(parameters, 'target_percent', 1, 100)}", "score")
+    measurements = measured("voices", voices) + measured("underruns", _result(run, "Underruns", "count"))
+    return ParsedRun(measurements=measurements, tool_version=run.version, notes=_scheduler(run))
+
+
+def _latencymark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
+    run = _opened(raw, "LatencyMark", parameters)
+    latency = _result(run, "audio.latency.msec", "ms")
+    notes = _scheduler(run)
+    if latency.value <= _BURST_S:
+        notes += ("at the smallest latency that it can find: nothing better could be seen",)
+    return ParsedRun(measurements=measured("latency", latency), tool_version=run.version, notes=notes)
+
+
+def _jittermark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
+    run = _opened(raw, "JitterMark", parameters)
+    edges = {int(Decimal(edge) * 1_000_000): count for edge, count in run.wakeups.items()}
+    p99 = nearest_rank(edges, 0.99)
+    if p99 is None:
+        raise UnreadableOutput("stdout", None, "the table of wake-ups", "one with counts")
+    measurements = measured("wakeup-mean", _result(run, "average.wakeup.delay.micros", "us"))
+    measurements += measured("wakeup-p99", quantity(str(p99), "ns", "stdout", None, "a latency"))
+    measurements += measured("underruns", _result(run, "underrun.count", "count"))
+    details = {"wakeup_bins_ns": {str(edge): count for edge, count in sorted(edges.items())}}
+    return ParsedRun(measurements=measurements, tool_version=run.version, details=details, notes=_scheduler(run))
+
+
+BENCHMARKS = (
+    ToolBenchmark(
+        name="synthmark-voicemark",
+        what="Voices of a synthesizer that one CPU carries at a given load.",
+        program=_PROGRAM,
+        outcomes=(_VOICES, _UNDERRUNS),
+        parameters={"seconds": 30, "target_percent": 50},
+        command=lambda parameters: _command("v", parameters),
+        reader=_voicemark,
+        standalone=True,
+    ),
+    ToolBenchmark(
+        name="synthmark-latencymark",
+        what="Smallest audio buffer, as time, that plays a changing number of voices without a glitch.",
+        program=_PROGRAM,
+        outcomes=(_LATENCY,),
+        parameters={"seconds": 10, "voices": 10, "voices_high": 40},
+        command=lambda parameters: _command("l", parameters),
+        reader=_latencymark,
+        standalone=True,
+    ),
+    ToolBenchmark(
+        name="synthmark-jittermark",
+        what="How late a periodic audio thread is woken.",
+        program=_PROGRAM,
+        outcomes=(_DELAY_MEAN, _DELAY_P99, _UNDERRUNS),
+        parameters={"seconds": 10},
+        command=lambda parameters: _command("j", parameters),
+        reader=_jittermark,
+        standalone=True,
+    ),
+)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Output of SynthMark: `key = value` lines between RESULTS_BEGIN and RESULTS_END, and the JitterMark's table.
+
+It exits with 0 also when it says that its result is not valid.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from ktrial.kit.errors import BadRun
+from ktrial.kit.formats.tool_output import number, numbered, shown, unreadable, whole
+
+_VERSION = re.compile(r"# SynthMark V(\S+)")
+_PAIR = re.compile(r"\s*([A-Za-z][\w.]*)\s*=([^#]*)(?:#.*)?")
+_BIN = re.compile(r"\s*(\d+),\s*(\S+),\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+)\s*")
+
+
+class SynthmarkRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. `results` are the printed values by key, `settings` what it says that it was told.
+
+    `wakeups` and `renders` are JitterMark's counts by the lower edge of the bin, in the milliseconds printed.
+    """
+
+    version: str
+    test: str
+    results: Mapping[str, str]
+    settings: Mapping[str, str] = {}
+    wakeups: Mapping[str, int] = {}
+    renders: Mapping[str, int] = {}
+
+
+def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
+    """Read SynthMark's stdout; raises BadRun when it calls its own result not valid."""
+    version: str | None = None
+    head: dict[str, str] = {}
+    results: dict[str, str] = {}
+    bins: list[tuple[str, int, int]] = []
+    state = "head"
+    for line, text in numbered(data, source):
+        if match := _VERSION.match(text):
+            version = match[1]
+        elif text.strip() in {"RESULTS_BEGIN", "RESULTS_END"}:
+            state = "results" if text.strip() == "RESULTS_BEGIN" else "end"
+        elif "not a valid result" in text.lower():
+            raise BadRun(f"SynthMark calls its own result not valid: {shown(text)}", hint="let it run longer")
+        elif state == "results" and (match := _BIN.fullmatch(text)):
+            number(match[2], source, line, "milliseconds")
+            wakeups, renders = (whole(match[index], source, line, "a count") for index in (3, 5))
+            bins.append((match[2], wakeups, renders))
+        elif (match := _PAIR.fullmatch(text)) and state != "end":
+            _keep(results if state == "results" else head, match[1], match[2].strip(), source, line)
+    if version is None or "test.name" not in head or state != "end":
+        reason = "cut short: RESULTS_END is missing" if version else "SynthMark's: its head is missing"
+        raise unreadable(source, None, "the whole output", f"whole; it is {reason}")
+    return SynthmarkRun(
+        version=version,
+        test=head["test.name"],
+        results=results,
+        settings=head,
+        wakeups={edge: count for edge, count, _ in bins if count},
+        renders={edge: count for edge, _, count in bins if count},
+    )
+
+
+def _keep(pairs: dict[str, str], key: str, value: str, source: str, line: int) -> None:
+    """Keep the first of a key: the sink repeats settings of the head below the results."""
+    if not value:
+        raise unreadable(source, line, key, "a key with a value")
+    pairs.setdefault(key, value)

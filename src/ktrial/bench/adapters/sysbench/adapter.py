@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sysbench: locks with yields (threads), prime numbers (cpu), block copies (memory) and contended mutexes."""
+
+from __future__ import annotations
+
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, lasted, matching, measured, one_of, whole
+from ktrial.bench.adapters.sysbench.output import SysbenchRun, read_sysbench
+from ktrial.bench.benchmark import Invocation, Measurement, Outcome, Parameters, ParsedRun, RawOutput
+from ktrial.kit.errors import BadRun
+from ktrial.kit.formats.tool_output import Quantity
+
+#: Neighbouring values of the percentile's logarithmic grid differ by this factor.
+GRID_RATIO = 1.018
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_SEED = "--rand-seed=7"
+_GRID = (
+    "The percentile lies on a logarithmic grid with steps of 1.8 %: equal values in several runs show the grid, not "
+    "stability. Printed in steps of 0.01 ms."
+)
+
+
+def _events(blind: str) -> Outcome:
+    return Outcome(
+        name="events",
+        unit="1/s",
+        kind="rate",
+        direction="higher",
+        low=1e-3,
+        high=1e10,
+        better="More events a second from all threads together.",
+        worse="Fewer events a second from all threads together.",
+        blind_spots=blind + "The average latency is its reciprocal and therefore is no outcome of its own.",
+        headline=True,
+    )
+
+
+def _latency(name: str, which: str, blind: str) -> Outcome:
+    return Outcome(
+        name=name,
+        unit="s",
+        kind="latency-quantile",
+        direction="lower",
+        low=1e-5,
+        high=3600.0,
+        better=f"{which} of the events ended sooner.",
+        worse=f"{which} of the events ended later.",
+        blind_spots=blind,
+        resolution=1e-5,
+    )
+
+
+_P95 = _latency("latency-p95", "The slowest 5 %", _GRID)
+_MAX = _latency("latency-max", "The slowest", "One event of the whole run: it grows with the number of events.")
+_THROUGHPUT = Outcome(
+    name="throughput",
+    unit="B/s",
+    kind="rate",
+    direction="higher",
+    low=1e3,
+    high=1e13,
+    better="More bytes a second were written or read in memory.",
+    worse="Fewer bytes a second were written or read in memory.",
+    blind_spots="Blocks of 1 KiB stay in the first-level cache: this is a loop's overhead, not the memory's bandwidth, "
+    "unless the block is made larger than the caches.",
+    headline=True,
+)
+_TIME = Outcome(
+    name="time",
+    unit="s",
+    kind="time",
+    direction="lower",
+    low=1e-4,
+    high=3600.0,
+    better="All threads took and gave back their mutexes in less wall time.",
+    worse="All threads took and gave back their mutexes in more wall time.",
+    blind_spots="Fixed work for each thread, a few seconds at most. It has one event a thread, so that its latencies "
+    "repeat the time. How the scheduler and adaptive spinning meet decides it.",
+    resolution=1e-4,
+    headline=True,
+)
+
+
+def _command(test: str, options: tuple[str, ...], parameters: Parameters, seconds: int | None) -> Invocation:
+    argv = ["sysbench", test, f"--threads={whole(parameters, 'threads', 1, 65536)}", _SEED, *options]
+    if seconds is not None:
+        argv.append(f"--time={seconds}")
+    limit = 600.0 if seconds is None else 2.0 * seconds + 60
+    return Invocation(argv=(*argv, "run"), limit_s=limit, expected_s=seconds)
+
+
+def _threads(parameters: Parameters) -> Invocation:
+    yields, locks = whole(parameters, "yields"), whole(parameters, "locks")
+    options = (f"--thread-yields={yields}", f"--thread-locks={locks}")
+    return _command("threads", options, parameters, whole(parameters, "seconds"))
+
+
+def _cpu(parameters: Parameters) -> Invocation:
+    options = (f"--cpu-max-prime={whole(parameters, 'max_prime', 3)}",)
+    return _command("cpu", options, parameters, whole(parameters, "seconds"))
+
+
+def _memory(parameters: Parameters) -> Invocation:
+    options = (
+        f"--memory-block-size={matching(parameters, 'block', '[1-9][0-9]{0,8}[KMG]?', '1K')}",
+        "--memory-total-size=1024T",
+        f"--memory-oper={one_of(parameters, 'operation', ('read', 'write'))}",
+    )
+    return _command("memory", options, parameters, whole(parameters, "seconds"))
+
+
+def _mutex(parameters: Parameters) -> Invocation:
+    options = (
+        f"--mutex-num={whole(parameters, 'mutexes')}",
+        f"--mutex-locks={whole(parameters, 'locks')}",
+        f"--mutex-loops={whole(parameters, 'loops')}",
+    )
+    return _command("mutex", options, parameters, None)
+
+
+def _told(parameters: Parameters) -> dict[str, str]:
+    """What sysbench prints of its settings, as it prints them."""
+    told = {}
+    if "max_prime" in parameters:
+        told["Prime numbers limit"] = str(parameters["max_prime"])
+    if "block" in parameters:
+        text = str(parameters["block"])
+        size = int(text.rstrip("KMG")) * _UNITS.get(text[-1], 1)
+        told |= {"block size": f"{size // _UNITS['K']}KiB", "operation": str(parameters["operation"])}
+    return told
+
+
+def _read(raw: RawOutput, parameters: Parameters) -> SysbenchRun:
+    run = read_sysbench(raw.stdout)
+    agree({"threads": whole(parameters, "threads", 1, 65536)}, {"threads": run.threads})
+    agree({name: value for name, value in _told(parameters).items() if name in run.settings}, run.settings)
+    if "seconds" in parameters:
+        lasted(whole(parameters, "seconds"), run.total_time.value)
+    if run.events == 0:
+        raise BadRun("sysbench ended well but counted no event")
+    return run
+
+
+def _rate(run: SysbenchRun) -> Quantity:
+    """Events a second, printed or, where this test prints none, worked out of total events and total time."""
+    if run.events_per_second is not None:
+        return run.events_per_second
+    return Quantity(run.events / run.total_time.value, f"{run.events} events / {run.total_time.original}")
+
+
+def _latencies(run: SysbenchRun) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
+    """Percentile and maximum where they are above the printed quantum, and a note on what is not."""
+    found: tuple[Measurement, ...] = ()
+    notes: tuple[str, ...] = ()
+    percentile = run.percentile_latency if run.percentile == 95 else None
+    for name, value in (("latency-p95", percentile), ("latency-max", run.latency_max)):
+        if value is not None and value.value > 0:
+            found += measured(name, value)
+        elif value is not None:
+            notes += (f"{name} is printed as {value.original}: below the tool's resolution, so it is left out",)
+    return found, notes
+
+
+def _parsed(run: SysbenchRun, first: tuple[Measurement, ...], *, latencies: bool) -> ParsedRun:
+    found, notes = _latencies(run) if latencies else ((), ())
+    details = {
+        "events": run.events,
+        "total_time_s": run.total_time.value,
+        "latency_mean_s": run.latency_avg.value,
+        "percentile_grid_ratio": GRID_RATIO,
+    }
+    return ParsedRun(measurements=first + found, tool_version=run.version, details=details, notes=notes)
+
+
+def _events_reader(raw: RawOutput, parameters: Parameters) -> ParsedRun:
+    run = _read(raw, parameters)
+    return _parsed(run, measured("events", _rate(run)), latencies=True)
+
+
+def _memory_reader(raw: RawOutput, parameters: Parameters) -> ParsedRun:
+    run = _read(raw, parameters)
+    return _parsed(run, measured("throughput", run.transferred), latencies=False)
+
+
+def _mutex_reader(raw: RawOutput, parameters: Parameters) -> ParsedRun:
+    run = _read(raw, parameters)
+    return _parsed(run, measured("time", run.total_time), latencies=False)
+
+
+_PROGRAM = Program(
+    needs=("sysbench",),
+    packages={"apt": "sysbench", "dnf": "sysbench", "pacman": "sysbench", "zypper": "sysbench"},
+    version=("sysbench", "--version"),
+    version_pattern=r"sysbench (\d\S*)",
+)
+_REGISTERS = "Division in registers: neither memory nor, while there is a CPU for each thread, the kernel. "
+_YIELDS = "What sched_yield does differs between schedulers and their releases: mostly that is measured. "
+BENCHMARKS = (
+    ToolBenchmark(
+        program=_PROGRAM,
+        name="sysbench-threads",
+        what="Events a second of threads that take one of a few mutexes, yield and give it back a thousand times.",
+        outcomes=(_events(_YIELDS), _P95, _MAX),
+        parameters={"threads": 4, "seconds": 10, "yields": 1000, "locks": 8},
+        command=_threads,
+        reader=_events_reader,
+        standalone=True,
+    ),
+    ToolBenchmark(
+        program=_PROGRAM,
+        name="sysbench-cpu",
+        what="Events a second of threads that look for prime numbers by division.",
+        outcomes=(
+            _events(_REGISTERS),
+            _P95,
+            _MAX,
+        ),
+        parameters={"threads": 1, "seconds": 10, "max_prime": 10000},
+        command=_cpu,
+        reader=_events_reader,
+        standalone=True,
+    ),
+    ToolBenchmark(
+        program=_PROGRAM,
+        name="sysbench-memory",
+        what="Bytes a second that threads write or read in blocks.",
+        outcomes=(_THROUGHPUT,),
+        parameters={"threads": 1, "seconds": 10, "block": "1K", "operation": "write"},
+        command=_memory,
+        reader=_memory_reader,
+        standalone=True,
+        beyond_exact="it measures caches and memory, and there are none in its clock",
+    ),
+    ToolBenchmark(
+        program=_PROGRAM,
+        name="sysbench-mutex",
+        what="Wall time of threads that take and give back random mutexes a fixed number of times.",
+        outcomes=(_TIME,),
+        parameters={"threads": 4, "mutexes": 4096, "locks": 50000, "loops": 10000},
+        command=_mutex,
+        reader=_mutex_reader,
+        standalone=True,
+    ),
+)

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A session that is recorded as `ktrial watch` does: of a program of the user's, or of the machine for a time."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from ktrial.bench.adapters._tool import Program, ToolBenchmark, flag, whole
+from ktrial.bench.benchmark import PHASES, RECORDING, RECORDING_FAILED, Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.frames.lines import FramePattern, Line, frames_of, with_frames
+from ktrial.bench.frames.statistics import BELOW_FPS, below_rate
+from ktrial.kit.errors import BadInput, BadRun
+from ktrial.watch.diagnosis.figures import PHASES as PREFIXES
+from ktrial.watch.diagnosis.figures import WATCH_OUTCOMES, Span, WatchFigures, wanted_series, watch_figures
+from ktrial.watch.record.frame_loop import KINDS, LINES, LONGEST_S, loop_arguments
+from ktrial.watch.recordings.ktrial import read_recording, started_ns
+from ktrial.watch.recordings.model import Frames, Recording
+
+#: The program's number, which is that of its first thread; it stays when the shell becomes the program.
+_PID = "pid"
+_START = f'echo $$ >{_PID}; exec "$0" "$@"'
+#: What it prints, where that tells frames: more than is kept of other programs.
+_FRAMES = "frames"
+_START_TOLD = f"{_START} >{_FRAMES}"
+#: The frame loop is the agent, which starts the run.
+_START_LOOP = f'echo $$ >{_PID}; exec /proc/$PPID/exe "$0" "$@" >{_FRAMES}'
+_LONGEST_S = 86_400.0
+
+
+class _Phase(msgspec.Struct, array_like=True):
+    name: str
+    begin_s: float
+    end_s: float
+
+
+def _command(parameters: Parameters) -> Invocation:
+    _limit_s(parameters)
+    below_rate(parameters["below_fps"], "parameter below_fps")
+    flag(parameters, "per_phase")
+    skipped = whole(parameters, "skip_s", low=0, high=86_400)
+    words, loop = _words(parameters), parameters["frame_loop"]
+    if loop and words:
+        raise BadInput("parameter frame_loop is the program: leave the parameter program out")
+    if _pattern(parameters) is not None and not (words or loop):
+        raise BadInput("parameter pattern is for what a program prints", hint="give the parameter program")
+    if words:
+        script, files = (_START_TOLD, (_PID, _FRAMES)) if parameters["pattern"] else (_START, (_PID,))
+        return Invocation(argv=("sh", "-c", script, *words), limit_s=_LONGEST_S, files=files, records=True)
+    seconds = whole(parameters, "duration_s", low=2, high=int(LONGEST_S) if loop else 86_000)
+    if skipped >= seconds:
+        raise BadInput(f"skip_s is {skipped} of {seconds} seconds", hint="nothing would be left to measure")
+    if loop:
+        return Invocation(
+            argv=("sh", "-c", _START_LOOP, *_loop_arguments(loop, seconds)),
+            limit_s=seconds + 60.0,
+            expected_s=float(seconds),
+            files=(_PID, _FRAMES),
+            # Its lines must not wait for a disk.
+            in_memory=True,
+            records=True,
+        )
+    return Invocation(argv=("sleep", str(seconds)), limit_s=seconds + 60.0, expected_s=float(seconds), records=True)
+
+
+def _words(parameters: Parameters) -> list[str]:
+    program = parameters["program"]
+    if not isinstance(program, str):
+        raise BadInput(f"parameter program is {program!r}: it must be a command line")
+    try:
+        return shlex.split(program)
+    except ValueError as error:
+        raise BadInput(f"parameter program is {program!r}: {error}") from None
+
+
+def _loop_arguments(loop: object, seconds: int) -> tuple[str, str]:
+    try:
+        return loop_arguments(str(loop), seconds)
+    except ValueError:
+        raise BadInput(
+            f"parameter frame_loop is {loop!r}: it must be {' or '.join(KINDS)}, or other parameters of the load "
+            'pressure than its duration as JSON: {"file_bytes": 12884901888}'
+        ) from None
+
+
+def _pattern(parameters: Parameters) -> FramePattern | None:
+    """How lines of the program tell frames, if they do: with their ends, as they are read when all is over."""
+    text = LINES if parameters["frame_loop"] else parameters["pattern"]
+    if not text:
+        return None
+    pattern = FramePattern(text, "parameter pattern")
+    if not pattern.tells_end:
+        raise BadInput(
+            f"parameter pattern {text!r} has no group `at`",
+            hint=r"when a frame ended, in seconds of CLOCK_MONOTONIC: frame (?P<at>[\d.]+) (?P<ms>[\d.]+)",
+        )
+    return pattern
+
+
+def _limit_s(parameters: Parameters) -> float | None:
+    limit_ms = parameters["limit_ms"]
+    if isinstance(limit_ms, bool) or not isinstance(limit_ms, int | float) or not 0 <= limit_ms <= 60_000:
+        raise BadInput(f"parameter limit_ms is {limit_ms!r}: milliseconds from 0 (what stands out) to 60000")
+    return limit_ms / 1e3 if limit_ms else None
+
+
+def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
+    if RECORDING_FAILED in raw.files:
+        raise BadRun(f"the recording failed: {raw.files[RECORDING_FAILED].decode('utf-8', 'replace')}")
+    if RECORDING not in raw.files:
+        raise BadRun("nothing was recorded beside the run")
+    recording = read_recording(raw.files[RECORDING], RECORDING, wanted_series)
+    if recording.ended != "whole":
+        raise BadRun(f"the recording is not whole: {'; '.join(recording.notes) or 'it was cut off'}")
+    pattern = _pattern(parameters)
+    if pattern is not None:
+        recording = with_frames(recording, _told(raw, recording, pattern))
+    skipped_s = float(parameters["skip_s"])
+    if skipped_s >= recording.length_s:
+        raise BadRun(f"skip_s is {skipped_s:g}, and the session took {recording.length_s:.1f} s")
+    thread = _frame_thread(raw)
+    begin_s = recording.begin_s + skipped_s
+    below_fps = below_rate(parameters["below_fps"], "parameter below_fps")
+    figures_of = partial(
+        watch_figures, recording, limit_s=_limit_s(parameters), below_fps=below_fps, frame_thread=thread
+    )
+    found = [figures_of([(begin_s, recording.end_s)])]
+    if parameters["per_phase"]:
+        found += _by_phase(figures_of, raw, begin_s)
+    notes = [f"{one.outcome}: left out: {one.why}" for figures in found for one in figures.left_out]
+    notes += recording.notes
+    return ParsedRun(
+        measurements=tuple(one for figures in found for one in figures.measurements),
+        details={"length_s": recording.length_s, "frames": _frames(recording), "events": len(recording.events)},
+        notes=tuple(notes),
+    )
+
+
+def _told(raw: RawOutput, recording: Recording, pattern: FramePattern) -> Frames:
+    zero_ns = started_ns(raw.files[RECORDING], RECORDING)
+    # The program may end after the recording's last sample.
+    end_ns = zero_ns + round((recording.end_s + 60) * 1e9)
+    lines = [Line(end_ns, line) for line in raw.files.get(_FRAMES, b"").decode("utf-8", "replace").splitlines()]
+    try:
+        return frames_of(
+            lines, pattern, zero_ns, 0.0, "what the program printed", within_ns=end_ns - zero_ns + 60 * 10**9
+        )
+    except BadInput as error:
+        raise BadRun(error.message) from None
+
+
+def _by_phase(figures_of: Callable[..., WatchFigures], raw: RawOutput, begin_s: float) -> list[WatchFigures]:
+    phases = msgspec.json.decode(raw.files.get(PHASES, b"[]"), type=list[_Phase])
+    found = []
+    for name, prefix in PREFIXES.items():
+        spans: list[Span] = [
+            (max(begin_s, one.begin_s), one.end_s) for one in phases if one.name == name and one.end_s > begin_s
+        ]
+        if spans:
+            found.append(figures_of(spans, prefix=prefix))
+    return found
+
+
+def _frame_thread(raw: RawOutput) -> int | None:
+    text = raw.files.get(_PID, b"").decode("ascii", "replace").strip()
+    return int(text) if text.isdigit() and len(text) < 12 else None
+
+
+def _frames(recording: Recording) -> dict[str, object]:
+    frames = recording.frames
+    return {} if frames is None else {"kind": frames.kind, "count": len(frames.ends_s)}
+
+
+BENCHMARK = ToolBenchmark(
+    name="watch",
+    what="A session of a program, or of the machine for a time, recorded as `ktrial watch` does: stutters, stalls, "
+    "slow I/O.",
+    program=Program(needs=("sh", "sleep"), packages=dict.fromkeys(("apt", "dnf", "pacman", "zypper"), "coreutils")),
+    outcomes=WATCH_OUTCOMES,
+    parameters={
+        "program": "",
+        "pattern": "",
+        "frame_loop": "",
+        "duration_s": 600,
+        "skip_s": 0,
+        "limit_ms": 0.0,
+        "below_fps": BELOW_FPS,
+        "per_phase": False,
+    },
+    command=_command,
+    reader=_read,
+    root_reason="tracing what the kernel does",
+)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log.txt of X-Plane after `--fps_test=N`: what each stage of its own frame rate test came to.
+
+`FRAMERATE TEST: time=30.0, frames=1500, fps=50.00`, and `GPU LOAD: time=…, wait=…, load=…%` behind it or on the next
+line. A replay of a flight recorder file (.fdr) has one stage; a movie (.smo) and the built-in situation have three of
+30 seconds: with panel, without it, paused.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ktrial.kit.errors import BadRun
+from ktrial.kit.formats.tool_output import Quantity, numbered, quantity, unreadable, whole
+
+_TEST = "FRAMERATE TEST:"
+_GPU = "GPU LOAD:"
+_VERSION = re.compile(r"Log\.txt for X-Plane (\S+)")
+_FIELD = re.compile(r"\b([a-z]+)=([^,\s%]*(?:,\d[^,\s%]*)?)")
+#: fps is printed with two decimals or so; frames / time must be the same number to within this share.
+_AGREE = 0.02
+
+
+class XPlaneStage(msgspec.Struct, frozen=True, kw_only=True):
+    """One stage of the test. `gpu_load_percent` is None where the log tells none."""
+
+    time: Quantity
+    frames: int
+    fps: Quantity
+    gpu_load_percent: float | None = None
+
+
+class XPlaneLog(msgspec.Struct, frozen=True, kw_only=True):
+    """A log with at least one stage."""
+
+    version: str | None
+    stages: tuple[XPlaneStage, ...]
+
+
+def is_xplane(data: bytes) -> bool:
+    """Whether the file is a Log.txt of X-Plane."""
+    return b"Log.txt for X-Plane" in data[:4096] or _TEST.encode() in data
+
+
+def read_xplane(data: bytes, source: str = "Log.txt") -> XPlaneLog:
+    """Read the stages; a log without any is a BadRun that says so."""
+    version: str | None = None
+    stages: list[XPlaneStage] = []
+    for line, text in numbered(data, source):
+        if version is None and (found := _VERSION.search(text)):
+            version = found[1]
+        begin = text.find(_TEST)
+        if begin >= 0:
+            stages.append(_stage(text[begin:].partition(_GPU)[0], source, line))
+        load = text.find(_GPU)
+        if load >= 0 and stages and stages[-1].gpu_load_percent is None:
+            stages[-1] = msgspec.structs.replace(stages[-1], gpu_load_percent=_load(text[load:], source, line))
+    if not stages:
+        raise BadRun(
+            f"{source}: no line FRAMERATE TEST: X-Plane did not finish its frame rate test",
+            hint="run X-Plane with --fps_test=N, for example --fps_test=3, and let it end by itself",
+        )
+    return XPlaneLog(version=version, stages=tuple(stages))
+
+
+def _stage(text: str, source: str, line: int) -> XPlaneStage:
+    fields = _fields(text, ("time", "frames", "fps"), source, line)
+    stage = XPlaneStage(
+        time=quantity(fields["time"], "s", source, line, "seconds"),
+        frames=whole(fields["frames"], source, line, "a number of frames"),
+        fps=quantity(fields["fps"], "1/s", source, line, "frames per second"),
+    )
+    if not stage.frames or not stage.time.value:
+        raise unreadable(source, line, text, "a stage in which something was drawn")
+    rate = stage.frames / stage.time.value
+    if abs(rate - stage.fps.value) > _AGREE * rate:
+        raise unreadable(source, line, text, f"a stage whose fps is frames over time, {rate:.4g}")
+    return stage
+
+
+def _load(text: str, source: str, line: int) -> float:
+    return quantity(_fields(text, ("load",), source, line)["load"], "score", source, line, "a load in percent").value
+
+
+def _fields(text: str, wanted: tuple[str, ...], source: str, line: int) -> dict[str, str]:
+    fields = dict(_FIELD.findall(text))
+    missing = [name for name in wanted if name not in fields]
+    if missing:
+        raise unreadable(source, line, text, f"a result of the test: {', '.join(missing)} is missing")
+    return fields

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's `zram`: how far and how fast the kernel's algorithms compress memory, on a device made for the run."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ktrial.bench.adapters._agent_load import LoadBenchmark, per_second
+from ktrial.bench.adapters._agent_load_reply import LoadReply
+from ktrial.bench.adapters._tool import VERSION_LIMIT_S
+from ktrial.bench.benchmark import AgentLoad, Invocation, Measurement, Outcome, Parameters, Probe, RawOutput
+from ktrial.kit.errors import BadInput, BadRun
+from ktrial.machine.facts import FactBook
+
+#: What the parameter `data` says when it is not a file.
+GENERATED = "generated"
+_ALGORITHMS = ("lzo-rle", "lzo", "lz4", "zstd")
+#: Rough, for the time that is left: preparations, and an algorithm of middling speed.
+_EXPECTED_S = 3.0
+_BLIND = (
+    "One thread and one device, in blocks of 128 KiB from memory to memory: no reclaim, page faults or read-ahead; no "
+    "other CPU that compresses beside it. Generated data is a stated mix and nobody's memory: give a dump of your own."
+)
+
+
+def _ratio(name: str, better: str, worse: str, blind: str, *, headline: bool = False) -> Outcome:
+    return Outcome(
+        name=name,
+        unit="score",
+        direction="higher",
+        kind="score",
+        low=0.5,
+        high=1e6,
+        better=better,
+        worse=worse,
+        blind_spots=blind,
+        headline=headline,
+    )
+
+
+def _rate(name: str, verb: str) -> Outcome:
+    return Outcome(
+        name=name,
+        unit="B/s",
+        direction="higher",
+        kind="rate",
+        low=1e4,
+        high=1e12,
+        better=f"More of the data was {verb} in a second.",
+        worse=f"Less of the data was {verb} in a second.",
+        blind_spots=_BLIND,
+    )
+
+
+_OUTCOMES = (
+    _ratio(
+        "compression-ratio",
+        "The data became smaller.",
+        "The data became less small.",
+        "Pages of one repeated word count as data and take no room. The allocator's losses are in `memory-ratio`.",
+        headline=True,
+    ),
+    _ratio(
+        "memory-ratio",
+        "The same data took less memory, with all that the device needs.",
+        "The same data took more memory, with all that the device needs.",
+        "A fresh device: memory that is broken up by long use is not seen.",
+    ),
+    _rate("write-rate", "compressed"),
+    _rate("read-rate", "decompressed"),
+)
+
+
+def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
+    data, compressed = reply.positive("data_bytes"), reply.number("compressed_bytes")
+    if not compressed:
+        raise BadRun("nothing was compressed: all of the data is pages of one repeated word")
+    for moved in ("stored_bytes", "written_bytes", "read_bytes"):
+        if reply.number(moved) != data:
+            raise BadRun(f"the data has {data} bytes, but {moved} is {reply.number(moved)}")
+    memory = reply.positive("memory_bytes")
+    return (
+        Measurement(outcome="compression-ratio", value=data / compressed, original=f"{data} to {compressed} B"),
+        Measurement(outcome="memory-ratio", value=data / memory, original=f"{data} in {memory} B"),
+        per_second(reply, "write-rate", "written_bytes", "write_ns"),
+        per_second(reply, "read-rate", "read_bytes", "read_ns"),
+    )
+
+
+#: What the devices that are there say of the kernel; without one nobody can be asked before a run makes its own.
+_ASKED = Invocation(
+    argv=("grep", "-rhs", "--include=comp_algorithm", "", "/sys/devices/virtual/block"), limit_s=VERSION_LIMIT_S
+)
+
+
+def _unknown(algorithm: str, raw: RawOutput) -> str | None:
+    known = dict.fromkeys(raw.stdout.decode("utf-8", "replace").replace("[", "").replace("]", "").split())
+    if not known or algorithm in known:
+        return None
+    return f"this kernel's zram does not compress with {algorithm}; it has {', '.join(known)}"
+
+
+class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
+    """A load of the root session; its parameter `data` is `generated` or a file."""
+
+    @property
+    def root_reason(self) -> str | None:
+        """What it needs root for."""
+        return "a zram device is made for it, written to, and taken away"
+
+    @property
+    def probe(self) -> Probe | None:
+        """Asked for an algorithm that is its own; one that a parameter names is tried."""
+        algorithm = self.fixed.get("algorithm")
+        if algorithm is None:
+            return None
+        return Probe(
+            invocation=lambda _: _ASKED,
+            why_not=lambda raw: _unknown(algorithm, raw),
+            next=f"a kernel with CONFIG_ZRAM_BACKEND_{algorithm.split('-')[0].upper()}, or one before 6.12 with "
+            f"CONFIG_CRYPTO_{algorithm.split('-')[0].upper()}",
+        )
+
+    def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
+        """How to run it once; the agent checks the other values."""
+        invocation = super().invocation(parameters, facts)
+        complete = self._complete(parameters)
+        for name in ("bytes", "seed"):
+            if isinstance(complete[name], bool) or not isinstance(complete[name], int) or complete[name] < 0:
+                raise BadInput(f"parameter {name} is {complete[name]!r}: it must be a whole number")
+        data = complete["data"]
+        if not isinstance(data, str) or not (data == GENERATED or data.startswith("/")):
+            raise BadInput(f"parameter data is {data!r}: it must be {GENERATED} or the full path of a file")
+        load = AgentLoad(
+            name=self.load,
+            parameters=self._for_agent(complete),
+            as_root=True,
+            data=None if data == GENERATED else data,
+        )
+        return msgspec.structs.replace(invocation, load=load, expected_s=_EXPECTED_S)
+
+    def _for_agent(self, complete: Parameters) -> Parameters:
+        return {**complete, "data": complete["data"] if complete["data"] == GENERATED else "given"}
+
+
+def _benchmark(name: str, what: str, fixed: Parameters, more: Parameters) -> ZramBenchmark:
+    return ZramBenchmark(
+        name=name,
+        what=what,
+        load="zram",
+        outcomes=_OUTCOMES,
+        reader=_read,
+        fixed=fixed,
+        parameters={**more, "data": GENERATED, "bytes": 256 << 20, "seed": 1},
+    )
+
+
+BENCHMARKS = (
+    _benchmark(
+        "zram-compression",
+        "Ratio and speed at which zram compresses memory with one of the kernel's algorithms.",
+        {},
+        {"algorithm": "lzo-rle"},
+    ),
+    *(
+        _benchmark(
+            f"zram-{algorithm}",
+            f"Ratio and speed at which zram compresses memory with {algorithm}.",
+            {"algorithm": algorithm},
+            {},
+        )
+        for algorithm in _ALGORITHMS
+    ),
+)

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens around each run: resets, conditions, energy, and the counters that a benchmark asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ktrial.bench.around.idle import IdleWatch
+from ktrial.bench.around.inhibit import Quieter
+from ktrial.bench.around.resets import Resets
+from ktrial.bench.around.start_gate import Start, StartGates
+from ktrial.bench.benchmark import WATCHED, Invocation, Measurement, Outcome
+from ktrial.bench.energy import INSTANTS, PATTERNS, EnergyCounter, consumed, counters, measurements
+from ktrial.bench.record import Prepared
+from ktrial.bench.run.ports import Clock, Machine, RunRecorder
+from ktrial.bench.watched import Watched
+from ktrial.kit.errors import BadRun
+from ktrial.machine.disturbance import Quiet
+from ktrial.machine.reading import Reading
+from ktrial.machine.run_conditions import Conditions
+from ktrial.machine.settle import Settled
+from ktrial.machine.watch_run import RunWatch
+
+if TYPE_CHECKING:
+    from ktrial.bench.around.recording import RunRecording
+
+
+class Around:
+    """Knows which counters the machine has, and looks at them and at the conditions around each run.
+
+    `gates` judge the start of each run by what their own watch reads, which looks on beside the run too.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        clock: Clock,
+        resets: Resets | None = None,
+        quieter: Quieter | None = None,
+        idle: IdleWatch | None = None,
+        take_state: Callable[[], bytes] | None = None,
+        gates: StartGates | None = None,
+    ) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._resets = resets
+        self._quieter = quieter
+        self._idle = idle
+        self._take_state = take_state
+        self.gates = gates
+        #: What records beside runs that want it; opened when the first of them comes.
+        self.recorder: Callable[[], RunRecorder] | None = None
+        self._counters, self._notes = self._energy()
+
+    def begin(self, expected_s: float | None) -> Quiet:
+        """The measurement begins: what is held off until its end, and what may disturb it."""
+        quiet = self._quieter.begin(expected_s) if self._quieter is not None else Quiet()
+        return msgspec.structs.replace(quiet, notes=(*self._notes, *quiet.notes))
+
+    def state(self) -> bytes | None:
+        """The machine's tunable state as it is now, where it is to be kept."""
+        return self._take_state() if self._take_state is not None else None
+
+    def end(self) -> None:
+        """The measurement is over."""
+        if self._quieter is not None:
+            self._quieter.end()
+
+    def wait(self, tell: Callable[[str], None]) -> None:
+        """Wait for an idle machine where that is wanted; `tell` hears what is waited for."""
+        if self._idle is not None:
+            self._idle.wait(tell)
+
+    def disturbed(self, began_ns: int) -> str | None:
+        """What was used since then, where somebody wants to know."""
+        return self._idle.disturbed((self.now_ns() - began_ns) / 1e9) if self._idle is not None else None
+
+    def prepare(self) -> tuple[Prepared, ...]:
+        """The resets before a run, up to one that failed."""
+        return self._resets.carry_out() if self._resets is not None else ()
+
+    def watch(self, invocation: Invocation) -> Watching:
+        """Looks around one run."""
+        found = self._machine.list(invocation.watches) if invocation.watches else {}
+        watched = tuple(dict.fromkeys(path for paths in found.values() for path in paths))
+        beside = self.gates.watch.beside() if self.gates is not None else None
+        recorded = None
+        if invocation.records and self.recorder is not None:
+            from ktrial.bench.around.recording import RunRecording
+
+            recorded = RunRecording(self.recorder())
+        return Watching(self, watched, beside, recorded)
+
+    def settle(self, tell: Callable[[str], None]) -> Settled | None:
+        """Wait until the machine is as before the first run; `tell` hears what is waited for."""
+        return self.gates.settle(tell) if self.gates is not None else None
+
+    def rest(self, seconds: float) -> None:
+        """Wait before a visit; what others do meanwhile is seen where somebody looks on."""
+        if self.gates is None:
+            self._clock.sleep(seconds)
+        else:
+            self.gates.rest(seconds)
+
+    def judge(self, *, counts: bool) -> Start:
+        """What gates say directly before a run, which `counts` unless it is a warm-up."""
+        return self.gates.judge(counts=counts) if self.gates is not None else Start()
+
+    def forget_settings(self) -> None:
+        """Other settings are in force from now on: those of the next run are what must hold during it."""
+        if self.gates is not None:
+            self.gates.watch.forget_settings()
+
+    @property
+    def counters(self) -> tuple[EnergyCounter, ...]:
+        """Energy counters that can be read."""
+        return self._counters
+
+    def look(self, paths: tuple[str, ...]) -> dict[str, str | None]:
+        """What the files show; None where they cannot be read."""
+        return {path: _text(reading) for path, reading in self._machine.read(paths).items()}
+
+    def now_ns(self) -> int:
+        """The monotonic clock."""
+        return self._clock.monotonic_ns()
+
+    def _energy(self) -> tuple[tuple[EnergyCounter, ...], tuple[str, ...]]:
+        found = self._machine.list([*PATTERNS, *INSTANTS])
+        readings = self._machine.read([path for pattern in PATTERNS for path in found[pattern]])
+        shown = {path: _text(reading) for path, reading in readings.items() if reading is not None}
+        notes, usable = [], []
+        every = counters(shown)
+        for counter in every:
+            if shown[counter.path] is not None:
+                usable.append(counter)
+        closed = [counter for counter in every if counter not in usable]
+        if closed:
+            reading = readings[closed[0].path]
+            why = (reading.unreadable or reading.invalid) if reading is not None else None
+            names = ", ".join(counter.domain for counter in closed)
+            notes.append(f"energy of {names} is not measured: {why or 'its counter cannot be read'}")
+        elif not every:
+            notes.append("energy is not measured: there is no counter of RAPL, hwmon or a battery here")
+        if not every and any(found[pattern] for pattern in INSTANTS):
+            notes.append("power that is told for an instant only is not measured: nothing is read during a run")
+        return tuple(usable), tuple(notes)
+
+
+class Watching:
+    """The two looks around one run, and what looks on between them; implements `bench.record.Watch`."""
+
+    def __init__(
+        self,
+        around: Around,
+        watched: tuple[str, ...],
+        beside: RunWatch | None,
+        recorded: RunRecording | None = None,
+    ) -> None:
+        self._around = around
+        self._watched = watched
+        self._beside = beside
+        self._recorded = recorded
+        self._energy_files = tuple(path for counter in around.counters for path in counter.files)
+        self._looks: list[tuple[int, dict[str, str | None]]] = []
+
+    def begin(self) -> None:
+        """Conditions first, then counters, which are nearer to the run; the recording takes in nothing else."""
+        if self._beside is not None:
+            self._beside.begin()
+        self._look()
+        if self._recorded is not None:
+            self._recorded.begin()
+
+    def end(self) -> None:
+        """The other way round."""
+        if self._recorded is not None:
+            self._recorded.end()
+        self._look()
+        if self._beside is not None:
+            self._beside.end()
+
+    def close(self) -> None:
+        """Whatever became of the run, nothing looks on any more."""
+        if self._recorded is not None:
+            self._recorded.close()
+        if self._beside is not None:
+            self._beside.close()
+
+    def conditions(self, start: Start) -> Conditions | None:
+        """What was true around the run; None where nobody looked."""
+        return self._beside.conditions(start.readings) if self._beside is not None else None
+
+    @property
+    def suspended_s(self) -> float:
+        """Seconds that the machine slept during the run."""
+        return self._beside.suspended_s if self._beside is not None else 0.0
+
+    @property
+    def misread(self) -> tuple[str, ...]:
+        """What transactions had set at the beginning of all and no longer reads back so."""
+        return self._beside.misread if self._beside is not None else ()
+
+    @property
+    def parts(self) -> dict[str, bytes]:
+        """Raw parts of the run's record that are none of the tool's."""
+        return self._beside.parts if self._beside is not None else {}
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The counters and the recording that the benchmark asked for."""
+        recorded = self._recorded.files if self._recorded is not None else {}
+        if not self._watched or len(self._looks) < 2:
+            return recorded
+        before, after = (
+            {path: text for path in self._watched if (text := look[path]) is not None} for _, look in self._looks
+        )
+        return {**recorded, WATCHED: msgspec.json.encode(Watched(before=before, after=after, seconds=self._seconds))}
+
+    def energy(self) -> tuple[tuple[tuple[Measurement, Outcome], ...], tuple[str, ...]]:
+        """Joules and watts of each domain, and why there are none of others."""
+        found: list[tuple[Measurement, Outcome]] = []
+        notes = []
+        if len(self._looks) == 2:
+            (_, before), (_, after) = self._looks
+            for counter in self._around.counters:
+                try:
+                    used = consumed(counter, before, after, self._seconds)
+                except BadRun as error:
+                    notes.append(f"energy of {counter.domain} is not known: {error.message}")
+                else:
+                    found += measurements(counter, used, self._seconds)
+        return tuple(found), tuple(notes)
+
+    @property
+    def _seconds(self) -> float:
+        (first_ns, _), (last_ns, _) = self._looks
+        return (last_ns - first_ns) / 1e9
+
+    def _look(self) -> None:
+        now_ns = self._around.now_ns()
+        self._looks.append((now_ns, self._around.look((*self._energy_files, *self._watched))))
+
+
+def _text(reading: Reading | None) -> str | None:
+    return reading.text if reading is not None else None

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether somebody uses the machine: what logind says of its sessions, or without it when terminals were read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ktrial.bench.benchmark import Invocation, check_exit
+from ktrial.bench.run.ports import Clock, Executor
+from ktrial.kit.errors import BadRun, Refused
+from ktrial.machine.logins import PROPERTIES, read_session_ids, read_sessions
+from ktrial.machine.terminals import read_access_times
+
+#: The machine counts as idle after so many seconds without input.
+IDLE_S = 60.0
+_ASK_EACH_S = 5.0
+_LIMIT_S = 10.0
+_CHOICE = ("(", "-name", "tty[0-9]*", "-o", "-path", "/dev/pts/[0-9]*", ")")
+_TERMINALS = ("find", "/dev", "/dev/pts", "-maxdepth", "1", "-type", "c", *_CHOICE, "-printf", "%A@ %p\\n")
+
+
+class LastInput(NamedTuple):
+    """How long nobody has touched it, and what was touched last."""
+
+    seconds: float
+    of: str
+
+
+class IdleWatch:
+    """Asks as the user."""
+
+    def __init__(self, executor: Executor, clock: Clock) -> None:
+        self._executor = executor
+        self._clock = clock
+
+    def wait(self, tell: Callable[[str], None]) -> None:
+        """Wait until the machine is idle; `tell` hears what is waited for, whenever that changes."""
+        told = None
+        while (last := self.last_input()).seconds < IDLE_S:
+            if last.of != told:
+                told = last.of
+                tell(told)
+            self._clock.sleep(_ASK_EACH_S)
+
+    def disturbed(self, seconds: float) -> str | None:
+        """What was used within the last `seconds`; None when nothing was. What cannot be told counts as used."""
+        try:
+            last = self.last_input()
+        except Refused as error:
+            return error.message
+        return last.of if last.seconds < seconds else None
+
+    def last_input(self) -> LastInput:
+        """The newest input of all that can be seen; raises Refused when nothing can."""
+        try:
+            found = self._sessions() or self._terminals()
+        except BadRun as error:
+            raise Refused(f"nobody can say whether this machine is idle: {error.message}", hint=_HINT) from None
+        if not found:
+            raise Refused("nobody can say whether this machine is idle: no session and no terminal tells", hint=_HINT)
+        return min(found)
+
+    def _sessions(self) -> list[LastInput]:
+        if self._executor.programs(["loginctl"])["loginctl"] is None:
+            return []
+        try:
+            ids = read_session_ids(self._ask(("loginctl", "list-sessions", "--no-legend")), "loginctl list-sessions")
+        except BadRun:
+            return []
+        if not ids:
+            return []
+        wanted = [word for name in PROPERTIES for word in ("-p", name)]
+        sessions = read_sessions(self._ask(("loginctl", "show-session", *ids, *wanted)), "loginctl show-session")
+        now_us = self._clock.unix_ms() * 1000
+        idle = ((one, one.idle_s(now_us)) for one in sessions)
+        return [
+            LastInput(seconds, f"session {one.id} ({one.kind}) of {one.name}")
+            for one, seconds in idle
+            if seconds is not None
+        ]
+
+    def _terminals(self) -> list[LastInput]:
+        said = self._ask(_TERMINALS)
+        now_s = self._clock.unix_ms() / 1000
+        return [LastInput(max(0.0, now_s - time_s), path) for path, time_s in read_access_times(said, "find").items()]
+
+    def _ask(self, argv: tuple[str, ...]) -> bytes:
+        raw = self._executor.run(Invocation(argv=argv, limit_s=_LIMIT_S)).raw
+        if raw.interrupted:
+            raise KeyboardInterrupt
+        check_exit(raw)
+        return raw.stdout
+
+
+_HINT = "leave out --when-idle"

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The background load of a suite: started before each run, alive until its end, its own throughput recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ktrial.bench.adapters.stress_ng.output import read_stress_ng
+from ktrial.bench.availability import IN_CONTAINER, install_command, package_tool
+from ktrial.bench.benchmark import Measurement, RawOutput
+from ktrial.bench.record import LOAD_THROUGHPUT, Execution, LoadRecord
+from ktrial.bench.run.ports import Clock, Executor, RunningLoad
+from ktrial.bench.suite import LOAD_FILE, SETTLE_S, SuiteLoad
+from ktrial.kit.errors import BadRun, KtrialError
+from ktrial.kit.json_strict import decode_as
+
+_PACKAGES = {"apt": "stress-ng", "dnf": "stress-ng", "pacman": "stress-ng", "zypper": "stress-ng"}
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the load: its record, its output, and its throughput or why there is none."""
+
+    record: LoadRecord
+    raw: RawOutput
+    throughput: Measurement | None = None
+    failure: str | None = None
+
+
+class _SpinResults(msgspec.Struct):
+    """`slices` are the rounds of each `slice_ns` from `start_ns` (monotonic) on that was spent whole."""
+
+    rounds: int
+    elapsed_ns: int
+    start_ns: int
+    slice_ns: int
+    slices: list[int]
+
+    def rounds_until(self, moment_ns: int) -> float:
+        """Rounds from the start to a moment; within a slice they are taken to be spread evenly."""
+        past_ns = min(max(moment_ns - self.start_ns, 0), self.elapsed_ns)
+        whole = min(past_ns // self.slice_ns, len(self.slices))
+        before, from_ns = sum(self.slices[:whole]), whole * self.slice_ns
+        if whole < len(self.slices):
+            here, length_ns = self.slices[whole], self.slice_ns
+        else:
+            here, length_ns = self.rounds - sum(self.slices), self.elapsed_ns - from_ns
+        return before + (here * (past_ns - from_ns) / length_ns if length_ns > 0 else 0)
+
+
+class _SpinReply(msgspec.Struct):
+    results: _SpinResults
+
+
+class Background:
+    """One load, as often as it is wanted."""
+
+    def __init__(self, load: SuiteLoad, cpus: int, executor: Executor, clock: Clock) -> None:
+        self._workers = load.workers(cpus)
+        self._invocation = load.invocation(cpus)
+        self._executor = executor
+        self._clock = clock
+        self._argv = self._invocation.argv
+
+    def check(self) -> None:
+        """Raise KtrialError when it cannot be started here: without it the suite would measure something else."""
+        if self._invocation.load is not None:
+            if not self._executor.has_loads:
+                raise KtrialError("the suite's background load is the agent's own, and this agent has none")
+            return
+        program, *arguments = self._invocation.argv
+        programs = self._executor.programs([program, "apt-get", "dnf", "pacman", "zypper"])
+        place = programs[program]
+        if place is None:
+            raise KtrialError(
+                f"the suite's background load needs {program}, which is not installed",
+                hint=self._next_step(programs),
+            )
+        self._argv = (place, *arguments)
+
+    def _next_step(self, programs: Mapping[str, str | None]) -> str:
+        if self._executor.container is not None:
+            return IN_CONTAINER
+        return install_command(_PACKAGES, package_tool(programs)) or "install stress-ng"
+
+    def start(self) -> RunningLoad:
+        """Start it and let it settle."""
+        running = self._executor.start(self._invocation)
+        try:
+            self._clock.sleep(SETTLE_S)
+        except BaseException:
+            running.stop()
+            raise
+        return running
+
+    def finish(self, running: RunningLoad, run: Execution) -> Ended:
+        """End it and read what it got done, beside `run` alone where it can tell."""
+        alive = running.alive()
+        raw = running.stop()
+        load = self._invocation.load
+        record = LoadRecord(argv=self._argv, agent_load=load, workers=self._workers, alive_at_end=alive)
+        if not alive:
+            said = raw.failed or raw.stderr.decode("utf-8", "backslashreplace").strip().rpartition("\n")[2]
+            failure = "the background load ended before the benchmark" + (f"; it said: {said}" if said else "")
+            return Ended(record=record, raw=raw, failure=failure)
+        try:
+            throughput = _spin_rate(raw, run) if load is not None else _stress_ng_rate(raw)
+        except BadRun as error:
+            return Ended(record=record, raw=raw, failure=f"the background load's own figures: {error.message}")
+        return Ended(record=record, raw=raw, throughput=throughput)
+
+
+def _stress_ng_rate(raw: RawOutput) -> Measurement:
+    rate = read_stress_ng(raw.files.get(LOAD_FILE, b""), LOAD_FILE).stressors[0].rate
+    return Measurement(outcome=LOAD_THROUGHPUT.name, value=rate.value, original=rate.original)
+
+
+def _spin_rate(raw: RawOutput, run: Execution) -> Measurement:
+    try:
+        spun = decode_as(raw.stdout, _SpinReply).results
+    except msgspec.DecodeError as error:
+        raise BadRun(raw.failed or f"the reply cannot be read: {error}") from None
+    began_ns, length_ns = run.started_monotonic_ns, run.raw.wall_ns or 0
+    if spun.slice_ns <= 0 or length_ns <= 0 or began_ns < spun.start_ns:
+        raise BadRun(f"it was counted from {spun.start_ns} ns on, the benchmark ran from {began_ns} for {length_ns} ns")
+    rounds = spun.rounds_until(began_ns + length_ns) - spun.rounds_until(began_ns)
+    value, original = rounds * 1e9 / length_ns, f"{rounds:.1f} rounds in the {length_ns} ns of the benchmark"
+    return Measurement(outcome=LOAD_THROUGHPUT.name, value=value, original=original)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings caches, swap and files to the same state before each run, as the suite says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from ktrial.bench.benchmark import Invocation, check_exit
+from ktrial.bench.record import Prepared
+from ktrial.bench.run.ports import Executor, Machine
+from ktrial.bench.suite import Between
+from ktrial.kit.errors import AgentError, BadRun
+
+#: Share of the available memory that what is swapped out may take when it comes back.
+_ROOM = 0.8
+_SYNC_LIMIT_S = 300.0
+_MEMINFO = "/proc/meminfo"
+
+
+class Resets:
+    """The resets of one suite; `root` is a root session, which those of swap and caches need."""
+
+    def __init__(self, between: Between, executor: Executor, root: Machine | None) -> None:
+        self._executor = executor
+        self._root = root
+        steps: list[tuple[bool, Literal["sync", "swap", "caches"], Callable[[], str]]] = [
+            (between.sync, "sync", self._sync),
+            (between.reset_swap, "swap", self._swap),
+            (between.drop_caches, "caches", self._caches),
+        ]
+        self._steps = [(name, step) for wanted, name, step in steps if wanted]
+
+    def carry_out(self) -> tuple[Prepared, ...]:
+        """All of them, up to the first that fails, which is the last of the result."""
+        done: list[Prepared] = []
+        for name, step in self._steps:
+            try:
+                done.append(Prepared(reset=name, ok=True, result=step()))
+            except (AgentError, BadRun) as error:
+                done.append(Prepared(reset=name, ok=False, result=error.message))
+                break
+        return tuple(done)
+
+    def _sync(self) -> str:
+        raw = self._executor.run(Invocation(argv=("sync",), limit_s=_SYNC_LIMIT_S)).raw
+        if raw.interrupted:
+            raise KeyboardInterrupt
+        check_exit(raw)
+        return "files were written back"
+
+    def _swap(self) -> str:
+        """Off and on again as one transaction, so that a killed agent leaves nothing off."""
+        root = self._as_root()
+        facts = root.facts(("swap.devices", "memory.available"))
+        if not facts["swap.devices"].known:
+            raise BadRun(f"the swap areas cannot be told: {facts['swap.devices'].why_missing}")
+        used = sorted(
+            (area for area in facts.records("swap.devices") if area["used_bytes"]), key=lambda area: area["priority"]
+        )
+        if not used:
+            return "nothing was swapped out"
+        wanted = sum(area["used_bytes"] for area in used)
+        room = facts.value("memory.available")
+        if room is None or wanted > room * _ROOM:
+            raise BadRun(f"{wanted} bytes are swapped out, and only {room} bytes of memory are available for them")
+        names = ", ".join(area["name"] for area in used)
+        plan = {
+            "schema": "ktrial.plan/2",
+            "title": f"reset of swap: {names}",
+            "lease": {"kind": "while-session"},
+            "steps": [_off_and_on(area) for area in used],
+        }
+        applied = root.request("apply", plan=plan)
+        if applied["state"] != "applied":
+            raise BadRun(
+                "; ".join(step["message"] for step in applied["steps"] if step.get("message")) or "swapoff failed"
+            )
+        reverted = root.request("revert", select={"only": applied["transaction"]})
+        (transaction,) = reverted["transactions"]
+        if transaction["state"] != "reverted":
+            said = "; ".join(step["message"] for step in transaction["steps"] if step.get("message"))
+            raise BadRun(f"swap is off and does not come on again: {said}; `ktrial recover` tries again")
+        return f"{wanted} bytes came back from {names}"
+
+    def _caches(self) -> str:
+        root = self._as_root()
+        before = _cached(root)
+        root.request("drop_caches")
+        return f"page cache {before}, then {_cached(root)}"
+
+    def _as_root(self) -> Machine:
+        assert self._root is not None, "a suite with such a reset is given a root session"
+        return self._root
+
+
+def _off_and_on(area: Mapping[str, Any]) -> dict[str, Any]:
+    """Swap areas that the kernel ranked itself come back ranked so: undone in reverse, they keep their order."""
+    ranked = ["-p", str(area["priority"])] if area["priority"] >= 0 else []
+    return {
+        "kind": "run",
+        "do": ["swapoff", area["name"]],
+        "undo": ["swapon", *ranked, area["name"]],
+    }
+
+
+def _cached(machine: Machine) -> str:
+    """The size of the page cache as the kernel writes it."""
+    reading = machine.read((_MEMINFO,))[_MEMINFO]
+    text = (reading.text or "") if reading is not None else ""
+    sizes = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("Cached:")]
+    return " ".join(sizes[0].split()) if sizes else "of unknown size"

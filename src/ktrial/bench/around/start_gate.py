@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The start of each run against that of the first one: waits until both are alike, and judges what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from ktrial.bench.around.settle import Settle
+from ktrial.bench.record import RunRecord
+from ktrial.bench.run.ports import Clock
+from ktrial.machine.gates import DEFAULTS, GateFinding, GateLimits, Readings, judge_start
+from ktrial.machine.settle import TEMPERATURE, Settled
+from ktrial.machine.watch_run import ConditionWatch
+
+#: Without --settle a machine that is too hot for its gate is waited for so long.
+COOL_S = 60.0
+#: So long ktrial only waits to see what others do, and that holds for the runs of so long.
+OTHERS_S, _OTHERS_HOLD_S = 0.5, 10.0
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run began: what was read directly before it, and what gates say of that."""
+
+    readings: Readings = {}
+    findings: tuple[GateFinding, ...] = ()
+
+
+class StartGates:
+    """Remembers how the first run of a session began. `settle_s` limits the wait before each other run.
+
+    Where nobody waits before a run anyway, `others_s` is how long it is looked at what others do.
+    """
+
+    def __init__(
+        self,
+        watch: ConditionWatch,
+        clock: Clock,
+        limits: Mapping[str, GateLimits] = DEFAULTS,
+        settle_s: float | None = None,
+        others_s: float = 0.0,
+    ) -> None:
+        self.watch = watch
+        self._clock = clock
+        self._others_s = others_s
+        self._rested_ns: int | None = None
+        self._limits = limits
+        self._settle = Settle(clock)
+        self._settle_s = settle_s
+        self._reference: Readings | None = None
+
+    def take_up(self, earlier: Iterable[RunRecord]) -> None:
+        """Go on with a session: its first run stays the first."""
+        for record in earlier:
+            if not record.is_warm_up and record.conditions is not None and record.conditions.readings_before:
+                self._reference = record.conditions.readings_before
+                return
+
+    def rest(self, seconds: float) -> None:
+        """Wait, and see what others do meanwhile."""
+        self.watch.rest(lambda: self._clock.sleep(seconds))
+        self._rested_ns = self._clock.monotonic_ns()
+
+    def settle(self, tell: Callable[[str], None]) -> Settled | None:
+        """Wait for the level of the first run: of all that can settle, or else of what a gate refuses to be hotter."""
+        if self._reference is None:
+            return None
+        if self._settle_s is not None:
+            return self._settle.wait(self._reference, self.watch.look, self._settle_s, tell)
+        found = judge_start(self._reference, self.watch.look(), self._limits)
+        if not any(one.level == "refuse" and one.gate == "start_temperature" for one in found):
+            return None
+        heat = {TEMPERATURE: self._reference.get(TEMPERATURE)}
+        waited = self._settle.wait(heat, self.watch.look, COOL_S, tell)
+        return msgspec.structs.replace(waited, untold=())
+
+    def judge(self, *, counts: bool) -> Start:
+        """Directly before a run. The first that `counts` is what others are compared with; warm-ups are not judged."""
+        if self._others_s and not self._has_rested():
+            self.rest(self._others_s)
+        now = self.watch.look()
+        if not counts:
+            return Start(readings=now)
+        if self._reference is None:
+            self._reference = now
+        return Start(readings=now, findings=judge_start(self._reference, now, self._limits))
+
+    def _has_rested(self) -> bool:
+        return self._rested_ns is not None and self._clock.monotonic_ns() - self._rested_ns < _OTHERS_HOLD_S * 1e9

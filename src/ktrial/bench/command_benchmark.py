@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any command as a benchmark: what it uses is measured, and numbers that it prints."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.benchmark import (
+    Benchmark,
+    Direction,
+    Invocation,
+    Measurement,
+    Outcome,
+    OutcomeKind,
+    ParsedRun,
+    Probe,
+    RawOutput,
+    Unit,
+    check_exit,
+)
+from ktrial.kit.errors import BadInput, BadRun
+from ktrial.kit.json_path import is_path, parse_path, select
+from ktrial.kit.json_strict import NotStrictJson, decode
+from ktrial.machine.facts import FactBook
+
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
+#: A number that goes on: digits, a decimal or thousands mark of any language with digits after it, an exponent.
+_GOES_ON = re.compile(r"(?:[.,'\u2019\u00a0\u202f]?[0-9]+)+|[eE][-+]?[0-9]+")
+#: The same before it: more of its digits whatever the expression says, and a mark or a sign that it does not mention.
+_BEGAN = re.compile(r"[-+]?[0-9.]{0,40}[0-9]\.?$")
+_BEGAN_OUTSIDE = re.compile(r"(?:[-+]?[0-9.,'\u2019\u00a0\u202f]{0,40}[0-9][.,'\u2019\u00a0\u202f]?|(?<!\w)-)$")
+#: So many characters beside a number are looked at.
+_BESIDE = 40
+#: Suffix of a metric's name -> base unit, factor to it, kind. Longer suffixes first.
+_SUFFIXES: tuple[tuple[str, Unit, float, OutcomeKind], ...] = (
+    ("_mb_per_s", "B/s", 1e6, "rate"),
+    ("_mib_per_s", "B/s", 2.0**20, "rate"),
+    ("_kb_per_s", "B/s", 1e3, "rate"),
+    ("_bytes_per_s", "B/s", 1, "rate"),
+    ("_per_s", "1/s", 1, "rate"),
+    ("_ns", "s", 1e-9, "time"),
+    ("_us", "s", 1e-6, "time"),
+    ("_ms", "s", 1e-3, "time"),
+    ("_s", "s", 1, "time"),
+    ("_bytes", "B", 1, "size"),
+    ("_percent", "ratio", 0.01, "score"),
+    ("_count", "count", 1, "count"),
+)
+_PLENTY = 1e18
+_USAGE = (
+    "write NAME:lower=REGEX or NAME:higher=REGEX with one group around the number: 'p99_ms:lower=p99: ([0-9.]+)'; "
+    "or the place in a JSON document: 'p99_ms:lower=$.latency.p99'"
+)
+
+
+class Printed:
+    """What a command printed: all its text, and its stdout as a JSON document for those who want one."""
+
+    def __init__(self, raw: RawOutput) -> None:
+        self._raw = raw
+
+    @cached_property
+    def text(self) -> str:
+        """Both streams."""
+        return b"\n".join((self._raw.stdout, self._raw.stderr)).decode("utf-8", "backslashreplace")
+
+    @cached_property
+    def document(self) -> Any:
+        """The JSON document on stdout; raises BadRun when there is none, or more than one."""
+        if not self._raw.stdout.strip():
+            raise BadRun("stdout is empty; a path needs a JSON document there")
+        try:
+            return decode(self._raw.stdout.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise BadRun("stdout is not UTF-8 text; a path needs a JSON document there") from None
+        except NotStrictJson as error:
+            where = "stdout" if error.line is None else f"stdout:{error.line}"
+            raise BadRun(f"{where}: {error}; a path needs one JSON document there") from None
+
+
+class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A number that the command prints. Its name's ending says the unit: `_ms`, `_per_s`, `_bytes`; none is a score.
+
+    `match` is a regular expression with one group, or a path (`$.jobs[0].iops`) into the JSON document on stdout.
+    """
+
+    name: str
+    direction: Direction
+    match: str
+
+    def check(self) -> None:
+        """Raise BadInput when the name, the expression or the path cannot be used."""
+        for _, error in self.faults():
+            raise error
+
+    def faults(self) -> Iterator[tuple[str, BadInput]]:
+        """What is wrong, each with its key."""
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
+            hint = "small letters, digits and _, a letter first"
+            yield "name", BadInput(f"{self.name!r} is no name of a metric", hint=hint)
+        try:
+            groups = 1 if is_path(self.match) and parse_path(self.match) else re.compile(self.match).groups
+        except re.error as error:
+            wrong = f"the expression of {self.name} is wrong at {error.pos}: {error.msg}"
+            yield "match", BadInput(wrong, hint=_USAGE)
+        except BadInput as error:
+            yield "match", error
+        else:
+            if groups != 1:
+                wrong = f"the expression of {self.name} has {groups} groups instead of one"
+                yield "match", BadInput(wrong, hint=_USAGE)
+
+    def outcome(self) -> tuple[Outcome, float]:
+        """The outcome in its base unit, and the factor from the printed number to it."""
+        suffix, unit, factor, kind = next(
+            (row for row in _SUFFIXES if self.name.endswith(row[0]) and self.name != row[0]),
+            ("", "score", 1.0, "score"),
+        )
+        name = self.name.removesuffix(suffix)
+        return _outcome(name, unit, kind, self.direction, low=-_PLENTY if kind == "score" else 0), factor
+
+    def read(self, printed: Printed) -> Measurement:
+        """The number in the output."""
+        found = self._selected(printed) if is_path(self.match) else self._matched(printed.text)
+        outcome, factor = self.outcome()
+        return Measurement(outcome=outcome.name, value=float(found) * factor, original=f"{self.name} {found}")
+
+    def _selected(self, printed: Printed) -> str:
+        try:
+            return repr(select(printed.document, self.match))
+        except BadRun as error:
+            raise BadRun(f"{self.name}: {error.message}") from None
+
+    def _matched(self, text: str) -> str:
+        found = list(re.finditer(self.match, text, re.MULTILINE))
+        if len(found) != 1:
+            how = "nowhere" if not found else f"{len(found)} times"
+            raise BadRun(f"the expression of {self.name} fits {how} in the output; it must fit once")
+        number = found[0][1] or ""
+        if not _NUMBER.fullmatch(number.strip()):
+            raise BadRun(f"{self.name}: {number!r} is no number (a decimal point, no other signs)")
+        whole = _whole(found[0])
+        if whole != number:
+            raise BadRun(
+                f"{self.name}: {number!r} is a part of {whole!r}; the expression must take the whole number, with a "
+                "decimal point, or say what stands beside it"
+            )
+        return number
+
+
+class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A command given on the command line or in a file; implements `Benchmark`. `limit_s` kills a run that never ends.
+
+    Without `directory` it runs in the private directory of the run.
+    """
+
+    name: str
+    what: str
+    argv: tuple[str, ...]
+    directory: str | None = None
+    environment: dict[str, str] = {}
+    limit_s: float = 3600.0
+    metric: tuple[Metric, ...] = ()
+
+    def check(self) -> None:
+        """Raise BadInput for what cannot be run."""
+        for _, error in self.faults():
+            raise error
+
+    def faults(self) -> Iterator[tuple[str, BadInput]]:
+        """What cannot be run, each with its place: `$.metric[1].match`."""
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.name):
+            yield "$.name", BadInput(f"{self.name!r} is no name of a benchmark", hint="small letters, digits, hyphens")
+        if not self.argv or not self.argv[0]:
+            yield "$.argv", BadInput(f"{self.name}: argv is empty", hint='for example  argv = ["make", "-j4"]')
+        if self.directory is not None and not self.directory.startswith("/"):
+            yield "$.directory", BadInput(f"{self.name}: directory {self.directory!r} is not an absolute path")
+        if not 0 < self.limit_s < math.inf:
+            yield "$.limit_s", BadInput(f"{self.name}: limit_s is {self.limit_s:g}; give seconds above 0")
+        taken = {outcome.name for outcome in _USED}
+        for number, metric in enumerate(self.metric):
+            yield from ((f"$.metric[{number}].{key}", error) for key, error in metric.faults())
+            name = metric.outcome()[0].name
+            if name in taken:
+                twice = BadInput(f"{self.name}: {name} is measured twice", hint="give the metric another name")
+                yield f"$.metric[{number}].name", twice
+            taken.add(name)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The program."""
+        return (self.argv[0],)
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Not known."""
+        return {}
+
+    @property
+    def root_reason(self) -> str | None:
+        """It runs as the user."""
+        return None
+
+    @property
+    def user_reason(self) -> str | None:
+        """Root may run it too."""
+        return None
+
+    @property
+    def least_cpus(self) -> int:
+        """One will do."""
+        return 1
+
+    @property
+    def probe(self) -> Probe | None:
+        """Not known how to ask."""
+        return None
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What the command uses, and its metrics; the headline is its first metric, or else the time."""
+        metrics = tuple(metric.outcome()[0] for metric in self.metric)
+        all_of = (*metrics, *_USED)
+        return (msgspec.structs.replace(all_of[0], headline=True), *all_of[1:])
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """None."""
+        return {}
+
+    def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
+        """The command."""
+        return Invocation(argv=self.argv, limit_s=self.limit_s, environment=self.environment, directory=self.directory)
+
+    def version_invocation(self) -> Invocation | None:
+        """Not known how to ask."""
+        return None
+
+    def parse_version(self, raw: RawOutput) -> str | None:
+        """Not known."""
+        return None
+
+    def parse(self, raw: RawOutput, parameters: Mapping[str, Any]) -> ParsedRun:
+        """What the run used, and the numbers in its output."""
+        printed = Printed(raw)
+        found = [metric.read(printed) for metric in self.metric]
+        used = (
+            ("wall", raw.wall_ns, 1e-9, "ns"),
+            ("user", raw.user_us, 1e-6, "us"),
+            ("system", raw.system_us, 1e-6, "us"),
+            ("peak_memory", raw.max_rss_bytes, 1, "B"),
+        )
+        found += [
+            Measurement(outcome=name, value=value * factor, original=f"{value} {unit}")
+            for name, value, factor, unit in used
+            if value is not None
+        ]
+        notes = ("only the beginning of its output is kept: it printed more than is captured",) if raw.cut else ()
+        return ParsedRun(measurements=tuple(found), notes=notes)
+
+
+def check_run(benchmark: Benchmark, raw: RawOutput) -> None:
+    """Raise BadRun unless a run of it ended well; a command whose output nobody reads may print as much as it likes."""
+    unread = isinstance(benchmark, OwnBenchmark) and not benchmark.metric
+    check_exit(msgspec.structs.replace(raw, cut=False) if unread else raw)
+
+
+def _whole(found: re.Match[str]) -> str:
+    """The number with what belongs to it and was not taken: of `1,5` perhaps only the 1 was."""
+    begin, end = found.span(1)
+    before, after = found.string[max(0, begin - _BESIDE) : begin], found.string[end : end + _BESIDE]
+    began = (_BEGAN_OUTSIDE if begin == found.start() else _BEGAN).search(before)
+    goes_on = _GOES_ON.match(after) if end == found.end() else None
+    return f"{began[0] if began else ''}{found[1]}{goes_on[0] if goes_on else ''}"
+
+
+def parse_metric(text: str) -> Metric:
+    """`NAME:lower=REGEX` or `NAME:lower=$.path`."""
+    head, equals, expression = text.partition("=")
+    name, colon, direction = head.partition(":")
+    if not equals or not colon or direction not in {"lower", "higher"} or not expression:
+        raise BadInput(f"--metric {text!r} cannot be read", hint=_USAGE)
+    metric = Metric(name, "lower" if direction == "lower" else "higher", expression)
+    metric.check()
+    return metric
+
+
+class ShellCommand(OwnBenchmark, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One from the command line, with the shell's environment. `told` is what is recorded instead of values of it."""
+
+    told: dict[str, str] = {}
+
+    def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
+        """The command."""
+        return msgspec.structs.replace(OwnBenchmark.invocation(self, parameters, facts), told=self.told)
+
+
+def _outcome(name: str, unit: Unit, kind: OutcomeKind, direction: Direction, *, low: float = 0) -> Outcome:
+    return Outcome(
+        name=name,
+        unit=unit,
+        direction=direction,
+        kind=kind,
+        low=low,
+        high=_PLENTY,
+        better=f"The command's {name} improved.",
+        worse=f"The command's {name} became worse.",
+        blind_spots="Measures all that the command does, its start included.",
+    )
+
+
+_USED = (
+    _outcome("wall", "s", "time", "lower"),
+    _outcome("user", "s", "time", "lower"),
+    _outcome("system", "s", "time", "lower"),
+    _outcome("peak_memory", "B", "size", "lower"),
+)

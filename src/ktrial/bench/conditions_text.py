@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run's record says of its conditions, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.text import duration, percent, show
+from ktrial.kit.units import show_bytes, show_seconds
+from ktrial.machine.gates import ABSENT, GateFinding, Reading
+from ktrial.machine.run_conditions import Conditions, Telemetry
+from ktrial.machine.settle import Settled
+
+_SHOWN_LINES = 5
+
+
+def _time(seconds: float) -> str:
+    return duration(seconds) if seconds >= 60 else show_seconds(seconds)
+
+
+#: Name and unit of each reading; what is absent or unknown is not shown.
+_READINGS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "temperature_c": ("", lambda value: f"{value:.1f} °C"),
+    "load": ("load ", lambda value: f"{value:.2f}"),
+    "power_source": ("on ", str),
+    "battery_percent": ("battery ", lambda value: f"{value:.0f} %"),
+    "governor": ("governor ", str),
+    "uptime_s": ("up ", _time),
+    "swap_used_bytes": ("swap used ", show_bytes),
+    "zram_fill": ("zram full ", percent),
+    "disk_full": ("disk full ", percent),
+    "free_high_order_pages": ("free high-order pages ", lambda value: f"{value:.0f}"),
+    "steal_share": ("CPU time stolen ", percent),
+    "throttled_share": ("thermally limited ", percent),
+    "kernel_warnings": ("warnings of the kernel ", lambda value: f"{value:.0f}"),
+    "slept_s": ("slept ", _time),
+    "frequency_hz": ("clock ", lambda value: f"{value / 1e9:.2f} GHz"),
+    "pressure_cpu_share": ("waited for CPU ", percent),
+    "pressure_memory_share": ("waited for memory ", percent),
+    "pressure_io_share": ("waited for I/O ", percent),
+}
+
+
+def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Lines of name and text; none of a record that has no conditions, or none that can be read."""
+    found = _typed(document.get("conditions"), Conditions)
+    if found is not None:
+        for name, readings in (
+            ("before it", found.readings_before),
+            ("during it", found.readings_during),
+            ("after it", found.readings_after),
+        ):
+            text = ", ".join(_readings(readings))
+            if text:
+                yield name, text
+        if found.telemetry is not None:
+            yield "sampled", _cost(found.telemetry)
+        if found.lost is not None:
+            yield "no samples", found.lost
+        yield from _kernel(found)
+    settled = _typed(document.get("settled"), Settled)
+    if settled is not None:
+        left = f", and then still {'; '.join(settled.left)}" if settled.left else ""
+        yield "waited", f"{_time(settled.waited_s)} for the machine to settle{left}"
+    for one in _typed(document.get("findings") or (), tuple[GateFinding, ...]) or ():
+        if one.level != "could-not-tell":
+            yield one.level, one.sentence
+
+
+def _typed(value: Any, kind: Any) -> Any:
+    """The value as what it should be; None of a document that another program made otherwise."""
+    try:
+        return None if value is None else msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _readings(readings: Mapping[str, Reading]) -> Iterator[str]:
+    for name, (what, text) in _READINGS.items():
+        value = readings.get(name)
+        if value is not None and value != ABSENT:
+            yield f"{what}{text(value)}"
+
+
+def _cost(told: Telemetry) -> str:
+    """How often, and what each sample took of the machine."""
+    cost = told.cost
+    period_s = told.period_s * told.kept_of
+    share = cost.cpu_ns_per_sample / 1e9 / period_s
+    missed = f", {told.missed} missed" if told.missed else ""
+    return (
+        f"{told.taken} times{missed}, each {show(period_s, 's')}: {show(cost.cpu_ns_per_sample / 1e9, 's')} of CPU time"
+        f" a sample ({100 * share:.2g}% of one CPU), {show(cost.read_ns_max / 1e9, 's')} to read at most"
+    )
+
+
+def _kernel(found: Conditions) -> Iterator[tuple[str, str]]:
+    log = found.kernel_log
+    if log is None:
+        return
+    for line in log.lines[:_SHOWN_LINES]:
+        yield "kernel", f"{line.kind}: {line.text}"
+    if len(log.lines) > _SHOWN_LINES:
+        yield "kernel", f"{len(log.lines) - _SHOWN_LINES} more (--json shows all)"
+    if log.could_not_tell is not None:
+        yield "kernel", log.could_not_tell

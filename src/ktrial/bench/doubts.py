@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the conditions of runs leave doubtful, as findings that are carried with a result: of a session, of arms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from ktrial.bench.record import RunRecord
+from ktrial.kit.finding import Finding, FindingLevel
+from ktrial.machine.gates import GATES, GateFinding, GateLimits, Groups, Readings, judge_groups
+from ktrial.machine.run_conditions import Telemetry
+
+#: Above this share of void runs the others may be a choice of the lucky ones.
+MOST_VOID = 0.2
+#: Rules that judge a run against the first one; what the others find, they find in all runs together.
+_AGAINST_FIRST = frozenset(("distance", "ratio"))
+
+
+def finding_of(found: GateFinding) -> Finding:
+    """What a gate found; what it could not tell is good to know."""
+    level = "note" if found.level == "could-not-tell" else found.level
+    return Finding(kind=found.gate, level=level, sentence=found.sentence, values=found.values)
+
+
+def group_findings(groups: Groups, limits: Mapping[str, GateLimits]) -> tuple[Finding, ...]:
+    """What all gates find in groups of runs: the one way from readings to doubts."""
+    return tuple(finding_of(one) for one in judge_groups(groups, limits))
+
+
+def void_finding(group: str, void: int, runs: int, last: str | None = None) -> Finding | None:
+    """That runs do not count; None where all do. `last` is why the last of them does not."""
+    if not void:
+        return None
+    level: FindingLevel = "suspect" if void > MOST_VOID * runs else "note"
+    are = "is" if void == 1 else "are"
+    why = f"of {runs} runs of {group} {are} void and counted nowhere"
+    sentence = f"{void} {why}" if last is None else f"{void} {why}, the last: {last}"
+    return Finding(kind="void", level=level, sentence=sentence, values={group: float(void)})
+
+
+def readings_of(record: RunRecord) -> Readings:
+    """All readings of a run that gates judge; none where nobody looked."""
+    found = record.conditions
+    return {} if found is None else {**found.readings_before, **found.readings_during}
+
+
+def session_findings(records: Iterable[RunRecord], limits: Mapping[str, GateLimits], group: str) -> tuple[Finding, ...]:
+    """Doubts about all runs of a session that were looked at; `group` is what they are called together."""
+    runs = [one for one in records if not one.is_warm_up and not one.exit.interrupted]
+    good = [one for one in runs if one.ok and one.conditions is not None]
+    void = [one for one in runs if one.void]
+    told = void_finding(group, len(void), len(runs), "; ".join(void[-1].void) if void else None)
+    return (
+        *_against_first(good, group),
+        *(group_findings({group: [readings_of(one) for one in good]}, limits) if good else ()),
+        *([] if told is None else [told]),
+        *_unsettled(good, group),
+        *_sensors(good, group),
+    )
+
+
+def _against_first(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
+    """How many runs began otherwise than the first one, with the last of them as an example."""
+    for gate in GATES.values():
+        touched = [
+            one
+            for record in good
+            for one in record.findings
+            if gate.rule in _AGAINST_FIRST and one.gate == gate.name and one.level == "suspect"
+        ]
+        if touched:
+            share = f"{len(touched)} of {len(good)} runs began otherwise than the first"
+            sentence = f"{share}, the last: {touched[-1].sentence}"
+            yield Finding(kind=gate.name, level="suspect", sentence=sentence, values={group: float(len(touched))})
+
+
+def _unsettled(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
+    left = [one.settled.left for one in good if one.settled is not None and one.settled.left]
+    if left:
+        sentence = (
+            f"{len(left)} of {len(good)} runs began before the machine had settled, the last: {'; '.join(left[-1])}"
+        )
+        yield Finding(kind="settle", level="note", sentence=sentence, values={group: float(len(left))})
+
+
+_TOLD: Mapping[str, tuple[str, Callable[[Telemetry], Iterable[str]]]] = {
+    "sensor-lied": ("showed what cannot be", lambda told: told.lies),
+    "sensor-gone": ("vanished during a run", lambda told: told.gone),
+    "sensor-appeared": ("appeared during a run", lambda told: told.appeared),
+}
+
+
+def _sensors(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
+    """What was wrong with sensors; their columns have no value then."""
+    for kind, (what, names_in) in _TOLD.items():
+        names = [
+            set(names_in(one.conditions.telemetry)) if one.conditions and one.conditions.telemetry else set[str]()
+            for one in good
+        ]
+        touched = sum(bool(one) for one in names)
+        if touched:
+            listed = ", ".join(sorted(set[str]().union(*names)))
+            sentence = f"{listed} {what} ({touched} of {len(good)} runs)"
+            yield Finding(kind=kind, level="note", sentence=sentence, values={group: float(touched)})
+    lost = [one.conditions.lost for one in good if one.conditions is not None and one.conditions.lost]
+    if lost:
+        sentence = f"the samples of {len(lost)} of {len(good)} runs were lost: {lost[-1]}"
+        yield Finding(kind="samples-lost", level="note", sentence=sentence, values={group: float(len(lost))})

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Energy counters: RAPL, hwmon and batteries; from two looks at them and the time between to joules and watts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ktrial.bench.benchmark import Measurement, Outcome
+from ktrial.kit.errors import BadRun
+
+RAPL = "/sys/class/powercap/*/energy_uj"
+BATTERY = "/sys/class/power_supply/*/status"
+#: Everything that is read of energy.
+PATTERNS = (
+    RAPL,
+    "/sys/class/powercap/*/name",
+    "/sys/class/powercap/*/max_energy_range_uj",
+    "/sys/class/hwmon/hwmon*/energy*_input",
+    "/sys/class/hwmon/hwmon*/energy*_label",
+    "/sys/class/hwmon/hwmon*/name",
+    BATTERY,
+    "/sys/class/power_supply/*/type",
+    "/sys/class/power_supply/*/scope",
+    "/sys/class/power_supply/*/energy_now",
+    "/sys/class/power_supply/*/charge_now",
+    "/sys/class/power_supply/*/voltage_now",
+)
+#: Files that tell the power of one instant only.
+INSTANTS = (
+    "/sys/class/hwmon/hwmon*/power*_input",
+    "/sys/class/hwmon/hwmon*/power*_average",
+    "/sys/class/power_supply/*/power_now",
+)
+#: No RAPL domain takes more: with it a counter's range says after which time it may have wrapped more than once.
+MOST_WATTS = 600.0
+_JOULES_PER_WH = 3600.0
+_HIGH = 1e9
+
+#: What each file showed; None where it could not be read.
+Look = Mapping[str, str | None]
+CounterKind = Literal["rapl", "hwmon", "battery-energy", "battery-charge"]
+
+
+class EnergyCounter(msgspec.Struct, frozen=True, kw_only=True):
+    """A counter of a domain (`package-0`). A RAPL counter begins anew beyond `range_uj`."""
+
+    domain: str
+    kind: CounterKind
+    path: str
+    range_uj: int | None = None
+
+    @property
+    def folder(self) -> str:
+        """Where its other files lie."""
+        return self.path.rpartition("/")[0]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All that must be read each time."""
+        if self.kind in {"rapl", "hwmon"}:
+            return (self.path,)
+        voltage = (f"{self.folder}/voltage_now",) if self.kind == "battery-charge" else ()
+        return (self.path, f"{self.folder}/status", *voltage)
+
+
+class Consumed(NamedTuple):
+    """Energy between two looks, and how the counter showed it."""
+
+    joules: float
+    original: str
+
+
+def counters(files: Look) -> tuple[EnergyCounter, ...]:
+    """The counters among these files, each domain once."""
+    found: dict[str, EnergyCounter] = {}
+    for counter in (*_rapl(files), *_hwmon(files), *_batteries(files)):
+        found.setdefault(counter.domain, counter)
+    return tuple(found.values())
+
+
+def consumed(counter: EnergyCounter, before: Look, after: Look, seconds: float) -> Consumed:
+    """The energy between two looks. Raises BadRun with the reason when they do not tell."""
+    first, last = _number(counter.path, before), _number(counter.path, after)
+    if counter.kind in {"battery-energy", "battery-charge"}:
+        return _discharged(counter, first, last, before, after)
+    original = f"{first} to {last} uJ"
+    if last == first:
+        raise BadRun(f"the counter did not move in {seconds:.3g} s")
+    if counter.range_uj is not None:
+        if seconds * MOST_WATTS * 1e6 >= counter.range_uj:
+            raise BadRun(f"the counter may have begun anew more than once in {seconds:.0f} s")
+        if last < first:
+            last += counter.range_uj
+            original += f" (begins anew at {counter.range_uj})"
+    if last < first:
+        raise BadRun(f"the counter went backwards, from {original}")
+    return Consumed((last - first) / 1e6, original)
+
+
+def measurements(counter: EnergyCounter, used: Consumed, seconds: float) -> tuple[tuple[Measurement, Outcome], ...]:
+    """Joules and mean watts of the domain."""
+    energy, power = outcomes(counter.domain)
+    said = f"{used.original} in {seconds:.6f} s"
+    return (
+        (Measurement(outcome=energy.name, value=used.joules, original=used.original), energy),
+        (Measurement(outcome=power.name, value=used.joules / seconds, original=said), power),
+    )
+
+
+def outcomes(domain: str) -> tuple[Outcome, Outcome]:
+    """`energy.DOMAIN` and `power.DOMAIN`."""
+    blind = "Of the whole domain, whatever ran in it, from directly before the run to directly after it."
+    energy = Outcome(
+        name=f"energy.{domain}",
+        unit="J",
+        direction="lower",
+        kind="energy",
+        low=0,
+        high=_HIGH,
+        better=f"A run took less energy from {domain}.",
+        worse=f"A run took more energy from {domain}.",
+        blind_spots=blind,
+    )
+    power = Outcome(
+        name=f"power.{domain}",
+        unit="W",
+        direction="lower",
+        kind="power",
+        low=0,
+        high=_HIGH,
+        better=f"{domain} took less power on average.",
+        worse=f"{domain} took more power on average.",
+        blind_spots=f"{blind} A faster run may take more power and less energy.",
+    )
+    return energy, power
+
+
+def _discharged(counter: EnergyCounter, first: int, last: int, before: Look, after: Look) -> Consumed:
+    for look in (before, after):
+        status = look.get(f"{counter.folder}/status")
+        if status != "Discharging":
+            raise BadRun(f"the battery is not discharging ({status or 'no status'})")
+    if last == first:
+        raise BadRun("the battery's counter did not move")
+    if last > first:
+        raise BadRun(f"the battery's counter went up, from {first} to {last}")
+    micro = first - last
+    if counter.kind == "battery-energy":
+        return Consumed(micro / 1e6 * _JOULES_PER_WH, f"{first} to {last} uWh")
+    path = f"{counter.folder}/voltage_now"
+    volts = (_number(path, before) + _number(path, after)) / 2e6
+    return Consumed(micro / 1e6 * volts * _JOULES_PER_WH, f"{first} to {last} uAh at {volts:.3f} V")
+
+
+def _rapl(files: Look) -> list[EnergyCounter]:
+    """Zones; those reached through memory-mapped registers show the same counters once more and come last."""
+    zones = [path for path in files if path.startswith("/sys/class/powercap/") and path.endswith("/energy_uj")]
+    found = []
+    for path in sorted(zones, key=lambda path: "mmio" in path):
+        folder = path.rpartition("/")[0]
+        name = files.get(f"{folder}/name")
+        top, colon, _ = folder.rpartition(":")
+        parent = files.get(f"{top}/name") if colon and top.count(":") else None
+        range_uj = _maybe(files.get(f"{folder}/max_energy_range_uj"))
+        if name:
+            domain = _plain(f"{parent}-{name}" if parent else name)
+            found.append(EnergyCounter(domain=domain, kind="rapl", path=path, range_uj=range_uj))
+    return found
+
+
+def _hwmon(files: Look) -> list[EnergyCounter]:
+    """Of a chip that tells its sockets, the single cores are left out."""
+    found = []
+    for path in files:
+        match = re.fullmatch(r"(/sys/class/hwmon/[^/]+)/energy(\d+)_input", path)
+        if match is None:
+            continue
+        label = files.get(f"{match[1]}/energy{match[2]}_label")
+        chip = files.get(f"{match[1]}/name")
+        if chip and not (label or "").startswith("Ecore"):
+            domain = _plain(f"{chip}-{label or match[2]}")
+            found.append(EnergyCounter(domain=domain, kind="hwmon", path=path))
+    return found
+
+
+def _batteries(files: Look) -> list[EnergyCounter]:
+    """Batteries of the machine itself; those of mice and headsets are left out."""
+    found = []
+    for path in files:
+        folder, _, name = path.rpartition("/")
+        if not folder.startswith("/sys/class/power_supply/") or name != "status":
+            continue
+        if files.get(f"{folder}/type") != "Battery" or files.get(f"{folder}/scope") == "Device":
+            continue
+        kinds: tuple[tuple[str, CounterKind], ...] = (
+            ("energy_now", "battery-energy"),
+            ("charge_now", "battery-charge"),
+        )
+        for file, kind in kinds:
+            if f"{folder}/{file}" in files:
+                domain = _plain(f"battery-{folder.rpartition('/')[2]}")
+                found.append(EnergyCounter(domain=domain, kind=kind, path=f"{folder}/{file}"))
+                break
+    return found
+
+
+def _number(path: str, look: Look) -> int:
+    text = look.get(path)
+    if text is None:
+        raise BadRun(f"{path} could not be read")
+    number = _maybe(text)
+    if number is None:
+        raise BadRun(f"{path} shows {text[:40]!r}, which is no number")
+    return number
+
+
+def _maybe(text: str | None) -> int | None:
+    """A count of 0 or more."""
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 25 else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frame or latency times in the lines of any log, by a regular expression with a named group for the unit."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Sequence
+
+import msgspec
+
+from ktrial.kit.errors import BadInput
+from ktrial.watch.recordings.model import Frames, Recording, Source
+
+#: Names of the group that holds the time, and what it is multiplied by.
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_RATE = "fps"
+#: Name of the group that tells when the frame ended, in seconds on the clock that never steps (CLOCK_MONOTONIC).
+_END = "at"
+#: No frame takes longer.
+_LONGEST_S = 3600.0
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of a log, and when it was read on the monotonic clock."""
+
+    at_ns: int
+    text: str
+
+
+class FramePattern:
+    """A regular expression with one of the groups `s`, `ms`, `us`, `ns` or `fps`."""
+
+    def __init__(self, text: str, option: str = "--pattern") -> None:
+        """`option` is where it was given. Raises BadInput for one that cannot tell a time."""
+        self.option = option
+        try:
+            self._expression = re.compile(text)
+        except re.error as error:
+            raise BadInput(f"{option} {text!r} is no regular expression: {error}") from None
+        known = (*_UNITS, _RATE)
+        named = [name for name in self._expression.groupindex if name in known]
+        if len(named) != 1:
+            raise BadInput(
+                f"{option} {text!r} has {len(named)} groups that name a unit; it needs one",
+                hint=r"such as  frame (?P<ms>[\d.]+) ms  ; units are " + ", ".join(known),
+            )
+        self._unit = named[0]
+        self.text = text
+
+    def duration_s(self, line: str) -> float | None:
+        """The time that a line tells; None when it tells none."""
+        match = self._expression.search(line)
+        if match is None or match[self._unit] is None:
+            return None
+        try:
+            value = float(match[self._unit].replace(",", "."))
+        except ValueError:
+            return None
+        if self._unit == _RATE:
+            return 1 / value if value > 0 else None
+        duration_s = value * _UNITS[self._unit]
+        return duration_s if 0 <= duration_s <= _LONGEST_S else None
+
+    def end_ns(self, line: Line, file: str, within_ns: int) -> int:
+        """When the frame of a line ended: as it says, not so long before it was read, else when it was read.
+
+        Raises BadInput for another clock.
+        """
+        if _END not in self._expression.groupindex:
+            return line.at_ns
+        match = self._expression.search(line.text)
+        try:
+            told_ns = round(float(match[_END]) * 1e9) if match is not None else -1
+        except (TypeError, ValueError, OverflowError):
+            told_ns = -1
+        if not max(0, line.at_ns - within_ns) <= told_ns <= line.at_ns:
+            raise BadInput(
+                f"{file}: {line.text[:60]!r} was read {line.at_ns / 1e9:.3f} s after the boot (CLOCK_MONOTONIC); "
+                f"the group `{_END}` tells no moment shortly before",
+                hint=f"leave `{_END}` out: then a frame ended when its line was read",
+            )
+        return told_ns
+
+    @property
+    def tells_end(self) -> bool:
+        """Whether lines tell when their frames ended."""
+        return _END in self._expression.groupindex
+
+
+class FrameStream:
+    """Takes the lines of a log piece by piece; `file` is what the log is called."""
+
+    def __init__(self, pattern: FramePattern, file: str, within_ns: int = round(_LONGEST_S * 1e9)) -> None:
+        self.pattern = pattern
+        self._file = file
+        self._within_ns = within_ns
+        self._told: list[tuple[int, float]] = []
+        self._lines = 0
+        self._first: str | None = None
+        self._wrong: BadInput | None = None
+
+    def feed(self, lines: Sequence[Line]) -> list[tuple[int, float]]:
+        """The frames of these lines: when each ended on the monotonic clock, and the seconds that it took.
+
+        A line that tells an impossible moment ends it: `frames` raises what is wrong with it.
+        """
+        found = []
+        for line in lines:
+            self._lines += 1
+            if self._first is None:
+                self._first = line.text[:60]
+            duration_s = self.pattern.duration_s(line.text)
+            if duration_s is None or self._wrong is not None:
+                continue
+            try:
+                found.append((self.pattern.end_ns(line, self._file, self._within_ns), duration_s))
+            except BadInput as wrong:
+                self._wrong = wrong
+        found.sort()
+        self._told += found
+        return found
+
+    def frames(self, zero_ns: int, clock_error_s: float) -> Frames:
+        """All of them, in their order, on a clock with that zero. Raises BadInput where there is none."""
+        if self._wrong is not None:
+            raise self._wrong
+        if not self._told:
+            example = "" if self._first is None else f"; the first is {self._first!r}"
+            raise BadInput(
+                f"{self._file}: {self.pattern.option} {self.pattern.text!r} fits none of {self._lines} lines "
+                f"that were written meanwhile{example}",
+                hint="the recording itself is kept; read it with the log and another pattern",
+            )
+        told = sorted(self._told)
+        return Frames(
+            kind="frame",
+            source="frames",
+            ends_s=array("d", ((at_ns - zero_ns) / 1e9 for at_ns, _ in told)),
+            durations_s=array("d", (duration_s for _, duration_s in told)),
+            clock_error_s=0.0 if self.pattern.tells_end else clock_error_s,
+        )
+
+
+def frames_of(
+    lines: Sequence[Line],
+    pattern: FramePattern,
+    zero_ns: int,
+    clock_error_s: float,
+    file: str,
+    *,
+    within_ns: int = round(_LONGEST_S * 1e9),
+) -> Frames:
+    """The frames that the lines tell: each ended when it says, or when its line was read. Raises BadInput for none."""
+    stream = FrameStream(pattern, file, within_ns)
+    stream.feed(lines)
+    return stream.frames(zero_ns, clock_error_s)
+
+
+def with_frames(recording: Recording, frames: Frames) -> Recording:
+    """The recording with these frames, which a log told, and no others."""
+    source = Source(name=frames.source, state="active", seen=len(frames.ends_s))
+    return msgspec.structs.replace(recording, frames=frames, sources=(*recording.sources, source))

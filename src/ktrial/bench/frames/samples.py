@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs that sample the frame rate: of MSI Afterburner (.hml), and telemetry of X-Plane as a table.
+
+Afterburner writes records of comma-separated cells that begin with their kind and a time of whole seconds: `00` names
+the log, `01` the graphics card, `02` what is monitored, `80` holds the values, `N/A` where nothing is drawn.
+The telemetry recorder polls X-Plane over UDP and writes the time of the frame it met; while the simulator is paused its
+frames say nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ktrial.bench.frames.statistics import FrameSamples
+from ktrial.kit.errors import BadRun
+from ktrial.kit.formats.tool_output import number, unreadable
+from ktrial.results.importers._tidy_csv import TidyTable, read_tidy_csv
+
+_AFTERBURNER = re.compile(rb"(?:\xef\xbb\xbf)?00\s*,[^,\n]{0,40},\s*Hardware monitoring log")
+_VERSION = re.compile(r"Hardware monitoring log (v[\d.]+)")
+_NAMES = "02"
+_CLOCK = re.compile(r"(\d\d?):(\d\d):(\d\d)\s*$", re.ASCII)
+_DAY_S = 86_400
+_RATE = "Framerate"
+_NOT_THERE = "N/A"
+_TELEMETRY = (b"timestamp", b"rel_s", b"fps", b"frame_time_ms", b"paused")
+_MOMENT, _FRAME_MS, _PAUSED = "rel_s", "frame_time_ms", "paused"
+
+
+def is_afterburner(head: bytes) -> bool:
+    """Whether a log of MSI Afterburner begins here."""
+    return _AFTERBURNER.match(head) is not None
+
+
+def is_telemetry(head: bytes) -> bool:
+    """Whether this is the header of X-Plane's telemetry."""
+    columns = head.partition(b"\n")[0].strip().split(b",")
+    return all(name in columns for name in _TELEMETRY)
+
+
+def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> FrameSamples:
+    """The rates of one log; a log without a frame rate is a BadRun that says what to switch on."""
+    # Units are written in the code page of the machine; only ASCII is read.
+    lines = data.decode("latin-1").split("\n")
+    names: list[str] | None = None
+    card: str | None = None
+    fps: list[float] = []
+    moments: list[int] = []
+    again: int | None = None
+    for line, text in enumerate(lines, 1):
+        kind, _, rest = text.partition(",")
+        cells = [cell.strip() for cell in rest.split(",")[1:]]
+        match kind.strip():
+            case "00" if moments:
+                again = again or line
+            case "00":
+                names = card = None  # Afterburner appends: the log before this one was ended before its first sample.
+            case "80" if again is not None:
+                raise BadRun(f"{source}:{again}: a second log begins here", hint="cut the file in two there")
+            case _ if again is not None:
+                pass
+            case "01":
+                card = card or ", ".join(cells).strip(", ")
+            case "02":
+                names = _with_rate(cells, source, line)
+            case "80":
+                rate = _sample(cells, names, source, line)
+                moments.append(_moment(rest, source, line))
+                fps += [] if rate is None else [rate]
+    if names is None:
+        raise unreadable(source, None, "its text", f"a log of Afterburner: no line {_NAMES} names its columns")
+    idle = len(moments) - len(fps)
+    notes = (f"{idle} of {len(moments)} samples without a frame rate are left out",) if idle else ()
+    passed_s = sum((after - before) % _DAY_S for before, after in pairwise(moments))
+    version = _VERSION.search(lines[0])
+    return FrameSamples(
+        made_by="MSI Afterburner",
+        version=version[1] if version else None,
+        fps=tuple(fps),
+        stood_s=(passed_s / max(1, len(moments) - 1) or 1.0,) * len(fps),
+        attributes={"gpu": card} if card else {},
+        notes=notes,
+    )
+
+
+def _moment(rest: str, source: str, line: int) -> int:
+    """The second of the day of a record; its date is written in the order of the machine's region."""
+    found = _CLOCK.search(rest.partition(",")[0])
+    if found is None:
+        raise unreadable(source, line, rest, "a record with a time of day")
+    return int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
+
+
+def _with_rate(cells: list[str], source: str, line: int) -> list[str]:
+    if _RATE not in cells:
+        raise BadRun(
+            f"{source}:{line}: no column {_RATE}: this log has no frame rates",
+            hint="in Afterburner, Settings > Monitoring: log Framerate, and run RivaTuner Statistics Server",
+        )
+    return cells
+
+
+def _sample(cells: Sequence[str], names: Sequence[str] | None, source: str, line: int) -> float | None:
+    if names is None or len(cells) < len(names):
+        wanted = "a record of values: its columns are not named yet" if names is None else f"{len(names)} values"
+        raise unreadable(source, line, ",".join(cells), wanted)
+    text = cells[names.index(_RATE)]
+    if text == _NOT_THERE or not text:
+        return None
+    return number(text, source, line, "frames per second") or None
+
+
+def read_telemetry(data: bytes, source: str = "xplane_telemetry.csv") -> FrameSamples:
+    """The frames that were met, without those of a paused simulator."""
+    table = read_tidy_csv(data, source)
+    moments = _column(table, _MOMENT, source)
+    if any(after < before for before, after in pairwise(moments)):
+        raise BadRun(f"{source}: {_MOMENT} goes backwards: two logs are in it", hint="cut the file in two there")
+    frames_s = [one / 1e3 for one in _column(table, _FRAME_MS, source)]
+    paused = _column(table, _PAUSED, source)
+    stood_s = [after - before for before, after in pairwise(moments)]
+    stood_s.append(sorted(stood_s)[len(stood_s) // 2] if stood_s else 1.0)
+    kept = [
+        (1 / frame_s, stood)
+        for frame_s, is_paused, stood in zip(frames_s, paused, stood_s, strict=True)
+        if not is_paused and frame_s and stood
+    ]
+    left_out = len(frames_s) - len(kept)
+    return FrameSamples(
+        made_by="telemetry of X-Plane",
+        fps=tuple(fps for fps, _ in kept),
+        stood_s=tuple(stood for _, stood in kept),
+        of_frames=True,
+        notes=(f"{left_out} of {len(frames_s)} samples are left out: paused, or no frame",) if left_out else (),
+    )
+
+
+def _column(table: TidyTable, name: str, source: str) -> list[float]:
+    if name not in table.columns:
+        raise unreadable(source, 1, ",".join(table.columns), f"telemetry of X-Plane: a column {name!r}")
+    place = table.columns.index(name)
+    return [number(row.cells[place], source, row.line, name) for row in table.rows]

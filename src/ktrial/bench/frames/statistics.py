@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frame statistics: from the time of each frame to outcomes, every one with its definition.
+
+Names such as "1 % low" are computed in many ways elsewhere; a number here is nothing without its definition.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.bench.benchmark import Direction, Measurement, Outcome, OutcomeKind, Unit
+from ktrial.kit.errors import BadInput, BadRun
+
+#: Options of MangoHud that make a capture of every frame; they stand last, where they win over those of the user.
+#: `read_cfg`: the user's file holds too, for a frame limit is part of what is measured. 0.7 logs only what it shows.
+CAPTURE_OPTIONS = "read_cfg,autostart_log=1,log_interval=0,no_display=0"
+#: With fewer frames than this nothing is computed.
+LEAST_FRAMES = 100
+#: Frames on each side of one that say what was usual around it.
+NEIGHBOURS = 15
+#: A stutter takes more than so many times what was usual. One missed refresh of the screen takes twice as long, so
+#: the limit lies below 2: else chance would decide whether it counts.
+STUTTER_FACTOR = 1.75
+#: And longer than this: at hundreds of frames a second nobody sees one of 5 ms.
+STUTTER_S = 0.010
+#: Frames that come at a lower rate than this are slow ones, where nobody says another.
+BELOW_FPS = 25.0
+#: What slow frames are, in words.
+SLOW_FRAMES = (
+    f"Frames that took longer than one at below_fps frames a second ({BELOW_FPS:g} unless it is given), "
+    "over all frames."
+)
+
+_LOG = (
+    "The time from one frame handed to the driver to the next, as the program's side saw it: not when it was seen on "
+    "the screen. Says nothing of input latency; a frame limiter or vertical sync hides what is faster than it. "
+)
+_AROUND = f"the median of the {NEIGHBOURS} frames before it and the {NEIGHBOURS} after it"
+_STUTTER = f"more than {STUTTER_FACTOR:g} times {_AROUND}, and more than {STUTTER_S * 1e3:g} ms"
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """A log of frames that a run left, by the name of its file."""
+
+    name: str
+    data: bytes
+
+
+class FrameOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A statistic of frames: the outcome, how it is computed, and how many frames it needs at least."""
+
+    outcome: Outcome
+    definition: str
+    needs_frames: int = LEAST_FRAMES
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A statistic that a log has too few frames for."""
+
+    outcome: str
+    why: str
+
+
+class FrameStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What the frames came to. `logged_s` is the time of all of them."""
+
+    frames: int
+    logged_s: float
+    measurements: tuple[Measurement, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+class FrameSamples(msgspec.Struct, frozen=True, kw_only=True):
+    """Frame rates that a log tells at moments of its own choice, each with the time for which it stands.
+
+    `of_frames` says that each is that of one frame, not the mean of some time.
+    """
+
+    made_by: str
+    fps: tuple[float, ...]
+    stood_s: tuple[float, ...]
+    version: str | None = None
+    of_frames: bool = False
+    attributes: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+
+class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one log came to. `frames` and `logged_s` are of all that was counted; `left_out` needs more frames."""
+
+    file: str
+    kind: Literal["mangohud", "xplane", "samples"]
+    version: str | None
+    frames: int
+    logged_s: float
+    measurements: tuple[Measurement, ...]
+    outcomes: tuple[FrameOutcome, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    details: Mapping[str, Any] = {}
+    notes: tuple[str, ...] = ()
+
+
+def below_rate(value: object, name: str) -> float:
+    """A rate that frames may be below of, as the user gave it by that name; BadInput for another."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
+        raise BadInput(f"{name} is {value!r}: frames a second from 1 to 1000")
+    return float(value)
+
+
+def slow_share(times_s: Sequence[float], below_fps: float, kind: str = "frame") -> Measurement:
+    """Return the share of frames slower than `below_fps`; `times_s` must not be empty."""
+    slow = sum(time_s > 1 / below_fps for time_s in times_s)
+    original = f"{slow} of {len(times_s)} {kind}s took longer than {1e3 / below_fps:.4g} ms"
+    return Measurement(outcome="slow-frame-share", value=slow / len(times_s), original=original)
+
+
+def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> FrameStatistics:
+    """Every outcome of FRAME_OUTCOMES that so many frames allow; BadRun below LEAST_FRAMES."""
+    if len(times_s) < LEAST_FRAMES:
+        raise BadRun(
+            f"{len(times_s)} frames are too few for frame statistics: at least {LEAST_FRAMES} are needed",
+            hint="log for longer",
+        )
+    if not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
+        raise BadRun("a frame time is not above 0")
+    share = slow_share(times_s, below_fps)
+    found = {name: _measurement(_OUTCOMES[name], value) for name, value in _values(times_s).items()}
+    found[share.outcome] = share
+    enough = [one for one in FRAME_OUTCOMES if len(times_s) >= one.needs_frames]
+    return FrameStatistics(
+        frames=len(times_s),
+        logged_s=math.fsum(times_s),
+        measurements=tuple(found[one.outcome.name] for one in enough),
+        left_out=tuple(
+            LeftOut(outcome=one.outcome.name, why=f"needs {one.needs_frames} frames, there are {len(times_s)}")
+            for one in FRAME_OUTCOMES
+            if one not in enough
+        ),
+    )
+
+
+def sampled_statistics(samples: FrameSamples, below_fps: float | None = None) -> tuple[Measurement, ...]:
+    """The mean frame rate, and of samples of single frames the share of slow ones; BadRun for a single sample."""
+    if len(samples.fps) < 2:
+        raise BadRun(f"{len(samples.fps)} samples of a frame rate are too few for a mean", hint="log for longer")
+    if below_fps is not None and not samples.of_frames:
+        raise BadInput("--below-fps: samples tell no single frames", hint="leave it out, or log every frame")
+    weighted = math.fsum(fps * stood for fps, stood in zip(samples.fps, samples.stood_s, strict=True))
+    mean = weighted / math.fsum(samples.stood_s)
+    found = [Measurement(outcome=SAMPLED_FPS.outcome.name, value=mean, original=f"{mean:.6g} 1/s")]
+    if samples.of_frames:
+        rate = BELOW_FPS if below_fps is None else below_fps
+        slow = sum(fps < rate for fps in samples.fps)
+        original = f"{slow} of {len(samples.fps)} samples were below {rate:g} 1/s"
+        share = slow / len(samples.fps)
+        found.append(Measurement(outcome=SLOW_SAMPLES.outcome.name, value=share, original=original))
+    return tuple(found)
+
+
+def _values(times_s: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(times_s)
+    total_s = math.fsum(ordered)
+    excess_s = [
+        time_s - usual_s for time_s, usual_s in zip(times_s, usual(times_s), strict=True) if is_stutter(time_s, usual_s)
+    ]
+    return {
+        "fps": len(ordered) / total_s,
+        "frame-time-mean": total_s / len(ordered),
+        "frame-time-p50": nearest(ordered, 0.5),
+        "frame-time-p99": nearest(ordered, 0.99),
+        "frame-time-p999": nearest(ordered, 0.999),
+        "frame-time-max": ordered[-1],
+        "one-percent-low": low(ordered, 0.01),
+        "tenth-percent-low": low(ordered, 0.001),
+        "stutters": float(len(excess_s)),
+        "stutter-rate": len(excess_s) / total_s,
+        "late-time": math.fsum(excess_s) / total_s,
+    }
+
+
+def nearest(ordered: Sequence[float], fraction: float) -> float:
+    """Nearest rank in rising values: the smallest with at least that fraction of all at or below it."""
+    return ordered[max(1, math.ceil(fraction * len(ordered) - 1e-9)) - 1]
+
+
+def low(ordered: Sequence[float], share: float) -> float:
+    """Frames per second of the mean of the slowest `share` of rising frame times, rounded up to whole frames."""
+    slowest = ordered[-math.ceil(share * len(ordered) - 1e-9) :]
+    return len(slowest) / math.fsum(slowest)
+
+
+def is_stutter(time_s: float, usual_s: float) -> bool:
+    """Whether a frame is one, given what was usual around it."""
+    return time_s > STUTTER_FACTOR * usual_s and time_s > STUTTER_S
+
+
+def usual(times_s: Sequence[float]) -> list[float]:
+    """For each frame the median of its neighbours on both sides, itself not among them; one alone is what is usual."""
+    if len(times_s) == 1:
+        return list(times_s)
+    found: list[float] = []
+    window = sorted(times_s[:NEIGHBOURS])
+    for index, time_s in enumerate(times_s):
+        if index > 0:
+            insort(window, times_s[index - 1])
+        if index + NEIGHBOURS < len(times_s):
+            insort(window, times_s[index + NEIGHBOURS])
+        if index > NEIGHBOURS:
+            _take(window, times_s[index - NEIGHBOURS - 1])
+        _take(window, time_s)
+        middle = len(window) // 2
+        found.append(window[middle] if len(window) % 2 else (window[middle - 1] + window[middle]) / 2)
+    return found
+
+
+def _take(window: list[float], value: float) -> None:
+    del window[bisect_left(window, value)]
+
+
+def _measurement(outcome: Outcome, value: float) -> Measurement:
+    shown = f"{value * 1e3:.6g} ms" if outcome.unit == "s" else f"{value:.6g} {outcome.unit}"
+    return Measurement(outcome=outcome.name, value=value, original=shown)
+
+
+def _outcome(
+    name: str, unit: Unit, kind: OutcomeKind, direction: Direction, what: str, blind_spots: str = ""
+) -> Outcome:
+    return Outcome(
+        name=name,
+        unit=unit,
+        kind=kind,
+        direction=direction,
+        low=0,
+        high={"s": 600.0, "1/s": 1e5, "ratio": 1.0}.get(unit, 1e9),
+        better=f"{what} became {'lower' if direction == 'lower' else 'higher'}.",
+        worse=f"{what} became {'higher' if direction == 'lower' else 'lower'}.",
+        blind_spots=(_LOG + blind_spots).strip(),
+        headline=name == "frame-time-p99",
+    )
+
+
+def _time(name: str, what: str, kind: OutcomeKind, blind_spots: str = "") -> Outcome:
+    return _outcome(name, "s", kind, "lower", what, blind_spots)
+
+
+_MEAN_HIDES = "A mean hides stutter: a hundred even frames and ninety fast ones with ten slow ones can have the same."
+_LENGTH = "Depends on how long was logged and on what was played: compare the same route of the same length."
+
+FRAME_OUTCOMES: tuple[FrameOutcome, ...] = (
+    FrameOutcome(
+        outcome=_time(
+            "frame-time-p99",
+            "The time within which 99 of 100 frames came",
+            "latency-quantile",
+            "Takes no notice of how slow the slowest 1 % are.",
+        ),
+        definition="The smallest frame time with at least 99 % of all frames at or below it (nearest rank, no values "
+        "made up in between).",
+    ),
+    FrameOutcome(
+        outcome=_outcome("fps", "1/s", "rate", "higher", "The average frame rate", _MEAN_HIDES),
+        definition="Frames over their time: 1 / mean frame time. Not the mean of each frame's own rate, which fast "
+        "frames lift.",
+    ),
+    FrameOutcome(
+        outcome=_time("frame-time-mean", "The mean time of a frame", "time", _MEAN_HIDES),
+        definition="Sum of all frame times over their number.",
+    ),
+    FrameOutcome(
+        outcome=_time("frame-time-p50", "The time within which half of the frames came", "latency-quantile"),
+        definition="The smallest frame time with at least half of all frames at or below it.",
+    ),
+    FrameOutcome(
+        outcome=_time("frame-time-p999", "The time within which 999 of 1000 frames came", "latency-quantile", _LENGTH),
+        definition="The smallest frame time with at least 99.9 % of all frames at or below it.",
+        needs_frames=1000,
+    ),
+    FrameOutcome(
+        outcome=_time("frame-time-max", "The longest frame", "time", "One single frame. " + _LENGTH),
+        definition="The longest frame time.",
+    ),
+    FrameOutcome(
+        outcome=_outcome("one-percent-low", "1/s", "rate", "higher", "The frame rate of the slowest 1 % of frames"),
+        definition="1 / mean of the slowest 1 % of the frame times (rounded up to whole frames). Other tools call "
+        "other things so, most often a percentile.",
+        needs_frames=500,
+    ),
+    FrameOutcome(
+        outcome=_outcome(
+            "tenth-percent-low", "1/s", "rate", "higher", "The frame rate of the slowest 0.1 % of frames", _LENGTH
+        ),
+        definition="1 / mean of the slowest 0.1 % of the frame times (rounded up to whole frames).",
+        needs_frames=5000,
+    ),
+    FrameOutcome(
+        outcome=_outcome("stutters", "count", "count", "lower", "The number of stutters", _LENGTH),
+        definition=f"Frames that took {_STUTTER}.",
+    ),
+    FrameOutcome(
+        outcome=_outcome("stutter-rate", "1/s", "rate", "lower", "The number of stutters a second"),
+        definition="Stutters over the time of all frames.",
+    ),
+    FrameOutcome(
+        outcome=_outcome("late-time", "ratio", "score", "lower", "The share of the time lost in stutters"),
+        definition=f"What stutters took beyond {_AROUND}, summed up, over the time of all frames.",
+    ),
+    FrameOutcome(
+        outcome=_outcome("slow-frame-share", "ratio", "score", "lower", "The share of slow frames"),
+        definition=SLOW_FRAMES,
+    ),
+)
+_OUTCOMES = {one.outcome.name: one.outcome for one in FRAME_OUTCOMES}
+ONLY_SAMPLES = "the log samples the frame rate: a mean, but no quantiles, lows or stutters can be told from it"
+_SAMPLES = "Samples hide what happens between them: no longest frame, no 1 % low, no stutter can be told from them."
+#: The only statistic of every log of samples.
+SAMPLED_FPS = FrameOutcome(
+    outcome=_outcome("sampled-fps", "1/s", "rate", "higher", "The average of the sampled frame rates", _SAMPLES),
+    definition="The mean of the sampled rates, each weighted by the time for which it stands.",
+    needs_frames=2,
+)
+#: What samples of single frames tell beside it.
+SLOW_SAMPLES = FrameOutcome(
+    outcome=_outcome("slow-sample-share", "ratio", "score", "lower", "The share of slow samples", _SAMPLES),
+    definition=f"Samples whose frame came at less than below_fps frames a second ({BELOW_FPS:g} unless it is given), "
+    "over all samples: a share of the time, not of the frames.",
+    needs_frames=2,
+)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of a column: one unit, the same number of decimals, so that their points stand below each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from ktrial.bench.benchmark import Unit
+from ktrial.bench.text import scale_for
+
+_DIGITS = 4
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A unit and a number of decimals."""
+
+    factor: float
+    unit: str
+    decimals: int
+
+    def show(self, value: float | None) -> str:
+        """The value in that unit; a dash where there is none."""
+        return "-" if value is None else f"{value / self.factor:.{self.decimals}f}"
+
+
+def column(values: Iterable[float], unit: Unit) -> Column:
+    """Shows the typical value with four digits."""
+    sizes = sorted(abs(value) for value in values)
+    typical = sizes[len(sizes) // 2] or sizes[-1] if sizes else 0.0
+    factor, name = scale_for(typical, unit)
+    shown = typical / factor
+    decimals = 0 if shown == 0 else max(0, min(9, _DIGITS - 1 - math.floor(math.log10(shown))))
+    whole = bool(sizes) and all(size / factor == int(size / factor) for size in sizes)
+    return Column(factor, name or unit, 0 if whole else decimals)

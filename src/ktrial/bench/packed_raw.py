@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw output that a tool or a person has packed: looked into and scrubbed inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ktrial.kit.errors import BadInput
+from ktrial.kit.formats.packed import opened
+from ktrial.kit.scrub import Scrubber
+
+#: Packed in packed in packed.
+_MOST_LAYERS = 3
+
+
+def layers(data: bytes) -> Iterator[bytes]:
+    """The bytes, and what is packed in them. Raises BadInput for what cannot be opened whole."""
+    yield data
+    for _ in range(_MOST_LAYERS):
+        found = opened(data)
+        if found is None:
+            return
+        data = found.inner
+        yield data
+    if opened(data) is not None:
+        raise BadInput(f"it is packed more than {_MOST_LAYERS} times")
+
+
+def scrubbed(data: bytes, scrubber: Scrubber, *, places_only: bool = False) -> bytes:
+    """The same without names; packed again the same way where something inside was replaced."""
+    found = opened(data)
+    if found is None:
+        return scrubber.raw(data, places_only=places_only)
+    inner = scrubbed(found.inner, scrubber, places_only=places_only)
+    return data if inner == found.inner and found.bare else found.pack(inner)

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of one run, as it is kept, and the summary of several."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from ktrial.bench.benchmark import AgentLoad, Direction, Measurement, Outcome, RawOutput, Unit
+from ktrial.bench.tool import Receipt
+from ktrial.machine.container import Container
+from ktrial.machine.disturbance import Disturbance
+from ktrial.machine.facts import Fact
+from ktrial.machine.gates import GateFinding, GateLimits
+from ktrial.machine.run_conditions import Conditions
+from ktrial.machine.settle import Settled
+
+#: Outcome of the background load itself: its work done per second.
+LOAD_THROUGHPUT = Outcome(
+    name="load.throughput",
+    unit="1/s",
+    direction="higher",
+    kind="rate",
+    low=0,
+    high=1e12,
+    better="The background load got more done beside the benchmark.",
+    worse="The background load was starved.",
+    blind_spots="Of `spin`: of the benchmark's own time, between counts 10 ms apart. Of stress-ng: from its start to "
+    "its end, which takes in half a second before the benchmark begins.",
+)
+#: Facts that every run record carries.
+MACHINE_FACTS = (
+    "boot.id",
+    "cpu.cores",
+    "cpu.microcode",
+    "cpu.model",
+    "cpu.smt",
+    "cpu.threads",
+    "cpufreq.boost",
+    "cpufreq.driver",
+    "cpufreq.governor",
+    "cpufreq.preference",
+    "kernel.clocksource",
+    "kernel.command_line",
+    "kernel.config_hash",
+    "kernel.preemption",
+    "kernel.release",
+    "kernel.sched_ext_name",
+    "kernel.scheduler",
+    "kernel.scheduler_version",
+    "kernel.tick_rate",
+    "kernel.version",
+    "memory.total",
+    "os.id",
+    "os.machine",
+    "os.version",
+    "power.source",
+    "swap.total",
+    "thp.enabled",
+    "virtualisation.kind",
+    "virtualisation.ktrial",
+)
+
+
+class Execution(msgspec.Struct, frozen=True, kw_only=True):
+    """What was really run, where and when, and what it left behind. `argv` has the program's path resolved.
+
+    `steps` are the command lines of what was done before it, as far as it came; `step_raw` what they printed.
+    `built` says what the program was made from when ktrial built it, `container` in which one it ran.
+    """
+
+    argv: tuple[str, ...]
+    steps: tuple[tuple[str, ...], ...] = ()
+    step_raw: Mapping[str, bytes] = {}
+    environment: Mapping[str, str]
+    directory: str
+    started_monotonic_ns: int
+    started_unix_ms: int
+    raw: RawOutput
+    built: Receipt | None = None
+    container: Container | None = None
+
+
+class Watch(Protocol):
+    """Looks at the machine around a run."""
+
+    def begin(self) -> None:
+        """The run begins directly after this."""
+
+    def end(self) -> None:
+        """The run has ended directly before this; never called of one that was interrupted."""
+
+
+class Artefact(msgspec.Struct, frozen=True):
+    """Bytes kept beside the records under their SHA-256."""
+
+    sha256: str
+    size_bytes: int
+
+    @classmethod
+    def of(cls, data: bytes) -> Artefact:
+        """The name of these bytes."""
+        return cls(hashlib.sha256(data).hexdigest(), len(data))
+
+
+def raw_parts(raw: RawOutput) -> dict[str, bytes]:
+    """The streams and files of a run by name; empty ones are left out."""
+    parts = {"stdout": raw.stdout, "stderr": raw.stderr, **{f"files/{name}": data for name, data in raw.files.items()}}
+    return {name: data for name, data in parts.items() if data}
+
+
+class Exit(msgspec.Struct, frozen=True, kw_only=True):
+    """How the program ended: a status, a signal, or not started at all.
+
+    `timed_out` when it was killed at its limit, `interrupted` when by Ctrl-C or another signal to ktrial.
+    """
+
+    status: int | None = None
+    signal: int | None = None
+    failed: str | None = None
+    timed_out: bool = False
+    interrupted: bool = False
+
+    @classmethod
+    def of(cls, raw: RawOutput) -> Exit:
+        """The end of a run."""
+        return cls(
+            status=raw.exit_status,
+            signal=raw.signal,
+            failed=raw.failed,
+            timed_out=raw.timed_out,
+            interrupted=raw.interrupted,
+        )
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run used. Null where it does not apply."""
+
+    wall_ns: int | None
+    user_us: int | None
+    system_us: int | None
+    max_rss_bytes: int | None
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A measurement with what its outcome says, so that a record can be read alone."""
+
+    outcome: str
+    value: float
+    unit: Unit
+    direction: Direction
+    original: str
+
+    @classmethod
+    def of(cls, measurement: Measurement, outcome: Outcome) -> Kept:
+        """The measurement of a declared outcome."""
+        return cls(
+            outcome=outcome.name,
+            value=measurement.value,
+            unit=outcome.unit,
+            direction=outcome.direction,
+            original=measurement.original,
+        )
+
+
+class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The background load of one run."""
+
+    argv: tuple[str, ...]
+    agent_load: AgentLoad | None
+    workers: int
+    alive_at_end: bool
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """One reset before a run: `result` says what it did, or why it failed."""
+
+    reset: Literal["sync", "swap", "caches"]
+    ok: bool
+    result: str
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """What all runs of one command have in common. `machine` holds facts: value, absent or unknown.
+
+    `notes` say what is not measured or not known here, and why. `held_off` is what was kept away while measuring
+    (`sleep`, and `idle`, which locks the screen), `disturbances` are timers that were due within the expected time.
+    `gates` are the limits by which runs were judged, `sample_period_s` the time between two samples of a run.
+    `missing` are benchmarks of the suite that were left out, and why.
+    """
+
+    session: str
+    suite: str
+    label: str | None
+    seed: int
+    rounds: int
+    kernel_release: str | None
+    boot_id: str | None
+    machine: Mapping[str, Fact]
+    ktrial_version: str
+    agent_version: str | None
+    notes: tuple[str, ...] = ()
+    held_off: tuple[str, ...] = ()
+    disturbances: tuple[Disturbance, ...] = ()
+    gates: Mapping[str, GateLimits] = {}
+    sample_period_s: float | None = None
+    missing: Mapping[str, str] = {}
+
+
+class TrialPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where in a trial a run was made: in which block (null: a warm-up) and arm, on which boot of which kernel."""
+
+    trial: str
+    protocol_sha256: str
+    block: int | None
+    arm: str
+    kernel_release: str | None
+    boot_id: str | None
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution of one benchmark, `ktrial.run/1`. `failure` says why it gave no measurement; null when it did.
+
+    A run of round 0 is a warm-up: kept, and in no summary. `conditions` are null of a run that nobody looked at.
+    `findings` are doubts about its start against that of the first run, `settled` how it was waited for. What makes
+    it `void` is listed; it has failed then. A run that is `repeated` was void, or disturbed by input, and made again.
+    """
+
+    schema: Literal["ktrial.run/1"] = "ktrial.run/1"
+    session: Session
+    run: int
+    benchmark: str
+    tool: str
+    tool_version: str | None
+    built: Receipt | None
+    container: Container | None
+    argv: tuple[str, ...]
+    steps: tuple[tuple[str, ...], ...]
+    agent_load: AgentLoad | None
+    environment: Mapping[str, str]
+    directory: str
+    parameters: Mapping[str, Any]
+    cpus: tuple[int, ...] | None
+    round: int
+    position: int
+    started_monotonic_ns: int
+    started_unix_ms: int
+    measurements: tuple[Kept, ...]
+    details: Mapping[str, Any]
+    notes: tuple[str, ...]
+    exit: Exit
+    resources: Resources
+    failure: str | None
+    background: LoadRecord | None
+    conditions: Conditions | None = None
+    findings: tuple[GateFinding, ...] = ()
+    void: tuple[str, ...] = ()
+    settled: Settled | None = None
+    prepared: tuple[Prepared, ...] = ()
+    repeated: bool = False
+    network: Mapping[str, Any] | None = None
+    trial: TrialPlace | None = None
+    raw: Mapping[str, Artefact]
+
+    @property
+    def is_warm_up(self) -> bool:
+        """Whether it came before the rounds."""
+        return self.round == 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether it measured something."""
+        return self.failure is None
+
+
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """What an earlier measurement of the same plan left. `next_run` is the first number that no run has."""
+
+    session: Session
+    records: tuple[RunRecord, ...]
+    next_run: int
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome of one benchmark over all good runs. `cv` is the coefficient of variation, null below two runs."""
+
+    benchmark: str
+    outcome: str
+    unit: Unit
+    direction: Direction
+    headline: bool
+    n: int
+    median: float
+    minimum: float
+    maximum: float
+    cv: float | None
+
+
+def summarise(records: Iterable[RunRecord], headlines: Mapping[str, Sequence[str]]) -> tuple[Summary, ...]:
+    """Per benchmark (by name) and outcome (as first measured); `headlines` names each benchmark's headline outcomes."""
+    values: dict[tuple[str, str], list[Kept]] = {}
+    for record in records:
+        for kept in () if record.is_warm_up else record.measurements:
+            values.setdefault((record.benchmark, kept.outcome), []).append(kept)
+    places = {name: number for number, name in enumerate(headlines)}
+    ordered = sorted(values.items(), key=lambda item: places.get(item[0][0], len(places)))
+    return tuple(
+        _summary(benchmark, kept, outcome in headlines.get(benchmark, ())) for (benchmark, outcome), kept in ordered
+    )
+
+
+def _summary(benchmark: str, kept: Sequence[Kept], headline: bool) -> Summary:
+    values = [measurement.value for measurement in kept]
+    return Summary(
+        benchmark=benchmark,
+        outcome=kept[0].outcome,
+        unit=kept[0].unit,
+        direction=kept[0].direction,
+        headline=headline,
+        n=len(values),
+        median=statistics.median(values),
+        minimum=min(values),
+        maximum=max(values),
+        cv=variation(values),
+    )
+
+
+def variation(values: Sequence[float]) -> float | None:
+    """Standard deviation of the sample over its mean; None below two values or where the mean is zero."""
+    if len(values) < 2:
+        return None
+    mean = math.fsum(values) / len(values)
+    return statistics.stdev(values) / abs(mean) if mean else None

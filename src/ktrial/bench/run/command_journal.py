@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of arms that were begun and must be undone: `FOLDER/commands.jsonl`, on disk before each command."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from ktrial.bench.run.undoable_command import ArmCommand, OpenCommand
+from ktrial.kit.errors import KtrialError
+
+SCHEMA = "ktrial.commands/1"
+
+
+class _Begun(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="begun"):
+    number: int
+    trial: str
+    arm: str
+    command: ArmCommand
+    schema: str = SCHEMA
+
+
+class _Undone(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="undone"):
+    number: int
+
+
+_Entry = _Begun | _Undone
+_DECODER: msgspec.json.Decoder[_Entry] = msgspec.json.Decoder(_Entry)
+
+
+class CommandJournal:
+    """Read and written while the measuring lock is held; the file is there only while something is left to undo."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "commands.jsonl"
+
+    @property
+    def where(self) -> str:
+        """The file."""
+        return str(self._path)
+
+    def begin(self, trial: str, arm: str, command: ArmCommand) -> int:
+        """Write down what is about to be run; its number. On disk when this returns."""
+        number = max((entry.number for entry in self._entries()), default=0) + 1
+        self._append(_Begun(number=number, trial=trial, arm=arm, command=command))
+        return number
+
+    def end(self, number: int) -> None:
+        """It was undone."""
+        self._append(_Undone(number=number))
+        if not self.left():
+            self._path.unlink()
+
+    def left(self) -> tuple[OpenCommand, ...]:
+        """What is left to undo, the newest first. Raises KtrialError for a file that is not of this kind."""
+        found: dict[int, OpenCommand] = {}
+        for entry in self._entries():
+            if isinstance(entry, _Begun):
+                found[entry.number] = OpenCommand(
+                    number=entry.number, trial=entry.trial, arm=entry.arm, command=entry.command
+                )
+            else:
+                found.pop(entry.number, None)
+        return tuple(reversed(found.values()))
+
+    def _entries(self) -> list[_Entry]:
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise KtrialError(f"{self._path} cannot be read: {error.strerror}") from None
+        entries = []
+        # A last line without its end was cut off: what it tells of was not run.
+        for number, line in enumerate(lines[:-1], start=1):
+            try:
+                entries.append(_DECODER.decode(line))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                hint = "it names commands of a trial that are to be undone: do it by hand, then remove the file"
+                raise KtrialError(f"{self._path}:{number}: {error}", hint=hint) from None
+        return entries
+
+    def _append(self, entry: _Entry) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            whole = self._path.read_bytes() if self._path.exists() else b""
+            keep = whole[: whole.rfind(b"\n") + 1]
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                os.ftruncate(descriptor, len(keep))
+                os.pwrite(descriptor, msgspec.json.encode(entry) + b"\n", len(keep))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise KtrialError(f"{self._path} cannot be written: {error.strerror}") from None

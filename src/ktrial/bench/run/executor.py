@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs benchmarks through the agent: fresh private directories, a pinned environment, programs from fixed folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ktrial.agent.clock import SystemClock
+from ktrial.agent.interrupts import Interrupts
+from ktrial.agent.session import AgentSession
+from ktrial.agent.transport import Detached
+from ktrial.bench.benchmark import (
+    DIRECTORY,
+    PINNED,
+    PROGRAM_FOLDERS,
+    VERSIONED_FOLDERS,
+    Invocation,
+    Network,
+    RawOutput,
+)
+from ktrial.bench.frames.guest_tools import GuestTools
+from ktrial.bench.record import Execution, Watch
+from ktrial.bench.run.folders import FoldersHere, FoldersInGuest, RunFolders
+from ktrial.bench.run.rights import Connect, OpenRoot, Rights
+from ktrial.bench.run.servers import Course, Running, output_of, problem
+from ktrial.bench.tool import Receipt
+from ktrial.bench.tools.toolbox import Toolbox
+from ktrial.kit.errors import AgentError, BadInput
+from ktrial.machine.facts import FactBook
+
+#: Bytes kept of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
+CAPTURE_BYTES = 1 << 20
+#: A server that nobody ends any more ends by itself after so many seconds; no run with one takes longer.
+SERVER_LIMIT_S = 3600.0
+
+
+class AgentExecutor:
+    """Implements `bench.run.ports.Executor` with agents of its own.
+
+    `connect` starts one as the user, detached. `root` opens the session of root, given what it is for; None where root
+    cannot be had. Programs of `tools`, which ktrial built for this user, come before those of the fixed folders.
+    Waiting for a run heeds `interrupts`. `guest` tells of the programs of a guest that the agents are in.
+    """
+
+    container: None = None
+
+    def __init__(
+        self,
+        connect: Connect,
+        work: Path,
+        root: OpenRoot | None,
+        tools: Toolbox | None = None,
+        interrupts: Interrupts | None = None,
+        *,
+        guest: Callable[[], GuestTools] | None = None,
+    ) -> None:
+        self._guest = guest
+        self._connect = connect
+        self._rights = Rights(root, connect)
+        self._folders: RunFolders = FoldersHere(work) if guest is None else FoldersInGuest(self._open, guest)
+        self._tools = tools
+        self._interrupts = interrupts or Interrupts()
+        self._clock = SystemClock(self._interrupts)
+        #: Where programs of a guest are: they stay there.
+        self._known: dict[str, str | None] = {}
+        self._transport: Detached | None = None
+        self._session: AgentSession | None = None
+        self._asked: AgentSession | None = None
+
+    @property
+    def guest(self) -> GuestTools | None:
+        """The programs of the guest that the agents are in; None where they are on a machine."""
+        return None if self._guest is None else self._guest()
+
+    @property
+    def agent_version(self) -> str:
+        """Version of the agent."""
+        return str(self._open().hello["agent"])
+
+    @property
+    def agent_pid(self) -> int:
+        """The number of the agent that starts what is run."""
+        return int(self._open().hello["pid"])
+
+    @property
+    def runs_as_root(self) -> bool:
+        """Whether what is run here is run as root."""
+        return self._open().hello.get("uid") == 0
+
+    @property
+    def has_root(self) -> bool:
+        """Whether root can be had: this is root, or sudo or its like may be asked."""
+        return self._rights.has_root
+
+    def obtain_root(self, purpose: str) -> None:
+        """Ask for root now where somebody has to be asked, and say what for."""
+        self._rights.obtain(purpose, self._open())
+
+    @property
+    def has_loads(self) -> bool:
+        """Whether the agent carries out loads itself."""
+        return "load" in self._open().hello.get("capabilities", ())
+
+    def facts(self) -> FactBook:
+        """All facts of the machine."""
+        return self._open().facts()
+
+    def programs(self, names: Iterable[str]) -> dict[str, str | None]:
+        """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
+        names = list(dict.fromkeys(names))
+        wanted = [name for name in names if name not in self._known]
+        places = {name: (*self._built(name), *_places(name)) for name in wanted}
+        listed = self._open().list([place for name in wanted for place in places[name]])
+        found = {name: next((listed[place][-1] for place in places[name] if listed[place]), None) for name in wanted}
+        if self._guest is not None:
+            self._known |= found
+        return {name: found[name] if name in found else self._known[name] for name in names}
+
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
+        """Run it to its end or its limit, or to a Ctrl-C, which is told in the output.
+
+        Whatever interrupts this ends the run, its servers and all children too.
+        """
+        self._interrupts.check()
+        with self._private_directory(invocation) as folder, Course() as course:
+            request = self._request(invocation, folder)
+            started = (self._clock.monotonic_ns(), self._clock.unix_ms())
+            asked = False
+            try:
+                failure = self._prepare(invocation, folder, course)
+                if watch is not None:
+                    watch.begin()
+                started = (self._clock.monotonic_ns(), self._clock.unix_ms())
+                asked = failure is None
+                raw = RawOutput(failed=failure) if failure is not None else self._ask(invocation, request)
+                if watch is not None:
+                    watch.end()
+            except KeyboardInterrupt:
+                raw = self._cut_short(invocation) if asked else self._cut_short(None)
+            except BaseException:
+                self._abandon()
+                raise
+            course.end()
+            if raw.failed is None and course.died is not None and not raw.interrupted:
+                raw = msgspec.structs.replace(raw, failed=course.died, exit_status=None)
+            if invocation.load is None:
+                raw = self._folders.with_files(raw, folder, invocation.files)
+        return Execution(
+            argv=(request["argv"][0], *invocation.argv[1:]) if invocation.argv else (),
+            steps=(*course.steps, *_other_end(invocation, request)),
+            step_raw=course.raw,
+            environment=request.get("environment", {}),
+            directory=str(request.get("directory", "/")),
+            started_monotonic_ns=started[0],
+            started_unix_ms=started[1],
+            raw=raw,
+            built=self._receipt(invocation),
+        )
+
+    def _built(self, name: str) -> tuple[str, ...]:
+        """Where ktrial built the program, or the guest has it; nowhere for others."""
+        if self._guest is not None:
+            place = self._guest().places.get(name)
+            return (place,) if place is not None else ()
+        built = self._tools.find(name) if self._tools is not None and "/" not in name else None
+        return (str(built[0]),) if built is not None else ()
+
+    def _receipt(self, invocation: Invocation) -> Receipt | None:
+        """What the program that was run was built from, where ktrial built it."""
+        if self._tools is None or invocation.load is not None or "/" in invocation.argv[0]:
+            return None
+        built = self._tools.find(invocation.argv[0])
+        return built[1] if built is not None else None
+
+    def _prepare(self, invocation: Invocation, folder: Path, course: Course) -> str | None:
+        """Carry the steps out: why one failed, None when all is ready."""
+        for step in invocation.steps:
+            own = Invocation(
+                argv=step.argv,
+                limit_s=SERVER_LIMIT_S if step.ready else step.limit_s,
+                environment=invocation.environment,
+                cpus=step.cpus,
+                stdin=step.stdin,
+                directory=invocation.directory,
+            )
+            request = self._request(own, folder)
+            argv = (request["argv"][0], *step.argv[1:])
+            if not step.ready:
+                raw = self._ask(own, request)
+                course.note(argv, raw)
+                failure = problem(raw)
+            else:
+                server = course.serve(argv, self._start(own, folder))
+                probe = msgspec.structs.replace(own, argv=step.ready, limit_s=step.limit_s, stdin=b"")
+                question = self._request(probe, folder)
+                failure = server.wait(step.limit_s, self._clock, partial(self._ask, probe, question))
+            if failure is not None:
+                return f"{step.argv[0]}, a step before it, {failure}"
+        return None
+
+    def start(self, invocation: Invocation) -> RunningLoad:
+        """Start a background load; it ends when it is stopped."""
+        folder = self._make_directory(invocation)
+        try:
+            return RunningLoad(self._start(invocation, folder), self._folders, folder, invocation)
+        except BaseException:
+            self._folders.remove(folder)
+            raise
+
+    def _start(self, invocation: Invocation, folder: Path) -> Running:
+        """Start something in an agent of its own."""
+        transport = self._connect()
+        try:
+            session = AgentSession(transport)
+            session.send("exec" if invocation.load is None else "load", **self._request(invocation, folder))
+        except BaseException:
+            transport.finish()
+            raise
+        return Running(transport, session, own_load=invocation.load is not None)
+
+    def close(self) -> None:
+        """End the sessions of the user; that of root is its owner's."""
+        self._rights.close()
+        if self._session is not None:
+            self._session.close()
+
+    def _open(self) -> AgentSession:
+        if self._session is None:
+            self._transport = self._connect()
+            self._session = AgentSession(self._transport)
+        return self._session
+
+    def _cut_short(self, invocation: Invocation | None) -> RawOutput:
+        """End what runs: what `invocation` had printed by then, with None nothing."""
+        raw = RawOutput()
+        try:
+            if invocation is not None and self._asked is not None:
+                self._asked.hang_up()
+                raw = output_of(self._asked, own_load=invocation.load is not None)
+        except AgentError:
+            raw = RawOutput()  # an agent that is lost hands nothing over; the run counts as interrupted either way
+        finally:
+            self._abandon()
+        return msgspec.structs.replace(raw, interrupted=True)
+
+    def _abandon(self) -> None:
+        if self._transport is not None:
+            self._transport.finish()
+        self._rights.abandon()
+        self._session = self._transport = self._asked = None
+
+    def _ask(self, invocation: Invocation, request: Mapping[str, Any]) -> RawOutput:
+        own_load = invocation.load is not None
+        try:
+            session = self._asked = self._rights.session_for(invocation, self._open())
+            session.send("load" if own_load else "exec", **request)
+            session.wait(self._interrupts)
+            return output_of(session, own_load=own_load)
+        except AgentError as error:
+            if error.kind == "lost":
+                self._session = self._transport = None
+                self._rights.forget()
+            step = f"; {error.hint}" if error.hint else ""
+            return RawOutput(failed=f"the agent said {error.kind}: {error.message}{step}")
+        except BadInput as error:
+            return RawOutput(failed=error.message)
+
+    def _request(self, invocation: Invocation, folder: Path) -> dict[str, Any]:
+        common = {"limit_s": invocation.limit_s, **({"cpus": list(invocation.cpus)} if invocation.cpus else {})}
+        if invocation.load is not None:
+            parameters = {
+                name: value.replace(DIRECTORY, str(folder)) if isinstance(value, str) else value
+                for name, value in invocation.load.parameters.items()
+            }
+            return {"load": invocation.load.name, "parameters": parameters, **common}
+        environment = {**PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment}
+        return {
+            **common,
+            "argv": self._resolved(invocation.argv, folder),
+            "environment": {name: value.replace(DIRECTORY, str(folder)) for name, value in environment.items()},
+            "directory": invocation.directory or str(folder),
+            "capture_bytes": CAPTURE_BYTES,
+            "while_connected": True,
+            **({"stdin": _bytes(invocation.stdin)} if invocation.stdin else {}),
+            **(self._around(invocation.network, folder) if invocation.network is not None else {}),
+        }
+
+    def _around(self, network: Network, folder: Path) -> dict[str, Any]:
+        """The network of a run, and the server in it."""
+        server = {"argv": self._resolved(network.server, folder), "port": network.port}
+        return {"network": dict(network.link), "server": server}
+
+    def _resolved(self, argv: tuple[str, ...], folder: Path) -> list[str]:
+        """A command line with the program's place and the run's directory."""
+        place = self.programs([argv[0]])[argv[0]] or f"{PROGRAM_FOLDERS[0]}/{argv[0]}"
+        return [place, *(word.replace(DIRECTORY, str(folder)) for word in argv[1:])]
+
+    @contextmanager
+    def _private_directory(self, invocation: Invocation) -> Iterator[Path]:
+        folder = self._make_directory(invocation)
+        try:
+            yield folder
+        finally:
+            self._folders.remove(folder)
+
+    def _make_directory(self, invocation: Invocation) -> Path:
+        return self._folders.make(in_memory=invocation.in_memory, for_program=invocation.load is None)
+
+
+class RunningLoad:
+    """A background load in an agent of its own; implements `bench.run.ports.RunningLoad`."""
+
+    def __init__(self, running: Running, folders: RunFolders, folder: Path, invocation: Invocation) -> None:
+        self._running = running
+        self._folders = folders
+        self._folder = folder
+        self._files = invocation.files
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._running.alive()
+
+    def stop(self) -> RawOutput:
+        """End it: what it printed and wrote."""
+        try:
+            return self._folders.with_files(self._running.stop(), self._folder, self._files)
+        finally:
+            self._folders.remove(self._folder)
+
+
+def _other_end(invocation: Invocation, request: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """The command line of the server in a run's own network."""
+    if invocation.network is None:
+        return ()
+    return ((request["server"]["argv"][0], *invocation.network.server[1:]),)
+
+
+def _places(name: str) -> tuple[str, ...]:
+    if name.startswith("/"):
+        return (name,)
+    return tuple(f"{folder}/{name}" for folder in (*VERSIONED_FOLDERS, *PROGRAM_FOLDERS))
+
+
+def _bytes(data: bytes) -> str | dict[str, str]:
+    import base64
+
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a program of the user's in the user's own place: same folder, terminal, streams and session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ktrial.bench.frames.statistics import Capture
+from ktrial.bench.record import Exit
+from ktrial.kit.errors import KtrialError
+
+#: What somebody may send to the launcher and means for the program.
+_PASSED_ON = frozenset(
+    {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT}
+)
+#: `si_code` of a signal that the kernel sent: Ctrl-C on the terminal reaches the program by itself.
+_FROM_KERNEL = 0x80
+#: Bytes read of one capture; an hour at 500 frames a second is less.
+CAPTURE_BYTES = 512 << 20
+#: A file system stamps files with a clock that may lie so far behind.
+_COARSE_MS = 20
+
+
+class AttachedLauncher:
+    """Implements `bench.run.ports.Launcher`: the program stays in our process group, on our terminal."""
+
+    @staticmethod
+    def run(argv: Sequence[str], environment: Mapping[str, str], *, quiet: bool) -> Exit:
+        """Run a program to its end; signals sent to us are passed on to it."""
+        awaited = _PASSED_ON | {signal.SIGCHLD}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+        try:
+            child = os.posix_spawn(
+                argv[0],
+                list(argv),
+                dict(environment),
+                file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)] if quiet else [],
+                setsigmask=before,
+                # Python ignores SIGPIPE and SIGXFSZ; a program must not.
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            )
+            status = _wait(child, awaited)
+            while signal.sigtimedwait(awaited, 0) is not None:
+                pass  # what came while the program ended was meant for it
+        except OSError as error:
+            raise KtrialError(f"{argv[0]} cannot be started: {error.strerror}") from None
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        code = os.waitstatus_to_exitcode(status)
+        return Exit(status=code) if code >= 0 else Exit(signal=-code)
+
+
+def _wait(child: int, awaited: Iterable[signal.Signals]) -> int:
+    """Wait for the child, passing on what somebody sends to us."""
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        received = signal.sigwaitinfo(awaited)
+        if received.si_signo != signal.SIGCHLD and received.si_code != _FROM_KERNEL:
+            os.kill(child, received.si_signo)
+
+
+class Captures:
+    """A fresh private folder for captures, and other folders in which only what is new counts.
+
+    Implements `bench.run.ports.CaptureFolder`.
+    """
+
+    def __init__(self, work: Path, others: Iterable[Path] = ()) -> None:
+        try:
+            work.mkdir(exist_ok=True, mode=0o700)
+            self._folder = Path(tempfile.mkdtemp(prefix="run-", dir=work))
+        except OSError as error:
+            raise KtrialError(
+                f"cannot make a private directory in {work}: {error.strerror}",
+                hint="free some space there, or set XDG_STATE_HOME to another file system",
+            ) from None
+        self._others = tuple(others)
+        self._before = frozenset(path for folder in self._others for path in _csv(folder))
+
+    @property
+    def folder(self) -> str:
+        """The private folder."""
+        return str(self._folder)
+
+    def found(self, started_unix_ms: int) -> tuple[Capture, ...]:
+        """Captures made since the start, by path; a file that was there before, or is older, is none."""
+        own = _csv(self._folder)
+        others = [path for folder in self._others for path in _csv(folder) if self._is_new(path, started_unix_ms)]
+        return tuple(Capture(path.name, _read(path)) for path in sorted([*own, *others]))
+
+    def _is_new(self, path: Path, started_unix_ms: int) -> bool:
+        return path not in self._before and _changed_ns(path) // 1_000_000 >= started_unix_ms - _COARSE_MS
+
+    def close(self) -> None:
+        """Take the private folder away."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class FreshLog:
+    """A log that a program writes anew at each start; what it holds now does not count.
+
+    Implements `bench.run.ports.WrittenLog`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._before = _changed_ns(path)
+
+    def read(self, started_unix_ms: int) -> bytes | None:
+        """What it holds since the start; None when it was not written since."""
+        changed_ns = _changed_ns(self.path)
+        if changed_ns <= self._before or changed_ns // 1_000_000 < started_unix_ms - _COARSE_MS:
+            return None
+        return _read(self.path)
+
+
+def _csv(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*.csv") if not path.name.endswith("_summary.csv") and _changed_ns(path) >= 0]
+
+
+def _changed_ns(path: Path) -> int:
+    """Time of the last change of a regular file; -1 where there is none."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return -1
+    return status.st_mtime_ns if stat.S_ISREG(status.st_mode) else -1
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(CAPTURE_BYTES + 1)
+    if len(data) > CAPTURE_BYTES:
+        raise KtrialError(f"{path} is larger than {CAPTURE_BYTES >> 20} MiB", hint="log for less time: --duration")
+    return data

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes one run and its record: what comes before it, the run itself, and what is read from its output."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from typing import Protocol as Port
+
+import msgspec
+
+from ktrial.bench.around.around_run import Around, Watching
+from ktrial.bench.around.load import Background, Ended
+from ktrial.bench.around.start_gate import Start
+from ktrial.bench.benchmark import Invocation, ParsedRun, RawOutput, check_measurements
+from ktrial.bench.command_benchmark import check_run
+from ktrial.bench.environment import as_recorded
+from ktrial.bench.record import (
+    LOAD_THROUGHPUT,
+    Artefact,
+    Execution,
+    Exit,
+    Kept,
+    Prepared,
+    Resources,
+    RunRecord,
+    Session,
+    Watch,
+    raw_parts,
+)
+from ktrial.bench.run.ports import Clock
+from ktrial.bench.schedule import Place
+from ktrial.bench.suite import Task
+from ktrial.kit.errors import BadRun
+from ktrial.machine.gates import VOID, why_void
+from ktrial.machine.settle import Settled
+
+_RESETS = {
+    "sync": "files could not be written back",
+    "swap": "swap could not be reset",
+    "caches": "caches could not be dropped",
+}
+
+
+class Wanted(NamedTuple):
+    """What is to be run. `tool_version` is what the tool told when it was asked; `settled` how it was waited for."""
+
+    number: int
+    place: Place
+    task: Task
+    invocation: Invocation
+    tool_version: str | None
+    settled: Settled | None
+
+
+class _Course(NamedTuple):
+    """How it went, up to the end of the run."""
+
+    prepared: tuple[Prepared, ...]
+    start: Start
+    execution: Execution
+    ended: Ended | None
+    unready: str | None
+    void: tuple[str, ...]
+
+
+class Carries(Port):
+    """What carries a run out."""
+
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
+        """To its end or its limit."""
+
+
+class RunMaker:
+    """Makes the runs of one measurement."""
+
+    def __init__(
+        self, executor: Carries, clock: Clock, background: Background | None = None, around: Around | None = None
+    ) -> None:
+        self._executor = executor
+        self._clock = clock
+        self._background = background
+        self._around = around
+
+    def make(self, wanted: Wanted, session: Session) -> tuple[RunRecord, dict[str, bytes]]:
+        """One run: its record and its raw parts."""
+        watching = self._around.watch(wanted.invocation) if self._around is not None else None
+        try:
+            course = self._carry_out(wanted, watching)
+        finally:
+            if watching is not None:
+                watching.close()
+        return self._record(wanted, session, course, watching)
+
+    def _carry_out(self, wanted: Wanted, watching: Watching | None) -> _Course:
+        prepared = self._around.prepare() if self._around is not None else ()
+        unready = next((f"{_RESETS[one.reset]}: {one.result}" for one in prepared if not one.ok), None)
+        start = Start()
+        if self._around is not None and unready is None:
+            start = self._around.judge(counts=wanted.place.round > 0)
+        refused = why_void(start.findings)
+        if unready is not None or refused:
+            execution, ended = self._unmade(wanted.invocation), None
+        else:
+            execution, ended = self._execute(wanted.invocation, watching)
+        void = refused
+        if watching is not None:
+            void = why_void(start.findings, suspended_s=watching.suspended_s, misread=watching.misread)
+        return _Course(prepared, start, execution, ended, unready, void)
+
+    def _record(
+        self, wanted: Wanted, session: Session, course: _Course, watching: Watching | None
+    ) -> tuple[RunRecord, dict[str, bytes]]:
+        task, execution, ended = wanted.task, course.execution, course.ended
+        raw = execution.raw
+        if watching is not None:
+            raw = msgspec.structs.replace(raw, files={**raw.files, **watching.files})
+        parsed, failure = _parse(task, raw) if course.unready is None else (ParsedRun(measurements=()), course.unready)
+        if ended is not None:
+            failure = failure or ended.failure
+        if course.void:
+            failure = f"{VOID}: {'; '.join(course.void)}"
+        parts = raw_parts(raw) | dict(execution.step_raw)
+        if ended is not None:
+            parts |= {f"background/{name}": data for name, data in raw_parts(ended.raw).items()}
+        parts |= watching.parts if watching is not None else {}
+        kept, notes = _kept(task, parsed, ended, watching)
+        record = RunRecord(
+            session=session,
+            run=wanted.number,
+            benchmark=task.label,
+            tool=task.benchmark.name,
+            tool_version=_version(execution, parsed.tool_version or wanted.tool_version),
+            built=execution.built,
+            container=execution.container,
+            argv=execution.argv,
+            steps=execution.steps,
+            agent_load=wanted.invocation.load,
+            environment=as_recorded(execution.environment, wanted.invocation.told),
+            directory=execution.directory,
+            parameters=task.parameters,
+            cpus=wanted.invocation.cpus,
+            round=wanted.place.round,
+            position=wanted.place.position,
+            started_monotonic_ns=execution.started_monotonic_ns,
+            started_unix_ms=execution.started_unix_ms,
+            measurements=kept if failure is None else (),
+            details=parsed.details,
+            notes=(*parsed.notes, *notes),
+            exit=Exit.of(raw),
+            resources=Resources(
+                wall_ns=raw.wall_ns, user_us=raw.user_us, system_us=raw.system_us, max_rss_bytes=raw.max_rss_bytes
+            ),
+            failure=failure,
+            background=ended.record if ended is not None else None,
+            conditions=watching.conditions(course.start) if watching is not None else None,
+            findings=course.start.findings,
+            void=course.void,
+            settled=wanted.settled,
+            prepared=course.prepared,
+            network=raw.network,
+            raw={name: Artefact.of(data) for name, data in parts.items()},
+        )
+        return record, parts
+
+    def _unmade(self, invocation: Invocation) -> Execution:
+        """A run that was not even begun."""
+        return Execution(
+            argv=invocation.argv,
+            environment={},
+            directory="",
+            started_monotonic_ns=self._clock.monotonic_ns(),
+            started_unix_ms=self._clock.unix_ms(),
+            raw=RawOutput(failed="what comes before it failed"),
+        )
+
+    def _execute(self, invocation: Invocation, watching: Watching | None) -> tuple[Execution, Ended | None]:
+        if self._background is None:
+            return self._executor.run(invocation, watching), None
+        running = self._background.start()
+        try:
+            execution = self._executor.run(invocation, watching)
+        except BaseException:
+            running.stop()
+            raise
+        return execution, self._background.finish(running, execution)
+
+
+def _kept(
+    task: Task, parsed: ParsedRun, ended: Ended | None, watching: Watching | None
+) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
+    """The measurements of the tool, of the load and of the energy counters; and why there are none of some of them."""
+    outcomes = {outcome.name: outcome for outcome in task.benchmark.outcomes}
+    kept = [Kept.of(one, outcomes[one.outcome]) for one in parsed.measurements]
+    if ended is not None and ended.throughput is not None:
+        kept.append(Kept.of(ended.throughput, LOAD_THROUGHPUT))
+    used, notes = watching.energy() if watching is not None else ((), ())
+    return (*kept, *(Kept.of(measurement, outcome) for measurement, outcome in used)), notes
+
+
+def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:
+    """The measurements, or none and why."""
+    try:
+        check_run(task.benchmark, raw)
+        parsed = task.benchmark.parse(raw, task.parameters)
+        check_measurements(task.benchmark.outcomes, parsed)
+    except BadRun as error:
+        step = f"; next: {error.hint}" if error.hint else ""
+        return ParsedRun(measurements=()), f"{error.message}{step}"
+    return parsed, None
+
+
+def _version(execution: Execution, told: str | None) -> str | None:
+    return execution.built.version(told) if execution.built is not None else told

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One measurement of a user at a time, and the folder in which its runs work."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ktrial.bench.run.command_journal import CommandJournal
+from ktrial.kit.errors import Busy, KtrialError
+from ktrial.tuning.state.lock import MachineLock
+
+
+class MeasuringPlace:
+    """`FOLDER/lock`, held while something is measured, `FOLDER/work`, the journal of commands, the machine's lock."""
+
+    def __init__(self, folder: Path, machine: MachineLock) -> None:
+        self._folder = folder
+        self._machine = machine
+        self._lock: int | None = None
+
+    @property
+    def work(self) -> Path:
+        """Where private directories of runs are made."""
+        return self._folder / "work"
+
+    @property
+    def commands(self) -> CommandJournal:
+        """Commands of arms that must be undone."""
+        return CommandJournal(self._folder)
+
+    @property
+    def machine(self) -> MachineLock:
+        """Who tries something on this machine, and who builds."""
+        return self._machine
+
+    def lock(self) -> None:
+        """Keep other measurements of this user away until `close`; they would disturb each other."""
+        if self._lock is not None:
+            return
+        path = self._folder / "lock"
+        with _writing(path):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(descriptor, 32).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise Busy(
+                "busy", f"another measurement runs (process {owner or 'unknown'})", hint="wait for it, or stop it"
+            ) from None
+        with _writing(path):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+        self._lock = descriptor
+
+    def close(self) -> None:
+        """Let others measure."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        self._machine.close()
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise KtrialError(
+            f"{path} cannot be written: {error.strerror}",
+            hint="free some space, or set XDG_STATE_HOME to a folder that you may write",
+        ) from None

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What services need of the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ktrial.bench.benchmark import Invocation, RawOutput
+    from ktrial.bench.frames.guest_tools import GuestTools
+    from ktrial.bench.frames.statistics import Capture
+    from ktrial.bench.record import Earlier, Execution, Exit, RunRecord, Session, Watch
+    from ktrial.machine.container import Container
+    from ktrial.machine.facts import FactBook
+    from ktrial.machine.reading import Reading
+    from ktrial.machine.sensors import Samples
+    from ktrial.results.model import StoredRun, StoredSession
+    from ktrial.watch.record.model import Ended, Handed, Seen
+
+
+class Machine(Protocol):
+    """One session on the machine under test."""
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this session reads and writes as root."""
+
+    def facts(self, only: Sequence[str] = ()) -> FactBook:
+        """Facts named in `only` or below a name in it (`cpu` takes `cpu.model`); all when it is empty."""
+
+    def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        """Paths that fit each pattern."""
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
+        """What each file shows; None where there is no such file."""
+
+    def request(self, do: str, **fields: Any) -> dict[str, Any]:
+        """Any other request of the agent's protocol: the content of its `ok`."""
+
+
+class RunningLoad(Protocol):
+    """A background load."""
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+
+    def stop(self) -> RawOutput:
+        """End it: what it printed and wrote."""
+
+
+class Desktop(Protocol):
+    """The desktop of the user."""
+
+    def keep_awake(self, why: str) -> str | None:
+        """Ask it not to blank or lock the screen: None, or why it does not."""
+
+    def release(self) -> None:
+        """It may do as it likes again."""
+
+
+class Sampling(Protocol):
+    """Reads the machine's sensors beside a run."""
+
+    def once(self) -> Samples:
+        """One sample, now."""
+
+    def start(self, period_s: float = 1.0) -> None:
+        """Begin: a sample at once, then one each period (0.1 to 60 seconds)."""
+
+    def stop(self) -> Samples:
+        """End it with a last sample. Raises AgentError when the samples were lost."""
+
+
+class Watching(Protocol):
+    """Watches a machine for a long time."""
+
+    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Handed | Ended]:
+        """Begin, call `begun`, tell what is seen and kept, and at last how it ended. Raises AgentError."""
+
+
+class RunRecorder(Protocol):
+    """Records the machine beside a run, and what the run starts most of all."""
+
+    def start(self) -> None:
+        """Begin; comes back when it has begun. Raises AgentError."""
+
+    def stop(self) -> bytes:
+        """End it: the recording. Raises AgentError."""
+
+
+class Executor(Protocol):
+    """Runs benchmarks as the user, each in a fresh private directory."""
+
+    @property
+    def agent_version(self) -> str:
+        """Version of the agent."""
+
+    @property
+    def runs_as_root(self) -> bool:
+        """Whether what is run here is run as root."""
+
+    @property
+    def has_root(self) -> bool:
+        """Whether root can be had: this is root, or sudo or its like may be asked."""
+
+    def obtain_root(self, purpose: str) -> None:
+        """Ask for root now where somebody has to be asked, and say what for."""
+
+    @property
+    def container(self) -> Container | None:
+        """The container in which programs run; None where they run on the machine itself."""
+
+    @property
+    def has_loads(self) -> bool:
+        """Whether the agent carries out loads itself."""
+
+    @property
+    def guest(self) -> GuestTools | None:
+        """The programs of a guest of ktrial's that is the host; None where it is a machine."""
+
+    def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
+        """Where each program is: bare names in the fixed folders, others as they are; None when it is not there."""
+
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
+        """Run it to its end or its limit, or to a Ctrl-C, which is told in the output.
+
+        Whatever interrupts this ends the run and its children too. `watch` looks on directly before and after it.
+        """
+
+    def start(self, invocation: Invocation) -> RunningLoad:
+        """Start a background load; it ends when it is stopped."""
+
+
+class RunStore(Protocol):
+    """Keeps run records."""
+
+    def new_name(self) -> str:
+        """A name that no session has."""
+
+    def where(self, session: str) -> str:
+        """Where the runs of a session are, for people."""
+
+    def earlier(self, plan: str) -> Earlier | None:
+        """What the newest measurement of the same plan left; None when there is none."""
+
+    def begin(self, session: Session, plan: str) -> None:
+        """A measurement begins."""
+
+    def keep_state(self, session: str, place: str, state: bytes) -> None:
+        """The tunable state of the machine at a place of a session."""
+
+    def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
+        """A run begins: it is known from now on, whatever becomes of its writer."""
+
+    def give_up(self, session: str, run: int) -> None:
+        """A run that began has come to nothing that could be recorded: it was interrupted."""
+
+    def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
+        """A run ended: its record and raw output are kept, both or neither. Its name for `ktrial show`."""
+
+
+class Clock(Protocol):
+    """The head's clocks."""
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds; never steps."""
+
+    def unix_ms(self) -> int:
+        """Milliseconds since 1970; may step."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class SleepClock(Protocol):
+    """Tells suspends of the machine."""
+
+    def slept_s(self) -> float:
+        """Seconds that the machine was suspended since it was started."""
+
+
+class Launcher(Protocol):
+    """Runs a program of the user's where the user stands."""
+
+    def run(self, argv: Sequence[str], environment: Mapping[str, str], *, quiet: bool) -> Exit:
+        """Run it to its end, passing signals on; `quiet` sends its standard output to standard error."""
+
+
+class CaptureFolder(Protocol):
+    """Where logs of frames are looked for."""
+
+    @property
+    def folder(self) -> str:
+        """A fresh private folder."""
+
+    def found(self, started_unix_ms: int) -> tuple[Capture, ...]:
+        """Logs made since the start; never an older one."""
+
+
+class WrittenLog(Protocol):
+    """A log that a program writes anew at each start."""
+
+    def read(self, started_unix_ms: int) -> bytes | None:
+        """What it holds since the start; None when it was not written since."""
+
+
+class ImportStore(Protocol):
+    """Where results of other tools are kept."""
+
+    def sessions(self) -> tuple[StoredSession, ...]:
+        """All sessions."""
+
+    def save_all(self, session: StoredSession, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
+        """Keep a whole session that was measured elsewhere, or nothing of it."""

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine recorded beside a run by an agent of its own, what it hands over taken in a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from ktrial.agent.session import AgentSession, Progress
+from ktrial.kit.errors import AgentError
+from ktrial.kit.json_bytes import read_bytes
+
+#: A recording that nobody ends ends by itself after so many seconds.
+LIMIT_S = 604_800.0
+#: Seconds within which an agent ends a recording that it was told to end.
+_END_S = 60.0
+
+
+class RunRecorder:
+    """Implements `bench.run.ports.RunRecorder`. `connect` opens the session when it is first needed; it is kept.
+
+    `process` is whose threads are watched, and those of all that it starts from then on.
+    """
+
+    def __init__(self, connect: Callable[[], AgentSession], process: Callable[[], int]) -> None:
+        self._connect = connect
+        self._process = process
+        self._session: AgentSession | None = None
+        self._number = 0
+        self._parts: list[bytes] = []
+        self._error: AgentError | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin; comes back when it has begun. Raises AgentError."""
+        if self._thread is not None:
+            raise RuntimeError("the recording goes on already")
+        if self._session is None:
+            self._session = self._connect()
+        session = self._session
+        self._parts, self._error = [], None
+        try:
+            session.send("watch", limit_s=LIMIT_S, process=self._process())
+            session.receive_begun("watch")
+        except AgentError:
+            self._session = None
+            raise
+        self._number = session.number
+        self._thread = threading.Thread(target=self._take, args=(session,), name="recording", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> bytes:
+        """End it: the recording. Raises AgentError where the agent was lost."""
+        thread, session, self._thread = self._thread, self._session, None
+        if thread is None or session is None:
+            raise RuntimeError("nothing is being recorded")
+        if self._error is None:
+            # A further request ends it, and the agent stays for the next run.
+            session.send("list", patterns=[])
+        thread.join(_END_S)
+        if thread.is_alive():
+            self._session = None
+            raise AgentError("lost", f"the agent does not end its recording within {_END_S:g} s")
+        if self._error is not None:
+            self._session = None
+            raise self._error
+        session.receive("list")
+        return b"".join(self._parts)
+
+    def _take(self, session: AgentSession) -> None:
+        try:
+            while isinstance(line := session.receive_next("watch", self._number), Progress):
+                if line.chunk is not None:
+                    self._parts.append(read_bytes(line.chunk))
+        except AgentError as error:
+            self._error = error

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of the machine's sensors beside a run, by an agent of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ktrial.agent.session import AgentSession
+from ktrial.agent.transport import Detached
+from ktrial.bench.run.rights import Connect
+from ktrial.kit.errors import AgentError
+from ktrial.machine.sensors import Samples
+
+#: Sampling that nobody ends ends by itself after so many seconds.
+LIMIT_S = 86_400.0
+
+
+class Sampling:
+    """Implements `bench.run.ports.Sampling`. `connect` starts an agent; of `sources` all are read when none is named.
+
+    An agent that has looked once is kept, so that none is started when a run begins.
+    """
+
+    def __init__(self, connect: Connect, sources: Sequence[str] = ()) -> None:
+        self._connect = connect
+        self._sources = {"sources": list(sources)} if sources else {}
+        self._agent: tuple[Detached, AgentSession] | None = None
+        self._goes_on = False
+
+    def once(self) -> Samples:
+        """One sample, now."""
+        if self._goes_on:
+            raise RuntimeError("the sampling goes on")
+        try:
+            return read_samples(self._opened().request("sample", limit_s=LIMIT_S, count=1, **self._sources))
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, period_s: float = 1.0) -> None:
+        """Begin: a sample at once, then one each period. Comes back when the first has been taken."""
+        if self._goes_on:
+            raise RuntimeError("the sampling goes on already")
+        session = self._opened()
+        try:
+            session.send("sample", limit_s=LIMIT_S, period_s=period_s, tell_begun=True, **self._sources)
+            session.receive_begun("sample")
+        except BaseException:
+            self.close()
+            raise
+        self._goes_on = True
+
+    def stop(self) -> Samples:
+        """End it with a last sample. Raises AgentError when the agent was lost, and with it the samples."""
+        if not self._goes_on or self._agent is None:
+            raise RuntimeError("the sampling was not started")
+        self._goes_on = False
+        transport, session = self._agent
+        try:
+            transport.hang_up()
+            return read_samples(session.receive_last("sample"))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the agent that is kept."""
+        if self._agent is not None:
+            (transport, _), self._agent = self._agent, None
+            self._goes_on = False
+            transport.finish()
+
+    def _opened(self) -> AgentSession:
+        if self._agent is None:
+            transport = self._connect()
+            try:
+                self._agent = transport, AgentSession(transport)
+            except BaseException:
+                transport.finish()
+                raise
+        return self._agent[1]
+
+
+def read_samples(answer: Mapping[str, Any]) -> Samples:
+    """The reply to `sample`. Raises AgentError."""
+    try:
+        return msgspec.convert(answer, Samples)
+    except msgspec.ValidationError as error:
+        raise AgentError("lost", f"the agent's samples are not as agreed: {error}") from None

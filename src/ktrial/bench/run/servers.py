@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs beside a run: loads and servers, each in an agent of its own, and the steps that came before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ktrial.agent.clock import SystemClock
+from ktrial.agent.session import AgentSession
+from ktrial.agent.transport import Detached
+from ktrial.bench.agent_output import exec_output, load_output
+from ktrial.bench.benchmark import RawOutput, check_exit
+from ktrial.bench.record import raw_parts
+from ktrial.kit.errors import AgentError, BadRun
+
+#: Seconds between two questions whether a server is ready.
+_ASK_EACH_S = 0.05
+
+
+class Running:
+    """Something that goes on until it is stopped."""
+
+    def __init__(self, transport: Detached, session: AgentSession, *, own_load: bool) -> None:
+        self._transport = transport
+        self._session = session
+        self._own_load = own_load
+        self._ended: RawOutput | None = None
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._ended is None and not self._transport.answered()
+
+    def stop(self) -> RawOutput:
+        """End it and all its children: what it printed."""
+        if self._ended is None:
+            self._ended = self._stop()
+        return self._ended
+
+    def _stop(self) -> RawOutput:
+        try:
+            self._transport.hang_up()
+            return output_of(self._session, own_load=self._own_load)
+        except AgentError as error:
+            return RawOutput(failed=f"the agent said {error.kind}: {error.message}")
+        finally:
+            self._transport.finish()
+
+    def wait(self, limit_s: float, clock: SystemClock, ask: Callable[[], RawOutput]) -> str | None:
+        """Wait until `ask` ends well: why it never did, or None."""
+        end_ns = clock.monotonic_ns() + int(limit_s * 1e9)
+        while True:
+            said = problem(ask())
+            if said is None:
+                return None
+            if not self.alive():
+                return f"ended before it was ready: it {problem(self.stop()) or 'ended with status 0'}"
+            if clock.monotonic_ns() > end_ns:
+                return f"was not ready within {limit_s:g} s: the question {said}"
+            clock.sleep(_ASK_EACH_S)
+
+
+class Course:
+    """The steps of one run as they happened; ends all servers on the way out."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[str, ...]] = []
+        self._servers: list[tuple[int, tuple[str, ...], Running]] = []
+        self.raw: dict[str, bytes] = {}
+        #: The server that ended before it was told to, and what it said last.
+        self.died: str | None = None
+
+    @property
+    def steps(self) -> tuple[tuple[str, ...], ...]:
+        """The command lines."""
+        return tuple(self._steps)
+
+    def note(self, argv: tuple[str, ...], raw: RawOutput) -> None:
+        """A step ended."""
+        self._keep(len(self._steps), argv, raw)
+        self._steps.append(argv)
+
+    def serve(self, argv: tuple[str, ...], running: Running) -> Running:
+        """A server was started."""
+        self._servers.append((len(self._steps), argv, running))
+        self._steps.append(argv)
+        return running
+
+    def end(self) -> None:
+        """Stop the servers, the last one first."""
+        while self._servers:
+            number, argv, running = self._servers.pop()
+            alive = running.alive()
+            raw = running.stop()
+            self._keep(number, argv, raw)
+            if not alive:
+                said = (problem(raw) if raw.exit_status != 0 else None) or "ended with status 0"
+                self.died = f"{argv[0]}, which serves it, {said}, before the run had ended"
+
+    def __enter__(self) -> Course:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def _keep(self, number: int, argv: tuple[str, ...], raw: RawOutput) -> None:
+        name = argv[0].rpartition("/")[2]
+        self.raw |= {f"steps/{number}-{name}/{part}": data for part, data in raw_parts(raw).items()}
+
+
+def problem(raw: RawOutput) -> str | None:
+    """How a command did not end well; None when it did."""
+    try:
+        check_exit(msgspec.structs.replace(raw, cut=False))
+    except BadRun as error:
+        return error.message
+    return None
+
+
+def output_of(session: AgentSession, *, own_load: bool) -> RawOutput:
+    """What the agent answers to the run that it was asked for last."""
+    return load_output(session.receive("load")) if own_load else exec_output(session.receive("exec"))

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines that are written to a file or a pipe meanwhile, each with the moment at which it was seen."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from pathlib import Path
+
+from ktrial.bench.frames.lines import Line
+from ktrial.kit.errors import BadInput
+
+#: Seconds between two looks: what the moment of a line may be off.
+LOOK_S = 0.02
+#: Lines that wait to be taken, and bytes of one, at most.
+_MOST_LINES = 1_000_000
+_LINE_BYTES = 4096
+_READ_BYTES = 1 << 16
+
+
+class LineTail:
+    """Follows a file from its end on, or a named pipe, in a thread of its own until `stop`."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises BadInput where it cannot be read."""
+        try:
+            self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+        mode = os.fstat(self._file).st_mode
+        if stat.S_ISREG(mode):
+            os.lseek(self._file, 0, os.SEEK_END)
+        elif not stat.S_ISFIFO(mode):
+            os.close(self._file)
+            raise BadInput(f"{path} is neither a file nor a named pipe")
+        self._rest = b""
+        self._lines: list[Line] = []
+        self._lock = threading.Lock()
+        #: Lines that nobody took in time.
+        self.lost = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="frames", daemon=True)
+        self._thread.start()
+
+    def take(self) -> list[Line]:
+        """The lines that came since they were taken last."""
+        with self._lock:
+            taken, self._lines = self._lines, []
+        return taken
+
+    def stop(self) -> None:
+        """End it; what came until then can be taken."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        self._thread.join()
+        os.close(self._file)
+
+    def _follow(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        while True:
+            try:
+                read = os.read(self._file, _READ_BYTES)
+            except BlockingIOError:
+                return
+            if not read:
+                return
+            at_ns = time.monotonic_ns()
+            *whole, self._rest = (self._rest + read).split(b"\n")
+            self._rest = self._rest[-_LINE_BYTES:]
+            with self._lock:
+                kept = whole[: _MOST_LINES - len(self._lines)]
+                self.lost += len(whole) - len(kept)
+                self._lines += [Line(at_ns, line[:_LINE_BYTES].decode(errors="replace")) for line in kept]

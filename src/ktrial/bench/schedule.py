@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which runs a measurement has, in which order, and by what an interrupted one is known again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from ktrial.bench.benchmark import Invocation
+from ktrial.bench.command_benchmark import OwnBenchmark
+from ktrial.bench.environment import that_counts
+from ktrial.bench.record import RunRecord
+from ktrial.bench.suite import SuiteLoad, Task, orders
+from ktrial.kit.errors import BadInput
+from ktrial.machine.facts import FactBook
+from ktrial.machine.gates import GateLimits
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure: every task once in each of the rounds.
+
+    With `drawn` the seed is a fresh one, and an earlier measurement's may be used instead; with `fresh` none is gone on
+    with. `gates` judge the runs; those that are left out have their defaults. `sample_period_s` is the time between two
+    samples beside each run; None for no samples. `unplaced` are benchmarks of the suite that cannot run on the CPUs
+    that were asked for: label -> what is wrong. `environment` is added to that of every run.
+    """
+
+    suite: str
+    tasks: tuple[Task, ...]
+    rounds: int
+    seed: int
+    drawn: bool = False
+    fresh: bool = False
+    label: str | None = None
+    load: SuiteLoad | None = None
+    gates: Mapping[str, GateLimits] = {}
+    sample_period_s: float | None = None
+    unplaced: Mapping[str, BadInput] = {}
+    environment: Mapping[str, str] = {}
+
+    @property
+    def wanted(self) -> int:
+        """How many benchmarks the suite has."""
+        return len(self.tasks) + len(self.unplaced)
+
+
+class Place(NamedTuple):
+    """One run in the schedule."""
+
+    label: str
+    round: int
+    position: int
+
+
+def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[str, object]) -> str:
+    """A hash that two orders share when the second goes on with the first: the same runs, tools and boot."""
+    said = {
+        "suite": order.suite,
+        "tasks": [[task.label, task.benchmark.name, task.parameters, task.cpus] for task in order.tasks],
+        "own": [_own(task.benchmark) for task in order.tasks if isinstance(task.benchmark, OwnBenchmark)],
+        "rounds": order.rounds,
+        "seed": None if order.drawn else order.seed,
+        "label": order.label,
+        "load": order.load,
+        "gates": order.gates,
+        "sample_period_s": order.sample_period_s,
+        "boot": facts.value("boot.id"),
+        "agent": agent_version,
+        "tools": tools,
+        "environment": order.environment,
+    }
+    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
+
+
+def _own(benchmark: OwnBenchmark) -> OwnBenchmark:
+    return msgspec.structs.replace(benchmark, environment=that_counts(benchmark.environment))
+
+
+def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tuple[Place, ...]:
+    """All runs in order: warm-ups first, as round 0."""
+    warm_ups = [label for label, one in invocations.items() for _ in range(one.warm_ups)]
+    once = {label for label, one in invocations.items() if one.once_per_boot}
+    return tuple(
+        Place(label, number, position)
+        for number, labels in enumerate([tuple(warm_ups), *orders(list(invocations), rounds, seed)])
+        for position, label in enumerate([label for label in labels if number < 2 or label not in once], 1)
+    )
+
+
+def places_done(records: Iterable[RunRecord]) -> frozenset[Place]:
+    """The places whose run was made to its end; one that was interrupted, or is to be made again, is not."""
+    return frozenset(
+        Place(record.benchmark, record.round, record.position)
+        for record in records
+        if not record.exit.interrupted and not record.repeated
+    )

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Suites: benchmarks with parameters, and the background load under which they run; the order of their runs."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.bench.benchmark import AgentLoad, Benchmark, Invocation
+from ktrial.kit.errors import BadInput
+from ktrial.kit.units import parse_quantity
+from ktrial.machine.gates import OFF
+
+#: What the agent can sample at.
+SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 0.1, 60.0
+#: Seconds that a background load runs before the benchmark begins.
+SETTLE_S = 0.5
+#: What the background load writes when it ends.
+LOAD_FILE = "load.yaml"
+#: A background load that nobody ends any more ends by itself after so many seconds; no run under load takes longer.
+LOAD_LIMIT_S = 3600.0
+
+
+#: A whole number that grows with the machine: all CPUs that a benchmark may use, or a part of them, one at least.
+_SIZED = re.compile(r"cpus(?:/([1-9][0-9]{0,3}))?")
+
+
+class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One benchmark of a suite. `name` tells two uses of the same benchmark apart; by default it is the benchmark's.
+
+    A parameter that is a whole number may be `cpus` or `cpus/2`.
+    """
+
+    use: str
+    name: str | None = None
+    parameters: dict[str, Any] = {}
+    cpus: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is called in the suite's results."""
+        return self.name or self.use
+
+
+class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A background load: one worker for each of that `share` of the CPUs, one at least.
+
+    `use` is `stress-ng` (with its `stressor`, and `method` where that is `cpu`) or `spin`, the agent's own.
+    """
+
+    use: Literal["stress-ng", "spin"] = "stress-ng"
+    stressor: str = "cpu"
+    method: str = "matrixprod"
+    share: float = 0.5
+
+    def workers(self, cpus: int) -> int:
+        """How many workers that is on a machine with so many CPUs."""
+        return max(1, int(cpus * self.share))
+
+    def invocation(self, cpus: int) -> Invocation:
+        """How to start it: it runs until it is told to end, and tells its throughput then."""
+        workers = self.workers(cpus)
+        if self.use == "spin":
+            return Invocation(load=AgentLoad(name="spin", parameters={"threads": workers}), limit_s=LOAD_LIMIT_S)
+        chosen = ("--cpu-method", self.method) if self.stressor == "cpu" else ()
+        count = ("stress-ng", f"--{self.stressor}", str(workers))
+        argv = (*count, *chosen, "--timeout", "0", "--metrics", "--yaml", LOAD_FILE)
+        return Invocation(argv=argv, limit_s=LOAD_LIMIT_S, files=(LOAD_FILE,))
+
+
+class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is put back to the same state before each run, in this order."""
+
+    sync: bool = False
+    reset_swap: bool = False
+    drop_caches: bool = False
+
+    @property
+    def needs_root(self) -> str | None:
+        """What needs root, for the question; None when nothing does."""
+        swap = "resetting swap" if self.reset_swap else ""
+        caches = "dropping caches" if self.drop_caches else ""
+        named = " and ".join(part for part in (swap, caches) if part)
+        return f"{named} before each run" if named else None
+
+
+class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a suite file says. `gates` are limits by gate, as `machine.gates.parse_gates` reads them."""
+
+    name: str
+    summary: str
+    benchmark: tuple[SuiteEntry, ...]
+    load: SuiteLoad | None = None
+    between: Between = Between()
+    sample_period: str = "1s"
+    gates: dict[str, Any] = {}
+
+    @property
+    def sample_period_s(self) -> float | None:
+        """Seconds between two samples beside a run; None for no samples. Raises BadInput."""
+        return parse_sample_period(self.sample_period)
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One benchmark as a suite runs it, with all its parameters."""
+
+    label: str
+    benchmark: Benchmark
+    parameters: dict[str, Any]
+    cpus: tuple[int, ...] | None = None
+
+
+def parse_sample_period(text: str) -> float | None:
+    """`1s`, `500ms`, or `off`. Raises BadInput."""
+    if text == OFF:
+        return None
+    try:
+        period_s = parse_quantity(text, "seconds")
+    except ValueError:
+        period_s = 0.0
+    if not SHORTEST_PERIOD_S <= period_s <= LONGEST_PERIOD_S:
+        raise BadInput(f"{text!r} is no time between two samples", hint=f'from 100ms to 60s, or "{OFF}"')
+    return period_s
+
+
+def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
+    """Raise BadInput for a parameter that the benchmark does not have or one of another type."""
+    for name, value in entry.parameters.items():
+        if name not in benchmark.parameters:
+            known = ", ".join(sorted(benchmark.parameters)) or "none"
+            raise BadInput(f"{entry.use} has no parameter {name!r}", hint=f"its parameters: {known}")
+        default = benchmark.parameters[name]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadInput(f"{entry.use}: {name} = {value!r} is no number that can be asked for")
+        if default is not None and not _same_kind(value, default) and not _grows(value, default):
+            raise BadInput(
+                f"{entry.use}: {name} = {value!r} is no {type(default).__name__} like its default {default!r}"
+            )
+
+
+def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
+    """The parameters, with a number for each that grows with the CPUs. Raises BadInput where none is known."""
+    return {
+        name: _on(value, cpus) if _grows(value, defaults.get(name)) else value for name, value in parameters.items()
+    }
+
+
+def _grows(value: Any, default: Any) -> bool:
+    is_whole = isinstance(default, int) and not isinstance(default, bool)
+    return is_whole and isinstance(value, str) and _SIZED.fullmatch(value) is not None
+
+
+def _on(value: str, cpus: int | None) -> int:
+    match = _SIZED.fullmatch(value)
+    if cpus is None or match is None:
+        raise BadInput(f"{value}: how many CPUs there are is not known", hint="set the parameter with -p")
+    return max(1, cpus // int(match[1] or 1))
+
+
+def _same_kind(value: Any, default: Any) -> bool:
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, float):
+        return isinstance(value, int | float)
+    if isinstance(default, list | tuple):
+        return isinstance(value, list | tuple)
+    return isinstance(value, type(default))
+
+
+def orders(labels: Sequence[str], rounds: int, seed: int) -> tuple[tuple[str, ...], ...]:
+    """The order of the benchmarks in each round: random, and the same again for the same seed, whatever the Python."""
+
+    def rank(number: int, label: str) -> bytes:
+        return hashlib.sha256(f"{seed}/{number}/{label}".encode()).digest()
+
+    return tuple(tuple(sorted(labels, key=lambda label: rank(number, label))) for number in range(1, rounds + 1))
+
+
+def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = None) -> tuple[int, ...]:
+    """`0,2-3` -> (0, 2, 3); also `little` and `big` where `kinds` gives the CPUs of that kind."""
+    if kinds is not None and text in kinds:
+        found = kinds[text]
+        if not found:
+            raise BadInput(f"this machine has no {text} cores", hint="its CPUs are all of one kind; give their numbers")
+        return tuple(found)
+    cpus: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise BadInput(f"{text!r} is no list of CPUs", hint="write for example 0,2-3, or little or big")
+        end = int(last) if dash else int(first)
+        if end < int(first) or end > 8191:
+            raise BadInput(f"{part.strip()!r} in {text!r} is no range of CPUs")
+        cpus.update(range(int(first), end + 1))
+    return tuple(sorted(cpus))

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the words of a command line to what is to be measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.benchmark import CPU_PARAMETERS, JOBS_PARAMETER, Benchmark
+from ktrial.bench.suite import Suite, SuiteEntry, Task, check_entry, parse_cpus, sized
+from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.machine.facts import FactBook
+
+_WORDS: Mapping[str, bool] = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, Benchmark]) -> Suite:
+    """The suite of that name, or one made of the single benchmark of that name."""
+    if name in suites:
+        return suites[name]
+    if name in benchmarks:
+        return Suite(name=name, summary=benchmarks[name].what, benchmark=(SuiteEntry(name),))
+    raise UnknownName("suite or benchmark", name, [*suites, *benchmarks], hint="`ktrial bench --list` lists them")
+
+
+def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Sequence[str]) -> Suite:
+    """The suite with parameters of the command line: `NAME=VALUE`, or `BENCHMARK:NAME=VALUE` where it has several."""
+    entries = {entry.label: entry for entry in suite.benchmark}
+    for text in given:
+        left, equals, value = text.partition("=")
+        label, colon, name = left.rpartition(":")
+        if not equals or not name:
+            raise BadInput(f"-p {text!r} cannot be read", hint="write NAME=VALUE or BENCHMARK:NAME=VALUE")
+        if not colon and len(entries) > 1:
+            raise BadInput(f"-p {text!r} does not say of which benchmark", hint=f"-p {next(iter(entries))}:{text}")
+        label = label if colon else next(iter(entries))
+        if label not in entries:
+            raise UnknownName(f"benchmark of {suite.name}", label, entries, hint=f"it has {', '.join(entries)}")
+        entry = entries[label]
+        known = benchmarks[entry.use].parameters
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            raise UnknownName(f"parameter of {label}", name, known, hint=f"its parameters: {listed}")
+        parameters = {**entry.parameters, name: _typed(value, known[name], f"-p {text!r}")}
+        entries[label] = msgspec.structs.replace(entry, parameters=parameters)
+        check_entry(entries[label], benchmarks[entry.use])
+    return msgspec.structs.replace(suite, benchmark=tuple(entries.values()))
+
+
+def _typed(text: str, default: Any, where: str) -> Any:
+    """The value as its default's type; a number where it looks like one and there is no default."""
+    if isinstance(default, bool):
+        if text.lower() not in _WORDS:
+            raise BadInput(f"{where}: {text!r} is neither true nor false")
+        return _WORDS[text.lower()]
+    if isinstance(default, str):
+        return text
+    if isinstance(default, list | tuple):
+        return [_typed(part, default[0] if default else None, where) for part in text.split(",")]
+    kinds: tuple[type[int] | type[float], ...] = (int, float) if default is None else (type(default),)
+    for kind in kinds:
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        if math.isfinite(number):
+            return number
+    if default is None:
+        return text
+    raise BadInput(f"{where}: {text!r} is no {'whole ' if isinstance(default, int) else ''}number")
+
+
+def tasks_of(
+    suite: Suite,
+    benchmarks: Mapping[str, Benchmark],
+    facts: FactBook,
+    cpus: str | None,
+    unplaced: dict[str, BadInput] | None = None,
+) -> tuple[Task, ...]:
+    """The suite's benchmarks with all their parameters; `cpus` pins all of them, else each as the suite says.
+
+    What cannot run on these CPUs goes to `unplaced`, unless nothing can; without that it is raised.
+    """
+    kinds = {"little": facts.value("cpu.efficiency_cores"), "big": facts.value("cpu.performance_cores")}
+    tasks = []
+    for entry in suite.benchmark:
+        benchmark = benchmarks[entry.use]
+        pinned = cpus if cpus is not None else entry.cpus
+        chosen = parse_cpus(pinned, kinds) if pinned is not None else None
+        _check_online(chosen, pinned, facts.value("cpu.online"))
+        try:
+            _check_number(benchmark, chosen, pinned, facts.value("cpu.online"))
+            usable = len(chosen) if chosen is not None else _online(facts)
+            fitted = msgspec.structs.replace(entry, parameters=sized(entry.parameters, benchmark.parameters, usable))
+            parameters = _placed(fitted, benchmark, chosen, pinned)
+        except BadInput as error:
+            if unplaced is None or len(unplaced) + 1 == len(suite.benchmark):
+                raise BadInput(f"{entry.label}: {error.message}", hint=error.hint) from None
+            unplaced[entry.label] = error
+        else:
+            tasks.append(Task(label=entry.label, benchmark=benchmark, parameters=parameters, cpus=chosen))
+    return tuple(tasks)
+
+
+def _online(facts: FactBook) -> int | None:
+    online = facts.value("cpu.online")
+    return len(online) if online else facts.value("cpu.threads")
+
+
+def _placed(entry: SuiteEntry, benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None) -> dict[str, Any]:
+    """All parameters; those of a benchmark that places its tasks itself name CPUs that were chosen, the first ones."""
+    parameters = {**benchmark.parameters, **entry.parameters}
+    places = [name for name in CPU_PARAMETERS if name in parameters]
+    if chosen is None:
+        return parameters
+    if parameters.get(JOBS_PARAMETER) == 0:
+        parameters[JOBS_PARAMETER] = len(chosen)
+    given = [entry.parameters[name] for name in places if name in entry.parameters]
+    if outside := [cpu for cpu in given if cpu not in chosen]:
+        raise BadInput(f"its parameters name CPU {outside[0]}, which is not among {said!r}")
+    free = [cpu for cpu in chosen if cpu not in given]
+    for name in places:
+        if name in entry.parameters:
+            continue
+        if not free:
+            raise _too_few(len(places), chosen, said)
+        parameters[name] = free.pop(0)
+    return parameters
+
+
+def _check_number(
+    benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None
+) -> None:
+    """Raise BadInput where it cannot run on so few CPUs."""
+    if chosen is not None and len(chosen) < benchmark.least_cpus:
+        raise _too_few(benchmark.least_cpus, chosen, said)
+    if online is not None and len(online) < benchmark.least_cpus:
+        raise BadInput(f"it needs {benchmark.least_cpus} CPUs, and {len(online)} is online here")
+
+
+def _too_few(least: int, chosen: Sequence[int], said: str | None) -> BadInput:
+    return BadInput(
+        f"it needs {least} CPUs, and {said!r} names {len(chosen)}", hint="name more CPUs, or measure without --cpus"
+    )
+
+
+def _check_online(chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None) -> None:
+    """Raise BadInput for a CPU that is not there: the kernel would take the others without a word."""
+    absent = sorted(set(chosen or ()) - set(online or ())) if online is not None else []
+    if absent:
+        there = ",".join(str(cpu) for cpu in (online or ())[:16])
+        raise BadInput(f"{said!r} names CPU {absent[0]}, which is not online", hint=f"online are {there}")

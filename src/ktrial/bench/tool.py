@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmark tools that ktrial builds from source on request: the recipe, and the receipt of what was built."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from ktrial.kit.errors import BadInput
+
+#: How the content of a source is known: it is the pinned commit; it has the archive's expected SHA-256; not at all.
+Verified = Literal["commit", "sha256", "no"]
+SourceKind = Literal["git", "archive", "folder"]
+
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SHORT = 12
+
+
+class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a tool is made. `commit` pins the source in the git repository `upstream`.
+
+    `tree_sha256` is the digest of that commit's files, as a receipt tells it, where somebody has seen it. `steps` are
+    argv lists, run in order in the source's folder without a shell. `programs` says where the build leaves each one.
+    `needs` are the programs that building takes, `compilers` those of them whose version is part of the result,
+    `packages` what holds them, by package tool.
+    """
+
+    name: str
+    what: str
+    licence: str
+    upstream: str
+    commit: str
+    steps: tuple[tuple[str, ...], ...]
+    programs: Mapping[str, str]
+    needs: tuple[str, ...]
+    compilers: tuple[str, ...]
+    packages: Mapping[str, str] = {}
+    tree_sha256: str | None = None
+
+    def check(self) -> None:
+        """Raise BadInput where it cannot be used."""
+        if not _NAME.fullmatch(self.name):
+            raise BadInput(f"{self.name!r} is no name of a tool", hint="small letters, digits and hyphens")
+        if not self.upstream.startswith("https://"):
+            raise BadInput(f"upstream {self.upstream!r} is no https address")
+        if not _COMMIT.fullmatch(self.commit):
+            raise BadInput(f"commit {self.commit!r} is no full commit id of 40 hexadecimal digits")
+        if self.tree_sha256 is not None:
+            check_sha256(self.tree_sha256, "tree_sha256")
+        if not self.steps or not all(self.steps):
+            raise BadInput("steps must hold at least one command, and no empty one")
+        if not self.programs:
+            raise BadInput("programs names nothing that the build yields")
+        for name, place in self.programs.items():
+            if "/" in name or not name or place.startswith("/") or ".." in place.split("/"):
+                raise BadInput(f"program {name!r} = {place!r}: give a bare name and a path below the source")
+        if not set(self.compilers) <= set(self.needs):
+            raise BadInput("compilers names something that is not among needs")
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the files of a build came from, and how far their content is known."""
+
+    kind: SourceKind
+    place: str
+    verified: Verified
+    commit: str | None = None
+    archive_sha256: str | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What was built, `ktrial.tool/1`: everything that the programs depend on.
+
+    `tree_sha256` is the SHA-256 of all files of the source in the NAR serialisation. `compilers` and `programs` give
+    each compiler's version line and each program's SHA-256.
+    """
+
+    schema: Literal["ktrial.tool/1"] = "ktrial.tool/1"
+    name: str
+    source: Source
+    tree_sha256: str
+    licence: str
+    steps: tuple[tuple[str, ...], ...]
+    environment: Mapping[str, str]
+    compilers: Mapping[str, str]
+    programs: Mapping[str, str]
+    built_unix_ms: int
+
+    @property
+    def folder(self) -> str:
+        """The name of this build's folder."""
+        commit = self.source.commit
+        origin = commit[:_SHORT] if commit else f"tree-{self.tree_sha256[:_SHORT]}"
+        return f"{origin}-{self.identity}"
+
+    @property
+    def identity(self) -> str:
+        """Short digest of all that the programs depend on, but for the folder in which they were built."""
+        parts = (self.tree_sha256, self.steps, self.environment, self.compilers)
+        return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:_SHORT]
+
+    def version(self, told: str | None = None) -> str:
+        """The version as it stands in run records; `told` is what the tool says of itself."""
+        origin = f"commit {self.source.commit[:_SHORT]}" if self.source.commit else f"tree {self.tree_sha256[:_SHORT]}"
+        return ", ".join(part for part in (told, origin, f"built {self.identity}") if part)
+
+
+def check_sha256(text: str, what: str) -> None:
+    """Raise BadInput unless `text` is a SHA-256 in small hexadecimal digits."""
+    if not _SHA256.fullmatch(text):
+        raise BadInput(f"{what} is {text!r}, not 64 hexadecimal digits in small letters")

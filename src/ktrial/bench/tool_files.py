@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the recipes of tools, `tools/*.toml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ktrial.bench.tool import Recipe
+from ktrial.kit.errors import BadInput
+from ktrial.tuning.catalog.loader import read_toml
+from ktrial.tuning.catalog.model import BUILT_IN
+
+
+def load_recipes(folder: Path = BUILT_IN) -> dict[str, Recipe]:
+    """All recipes by name."""
+    recipes: dict[str, Recipe] = {}
+    for path in sorted((folder / "tools").glob("*.toml")):
+        recipe = read_toml(path, Recipe)
+        try:
+            recipe.check()
+        except BadInput as error:
+            raise BadInput(error.message, file=str(path), hint=error.hint) from None
+        if recipe.name != path.stem:
+            raise BadInput(f"name = {recipe.name!r} in a file called {path.name}", file=str(path), hint="rename one")
+        recipes[recipe.name] = recipe
+    return recipes
+
+
+def recipe_for(programs: list[str]) -> Recipe | None:
+    """The recipe that yields all these programs."""
+    return next((recipe for recipe in load_recipes().values() if set(programs) <= set(recipe.programs)), None)

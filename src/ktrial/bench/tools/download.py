@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Downloads one file over https, with limits on its size and time."""
+
+from __future__ import annotations
+
+import http.client
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import IO
+
+from ktrial import __version__
+from ktrial.kit.errors import BadInput, KtrialError
+
+ARCHIVE_BYTES = 128 << 20
+#: Seconds for the whole download, and for each wait on the network.
+LIMIT_S = 600.0
+_WAIT_S = 30.0
+_CHUNK_BYTES = 1 << 16
+
+
+class _HttpsOnly(urllib.request.HTTPRedirectHandler):
+    """Follows redirections to https addresses only."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        """Refuse what would leave https."""
+        if not newurl.startswith("https://"):
+            raise KtrialError(f"{req.full_url} leads to {newurl}, which is not https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> None:
+    """Write what lies at an https address to a new file. Proxies and SSL_CERT_FILE of the environment are heeded."""
+    if not address.startswith("https://"):
+        raise BadInput(f"{address} is no https address", hint="download it yourself and give the file's path")
+    opener = urllib.request.build_opener(_HttpsOnly)
+    request = urllib.request.Request(address, headers={"User-Agent": f"ktrial/{__version__}"})
+    deadline = time.monotonic() + LIMIT_S
+    try:
+        with opener.open(request, timeout=_WAIT_S) as answer, into.open("xb") as file:
+            left = most_bytes
+            while chunk := answer.read(_CHUNK_BYTES):
+                left -= len(chunk)
+                if left < 0:
+                    raise KtrialError(f"{address} is larger than {most_bytes} bytes", hint="it is no tool's source")
+                if time.monotonic() > deadline:
+                    raise KtrialError(f"{address} took longer than {LIMIT_S:g} s", hint="download it yourself")
+                file.write(chunk)
+            if answer.length:
+                raise KtrialError(f"{address} ended {answer.length} bytes too early", hint="try it once more")
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise KtrialError(
+            f"{address} cannot be downloaded: {reason}", hint="download it yourself and give the file's path"
+        ) from None

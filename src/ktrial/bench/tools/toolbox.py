@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tools that were built for this user: `FOLDER/NAME/BUILD/{bin/PROGRAM,tool.json}` and `FOLDER/NAME/current`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import msgspec
+
+from ktrial.bench.tool import Receipt
+from ktrial.bench.tools.archive import file_sha256
+from ktrial.kit.errors import KtrialError, Refused, UnknownName
+
+_CURRENT = "current"
+_RECEIPT = "tool.json"
+
+
+class Toolbox:
+    """Finds, installs and removes them. Each tool has one build at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, program: str) -> tuple[Path, Receipt] | None:
+        """The program of a tool that was built, with its receipt; raises KtrialError where it was changed."""
+        for name in self.names():
+            build = (self._folder / name / _CURRENT).resolve()
+            path = build / "bin" / program
+            if not path.is_file():
+                continue
+            _check_owner(path)
+            receipt = self.receipt(name)
+            if file_sha256(path) != receipt.programs.get(program):
+                raise KtrialError(
+                    f"{path} is not the file that ktrial built", hint=f"`ktrial tools get {name}` builds it anew"
+                )
+            return path, receipt
+        return None
+
+    def names(self) -> list[str]:
+        """Names of the tools that are there."""
+        if not self._folder.is_dir():
+            return []
+        return sorted(path.name for path in self._folder.iterdir() if (path / _CURRENT).is_dir())
+
+    def receipt(self, name: str) -> Receipt:
+        """What a tool's build depended on."""
+        path = self._folder / name / _CURRENT / _RECEIPT
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Receipt)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise KtrialError(
+                f"{path} cannot be read: {error}", hint=f"`ktrial tools get {name}` builds the tool anew"
+            ) from None
+
+    def install(self, receipt: Receipt, files: dict[str, Path]) -> Path:
+        """Put a build in place of the tool's last one, in one step: its folder."""
+        tool = self._folder / receipt.name
+        build, part, link = tool / receipt.folder, tool / ".part", tool / ".link"
+        for left in (part, link):
+            _remove(left)
+        (part / "bin").mkdir(parents=True, mode=0o700)
+        for program, path in files.items():
+            shutil.copyfile(path, part / "bin" / program)
+            (part / "bin" / program).chmod(0o755)
+        (part / _RECEIPT).write_bytes(msgspec.json.format(msgspec.json.encode(receipt), indent=1) + b"\n")
+        if build.exists():  # The same build once more: what was there is taken away only after it is out of the way.
+            build.rename(tool / f".old-{os.getpid()}")
+        part.rename(build)
+        link.symlink_to(receipt.folder)
+        link.replace(tool / _CURRENT)
+        for other in tool.iterdir():
+            if other.name not in {_CURRENT, receipt.folder}:
+                _remove(other)
+        return build
+
+    def remove(self, name: str) -> Path:
+        """Take a tool away: the folder that is gone."""
+        if name not in self.names():
+            raise UnknownName("tool that was built", name, self.names(), hint="`ktrial tools list` shows what is there")
+        _remove(self._folder / name)
+        return self._folder / name
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
+
+
+def _check_owner(path: Path) -> None:
+    """As root: refuse a program that somebody else could have put there."""
+    if os.geteuid() != 0:
+        return
+    for place in (path, *path.parents):
+        status = place.stat()
+        shared = status.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not status.st_mode & stat.S_ISVTX
+        if status.st_uid != 0 or shared:
+            raise Refused(
+                f"{place} can be changed by somebody else than root, so {path.name} in it is not run as root",
+                hint="run ktrial as the user who built the tool, or build it as root",
+            )

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where tools are built: one private folder of the user, one build at a time, without a shell."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ktrial.bench.benchmark import PROGRAM_FOLDERS, RawOutput, quoted
+from ktrial.bench.tool import Recipe, Source
+from ktrial.bench.tools.archive import check_size, file_sha256, tree_sha256, unpack
+from ktrial.bench.tools.download import ARCHIVE_BYTES, download
+from ktrial.kit.errors import BadInput, Busy, KtrialError
+
+#: Seconds for one command.
+LIMIT_S = 900.0
+#: What a build's environment holds beside HOME and TMPDIR, which are its private folder.
+ENVIRONMENT = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC", "SOURCE_DATE_EPOCH": "0"}
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2")
+#: What git heeds of the user's environment: how the network is reached, and whom to trust there.
+_NETWORK = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY", "SSL_CERT_FILE")
+#: git reads no configuration but this, runs nothing for a repository and checks every object that it takes.
+_GIT = ("git", "-c", "protocol.version=2", "-c", "fetch.fsckObjects=true", "-c", "core.hooksPath=/dev/null")
+
+
+class Workshop:
+    """Implements `bench.build_tool.Workshop` in `folder`; use it as a context. What it made is gone at the end."""
+
+    environment: Mapping[str, str] = ENVIRONMENT
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._log = folder / "build.log"
+        self._source = folder / "source"
+        self._lock = -1
+
+    def __enter__(self) -> Workshop:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder.chmod(0o700)
+        self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise Busy("busy", "another `ktrial tools get` runs", hint="wait for it") from None
+        self._clear(self._log)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._clear()
+        os.close(self._lock)
+
+    def programs(self, names: Iterable[str]) -> dict[str, str | None]:
+        """Where each program is, in the fixed folders."""
+        return {name: shutil.which(name, path=ENVIRONMENT["PATH"]) for name in names}
+
+    def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> Source:
+        """Bring the source here: the pinned commit, or what `place` (a path or https address) holds."""
+        place = place or recipe.upstream
+        if "://" in place:
+            if not place.startswith("https://"):
+                raise BadInput(f"{place} is no https address", hint="download it yourself and give its path")
+            if not place.endswith(_ARCHIVES):
+                return self._fetch_commit(place, recipe.commit, recipe)
+            archive = self._folder / "archive"
+            download(place, archive)
+            return self._open_archive(archive, place, accepted_sha256)
+        path = Path(place).resolve()
+        if path.is_file():
+            if path.stat().st_size > ARCHIVE_BYTES:
+                raise BadInput(f"{path} is larger than {ARCHIVE_BYTES} bytes: it is no tool's source")
+            archive = self._folder / "archive"
+            shutil.copyfile(path, archive)
+            return self._open_archive(archive, str(path), accepted_sha256)
+        if not path.is_dir():
+            raise BadInput(f"{place} is neither a folder, a tar archive nor an https address")
+        return self._open_folder(path, recipe)
+
+    def tree_sha256(self) -> str:
+        """The digest of the source's files."""
+        return tree_sha256(self._source)
+
+    def versions(self, compilers: Iterable[str]) -> dict[str, str]:
+        """The line in which each compiler tells its version."""
+        return {name: self._run([name, "--version"]).split("\n", 1)[0].strip() for name in compilers}
+
+    def build(self, steps: Iterable[Sequence[str]]) -> None:
+        """Run the steps in the source's folder, with their output in a log."""
+        for step in steps:
+            self._run(step, self._source)
+
+    def built(self, programs: Mapping[str, str]) -> dict[str, Path]:
+        """The programs that the build left in their places."""
+        found = {name: self._source / place for name, place in programs.items()}
+        for path in found.values():
+            if path.is_symlink() or not path.is_file() or not os.access(path, os.X_OK):
+                raise KtrialError(f"the build ended well but left no program {path.relative_to(self._source)}")
+        return found
+
+    @staticmethod
+    def sha256(path: Path) -> str:
+        """The digest of a file."""
+        return file_sha256(path)
+
+    def _fetch_commit(self, place: str, commit: str, recipe: Recipe) -> Source:
+        """A commit's files. git checks that they are what the commit's id, a digest of them all, says."""
+        remote = place if "://" in place else f"file://{place}"
+        self._source.mkdir()
+        git = (*_GIT, "-C", str(self._source))
+        what = f"commit {commit} cannot be taken from {place}"
+        self._git([*git, "init", "--quiet", "--template="], remote, what)
+        self._git([*git, "fetch", "--quiet", "--no-tags", "--depth=1", remote, commit], remote, what)
+        self._git([*git, "checkout", "--quiet", "--detach", commit], remote, what)
+        shutil.rmtree(self._source / ".git")
+        check_size(self._source)
+        return Source(kind="git", place=place, commit=commit, verified="commit" if commit == recipe.commit else "no")
+
+    def _open_archive(self, archive: Path, place: str, accepted_sha256: str | None) -> Source:
+        found = file_sha256(archive)
+        if accepted_sha256 is None:
+            raise KtrialError(
+                f"nothing says what {place} should hold; its SHA-256 is {found}",
+                hint=f"compare that with where you have it from; --accept-sha256 {found}  builds it",
+            )
+        if found != accepted_sha256:
+            raise KtrialError(
+                f"{place} is not what was expected: its SHA-256 is {found}, not {accepted_sha256}",
+                hint="nothing of it was unpacked; get it again, or find out who changed it",
+            )
+        unpack(archive, self._folder / "unpacked", place).rename(self._source)
+        return Source(kind="archive", place=place, archive_sha256=found, verified="sha256")
+
+    def _open_folder(self, path: Path, recipe: Recipe) -> Source:
+        if (path / ".git").exists():
+            git = (*_GIT, "-C", str(path))
+            what = f"{path} is no git checkout that can be read"
+            commit = self._git([*git, "rev-parse", "--verify", "HEAD^{commit}"], str(path), what).strip()
+            if self._git([*git, "status", "--porcelain"], str(path), what).strip():
+                raise BadInput(
+                    f"{path} has changes that are in no commit, so nothing would say what was built",
+                    hint="commit them, or give a copy of the folder without .git",
+                )
+            return self._fetch_commit(str(path), commit, recipe)
+        check_size(path)
+        shutil.copytree(path, self._source, symlinks=True)
+        return Source(kind="folder", place=str(path), verified="no")
+
+    def _git(self, argv: Sequence[str], remote: str, what: str) -> str:
+        afar = remote.startswith("https://")
+        return self._run(
+            argv,
+            what=what,
+            next_step="get the source elsewhere, and give its folder or archive with --from" if afar else None,
+            more={
+                **{name: os.environ[name] for name in _NETWORK if name in os.environ},
+                **({"GIT_SSL_CAINFO": os.environ["SSL_CERT_FILE"]} if "SSL_CERT_FILE" in os.environ else {}),
+                "GIT_CONFIG_NOSYSTEM": "1",
+                "GIT_CONFIG_GLOBAL": "/dev/null",
+                "GIT_TERMINAL_PROMPT": "0",
+                "GIT_ALLOW_PROTOCOL": "https" if afar else "file",
+                "GIT_OPTIONAL_LOCKS": "0",
+            },
+        )
+
+    def _run(
+        self,
+        argv: Sequence[str],
+        directory: Path | None = None,
+        *,
+        more: Mapping[str, str] | None = None,
+        what: str | None = None,
+        next_step: str | None = None,
+    ) -> str:
+        """What a program prints on stdout; everything goes to the log. `what` begins the message of a failure."""
+        program = argv[0] if argv[0].startswith("/") else self.programs([argv[0]])[argv[0]]
+        if program is None:
+            raise KtrialError(f"{argv[0]} is not installed")
+        home = self._folder / "home"
+        home.mkdir(exist_ok=True)
+        environment = {**ENVIRONMENT, "HOME": str(home), "TMPDIR": str(home), **(more or {})}
+        output = self._folder / "output"
+        with self._log.open("a+b") as log, output.open("wb") as out:
+            log.write(f"$ {' '.join(argv)}\n".encode())
+            log.flush()
+            begin = log.tell()
+            process = subprocess.Popen(
+                [program, *argv[1:]],
+                cwd=directory or home,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=log,
+                start_new_session=True,
+            )
+            status = _wait(process, argv)
+            printed = output.read_bytes()
+            log.seek(begin)
+            said = RawOutput(stdout=printed, stderr=log.read(), exit_status=status)
+            log.write(printed)
+        if status != 0:
+            told = f"{what or ' '.join(argv)}: {argv[0]} ended with status {status}{quoted(said)}"
+            where = f"all that was said is in {self._log}"
+            raise KtrialError(told, hint=f"{next_step}; {where}" if next_step else where)
+        return printed.decode("utf-8", "replace")
+
+    def _clear(self, *more: Path) -> None:
+        """Take away what a build made; its log stays until the next one."""
+        for name in ("source", "unpacked", "home"):
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+        for path in (self._folder / "archive", self._folder / "output", *more):
+            path.unlink(missing_ok=True)
+
+
+def _wait(process: subprocess.Popen[bytes], argv: Sequence[str]) -> int:
+    """The exit status. Whatever interrupts the waiting ends the command with its children."""
+    try:
+        return process.wait(LIMIT_S)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise KtrialError(f"{' '.join(argv)}: still ran after {LIMIT_S:g} s and was ended") from None
+        raise

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Knobs, profiles and facts as data, and their loader."""

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of `wiring` that is about kernels: builds the adapters of `ktrial.kernels` when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
+    from ktrial.agent.session import AgentSession
+    from ktrial.guests.boot import Guests
+    from ktrial.guests.lab import Lab
+    from ktrial.guests.transport import Guest, GuestTransport
+    from ktrial.kernels.build.arm_kernels import KernelWorkshop
+    from ktrial.kernels.build.built_kernels import BuiltKernels
+    from ktrial.kernels.build.patches import Patches
+    from ktrial.kernels.build.probe_build import ProbeBuild
+    from ktrial.kernels.build.sources import Sources
+    from ktrial.kernels.build.tree import SourceTree
+    from ktrial.kernels.config.configure import Configuring
+    from ktrial.kernels.config.reasons import KnownSymbols
+    from ktrial.kernels.images.images import Images, KernelFiles
+    from ktrial.kernels.uarch.compilers import Compilers
+    from ktrial.tuning.catalog.model import Catalog
+
+Role = Literal["root", "user"]
+
+
+class Kernels:
+    """What the verbs of `ktrial kernel` use; `say` talks to the user, `catalog` has the knobs of guests."""
+
+    def __init__(self, say: Callable[[str], None], catalog: Callable[[], Catalog]) -> None:
+        self._say = say
+        self._catalog = catalog
+        #: Builds the kernels of arms, once something asked for it.
+        self.workshop: KernelWorkshop | None = None
+
+    @cached_property
+    def compilers(self) -> Compilers:
+        """The compilers of this machine, and what they accept."""
+        from ktrial.agent.user_folders import cache_folder
+        from ktrial.kernels.uarch.compilers import Compilers
+        from ktrial.kernels.uarch.target_files import load_targets
+
+        return Compilers(cache_folder() / "compilers", load_targets(), self._say)
+
+    @cached_property
+    def _arm_compilers(self) -> Compilers:
+        from ktrial.agent.user_folders import cache_folder
+        from ktrial.kernels.uarch.compilers import ARM64, Compilers
+        from ktrial.kernels.uarch.target_files import load_cpu_targets
+
+        return Compilers(cache_folder() / "compilers", load_cpu_targets(), self._say, ARM64)
+
+    def compilers_for(self, arch: str) -> Compilers:
+        """The compilers of this machine for an architecture, by the name that a kernel's build has for it."""
+        return self._arm_compilers if arch == "arm64" else self.compilers
+
+    @staticmethod
+    def tree(folder: Path) -> SourceTree:
+        """A kernel's sources."""
+        from ktrial.kernels.build.tree import SourceTree
+        from ktrial.kernels.uarch.target_files import load_targets
+
+        return SourceTree(folder, load_targets())
+
+    @cached_property
+    def _work(self) -> Path:
+        """Where guests and single objects lie while they are needed: nobody else reads or writes there."""
+        from ktrial.agent.user_folders import state_folder
+
+        work = state_folder() / "kernels"
+        work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return work
+
+    def work_folder(self, prefix: str) -> TemporaryDirectory[str]:
+        """A folder for what is needed for a while."""
+        from tempfile import TemporaryDirectory
+
+        return TemporaryDirectory(prefix=prefix, dir=self._work)
+
+    def probe_build(self, folder: Path, cc: str, config: Path | None) -> ProbeBuild:
+        """Configures a kernel's sources and compiles single objects, outside of them."""
+        from ktrial.kernels.build.probe_build import ProbeBuild
+
+        return ProbeBuild(folder, cc, config, self._work)
+
+    @cached_property
+    def sources(self) -> Sources:
+        """Kernel sources from wherever they are."""
+        from ktrial.agent.user_folders import cache_folder
+        from ktrial.kernels.build.sources import Sources
+
+        return Sources(cache_folder() / "kernels")
+
+    @cached_property
+    def patches(self) -> Patches:
+        """Patches of the user's choice."""
+        from ktrial.bench.tools.download import download
+        from ktrial.kernels.build.patches import Patches
+
+        return Patches(self._work, download)
+
+    def signing(self, symbols: Mapping[str, str]) -> dict[str, str]:
+        """What make is told of the key for modules."""
+        from ktrial.kernels.build.signing import signing_variables
+
+        return signing_variables(symbols, self._work / "signing")
+
+    @staticmethod
+    def symbols(folder: Path, architecture: str) -> KnownSymbols:
+        """What a tree's Kconfig files define."""
+        from ktrial.kernels.config.reasons import KnownSymbols
+
+        source = {"x86_64": "x86"}.get(architecture, architecture)
+        return KnownSymbols(folder, {"SRCARCH": source, "ARCH": architecture, "HEADER_ARCH": source})
+
+    def configuring(self, folder: Path, variables: Mapping[str, str]) -> Configuring:
+        """Configures a kernel's sources, outside of them."""
+        from ktrial.kernels.config.configure import Configuring
+
+        return Configuring(folder, variables, self.images, self._work)
+
+    @cached_property
+    def built(self) -> BuiltKernels:
+        """The kernels that were built here."""
+        from ktrial.kernels.build.built_kernels import BuiltKernels
+
+        return BuiltKernels(self._work / "built")
+
+    @cached_property
+    def images(self) -> Images:
+        """The kernels of this machine."""
+        from ktrial.kernels.images.images import Images
+
+        return Images()
+
+    @cached_property
+    def lab(self) -> Lab:
+        """Guests by their places."""
+        from ktrial.guests.lab import Lab
+
+        return Lab(self.images, self.guests_for, self._work, self._added_knobs)
+
+    def _added_knobs(self) -> dict[str, bytes]:
+        """The user's own knobs, as root adds them: in a guest the user is root anyway."""
+        from ktrial.tuning.catalog.model import own_files
+        from ktrial.tuning.plans.added_knobs import ADDED
+
+        files = own_files(self._catalog())
+        return {f"{ADDED}/{number}.toml": content for number, content in enumerate(files.values())}
+
+    @staticmethod
+    def session_in(guest: Guest, role: Role) -> AgentSession:
+        """A session with an agent of its own in a guest."""
+        from ktrial.agent.session import AgentSession
+
+        return AgentSession(Kernels.transport_to(guest, role))
+
+    @staticmethod
+    def transport_to(guest: Guest, role: Role) -> GuestTransport:
+        """An agent of its own in a guest."""
+        from functools import partial
+
+        from ktrial.guests.transport import GuestTransport
+
+        ends = guest.open(["serve", "--role", role], root=role == "root")
+        return GuestTransport(ends.to_agent, ends.from_agent, partial(guest.kill, ends.session), guest.why_gone)
+
+    def guests_for(self, kernel: KernelFiles) -> Guests:
+        """Guests that can run this kernel, with the agent as their first process."""
+        from ktrial.agent.foreign_agent import agent_for
+        from ktrial.guests.boot import Guests
+        from ktrial.guests.qemu import Emulator
+        from ktrial.kernels.images.architectures import machine_for
+        from ktrial.kernels.images.kernel_image import architecture
+
+        found = architecture(kernel.image, kernel.image_path)
+        emulator = Emulator(work=self._work, machine=machine_for(found, kernel.image_path))
+        return Guests(emulator, agent_for(found), self._work)

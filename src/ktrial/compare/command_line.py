@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verbs that compare share: words to arms, percentages, and the judge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ktrial.cli.app import App
+from ktrial.cli.completion import format_names
+from ktrial.cli.options import below_fps_option
+from ktrial.kit.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.bench.benchmark import Outcome
+    from ktrial.compare.arms import Arm
+    from ktrial.compare.compare import Asked
+    from ktrial.compare.sources import Gathered, Reading, Source
+    from ktrial.judge.model.asked import AskedComparison
+    from ktrial.judge.model.comparison import Comparison
+    from ktrial.results.ports import ReadResults
+    from ktrial.results.trial_record import StoredTrial
+
+F = TypeVar("F", bound=Callable[..., Any])
+_PERCENT = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%?\s*")
+_PATTERN = re.compile(r"[*?[]")
+_NAMED = re.compile(r"([^=/]+)=(.+)")
+
+
+def _once(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The value of an option that counts once: a second one would leave out the first."""
+    if len(given) > 1:
+        told = f"{option.opts[0]} is given twice, as {' and '.join(given)}, and only one can count"
+        raise BadInput(told, hint=f"leave one of them out; `{context.command_path} --help` tells what it takes")
+    return given[0] if given else None
+
+
+def single(name: str, **told: Any) -> Callable[[F], F]:
+    """An option that is refused where it is given twice."""
+    return click.option(name, multiple=True, callback=_once, **told)
+
+
+def table_options(command: F) -> F:
+    """How files are read."""
+    for option in reversed(
+        (
+            click.option("--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Read files so."),
+            click.option("--value", "values", multiple=True, metavar="COLUMN", help="csv: a column of values."),
+            click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="csv: only rows with this value."),
+            single("--by", metavar="COLUMN[,COLUMN]", help="csv: the columns that name what is compared."),
+            single("--block", metavar="COLUMN", help="csv: the column of what runs share across arms."),
+            single("--benchmark", metavar="COLUMN", help="csv: the column that names the benchmark."),
+            single("--unit", metavar="UNIT", help="csv: the unit, where no header tells it."),
+            single("--direction", type=click.Choice(["lower", "higher"]), help="csv: which values are better."),
+            below_fps_option,
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials: bool = False) -> Gathered:
+    """The arms that the words name; `options` are those of `table_options`. Trials only where they may be."""
+    from ktrial.compare.sources import gather
+    from ktrial.kit.files import read_file
+    from ktrial.results.import_file import LIMIT_BYTES
+
+    labels = _Labels(app)
+    reading = reading_of(app, options, lambda path: read_file(Path(path), LIMIT_BYTES))
+    found = gather([source_of(word, labels) for word in words], lambda: app.store, reading)
+    if found.of_trials and not trials:
+        raise BadInput(
+            f"{found.of_trials[0]} holds the runs of a trial, which is judged by its own rules",
+            hint="`ktrial trial show` tells its verdicts; `compare --pool` takes trials of several machines together",
+        )
+    return found
+
+
+def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
+    """The trial that is the one word, unless a label or a session is called so."""
+    if len(words) != 1 or words[0] in _Labels(app):
+        return None
+    kept = app.trials.named(words[0])
+    return None if kept is None or kept.stored.file.screen is not None else kept.stored
+
+
+def judged(app: App, trial: StoredTrial, asked: Mapping[str, object]) -> Comparison:
+    """A trial by its protocol, which leaves nothing to ask."""
+    from ktrial.trial.run.run_trial import told
+
+    if given := [name for name, value in asked.items() if value]:
+        raise BadInput(
+            f"{trial.trial} is a trial, which is judged by its protocol alone", hint=f"leave {', '.join(given)} out"
+        )
+    return told(app, trial)
+
+
+def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> Reading:
+    """How files are read that `read` gives; `options` are those of `table_options`."""
+    from ktrial.compare.sources import Reading
+    from ktrial.results.foreign import ImportOptions
+
+    importing = ImportOptions.given({name: value for name, value in options.items() if name != "as_format"})
+    return Reading(options=importing, as_format=options["as_format"], importers=app.importers, read=read)
+
+
+class _Labels:
+    """Labels of the store, looked up when a word could be one and a file as well."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def __contains__(self, word: str) -> bool:
+        return any(word in (one.label, one.session) for one in self._app.store.sessions())
+
+    def session_of(self, word: str) -> str:
+        """Of the trial that is called so, unless something else is."""
+        if word in self:
+            return word
+        trial = self._app.trials.named(word)
+        return word if trial is None else trial.stored.session
+
+
+def source_of(word: str, labels: object = ()) -> Source:
+    """`LABEL`, `SESSION`, `FILE`, or one of them as `NAME=…`; a file name may be a pattern."""
+    from ktrial.compare.sources import Source
+
+    found = _NAMED.fullmatch(word)
+    if found is not None and not Path(word).exists():
+        return Source(word=word, name=found[1], target=_target(found[2], labels), files=_files(found[2]))
+    files = _files(word)
+    if files and "/" not in word and "." not in word and word in labels:  # type: ignore[operator]
+        raise BadInput(f"{word!r} is a label and a file", hint=f"write ./{word} for the file, or rename the file")
+    return Source(word=word, name=None, target=word if files else _target(word, labels), files=files)
+
+
+def _target(word: str, labels: object) -> str:
+    """The session of a trial that is called so, else the word itself."""
+    return labels.session_of(word) if isinstance(labels, _Labels) else word
+
+
+def _files(target: str) -> tuple[str, ...]:
+    """The files that a word stands for; none when it is a word of the store."""
+    path = Path(target)
+    if path.exists() or not _PATTERN.search(target):
+        return (target,) if path.exists() or target.startswith(("/", "./", "../")) else ()
+    found = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+    if not found:
+        raise BadInput(f"{target}: no file is called so", hint="is the path right?")
+    return tuple(map(str, found))
+
+
+def share(text: str | None, option: str) -> float | None:
+    """`2%` as 0.02; bounds are above 0 and up to 1000 %."""
+    if text is None:
+        return None
+    found = _PERCENT.fullmatch(text)
+    value = float(found[1]) / 100 if found is not None else 0.0
+    if not 0 < value <= 10:
+        raise BadInput(f"{option} {text}: no percentage above 0", hint=f"write for example {option} 2%")
+    return value
+
+
+def compared(
+    app: App,
+    arms: Sequence[Arm],
+    control: str | None,
+    asked: Asked,
+    declared: Iterable[str],
+    swing: float,
+    *,
+    assumptions: bool = True,
+) -> Comparison:
+    """The comparison of these arms; `assumptions` of tests need a library that is slow to load."""
+    import msgspec
+
+    from ktrial.compare.compare import About, compare, foreign_judge
+    from ktrial.compare.sources import pick_control
+    from ktrial.compare.states import split_declared, state_changes
+
+    first, others = pick_control(arms, control)
+    given = tuple(declared)
+    keys, declarations = split_declared(given, app.catalog) if given else ((), ())
+    about = About(outcomes=_outcomes(app, arms), state_changes=state_changes(first, others, declarations))
+    judge = foreign_judge(swing, assumptions=assumptions)
+    return compare(first, others, msgspec.structs.replace(asked, declared=keys), about, judge)
+
+
+def answered(
+    app: App,
+    arms: Sequence[Arm],
+    question: AskedComparison,
+    reproduce: tuple[str, ...],
+    versions: Mapping[str, str],
+    *,
+    assumptions: bool = True,
+) -> Comparison:
+    """The comparison of these arms, with the question that it answers."""
+    import msgspec
+
+    from ktrial.compare.compare import Asked
+
+    asked = Asked(
+        margin=question.margin,
+        primary=question.primary,
+        accepted=question.accepted,
+        tiers=question.tiers,
+        pool=question.pool is True,
+        excluded=question.excluded,
+        reproduce=reproduce,
+        versions=versions,
+    )
+    found = compared(app, arms, question.control, asked, question.declared, question.spread, assumptions=assumptions)
+    return msgspec.structs.replace(found, asked=question, asked_sha256=question.sha256)
+
+
+def answered_again(app: App, published: Comparison, results: ReadResults, read: Callable[[str], bytes]) -> Comparison:
+    """The comparison as it comes out of these results and of the files that `read` gives."""
+    import msgspec
+
+    from ktrial.compare.sources import gather_again
+
+    question = published.asked
+    assert question is not None, "only what carries its question is computed again"
+    options = {"as_format": question.as_format, **msgspec.structs.asdict(question.options)}
+    arms = gather_again(question.sources, results, reading_of(app, options, read))
+    return answered(app, arms, question, published.reproduce, published.versions)
+
+
+def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:
+    """What the benchmarks whose runs these are declare; nothing is loaded for files of other tools."""
+    tools = {run.tool for arm in arms for run in arm.runs} - {None}
+    if not tools:
+        return {}
+    return {
+        (name, outcome.name): outcome
+        for name, benchmark in app.benchmarks.items()
+        if name in tools
+        for outcome in benchmark.outcomes
+    }
+
+
+def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
+    """`RUN:REASON` as RUN -> REASON; the name of a run may hold a colon itself."""
+    names = sorted((run.name for arm in arms for run in arm.runs), key=len, reverse=True)
+    found: dict[str, str] = {}
+    for word in words:
+        name = next((name for name in names if word.startswith(f"{name}:")), word.partition(":")[0])
+        reason = word[len(name) + 1 :].strip()
+        if not reason:
+            raise BadInput(
+                f"--exclude {word}: no reason is given", hint="write RUN:REASON; both results are shown with it"
+            )
+        found[name] = reason
+    return found
+
+
+#: Options that do not change what is found.
+_NOT_ASKED = {"as_json", "output", "force"}
+
+
+def reproducible() -> tuple[str, ...]:
+    """The present command as it can be given again."""
+    import shlex
+
+    context = click.get_current_context()
+    words = ["ktrial"]
+    store = context.find_root().params.get("store")
+    words += ["--store", store] if store and "://" not in store else []  # a URL may hold a password
+    words.append(context.info_name or "")
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        if value in (None, (), False) or value == parameter.default or parameter.name in _NOT_ASKED:
+            continue
+        option = [] if isinstance(parameter, click.Argument) else [parameter.opts[0]]
+        for one in value if isinstance(value, tuple) else (value,):
+            words += option if one is True else [*option, str(one)]
+    return (shlex.join(words),)
+
+
+def versions() -> dict[str, str]:
+    """Of what computes."""
+    from importlib.metadata import version
+
+    from ktrial import __version__
+
+    return {"ktrial": __version__, "numpy": version("numpy"), "scipy": version("scipy")}

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares arms: what may be compared, the question of each outcome, the answers in words, and what depends on what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from ktrial.bench.benchmark import Outcome
+from ktrial.compare.arms import Arm, places, source_of
+from ktrial.compare.comparability import Doubt, doubts, failures, findings_of
+from ktrial.compare.exclusion import changed, dependence_words, moved
+from ktrial.compare.machines import machine_doubts, on_machines, places_there, scope_over
+from ktrial.compare.missing import hole_rows, holes_sentence
+from ktrial.compare.pairing import pair_sessions
+from ktrial.compare.scope import scope_of
+from ktrial.compare.sentences import answer_of, contrast_sentence
+from ktrial.compare.series import (
+    Series,
+    arm_values,
+    coverage_findings,
+    find_series,
+    margin_of,
+    question_of,
+    series_of,
+)
+from ktrial.judge.model.comparison import Comparison, Contrast, Exclusion, OutcomeComparison, Role, StateChange
+from ktrial.judge.model.question import Answer, Question
+from ktrial.judge.model.verdict import Verdict
+from ktrial.kit.errors import UnknownName
+from ktrial.kit.finding import CONFOUNDED, Finding
+from ktrial.kit.percentile import NOT_PRIMARY
+
+Judge = Callable[[Sequence[Question]], Sequence[Answer]]
+#: So many failures in one arm against none in the other are no chance.
+MANY_FAILURES = 6
+#: Chance of all failures in one arm from which on it is no chance (one side of 5 %).
+RARE = 0.025
+_NAMED_CHANGES = 3
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user wants. `margin` is relative; `declared` are keys that were meant to differ.
+
+    `excluded` are runs with the reason why each is left out. `keep_repeats` also shows outcomes that say the same as
+    another one. With `tiers` each arm builds on the one before it and is compared with that as well. With `pool` the
+    runs come from several machines: each is asked by itself, and all together.
+    """
+
+    margin: float | None = None
+    primary: str | None = None
+    accepted: str | None = None
+    declared: tuple[str, ...] = ()
+    excluded: Mapping[str, str] = {}
+    keep_repeats: bool = False
+    tiers: bool = False
+    pool: bool = False
+    reproduce: tuple[str, ...] = ()
+    versions: Mapping[str, str] = {}
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What else is known: outcomes as benchmarks (tools) declare them, how the arms' tunable states differ, doubts."""
+
+    outcomes: Mapping[tuple[str, str], Outcome] = {}
+    state_changes: tuple[StateChange, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class _Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One comparison while it is made."""
+
+    control: Arm
+    arms: Sequence[Arm]
+    asked: Asked
+    about: About
+    primary: str | None
+    order: Mapping[str, int]
+    doubts: Sequence[Doubt]
+    step_doubts: Sequence[Doubt]
+
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """The arms where each builds on the one before it."""
+        return tuple(arm.name for arm in self.arms) if self.asked.tiers else ()
+
+    def role(self, series: Series) -> Role:
+        """Without a primary all are explored alike."""
+        if self.primary is None:
+            return "exploratory"
+        return "primary" if series.name == self.primary else "secondary"
+
+    def declared(self, series: Series) -> Outcome | None:
+        """The outcome as its benchmark declares it."""
+        tool = series.tool or series.benchmark
+        return self.about.outcomes.get((tool, series.outcome))
+
+
+def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
+    """The judge of data that nobody collected in random blocks; `swing` is the spread from which on it doubts.
+
+    Without `assumptions` it does not look at those of the tests that it shows beside its own.
+    """
+    from functools import partial
+
+    from ktrial.judge.observational import judge_foreign
+
+    return partial(judge_foreign, swing=swing, assumptions=assumptions)
+
+
+def compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
+    """The whole comparison; with exclusions also the one without them, and which verdicts depend on them."""
+    if asked.pool:
+        (control, *arms), findings = on_machines((control, *arms))
+    else:
+        (control, *arms), paired = pair_sessions((control, *arms))
+        findings = () if paired is None else (paired,)
+    about = msgspec.structs.replace(about, findings=findings)
+    if not asked.excluded:
+        return _compare(control, arms, asked, about, judge)
+    _check_excluded((control, *arms), asked.excluded)
+    whole = _compare(control, arms, asked, about, judge)
+    kept = _compare(_kept(control, asked), [_kept(arm, asked) for arm in arms], asked, about, judge)
+    depends = changed(kept, whole), moved(kept, whole)
+    reasons = dict.fromkeys(asked.excluded.values())
+    runs = {reason: tuple(run for run, why in asked.excluded.items() if why == reason) for reason in reasons}
+    finding = Finding(
+        kind="excluded-afterwards",
+        level="suspect",
+        sentence=f"runs left out after they had been seen: {len(asked.excluded)}; {dependence_words(*depends)}",
+    )
+    return msgspec.structs.replace(
+        kept,
+        exclusions=tuple(
+            Exclusion(what=", ".join(runs[why]), reason=why, runs=runs[why], changed=depends[0], moved=depends[1])
+            for why in runs
+        ),
+        without=whole,
+        findings=(*kept.findings, finding),
+    )
+
+
+def _compare(control: Arm, arms: Sequence[Arm], asked: Asked, about: About, judge: Judge) -> Comparison:
+    everything = (control, *arms)
+    series = series_of(everything)
+    named = None if asked.primary is None else find_series(asked.primary, series.values())
+    found = (
+        *(machine_doubts(everything, asked.declared) if asked.pool else doubts(control, arms, asked.declared)),
+        *_state_doubts(about.state_changes),
+        *(doubt for arm in arms for doubt in failures(control, arm)),
+    )
+    case = _Case(
+        control=control,
+        arms=arms,
+        asked=asked,
+        about=about,
+        primary=None if named is None or named.few_events is not None else named.name,
+        order=places_there(everything) if asked.pool else places(everything),
+        doubts=found,
+        step_doubts=tuple(_step_doubts(everything, asked)),
+    )
+    ordered = sorted(series.values(), key=lambda one: one.name != case.primary)
+    questions = [_question(one, case) for one in ordered if _can_be_asked(one, case)]
+    answers = {answer.name: answer for answer in judge(questions)} if questions else {}
+    outcomes = tuple(_outcome(one, case, answers.get(one.name)) for one in ordered)
+    if not asked.keep_repeats:
+        outcomes = _once(outcomes, questions)
+    findings = (
+        *findings_of((*found, *case.step_doubts)),
+        *about.findings,
+        *_not_primary(named),
+        *coverage_findings(series.values(), everything),
+    )
+    names = [arm.name for arm in arms]
+    scope = scope_over(everything) if asked.pool else scope_of(everything)
+    made = Comparison(
+        title=f"{' and '.join(names) if len(names) < 3 else f'{len(names)} arms'} against {control.name}",
+        answer=answer_of(control.name, names, outcomes, findings, scope, asked.accepted),
+        scope=scope,
+        control=control.name,
+        arms=tuple(source_of(arm) for arm in everything),
+        outcomes=outcomes,
+        findings=findings,
+        state_changes=about.state_changes,
+        accepted=asked.accepted,
+        reproduce=asked.reproduce,
+        versions=asked.versions,
+    )
+    return msgspec.structs.replace(made, answer=made.answer + holes_sentence(hole_rows(made)))
+
+
+def _not_primary(named: Series | None) -> Iterator[Finding]:
+    """A percentile that was named and rests on too few events to decide."""
+    few = None if named is None else named.few_events
+    if named is not None and few is not None:
+        sentence = f"{named.name} was named as primary and is explored only: {few.sentence}"
+        yield Finding(kind=NOT_PRIMARY, level="suspect", sentence=sentence, values=few.values)
+
+
+def _can_be_asked(series: Series, case: _Case) -> bool:
+    return series.mixed is None and case.control.name in series.runs and len(series.runs) > 1
+
+
+def _question(series: Series, case: _Case) -> Question:
+    margin = margin_of(series, case.asked.margin)
+    asked = question_of(series, case.control.name, case.role(series), margin, case.declared(series), case.order)
+    tiers = tuple(tier for tier in case.tiers if tier in series.runs)
+    few = series.few_events if case.primary is None else None
+    explored = None if few is None else f"explored only, as nothing can be decided by it: {few.sentence}"
+    return msgspec.structs.replace(asked, tiers=tiers, explored=explored, pooled=case.asked.pool)
+
+
+def _outcome(series: Series, case: _Case, answer: Answer | None) -> OutcomeComparison:
+    declared, few = case.declared(series), series.few_events
+    told = (*(answer.contrasts if answer is not None else _mixed(series, case)), *_never(series, case))
+    outcome = OutcomeComparison(
+        benchmark=series.benchmark,
+        outcome=series.outcome,
+        unit=series.unit,
+        direction=series.direction,
+        role=case.role(series),
+        margin=margin_of(series, case.asked.margin),
+        arms=arm_values(series, case.order),
+        contrasts=(),
+        anova=() if answer is None else answer.anova,
+        pairwise=() if answer is None else answer.pairwise,
+        better="" if declared is None else declared.better,
+        worse="" if declared is None else declared.worse,
+        blind_spots="" if declared is None else declared.blind_spots,
+        findings=(
+            *(() if answer is None else answer.findings),
+            *(one for one in (few, series.dependent) if one is not None),
+        ),
+    )
+    worded = tuple(_worded(contrast, outcome, case) for contrast in told)
+    steps = tuple(_worded(step, outcome, case) for step in (() if answer is None else answer.steps))
+    if any(contrast.verdict == "not comparable" for contrast in worded):
+        outcome = msgspec.structs.replace(outcome, anova=(), pairwise=())
+    return msgspec.structs.replace(outcome, contrasts=worded, steps=steps)
+
+
+def _worded(contrast: Contrast, outcome: OutcomeComparison, case: _Case) -> Contrast:
+    """With its doubts and its sentence."""
+    doubted = _doubted(contrast, outcome.benchmark, case)
+    return msgspec.structs.replace(doubted, sentence=contrast_sentence(doubted, outcome))
+
+
+def _step_doubts(arms: Sequence[Arm], asked: Asked) -> Iterator[Doubt]:
+    """Of each tier beyond the first against the one before it."""
+    for before, tier in pairwise(arms[1:]) if asked.tiers else ():
+        found = doubts(before, [tier], asked.declared)
+        yield from (one for one in found if one.arm == tier.name and one.finding.kind != "not-known")
+        yield from failures(before, tier)
+
+
+def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) -> tuple[OutcomeComparison, ...]:
+    """Without outcomes that say the same as another one; that one names them, and doubts those that contradict it."""
+    from ktrial.judge.stats.duplicates import duplicates
+
+    repeats = duplicates(questions) if len(questions) > 1 else {}
+    same: dict[str, list[str]] = {}
+    for name, first in repeats.items():
+        same.setdefault(first, []).append(name)
+    by_name = {one.name: one for one in outcomes}
+    shown = []
+    for one in outcomes:
+        if one.name not in repeats:
+            others = [by_name[name] for name in same.get(one.name, ())]
+            doubted = (_other_way(one, other) for other in others if _contradict(one, other))
+            names = tuple(other.name for other in others)
+            shown.append(msgspec.structs.replace(one, same_as=names, findings=(*one.findings, *doubted)))
+    return tuple(shown)
+
+
+def _contradict(one: OutcomeComparison, other: OutcomeComparison) -> bool:
+    """Whether outcomes that are the same number told in two ways call opposite changes better."""
+    theirs = {contrast.arm: contrast.effect for contrast in other.contrasts}
+    products = [
+        contrast.effect.estimate * effect.estimate
+        for contrast in one.contrasts
+        if contrast.effect is not None and (effect := theirs.get(contrast.arm)) is not None
+    ]
+    known = one.direction is not None and other.direction is not None
+    return known and bool(products) and all(product < 0 for product in products)
+
+
+def _other_way(one: OutcomeComparison, other: OutcomeComparison) -> Finding:
+    told = f"{one.direction} of {one.name}, {other.direction} of {other.name}"
+    sentence = f"{other.name} says the same, but what was said to be better cannot be true of both: {told}"
+    return Finding(kind="contradicting-direction", level="suspect", sentence=sentence)
+
+
+def _mixed(series: Series, case: _Case) -> Iterator[Contrast]:
+    """Contrasts of values that are not of one kind; none of what only one side has."""
+    if series.mixed is not None and case.control.name in series.runs:
+        for arm in case.arms:
+            if arm.name in series.runs:
+                yield _bare(series, case, arm.name, "not comparable", series.mixed)
+
+
+def _never(series: Series, case: _Case) -> Iterator[Contrast]:
+    """Contrasts of arms in which the benchmark failed each time, and never did in the control."""
+    for doubt in case.doubts:
+        fails = doubt.finding.kind == "fails-in-one-arm" and doubt.benchmark == series.benchmark
+        if fails and doubt.arm not in series.runs and case.control.name in series.runs:
+            never = _bare(series, case, doubt.arm, "inconclusive", doubt.finding.sentence)
+            yield msgspec.structs.replace(never, findings=tuple(_order_doubts(series.benchmark, doubt.arm, case)))
+
+
+def _order_doubts(benchmark: str, arm: str, case: _Case) -> Iterator[Finding]:
+    """What keeps failures of an arm that has no value from being counted to it."""
+    arms = {one.name: one for one in (case.control, *case.arms)}
+    here, there = (
+        [case.order.get(run.name) for run in arms[name].runs if run.benchmark == benchmark]
+        for name in (case.control.name, arm)
+    )
+    known = [[place for place in places if place is not None] for places in (here, there)]
+    if None in here or None in there:
+        sentence = "the order of the runs is not known: whether the arms were interleaved cannot be told"
+        yield Finding(kind="order-unknown", level="suspect", sentence=sentence)
+    elif max(known[0]) < min(known[1]) or max(known[1]) < min(known[0]):
+        sentence = "the arms were measured one after the other: whatever changed meanwhile is counted to the arm"
+        yield Finding(kind="time-and-arm-confounded", level="suspect", sentence=sentence)
+
+
+def _bare(series: Series, case: _Case, arm: str, verdict: Verdict, why: str) -> Contrast:
+    """One without an effect."""
+    return Contrast(
+        arm=arm,
+        control=case.control.name,
+        verdict=verdict,
+        why=why,
+        effect=None,
+        worth=None,
+        n_arm=len(series.runs.get(arm, ())),
+        n_control=len(series.runs[case.control.name]),
+        blocks=None,
+        test=None,
+        sentence="",
+    )
+
+
+def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
+    """The verdict, after what was found on the conditions: refused, or changed by failures in one arm."""
+    every = case.doubts if contrast.control == case.control.name else case.step_doubts
+    concerned = [doubt.finding for doubt in every if doubt.concerns(contrast.arm, benchmark)]
+    refused = [finding for finding in concerned if finding.level == "refuse"]
+    if refused and case.asked.accepted is None:
+        return msgspec.structs.replace(
+            contrast,
+            verdict="not comparable",
+            why=refused[0].sentence,
+            effect=None,
+            worth=None,
+            test=None,
+            cross_checks=(),
+            adjusted=None,
+            adjusted_for=None,
+            findings=(),
+            pooled=None,
+        )
+    failed = next((finding for finding in concerned if finding.kind == "fails-in-one-arm"), None)
+    return (
+        contrast if failed is None else _with_failures(contrast, failed, _of_benchmark(case, contrast.arm, benchmark))
+    )
+
+
+def _of_benchmark(case: _Case, arm: str, benchmark: str) -> tuple[int, int]:
+    """How many runs of it the arm and the control have, failed ones too."""
+    arms = {one.name: one for one in (case.control, *case.arms)}
+    mine, theirs = (sum(run.benchmark == benchmark for run in arms[name].runs) for name in (arm, case.control.name))
+    return mine, theirs
+
+
+def _with_failures(contrast: Contrast, failed: Finding, runs: tuple[int, int]) -> Contrast:
+    """An arm that fails where the other never does cannot be the better one.
+
+    It is the worse one when it fails often, chance would hardly put all failures there, and nothing but the arm may
+    be their cause.
+    """
+    mine, theirs = (int(failed.values[name]) for name in (contrast.arm, contrast.control))
+    findings = (*contrast.findings, failed)
+    count, of_side = max((mine, runs[0]), (theirs, runs[1]))
+    chance = math.comb(of_side, count) / math.comb(sum(runs), count)
+    told_apart = not any(one.kind in CONFOUNDED for one in contrast.findings)
+    if count >= MANY_FAILURES and chance <= RARE and told_apart:
+        verdict = "worse" if mine else "better"
+        return msgspec.structs.replace(contrast, verdict=verdict, worth="yes", why=failed.sentence, findings=findings)
+    if contrast.verdict == ("better" if mine else "worse"):
+        return msgspec.structs.replace(
+            contrast, verdict="inconclusive", worth=None, why=failed.sentence, findings=findings
+        )
+    return msgspec.structs.replace(contrast, findings=findings)
+
+
+def _state_doubts(changes: Iterable[StateChange]) -> Iterator[Doubt]:
+    """Differences of the tunable state that nobody declared."""
+    undeclared: dict[str, list[StateChange]] = {}
+    for change in changes:
+        if change.declared is None:
+            undeclared.setdefault(change.arm, []).append(change)
+    for arm, found in undeclared.items():
+        named = ", ".join(
+            f"{one.name} {_side(one.control_value)} -> {_side(one.arm_value)}" for one in found[:_NAMED_CHANGES]
+        )
+        more = f" and {len(found) - _NAMED_CHANGES} more" if len(found) > _NAMED_CHANGES else ""
+        sentence = f"tunable state of {arm} differs in what nobody declared: {named}{more}"
+        finding = Finding(kind="undeclared-state", level="suspect", sentence=sentence, values={arm: float(len(found))})
+        yield Doubt(arm=arm, finding=finding)
+
+
+def _side(text: str | None) -> str:
+    if text is None:
+        return "(absent)"
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 30 else f"{flat[:29]}…"
+
+
+def _check_excluded(arms: Sequence[Arm], excluded: Mapping[str, str]) -> None:
+    names = [run.name for arm in arms for run in arm.runs]
+    for name in excluded:
+        if name not in names:
+            raise UnknownName("run of this comparison", name, names, hint=f"its runs are called like {names[0]}")
+
+
+def _kept(arm: Arm, asked: Asked) -> Arm:
+    return msgspec.structs.replace(arm, runs=tuple(run for run in arm.runs if run.name not in asked.excluded))

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison that `ktrial compare --json` wrote, read again; and how reports are put in place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.files import read_file
+
+if TYPE_CHECKING:
+    from ktrial.judge.model.comparison import Comparison
+
+LIMIT_BYTES = 256 << 20
+_HINT = "`ktrial compare A B -o FILE` writes one"
+
+
+def read_comparison(path: Path) -> Comparison:
+    """A file of `ktrial.comparison/1`; `-` is standard input."""
+    shown = "standard input" if str(path) == "-" else str(path)
+    data = sys.stdin.buffer.read(LIMIT_BYTES + 1) if str(path) == "-" else read_file(path, LIMIT_BYTES)
+    if len(data) > LIMIT_BYTES:
+        raise BadInput(f"more than the {LIMIT_BYTES} bytes that are read", file=shown)
+    return decode_comparison(data, shown)
+
+
+def decode_comparison(data: bytes, shown: str) -> Comparison:
+    """The bytes of a file of `ktrial.comparison/1`."""
+    import msgspec
+
+    from ktrial.judge.model.comparison import Comparison
+    from ktrial.kit.json_strict import decode_as
+
+    try:
+        comparison = decode_as(data, Comparison)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"no comparison of the schema ktrial.comparison/1: {error}", file=shown, hint=_HINT) from None
+    for outcome in comparison.outcomes:
+        empty = next((values.arm for values in outcome.arms if not values.points), None)
+        if empty is not None:
+            raise BadInput(f"{outcome.name} has no measurement in the arm {empty!r}", file=shown, hint=_HINT)
+        if outcome.margin < 0:
+            raise BadInput(f"{outcome.name} has the margin {outcome.margin:g}", file=shown, hint="0 is the smallest")
+    return comparison
+
+
+def as_json(comparison: Comparison) -> bytes:
+    """A file of `ktrial.comparison/1`."""
+    from ktrial.kit import plain_json
+
+    return plain_json.document(comparison)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """The whole file or none."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.rename(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise KtrialError(f"{path} cannot be written: {error.strerror}", hint="choose another place") from None
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes], listing: str) -> None:
+    """All files. What an earlier publication left there and is no more made is removed, unless somebody changed it."""
+    stale = {name: digest for name, digest in _published(folder, listing).items() if name not in files}
+    try:
+        for name in sorted({str(Path(name).parent) for name in files}):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        for name, digest in stale.items():
+            old = folder / name
+            if old.is_file() and hashlib.sha256(old.read_bytes()).hexdigest() == digest:
+                old.unlink()
+    except OSError as error:
+        raise KtrialError(f"{folder} cannot be written: {error.strerror}", hint="choose another folder") from None
+    for name, data in files.items():
+        write_file(folder / name, data)
+        if data.startswith(b"#!"):
+            (folder / name).chmod(0o755)
+
+
+def _published(folder: Path, listing: str) -> dict[str, str]:
+    """Name -> digest of what was published there before, as far as it lies in the folder itself or one below."""
+    try:
+        lines = (folder / listing).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pairs = (line.partition("  ") for line in lines)
+    return {name: digest for digest, _, name in pairs if _is_ours(Path(name))}
+
+
+def _is_ours(name: Path) -> bool:
+    inside = not name.is_absolute() and ".." not in name.parts
+    return inside and (name.parts[0] == "data" or name.parent in {Path("runs"), Path("charts"), Path()})

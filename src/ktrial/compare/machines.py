@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arms that were measured on several machines: which run is of which, and what is told of each machine by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from ktrial.compare.arms import Arm, ComparedRun, places
+from ktrial.compare.comparability import Doubt, doubts
+from ktrial.compare.pairing import pair_sessions
+from ktrial.kit.errors import BadInput
+from ktrial.kit.finding import Finding
+
+#: What tells machines apart whose results carry no name of them.
+_HARDWARE: Mapping[str, str] = {"cpu": "{}", "threads": "{} CPUs", "memory": "{}", "virtualisation": "{}"}
+
+
+def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ...]]:
+    """The arms with the machine of every run, in blocks of its own machine; and what was done to make blocks.
+
+    Raises BadInput where a run does not tell its machine, or all are of one.
+    """
+    names = _names(arms)
+    named = [_replaced(arm, [_named(run, names) for run in arm.runs]) for arm in arms]
+    _refuse(named)
+    runs: dict[str, list[ComparedRun]] = {arm.name: [] for arm in arms}
+    findings = []
+    for machine, own in split(named).items():
+        paired, told = pair_sessions(own) if all(arm.runs for arm in own) else (own, None)
+        if told is not None:
+            findings.append(msgspec.structs.replace(told, sentence=f"{machine}: {told.sentence}"))
+        for arm in paired:
+            runs[arm.name] += [_block_of(machine, run) for run in arm.runs]
+    return tuple(_replaced(arm, runs[arm.name]) for arm in named), tuple(findings)
+
+
+def split(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
+    """The arms by machine, each with its runs there."""
+    names = dict.fromkeys(str(run.machine) for arm in arms for run in arm.runs)
+    return {
+        name: tuple(_replaced(arm, [run for run in arm.runs if run.machine == name]) for arm in arms) for name in names
+    }
+
+
+def places_there(arms: Sequence[Arm]) -> dict[str, int]:
+    """The place of each run in the order of its machine's; one machine after the other, where all orders are known."""
+    found: dict[str, int] = {}
+    for own in split(arms).values():
+        order = places(own)
+        if not order:
+            return {}
+        found |= {run: len(found) + place for run, place in order.items()}
+    return found
+
+
+def machine_doubts(arms: Sequence[Arm], declared: Sequence[str]) -> Iterator[Doubt]:
+    """What was not the same in the arms on one and the same machine."""
+    for machine, (control, *others) in split(arms).items():
+        there = [arm for arm in others if arm.runs]
+        for doubt in doubts(control, there, declared) if control.runs and there else ():
+            finding = doubt.finding
+            if finding.level != "note":
+                finding = msgspec.structs.replace(finding, sentence=f"on {machine}, {finding.sentence}")
+            yield msgspec.structs.replace(doubt, finding=finding)
+
+
+def scope_over(arms: Sequence[Arm]) -> str:
+    """What a pooled comparison may speak of."""
+    return f"across {len(split(arms))} machines"
+
+
+def _hardware(run: ComparedRun) -> str | None:
+    """What a run of the store tells of its machine; none of a file, which has a name for it or none at all."""
+    told = [wording.format(run.known[key]) for key, wording in _HARDWARE.items() if key in run.known]
+    if run.machine is None:
+        return ", ".join(told) if "cpu" in run.known else None
+    return None if run.session is None else ", ".join(told) or "machine"
+
+
+def _names(arms: Sequence[Arm]) -> dict[tuple[str, str | None], str]:
+    """Machines of the store by their hardware, with a number where several have the same.
+
+    Where a run of such hardware does not tell which of them it is of, all of them count as one.
+    """
+    alike: dict[str, dict[str | None, None]] = {}
+    for arm in arms:
+        for run in arm.runs:
+            if (hardware := _hardware(run)) is not None:
+                alike.setdefault(hardware, {})[run.machine] = None
+    found: dict[tuple[str, str | None], str] = {}
+    for hardware, machines in alike.items():
+        for number, machine in enumerate(machines, 1):
+            several = len(machines) > 1 and None not in machines
+            found[hardware, machine] = f"{hardware}, no. {number}" if several else hardware
+    return found
+
+
+def _named(run: ComparedRun, names: Mapping[tuple[str, str | None], str]) -> ComparedRun:
+    hardware = _hardware(run)
+    return run if hardware is None else msgspec.structs.replace(run, machine=names[hardware, run.machine])
+
+
+def _refuse(arms: Sequence[Arm]) -> None:
+    runs = [run for arm in arms for run in arm.runs]
+    lost = [run for run in runs if run.machine is None]
+    if lost:
+        raise BadInput(
+            f"--pool: {len(lost)} of {len(runs)} runs do not tell which machine they are of, {lost[0].name} first",
+            hint="a column hostname, host or machine tells it; results of ktrial are told apart by CPU and memory",
+        )
+    machines = {run.machine for run in runs}
+    if len(machines) == 1:
+        raise BadInput(
+            f"--pool: all runs are of one machine, {machines.pop()}", hint="leave --pool out, or add other machines"
+        )
+
+
+def _replaced(arm: Arm, runs: Sequence[ComparedRun]) -> Arm:
+    return msgspec.structs.replace(arm, runs=tuple(runs))
+
+
+def _block_of(machine: str, run: ComparedRun) -> ComparedRun:
+    return run if run.block is None else msgspec.structs.replace(run, block=f"{machine}, {run.block}")

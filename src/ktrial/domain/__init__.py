@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Pure values and rules: no file, clock, process or global randomness."""

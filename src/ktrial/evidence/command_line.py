@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What verbs about bundles share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ktrial.kit.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+    from ktrial.evidence.file import BundleWriter
+    from ktrial.evidence.pack import Brought, Made, Scrubbing
+    from ktrial.judge.model.comparison import Comparison
+    from ktrial.results.model import StoredSession
+
+#: Where a published folder holds what its comparison was made from.
+DATA = "data"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+def scrubbing_of(app: App) -> Scrubbing:
+    """What bundles that are made here are scrubbed with."""
+    from ktrial.evidence.pack import Scrubbing
+
+    identity, salt = app.scrubbing()
+    return Scrubbing(identity=identity, salt=salt, benchmarks=app.benchmarks)
+
+
+def carried(
+    app: App, published: Comparison, names: Sequence[str], *, keep_identity: bool
+) -> tuple[BundleWriter, Made, Comparison]:
+    """A bundle, not yet written, of a comparison and what it was made from; the comparison as it comes out of it."""
+    from functools import partial
+
+    import msgspec
+
+    from ktrial.compare.command_line import answered_again
+    from ktrial.evidence.pack import Made, pack
+    from ktrial.evidence.with_sources import carry, question_of, sessions_of
+    from ktrial.kit.files import read_file
+    from ktrial.results.import_file import LIMIT_BYTES
+
+    if published.trial is not None:
+        return carried_trial(app, published, published.trial.trial, keep_identity=keep_identity)
+
+    wanted = dict.fromkeys((*sessions_of(question_of(published)), *names))
+    sessions = {one.session: one for one in map(app.store.session, wanted)} if wanted else {}
+    writer = app.bundles.new()
+    scrubbing = None if keep_identity else scrubbing_of(app)
+    made = Made(sessions=(), left=(), spoiled=())
+    if sessions:
+        made = pack(list(sessions.values()), app.store, writer, scrubbing, app.trials)
+    again = partial(answered_again, app)
+    found = carry(published, lambda path: read_file(Path(path), LIMIT_BYTES), again, writer, made.sessions, scrubbing)
+    return writer, msgspec.structs.replace(made, replaced=found.replaced), found.comparison
+
+
+def carried_trial(
+    app: App, published: Comparison, name: str, *, keep_identity: bool
+) -> tuple[BundleWriter, Made, Comparison]:
+    """A bundle, not yet written, of a trial; the comparison as it comes out of it."""
+    from ktrial.evidence.differences import same_figures
+    from ktrial.evidence.pack import pack
+    from ktrial.evidence.recheck_trial import told_again
+    from ktrial.evidence.trials import trial_in
+    from ktrial.evidence.unpack import BundleResults
+
+    kept = app.trials.named(name)
+    if kept is None:
+        raise BadInput(f"the trial {name} is not in {app.store.shown}", hint="--store names where it is")
+    writer = app.bundles.new()
+    scrubbing = None if keep_identity else scrubbing_of(app)
+    made = pack([app.store.session(kept.stored.session)], app.store, writer, scrubbing, app.trials)
+    bundle = writer.opened(made.sessions)
+    found = told_again(trial_in(bundle, name), BundleResults(bundle), app.benchmarks, app.catalog)
+    wrong = same_figures(published, found)
+    if wrong is not None:
+        raise Refused(
+            f"the comparison is not that of the trial {name} now: {wrong.where}: {wrong.told}",
+            hint=f"`ktrial trial show {name} --json` tells it anew",
+        )
+    return writer, made, found
+
+
+def sessions_named(app: App, names: Sequence[str]) -> list[StoredSession]:
+    """Sessions by their names, or by the name of a trial whose runs they hold; all without a name."""
+    if not names:
+        return list(app.store.sessions())
+    found: dict[str, StoredSession] = {}
+    for name in names:
+        trial = app.trials.named(name)
+        session = app.store.session(name if trial is None else trial.stored.session)
+        found[session.session] = session
+    return list(found.values())
+
+
+def tell(app: App, output: Path, made: Made, *, kept: bool) -> None:
+    """What went into a bundle, and what to look at before it is published."""
+    sessions = "1 session" if len(made.sessions) == 1 else f"{len(made.sessions)} sessions"
+    trials = f", with the trial{'s'[: len(made.trials) != 1]} {', '.join(made.trials)}" if made.trials else ""
+    app.say(f"{output}: {sessions}{trials}")
+    counts = Counter(made.replaced)
+    for one in made.sessions:
+        counts.update(one.replaced or {})
+    told = ", ".join(f"{kind} {times}" for kind, times in sorted(counts.items()))
+    if kept:
+        app.say("names of hosts and users, serial numbers and MAC addresses are in it")
+    else:
+        app.say(f"replaced, times: {told or 'nothing'}; look through labels and own commands before you publish it")
+    if made.left:
+        app.say(f"could be another word, so replaced only where its place tells: {', '.join(made.left)}")
+    if made.spoiled:
+        app.say(f"raw output that cannot be read again without the names in it: {', '.join(made.spoiled)}")
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether the file begins as packed by zstd, which no other result is."""
+    try:
+        if not path.is_file():
+            return False  # a pipe would be waited for
+        with path.open("rb") as file:
+            return file.read(4) == _ZSTD
+    except OSError:
+        return False
+
+
+def import_bundle(app: App, path: Path, *, dry_run: bool) -> Brought:
+    """Bring a bundle's sessions into the store."""
+    from ktrial.evidence.pack import bring_back
+
+    if dry_run:
+        raise BadInput(f"{path} is a bundle, and --dry-run shows files of other tools", hint="leave --dry-run out")
+
+    return bring_back(app.bundles.open(path), app.store, scrubbing_of(app), app.trials)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recheck found, `ktrial.rechecked/1`, and how two comparisons differ, field by field."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.judge.model.comparison import Comparison
+from ktrial.judge.model.verdict import Effect
+
+#: Numbers that differ by less, relatively, are equal.
+TOLERANCE = 1e-9
+#: `hash`: bytes are not what their digest says; `measurement`: raw output gives another number than is kept;
+#: `question`, `comparison`: what is published does not follow; `file`: a published file is not what is made of it.
+#: `protocol`: a trial's is not what was fixed; `trial`: an order, a verdict or a run of its log does not come out.
+Kind = Literal["hash", "measurement", "question", "comparison", "file", "protocol", "trial"]
+_LONG = 120
+_NOTHING = object()
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that does not come out again: where it stands, and what is stored and recomputed there."""
+
+    kind: Kind
+    where: str
+    told: str
+
+
+class Unread(msgspec.Struct, frozen=True, kw_only=True):
+    """A run whose raw output could not be read again, with the reason."""
+
+    run: str
+    reason: str
+
+
+class Rechecked(msgspec.Struct, frozen=True, kw_only=True):
+    """`runs` were looked at, `unread` of them not read again. `question_sha256` is null without a comparison."""
+
+    schema: Literal["ktrial.rechecked/1"] = "ktrial.rechecked/1"
+    file: str
+    runs: int
+    outcomes: int
+    question_sha256: str | None
+    differences: tuple[Difference, ...]
+    unread: tuple[Unread, ...]
+    notes: tuple[str, ...] = ()
+
+
+def comparison_differences(stored: Comparison, again: Comparison) -> Iterator[Difference]:
+    """Every field of the one that is another one in the other, named by outcome, arm and run."""
+    for where, was, now in _walk(_plain(stored), _plain(again), ""):
+        yield Difference(kind="comparison", where=where, told=_both(was, now))
+
+
+def same_figures(stored: Comparison, again: Comparison) -> Difference | None:
+    """The first number or verdict that differs; names may be other ones."""
+    for where, was, now in _walk(_figures(stored), _figures(again), ""):
+        return Difference(kind="comparison", where=where, told=_both(was, now))
+    return None
+
+
+def _plain(comparison: Comparison) -> Any:
+    """As JSON has it; the question has a digest of its own."""
+    return msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(comparison, asked=None, asked_sha256=None)))
+
+
+def _figures(comparison: Comparison) -> Any:
+    return {
+        one.name: {
+            "arms": [[len(arm.points), arm.mean, arm.sd, *(point.value for point in arm.points)] for arm in one.arms],
+            "contrasts": [
+                [
+                    told.verdict,
+                    *(() if told.effect is None else (told.effect.estimate, told.effect.low, told.effect.high)),
+                ]
+                for told in one.contrasts
+            ],
+        }
+        for one in comparison.outcomes
+    }
+
+
+def _ends(effect: Effect | None) -> tuple[float | None, ...]:
+    return () if effect is None else (effect.estimate, effect.low, effect.high)
+
+
+def _walk(was: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        for name in dict.fromkeys((*was, *now)):
+            place = f"{where}.{name}" if where and not where.endswith(": ") else f"{where}{name}"
+            yield from _walk(was.get(name, _NOTHING), now.get(name, _NOTHING), place)
+    elif isinstance(was, list) and isinstance(now, list):
+        left, right = _named(was), _named(now)
+        for name in dict.fromkeys((*left, *right)):
+            yield from _walk(left.get(name, _NOTHING), right.get(name, _NOTHING), _below(where, name))
+    elif not _equal(was, now):
+        yield where, was, now
+
+
+def _below(where: str, name: str) -> str:
+    """`outcome wakeup.p99, arm bore: effect.low`: what names itself needs no name of its list."""
+    head, colon, last = where.rpartition(": ")
+    if name.startswith("#"):
+        return f"{where}{name}"
+    if last in ("outcomes", "points", "contrasts", "arms") or not last:
+        return f"{head}, {name}: " if colon else f"{name}: "
+    return f"{where} [{name}]: "
+
+
+def _named(values: Sequence[Any]) -> dict[str, Any]:
+    """List entries by what they are about, so that one that is missing does not make all others differ."""
+    counted: Counter[str] = Counter()
+    found = {}
+    for number, value in enumerate(values, 1):
+        name = _name(value) or f"#{number}"
+        counted[name] += 1
+        found[name if counted[name] == 1 else f"{name} ({counted[name]})"] = value
+    return found
+
+
+def _name(value: Any) -> str | None:
+    if not isinstance(value, Mapping):
+        return None
+    if "outcome" in value and "benchmark" in value:
+        return f"outcome {value['benchmark']}.{value['outcome']}"
+    if "first" in value and "second" in value:
+        return f"{value['first']} and {value['second']}"
+    if "arm" in value and "name" in value:
+        return f"arm {value['arm']}, {value['name']}"
+    for key in ("arm", "run", "name", "kind", "method", "source", "what"):
+        if key in value:
+            return f"{key} {value[key]}"
+    return None
+
+
+def _equal(was: Any, now: Any) -> bool:
+    if isinstance(was, bool) or isinstance(now, bool):
+        return was is now
+    if isinstance(was, int | float) and isinstance(now, int | float):
+        return math.isclose(was, now, rel_tol=TOLERANCE, abs_tol=1e-300)
+    return bool(was == now)
+
+
+def _both(was: Any, now: Any) -> str:
+    """Both values; of long texts the part from shortly before they differ."""
+    texts = ["nothing" if value is _NOTHING else msgspec.json.encode(value).decode() for value in (was, now)]
+    if max(map(len, texts)) > _LONG:
+        differ = next((place for place, (one, other) in enumerate(zip(*texts, strict=False)) if one != other), None)
+        start = max(0, (min(map(len, texts)) if differ is None else differ) - _LONG // 2)
+        texts = [_cut(text, start) for text in texts]
+    return f"{texts[0]} is stored, {texts[1]} comes out"
+
+
+def _cut(text: str, start: int) -> str:
+    part = text[start : start + _LONG]
+    return f"{'…' if start else ''}{part}{'…' if start + _LONG < len(text) else ''}"

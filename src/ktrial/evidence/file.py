@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bundles as files: a tar of plain files in one zstd frame, the same bytes for the same content.
+
+What is read is not trusted: nothing but plain files with the names that a bundle has, listed in its manifest with their
+sizes and digests, is unpacked, and only into a private folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import zstandard
+
+from ktrial.evidence.model import (
+    ANEW,
+    COMPARISON,
+    LARGEST_BUNDLE_BYTES,
+    LARGEST_BYTES,
+    MANIFEST,
+    MEMBER,
+    MOST_MEMBERS,
+    SCHEMA,
+    Manifest,
+    Member,
+    Packed,
+    folder_of,
+    trial_folder_of,
+    trials_of,
+)
+from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.json_strict import decode_as
+
+_LEVEL = 10
+_BLOCK = 512
+_CHUNK = 1 << 20
+#: So little is unpacked at a time that the most that it can become stays small: 4 bytes make 128 KiB at most.
+_PACKED_CHUNK = 1 << 10
+#: Memory that a frame may ask for.
+_WINDOW_BYTES = 128 << 20
+_KINDS = {
+    tarfile.SYMTYPE: "a symbolic link",
+    tarfile.LNKTYPE: "a link",
+    tarfile.CHRTYPE: "a device",
+    tarfile.BLKTYPE: "a device",
+    tarfile.FIFOTYPE: "a pipe",
+    tarfile.DIRTYPE: "a folder",
+}
+
+
+class BundleFolder:
+    """A private folder in which bundles are put together and taken apart."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: list[Path] = []
+
+    def new(self) -> BundleWriter:
+        """An empty bundle."""
+        return BundleWriter(self._private())
+
+    def examine(self, path: Path) -> UnpackedBundle:
+        """The bundle in this file or folder; members that are not what their digest says are only noted."""
+        return _opened_folder(path) if path.is_dir() else self._open(path, damaged_too=True)
+
+    def open(self, path: Path) -> UnpackedBundle:
+        """The bundle in this file, checked as a whole; raises BadInput for one that is not in order."""
+        return self._open(path, damaged_too=False)
+
+    def _open(self, path: Path, *, damaged_too: bool) -> UnpackedBundle:
+        try:
+            file = path.open("rb")
+        except OSError as error:
+            raise BadInput(f"{path}: {error.strerror}", hint="is the path right?") from None
+        try:
+            with file:
+                return _unpack(file, str(path), self._private(), damaged_too=damaged_too)
+        except BadInput as error:
+            raise BadInput(error.message, hint=error.hint or ANEW) from None
+
+    def close(self) -> None:
+        """Take everything away again."""
+        for folder in self._made:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _private(self) -> Path:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._remove_leftovers()
+            made = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._folder))
+        except OSError as error:
+            raise KtrialError(f"{self._folder} cannot be written: {error.strerror}") from None
+        self._made.append(made)
+        return made
+
+    def _remove_leftovers(self) -> None:
+        """Take away what processes left that were killed."""
+        for folder in self._folder.iterdir():
+            process = folder.name.partition("-")[0]
+            if process.isdecimal() and not Path(f"/proc/{process}").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+class BundleWriter:
+    """Collects members, then writes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._members: dict[str, Member] = {}
+
+    def raw(self, data: bytes) -> str:
+        """Put raw bytes in, once; their digest."""
+        digest = hashlib.sha256(data).hexdigest()
+        if f"raw/{digest}" not in self._members:
+            self.member(f"raw/{digest}", [data])
+        return digest
+
+    def member(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Put a file in."""
+        digest, size = hashlib.sha256(), 0
+        with self._writing(self._folder), _place(self._folder, name).open("wb") as file:
+            for piece in pieces:
+                digest.update(piece)
+                size += len(piece)
+                file.write(piece)
+        self._members[name] = Member(digest.hexdigest(), size)
+
+    def opened(self, sessions: Iterable[Packed]) -> UnpackedBundle:
+        """What was put in so far, to be read again."""
+        return UnpackedBundle("the bundle", partial(_place, self._folder), self._manifest(sessions))
+
+    def files(self, sessions: Iterable[Packed]) -> dict[str, bytes]:
+        """The bundle as files of a folder."""
+        manifest = self._manifest(sessions)
+        found = {MANIFEST: msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1) + b"\n"}
+        return found | {name: _place(self._folder, name).read_bytes() for name in manifest.members}
+
+    def _manifest(self, sessions: Iterable[Packed]) -> Manifest:
+        return Manifest(sessions=tuple(sessions), members=dict(sorted(self._members.items())))
+
+    def write(self, path: Path, sessions: Iterable[Packed]) -> Manifest:
+        """Write the bundle: the whole file or none."""
+        manifest = self._manifest(sessions)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        with self._writing(path):
+            try:
+                with part.open("wb") as file:
+                    self._pack(file, msgspec.json.encode(manifest, order="sorted") + b"\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                part.rename(path)
+            except OSError:
+                part.unlink(missing_ok=True)
+                raise
+        return manifest
+
+    def _pack(self, file: IO[bytes], manifest: bytes) -> None:
+        packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+        with (
+            packer.stream_writer(file, closefd=False) as stream,
+            tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar,
+        ):
+            tar.addfile(_header(MANIFEST, len(manifest)), io.BytesIO(manifest))
+            for name in sorted(self._members):
+                with _place(self._folder, name).open("rb") as member:
+                    tar.addfile(_header(name, self._members[name].size_bytes), member)
+
+    @contextlib.contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise KtrialError(f"{path} cannot be written: {error.strerror}", hint="free some space") from None
+
+
+class UnpackedBundle:
+    """A bundle whose members are all there; those that are not what the manifest says are `damaged`."""
+
+    def __init__(
+        self, shown: str, place: Callable[[str], Path], manifest: Manifest, damaged: Iterable[str] = ()
+    ) -> None:
+        self.shown = shown
+        self.manifest = manifest
+        self.damaged = frozenset(damaged)
+        self._place = place
+
+    def session(self, name: str) -> bytes:
+        """`session.json` of a session."""
+        return self._place(f"{folder_of(name)}/session.json").read_bytes()
+
+    def runs(self, name: str) -> Iterator[bytes]:
+        """The lines of `runs.jsonl` of a session."""
+        with self._place(f"{folder_of(name)}/runs.jsonl").open("rb") as file:
+            while line := file.readline(LARGEST_BYTES):
+                yield line
+
+    def raw(self, digest: str) -> bytes:
+        """Raw bytes by their digest."""
+        return self._place(f"raw/{digest}").read_bytes()
+
+    def comparison(self) -> bytes | None:
+        """The comparison that it is of."""
+        return self._member(COMPARISON)
+
+    @property
+    def trials(self) -> tuple[str, ...]:
+        """The trials that it holds."""
+        return trials_of(self.manifest.members)
+
+    def trial(self, name: str, part: str) -> bytes | None:
+        """A file of a trial."""
+        return self._member(f"{trial_folder_of(name)}/{part}")
+
+    def _member(self, name: str) -> bytes | None:
+        return self._place(name).read_bytes() if name in self.manifest.members else None
+
+
+def _opened_folder(path: Path) -> UnpackedBundle:
+    """A bundle whose members are files of a folder: plain ones, with the names that members have."""
+    shown = str(path)
+    manifest = _manifest(plain_file(path.parent, f"{path.name}/{MANIFEST}"), shown)
+    damaged = set()
+    for name, listed in manifest.members.items():
+        if MEMBER.fullmatch(name) is None:
+            raise BadInput(f"{shown}: {name!r}: no such file belongs to a bundle")
+        digest = hashlib.sha256(plain_file(path, name)).hexdigest()
+        own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
+        if not digest == listed.sha256 == own:
+            damaged.add(name)
+    return UnpackedBundle(shown, path.joinpath, manifest, damaged)
+
+
+def plain_file(folder: Path, name: str) -> bytes:
+    """The content of a file of a folder that is not trusted: nothing outside of it is read, nor what never ends.
+
+    Raises BadInput where there is no such file.
+    """
+    parts, place = Path(name).parts, folder / name
+    if Path(name).is_absolute() or ".." in parts:
+        raise BadInput(f"{name}: a name that leads elsewhere")
+    if any(folder.joinpath(*parts[:depth]).is_symlink() for depth in range(1, len(parts) + 1)):
+        raise BadInput(f"{place}: a symbolic link; a bundle holds plain files only")
+    try:
+        if place.stat().st_size > LARGEST_BUNDLE_BYTES or not place.is_file():
+            raise BadInput(f"{place}: no file that belongs to a bundle")
+        return place.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{place}: {error.strerror}", hint="is it the whole folder that was published?") from None
+
+
+def _place(folder: Path, name: str) -> Path:
+    """Where a member lies: one flat folder, so that no name can lead elsewhere."""
+    return folder / name.replace("/", "+")
+
+
+def _header(name: str, size: int) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    info.mode = 0o644
+    return info
+
+
+class _Frame:
+    """The content of a zstd frame, a piece at a time; knows whether the frame was whole and the last thing there."""
+
+    def __init__(self, file: IO[bytes], shown: str) -> None:
+        self._file = file
+        self._shown = shown
+        self._unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompressobj()
+        self._ready = bytearray()
+        self._given = 0
+
+    def exactly(self, size: int) -> bytes:
+        """So many bytes; BadInput when there are fewer."""
+        while len(self._ready) < size:
+            if not self._more():
+                raise BadInput(f"{self._shown}: it ends too early: a bundle that was cut off")
+        data = bytes(self._ready[:size])
+        del self._ready[:size]
+        return data
+
+    def end(self) -> None:
+        """Raise BadInput unless nothing but zeros follows."""
+        while self._ready or self._more():
+            if self._ready.strip(b"\0"):
+                raise BadInput(f"{self._shown}: something follows the end of the archive")
+            self._ready.clear()
+        if self._unpacker.unused_data or self._file.read(1):
+            raise BadInput(f"{self._shown}: something follows the end of the bundle")
+
+    def _more(self) -> bool:
+        """Unpack a little; False at the end."""
+        if self._unpacker.eof:
+            return False
+        packed = self._file.read(_PACKED_CHUNK)
+        if not packed:
+            raise BadInput(f"{self._shown}: it ends too early: a bundle that was cut off")
+        try:
+            found = self._unpacker.decompress(packed)
+        except zstandard.ZstdError as error:
+            raise BadInput(f"{self._shown}: no bundle, or a damaged one: {error}") from None
+        self._given += len(found)
+        if self._given > LARGEST_BUNDLE_BYTES + MOST_MEMBERS * 2 * _BLOCK:
+            raise BadInput(f"{self._shown}: it unpacks to more than {LARGEST_BUNDLE_BYTES >> 30} GiB")
+        self._ready += found
+        return True
+
+
+def _unpack(file: IO[bytes], shown: str, folder: Path, *, damaged_too: bool) -> UnpackedBundle:
+    frame = _Frame(file, shown)
+    name, size = _next(frame, shown) or ("", 0)
+    if name != MANIFEST:
+        raise BadInput(f"{shown}: it does not begin with {MANIFEST}: no bundle of ktrial")
+    manifest = _manifest(b"".join(_content(frame, size)), shown)
+    missing, damaged = dict(manifest.members), set()
+    while (found := _next(frame, shown)) is not None:
+        name, size = found
+        listed = missing.pop(name, None)
+        if listed is None:
+            twice = "stands there twice" if name in manifest.members else "is not in the manifest"
+            raise BadInput(f"{shown}: {name} {twice}")
+        if listed.size_bytes != size:
+            raise BadInput(f"{shown}: {name} has {size} bytes, and {listed.size_bytes} in the manifest")
+        if not _keep(frame, folder, name, listed):
+            damaged.add(name)
+            if not damaged_too:
+                raise BadInput(f"{shown}: {name} is not what its digest says: a damaged bundle")
+    frame.end()
+    if missing:
+        raise BadInput(f"{shown}: {next(iter(missing))} is in the manifest and not in the bundle: was it cut off?")
+    return UnpackedBundle(shown, partial(_place, folder), manifest, damaged)
+
+
+def _next(frame: _Frame, shown: str) -> tuple[str, int] | None:
+    """Name and size of the next member; None at the end."""
+    block = frame.exactly(_BLOCK)
+    if not block.strip(b"\0"):
+        return None
+    try:
+        info = tarfile.TarInfo.frombuf(block, "ascii", "strict")
+    except (tarfile.HeaderError, UnicodeDecodeError, ValueError) as error:
+        raise BadInput(f"{shown}: no bundle, or a damaged one: {error}") from None
+    name = info.name
+    if info.type != tarfile.REGTYPE:
+        raise BadInput(
+            f"{shown}: {name!r} is {_KINDS.get(info.type, 'no plain file')}; a bundle holds plain files only"
+        )
+    if name != MANIFEST and MEMBER.fullmatch(name) is None:
+        leads = "a name that leads elsewhere" if name.startswith("/") or ".." in name.split("/") else "no such file"
+        raise BadInput(f"{shown}: {name!r}: {leads}; nothing was unpacked")
+    largest = LARGEST_BUNDLE_BYTES if name.endswith("/runs.jsonl") else LARGEST_BYTES
+    if not 0 <= info.size <= largest:
+        raise BadInput(f"{shown}: {name} is said to have {info.size} bytes; the limit is {largest}")
+    return name, info.size
+
+
+def _content(frame: _Frame, size: int) -> Iterator[bytes]:
+    """The content of a member in pieces, without what fills its last block."""
+    left = size
+    while left:
+        piece = frame.exactly(min(left, _CHUNK))
+        left -= len(piece)
+        yield piece
+    if frame.exactly(-size % _BLOCK).strip(b"\0"):
+        raise BadInput("something is hidden behind the end of a member: a damaged bundle")
+
+
+def _keep(frame: _Frame, folder: Path, name: str, listed: Member) -> bool:
+    """Put a member in its place; whether it is what its digest says."""
+    digest = hashlib.sha256()
+    try:
+        with _place(folder, name).open("xb") as file:
+            for piece in _content(frame, listed.size_bytes):
+                digest.update(piece)
+                file.write(piece)
+    except OSError as error:
+        raise KtrialError(f"{folder} cannot be written: {error.strerror}", hint="free some space") from None
+    own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
+    return digest.hexdigest() == listed.sha256 == own
+
+
+def _manifest(data: bytes, shown: str) -> Manifest:
+    """The manifest, its claims checked against the limits."""
+    try:
+        document = decode_as(data, object)
+        schema = document.get("schema") if isinstance(document, Mapping) else None
+        if isinstance(schema, str) and schema != SCHEMA and schema.startswith(SCHEMA.partition("/")[0]):
+            raise BadInput(f"{shown}: made by a newer ktrial: it is a {schema}", hint="use that ktrial")
+        manifest = msgspec.convert(document, Manifest)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"{shown}: {MANIFEST} cannot be read: {error}") from None
+    wanted = [
+        f"{folder_of(one.session)}/{name}" for one in manifest.sessions for name in ("runs.jsonl", "session.json")
+    ]
+    there = [name for name in manifest.members if name.startswith("sessions/")]
+    if sorted(wanted) != sorted(there):
+        raise BadInput(f"{shown}: {MANIFEST} names other sessions than it lists files of")
+    total = sum(max(0, one.size_bytes) for one in manifest.members.values())
+    if total > LARGEST_BUNDLE_BYTES or len(manifest.members) > MOST_MEMBERS:
+        raise BadInput(
+            f"{shown}: it unpacks to {total} bytes in {len(manifest.members)} files; the limits are "
+            f"{LARGEST_BUNDLE_BYTES} and {MOST_MEMBERS}"
+        )
+    return manifest

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recheck: raw output read again, the comparison computed again, and all that does not come out, named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from ktrial.bench.benchmark import Benchmark
+from ktrial.evidence.differences import Difference, Rechecked, Unread, comparison_differences
+from ktrial.evidence.model import COMPARISON, folder_of, trials_of
+from ktrial.evidence.recheck_trial import told_again, trial_differences, trial_note
+from ktrial.evidence.reparse import BROKEN, reparse_run
+from ktrial.evidence.trials import trial_in
+from ktrial.evidence.unpack import Bundle, BundleResults
+from ktrial.evidence.with_sources import Again, question_of
+from ktrial.judge.model.comparison import Comparison
+from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.results.foreign import ForeignRun, Importer, ImportOptions
+from ktrial.results.import_file import ForeignFile, Wanted, document_of, read_results
+from ktrial.results.kept_trial import KeptTrial
+from ktrial.results.model import StoredRun, StoredSession
+from ktrial.tuning.catalog.model import Catalog
+
+
+class Readers(msgspec.Struct, frozen=True, kw_only=True):
+    """What reads raw output and files of other tools again, and computes a comparison again."""
+
+    benchmarks: Mapping[str, Benchmark]
+    importers: Mapping[str, Importer]
+    catalog: Catalog
+    again: Again
+
+
+class Recomputed(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found, and the comparison as it comes out; null where there is none, or none can be computed."""
+
+    found: Rechecked
+    comparison: Comparison | None
+
+
+def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> Recomputed:
+    """All of a bundle, and the comparison that was made from it."""
+    results = BundleResults(bundle)
+    differences = list(_damaged(bundle, results))
+    unread: list[Unread] = []
+    runs = 0
+    for session in results.sessions():
+        kept = tuple(results.runs(session.session))
+        runs += len(kept)
+        told = list(_session(session, kept, results, readers))
+        differences += [one for one in told if isinstance(one, Difference)]
+        unread += [one for one in told if isinstance(one, Unread)]
+    trials, wrong = _trials(bundle, results)
+    differences += wrong
+    again = None
+    if published is not None and published.trial is not None:
+        wrong, again = _trial(published, published.trial.trial, trials, results, readers)
+        differences += wrong
+    elif published is not None:
+        wrong, again = _comparison(bundle, published, results, readers)
+        differences += wrong
+    found = Rechecked(
+        file=bundle.shown,
+        runs=runs,
+        outcomes=0 if published is None else len(published.outcomes),
+        question_sha256=None if published is None else published.asked_sha256,
+        differences=tuple(differences),
+        unread=tuple(unread),
+        notes=_notes(published, trials),
+    )
+    return Recomputed(found=found, comparison=again)
+
+
+def _notes(published: Comparison | None, trials: Sequence[KeptTrial]) -> tuple[str, ...]:
+    if trials:
+        return tuple(map(trial_note, trials))
+    return () if published is not None else ("it holds no comparison: only raw output was read again",)
+
+
+def _trials(bundle: Bundle, results: BundleResults) -> tuple[list[KeptTrial], list[Difference]]:
+    """All trials that can be read, and what they are convicted of."""
+    found: list[KeptTrial] = []
+    wrong: list[Difference] = []
+    for name in bundle.trials:
+        try:
+            trial = trial_in(bundle, name)
+        except BadInput as error:
+            wrong.append(Difference(kind="trial", where=f"trial {name}", told=f"it cannot be read: {error}"))
+            continue
+        found.append(trial)
+        wrong += trial_differences(trial, results)
+    return found, wrong
+
+
+def _trial(
+    published: Comparison, name: str, trials: Sequence[KeptTrial], results: BundleResults, readers: Readers
+) -> tuple[list[Difference], Comparison | None]:
+    """The comparison that a trial is, against the one that comes out of its log."""
+    kept = next((one for one in trials if one.stored.trial == name), None)
+    if kept is None:
+        told = f"it is of the trial {name}, which is not in the bundle"
+        return [Difference(kind="comparison", where="the comparison", told=told)], None
+    try:
+        again = told_again(kept, results, readers.benchmarks, readers.catalog)
+    except KtrialError as error:
+        told = f"it cannot be computed again: {error.message}"
+        return [Difference(kind="comparison", where="the comparison", told=told)], None
+    return list(comparison_differences(published, again)), again
+
+
+def _damaged(bundle: Bundle, results: BundleResults) -> Iterator[Difference]:
+    """Members whose bytes are not what their digest says, by the runs that they belong to."""
+    for member in sorted(bundle.damaged):
+        digest = member.removeprefix("raw/")
+        places = [
+            *(
+                f"{run.session}/{run.number}, raw output {name}"
+                for session in results.sessions()
+                for run in results.runs(session.session)
+                for name, of_run in run.raw.items()
+                if of_run == digest
+            ),
+            *(
+                f"{session.session}, the machine's state ({place})"
+                for session in results.sessions()
+                for place, of_state in results.states(session.session).items()
+                if of_state == digest
+            ),
+            *(
+                f"{session.session}, {'its runs' if member.endswith('runs.jsonl') else 'what is told of it'}"
+                for session in results.sessions()
+                if member.startswith(f"{folder_of(session.session)}/")
+            ),
+        ]
+        for place in places or ["the comparison" if member == COMPARISON else f"a compared file, {digest[:12]}…"]:
+            yield Difference(
+                kind="hash", where=_place(member, place), told=f"{member} was changed: it is not what its digest says"
+            )
+
+
+def _place(member: str, place: str) -> str:
+    """Where a file of a trial belongs to."""
+    if not member.startswith("trials/"):
+        return place
+    part = {"trial.json": "its protocol", "log.jsonl": "its log"}.get(member.rpartition("/")[2], "its noise profile")
+    return f"trial {trials_of([member])[0]}, {part}"
+
+
+def _session(
+    session: StoredSession, runs: tuple[StoredRun, ...], results: BundleResults, readers: Readers
+) -> Iterator[Difference | Unread]:
+    if session.origin.startswith("import:"):
+        yield from _imported(session, runs, results, readers)
+        return
+    for run in runs:
+        raw = {name: results.raw(digest) for name, digest in run.raw.items()}
+        found = reparse_run(run, raw, readers.benchmarks)
+        name = f"{run.session}/{run.number}"
+        if found.unread is not None and found.unread.startswith(BROKEN):
+            yield Difference(kind="measurement", where=f"{name}, {run.benchmark}", told=found.unread)
+        elif found.unread is not None:
+            yield Unread(run=name, reason=found.unread)
+        for change in found.changes:
+            yield Difference(kind="measurement", where=f"{name}, {run.benchmark}", told=change)
+
+
+def _imported(
+    session: StoredSession, runs: tuple[StoredRun, ...], results: BundleResults, readers: Readers
+) -> Iterator[Difference | Unread]:
+    """Runs of another tool, from the file that is kept beside the first of them."""
+    digest = next((run.raw["file"] for run in runs if "file" in run.raw), None)
+    document = session.document
+    if digest is None or "options" not in document:
+        for run in runs:
+            yield Unread(run=f"{run.session}/{run.number}", reason="the file that it was imported from is not there")
+        return
+    try:
+        wanted = Wanted(options=msgspec.convert(document["options"], ImportOptions), as_format=document["format"])
+        read = read_results(ForeignFile(document["file"], results.raw(digest)), wanted, readers.importers)
+    except (BadInput, msgspec.ValidationError, KeyError) as error:
+        yield Difference(
+            kind="measurement", where=f"{session.session}, its file", told=f"now it cannot be read: {error}"
+        )
+        return
+    numbered = {run.number: run for run in read.runs}
+    for run in runs:
+        where = f"{run.session}/{run.number}, {run.benchmark}"
+        for told in _foreign_changes(run, numbered.get(run.number), whole=not results.is_scrubbed(session.session)):
+            yield Difference(kind="measurement", where=where, told=told)
+
+
+def _foreign_changes(run: StoredRun, now: ForeignRun | None, *, whole: bool) -> Iterator[str]:
+    """What the file tells otherwise of a run; where names were replaced its attributes may be other ones."""
+    if now is None:
+        yield "the file has no such run"
+        return
+    kept = {one.outcome: (one.value, one.unit, one.direction, one.original) for one in run.measurements}
+    told = {one.outcome: (one.value, one.unit, one.direction, one.original) for one in now.measurements}
+    for outcome in dict.fromkeys((*kept, *told)):
+        if kept.get(outcome) != told.get(outcome):
+            yield f"{outcome}: {kept.get(outcome, 'nothing')} is stored, {told.get(outcome, 'nothing')} is in the file"
+    document, again = dict(run.document or {}), document_of(now)
+    for name in ("block", "part_of", "failure", "attributes") if whole else ():
+        if document.get(name) != again[name]:
+            yield f"{name}: {document.get(name)} is stored, {again[name]} is in the file"
+
+
+def _comparison(
+    bundle: Bundle, published: Comparison, results: BundleResults, readers: Readers
+) -> tuple[list[Difference], Comparison | None]:
+    question = question_of(published)
+    found = []
+    if question.sha256 != published.asked_sha256:
+        told = f"its digest is {question.sha256}, and {published.asked_sha256} is stored: it was changed"
+        found.append(Difference(kind="question", where="the question", told=told))
+    digests = {file.path: file.sha256 for source in question.sources for file in source.files}
+    try:
+        again = readers.again(published, results, lambda path: results.raw(digests[path]))
+    except KtrialError as error:
+        told = f"it cannot be computed again: {error.message}"
+        return [*found, Difference(kind="comparison", where="the comparison", told=told)], None
+    return [*found, *comparison_differences(published, again)], again

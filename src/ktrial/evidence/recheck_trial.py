@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recheck of a trial: its protocol against its hash, every order against the seed, every verdict against the runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from ktrial.bench.benchmark import Benchmark
+from ktrial.bench.record import RunRecord
+from ktrial.evidence.differences import Difference
+from ktrial.evidence.reparse import BROKEN
+from ktrial.judge.model.comparison import Comparison
+from ktrial.judge.model.log import BlockDrawn, BlockVoided, Ended, Looked, RunEnded
+from ktrial.kit.errors import KtrialError
+from ktrial.results.kept_trial import KeptTrial, record_of
+from ktrial.results.ports import ReadResults
+from ktrial.trial.arms.manual import is_by_hand
+from ktrial.trial.arms.purity import purity
+from ktrial.trial.outcome.comparison import Told, comparison_of, outcomes_of
+from ktrial.trial.outcome.scope import unvouched
+from ktrial.trial.outcome.summary import audited, judgement_of
+from ktrial.trial.run.boots import boots_misused
+from ktrial.trial.run.trial_builds import builds_misused
+from ktrial.trial.run.trial_visits import contradicted, visits_of
+from ktrial.tuning.catalog.model import Catalog
+
+
+def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
+    """The records of a trial's runs, as far as they have ended.
+
+    Raises KtrialError where its session is not there, or a record is none.
+    """
+    session = next((one for one in results.sessions() if one.session == kept.stored.session), None)
+    if session is None:
+        raise KtrialError(f"the runs of {kept.stored.trial} are not in the store", hint="--store names where they are")
+    found: list[RunRecord] = []
+    for run in results.runs(session.session):
+        try:
+            record = record_of(run, session)
+        except msgspec.ValidationError as error:
+            raise KtrialError(f"run {run.number} of {session.session}: {BROKEN}: {error}") from None
+        found += [] if record is None else [record]
+    return tuple(found)
+
+
+def told_again(
+    kept: KeptTrial, results: ReadResults, benchmarks: Mapping[str, Benchmark], catalog: Catalog
+) -> Comparison:
+    """The comparison that a trial is, from its log, its runs and the states of its arms."""
+    stored = kept.stored
+    records = records_in(kept, results)
+    places = results.states(stored.session)
+    states = {arm: results.raw(places[arm]) for arm in stored.arms if arm in places}
+    changes, findings = purity(stored, states, catalog)
+    told = Told(outcomes=outcomes_of(records, benchmarks), records=records, state_changes=changes, findings=findings)
+    return comparison_of(stored, kept.log, judgement_of(kept.log), told)
+
+
+def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Difference]:
+    """All that a trial can be convicted of."""
+    name, stored = kept.stored.trial, kept.stored
+    if kept.sha256 != stored.protocol_sha256:
+        told = f"its hash is {kept.sha256}, and {stored.protocol_sha256} was fixed before the first run: it was changed"
+        yield Difference(kind="protocol", where=f"trial {name}, its protocol", told=told)
+    if set(stored.arms) != {one.name for one in kept.protocol.arms}:
+        told = "the arms of the log are not those that were tried"
+        yield Difference(kind="protocol", where=f"trial {name}, its protocol", told=told)
+    if kept.noise is not None:
+        for outcome, values in kept.protocol.profile.items():
+            if kept.noise.differences.get(outcome) != values:
+                told = f"{outcome}: the protocol holds other A/A differences than the noise profile"
+                yield Difference(kind="protocol", where=f"trial {name}, its noise profile", told=told)
+    try:
+        for finding in audited(kept.log):
+            kind = "an order" if finding.kind == "order-not-drawn" else "a verdict"
+            yield Difference(kind="trial", where=f"trial {name}, {kind}", told=finding.sentence)
+    except KtrialError as error:
+        yield Difference(kind="trial", where=f"trial {name}, its log", told=f"it cannot be judged: {error.message}")
+        return
+    try:
+        records = records_in(kept, results)
+    except KtrialError as error:
+        yield Difference(kind="trial", where=f"trial {name}, its runs", told=error.message)
+        return
+    wrong = (
+        *contradicted(kept.log, records, stored.protocol_sha256),
+        *_left_out(kept, records),
+        *boots_misused(kept.log, records),
+        *builds_misused(kept.log),
+        *(unvouched(kept.log) if is_by_hand(stored.file) else ()),
+    )
+    for run, told in wrong:
+        yield Difference(kind="trial", where=f"trial {name}, run {run}", told=told)
+
+
+def _left_out(kept: KeptTrial, records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:
+    """Good runs of blocks that count of which the log says nothing, although it goes on after them or is over.
+
+    The last runs of a trial that was killed may be missing: `resume` takes them up.
+    """
+    told = {one.run for visit in visits_of(kept.log, records).values() for one in visit.values()}
+    is_over = isinstance(kept.log[-1], Ended)
+    last = math.inf if is_over else max((event.run for event in kept.log if isinstance(event, RunEnded)), default=0)
+    voided = {event.block for event in kept.log if isinstance(event, BlockVoided)}
+    whole = _whole_visits(kept, records)
+    for one in records:
+        place = one.trial
+        if place is None or place.block is None or place.block in voided or one.run in told or one.run > last:
+            continue
+        if not (one.exit.interrupted or one.void) and one.run in whole:
+            yield one.run, f"a run of {place.arm} in block {place.block} that the log leaves out"
+
+
+def _whole_visits(kept: KeptTrial, records: Sequence[RunRecord]) -> set[int]:
+    """Runs of visits that every benchmark of the trial took part in: others were broken off, and made again."""
+    visits = visits_of(kept.log, records).values()
+    benchmarks = max((set(visit) for visit in visits), key=len, default=set())
+    found: set[int] = set()
+    here: list[RunRecord] = []
+    for one in records:
+        if here and (one.trial != here[-1].trial or one.benchmark in {each.benchmark for each in here}):
+            here = []
+        here.append(one)
+        if {each.benchmark for each in here} == benchmarks:
+            found |= {each.run for each in here}
+    return found
+
+
+def trial_note(kept: KeptTrial) -> str:
+    """What was done again."""
+    orders = sum(isinstance(event, BlockDrawn) for event in kept.log)
+    looks = sum(isinstance(event, Looked) for event in kept.log)
+    runs = sum(isinstance(event, RunEnded) for event in kept.log)
+    return (
+        f"trial {kept.stored.trial}: {orders} orders drawn again from the seed, {looks} times the verdicts reached "
+        f"again from {runs} runs"
+    )

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle or a published folder, checked by `ktrial recheck`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ktrial.evidence.command_line import DATA
+from ktrial.kit.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+    from ktrial.evidence.differences import Difference, Rechecked
+    from ktrial.judge.model.comparison import Comparison
+
+_COMPARISON = "comparison.json"
+
+
+def rechecked(app: App, path: Path) -> Rechecked:
+    """All that a bundle, or a folder that was published with its data, tells once more."""
+    import msgspec
+
+    from ktrial import __version__
+    from ktrial.compare.command_line import answered_again
+    from ktrial.compare.files import decode_comparison
+    from ktrial.evidence.file import plain_file
+    from ktrial.evidence.recheck import Readers, recheck
+
+    again = partial(answered_again, app)
+    readers = Readers(benchmarks=app.benchmarks, importers=app.importers, catalog=app.catalog, again=again)
+    if not path.is_dir():
+        bundle = app.bundles.examine(path)
+        data = bundle.comparison()
+        stored = None if data is None else decode_comparison(data, f"{path}: {_COMPARISON}")
+        return recheck(bundle, stored, readers).found
+    if not (path / DATA).is_dir():
+        raise BadInput(
+            f"{path}: it holds no {DATA}/, and so nothing that could be computed again",
+            hint="`ktrial publish … --data` writes a folder with all that its comparison was made from",
+        )
+    stored = decode_comparison(plain_file(path, _COMPARISON), str(path / _COMPARISON))
+    made = recheck(app.bundles.examine(path / DATA), stored, readers)
+    files = list(_listed(path))
+    notes = made.found.notes
+    if stored.versions.get("ktrial") != __version__:
+        told = f"published by ktrial {stored.versions.get('ktrial')}: README.md and charts are not made again"
+        notes = (*notes, told)
+    elif made.comparison is not None:
+        files += _made_again(path, made.comparison, {one.where for one in files})
+    return msgspec.structs.replace(
+        made.found, file=str(path), notes=notes, differences=(*files, *made.found.differences)
+    )
+
+
+def _listed(folder: Path) -> Iterator[Difference]:
+    """Files that are not what SHA256SUMS says."""
+    from ktrial.evidence.differences import Difference
+    from ktrial.evidence.file import plain_file
+    from ktrial.reports.publish import LIST
+
+    try:
+        lines = plain_file(folder, LIST).decode().splitlines()
+    except (BadInput, UnicodeDecodeError) as error:
+        yield Difference(kind="file", where=LIST, told=f"it cannot be read: {error}")
+        return
+    for line in lines:
+        digest, _, name = line.partition("  ")
+        data = _content(folder, name)
+        if data is None:
+            yield Difference(kind="file", where=name, told=f"it is in {LIST} and no plain file of the folder")
+        elif hashlib.sha256(data).hexdigest() != digest:
+            yield Difference(kind="hash", where=name, told=f"it was changed: it is not what {LIST} says")
+
+
+def _made_again(folder: Path, comparison: Comparison, known: set[str]) -> Iterator[Difference]:
+    """Files that are not what this ktrial makes of the comparison."""
+    from ktrial.evidence.differences import Difference
+    from ktrial.reports.publish import LIST, published
+
+    for name, data in published(comparison, has_data=True).items():
+        if name not in (LIST, _COMPARISON) and name not in known and _content(folder, name) != data:
+            yield Difference(kind="file", where=name, told="it is not what comes out of the data")
+
+
+def _content(folder: Path, name: str) -> bytes | None:
+    """A plain file of the folder; None where it is none, or lies elsewhere."""
+    from ktrial.evidence.file import plain_file
+
+    try:
+        return plain_file(folder, name)
+    except BadInput:
+        return None

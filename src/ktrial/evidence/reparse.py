@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reparse: raw output that was kept, read again by the present adapters, against what was kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.benchmark import Benchmark, ParsedRun, RawOutput, check_measurements
+from ktrial.bench.command_benchmark import check_run
+from ktrial.bench.frames.statistics import FRAME_OUTCOMES
+from ktrial.bench.record import LOAD_THROUGHPUT, Kept
+from ktrial.bench.run.undoable_command import EJECTED
+from ktrial.kit.errors import BadInput, BadRun
+from ktrial.machine.gates import VOID
+from ktrial.results.model import StoredRun
+from ktrial.results.ports import Results
+from ktrial.watch.frames import read_frames
+
+#: How the failure of a run begins whose output was cut when it was captured: no later reading makes that good.
+_CUT = "printed more than is captured"
+#: How the failure of a run begins that was disturbed, is void, or whose background load or arm failed.
+_AROUND_IT = ("input during the run", "the background load", f"{VOID}: ", f"{EJECTED}: ")
+#: Why a record of ktrial's own cannot be followed: one of a newer ktrial, or one that somebody has changed.
+BROKEN = "its record is not as ktrial writes it"
+#: Outcomes that are measured around the run, not read from its output.
+_AROUND = (LOAD_THROUGHPUT.name, "energy.", "power.")
+
+
+class Reparsed(msgspec.Struct, frozen=True, kw_only=True):
+    """One run read again. `unread` says why it could not be; without it `changes` say what is different now."""
+
+    session: str
+    run: int
+    benchmark: str
+    changes: tuple[str, ...] = ()
+    unread: str | None = None
+
+
+def reparse(sessions: Iterable[str], results: Results, benchmarks: Mapping[str, Benchmark]) -> Iterator[Reparsed]:
+    """Every run of the sessions, in order."""
+    for session in sessions:
+        for run in results.runs(session):
+            raw = {name: results.raw(digest) for name, digest in run.raw.items()}
+            yield reparse_run(run, raw, benchmarks)
+
+
+def reparse_run(run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[str, Benchmark]) -> Reparsed:
+    """One run, its raw output given by name."""
+    changes: tuple[str, ...] = ()
+    try:
+        unread = _why_not(run, benchmarks)
+        if unread is None:
+            changes = tuple(_changes(run, *read_again(run, raw, benchmarks)))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        unread = f"{BROKEN}: {error!r}"
+    if unread is not None:
+        return Reparsed(session=run.session, run=run.number, benchmark=run.benchmark, unread=unread)
+    return Reparsed(session=run.session, run=run.number, benchmark=run.benchmark, changes=changes)
+
+
+def read_again(
+    run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[str, Benchmark]
+) -> tuple[ParsedRun, tuple[Kept, ...], str | None]:
+    """What the present adapter makes of it: all, the measurements with their units, or why there are none."""
+    document = run.document or {}
+    output = _output(document, raw)
+    try:
+        if _is_frames(document):
+            parsed, outcomes = _frames(output, document["parameters"].get("below_fps"))
+        else:
+            benchmark = benchmarks[document["tool"]]
+            check_run(benchmark, output)
+            parsed = benchmark.parse(output, {**benchmark.parameters, **document["parameters"]})
+            outcomes = {one.name: one for one in benchmark.outcomes}
+        check_measurements(tuple(outcomes.values()), parsed)
+    except (BadRun, BadInput) as error:
+        return ParsedRun(measurements=()), (), error.message
+    return parsed, tuple(Kept.of(one, outcomes[one.outcome]) for one in parsed.measurements), None
+
+
+def _why_not(run: StoredRun, benchmarks: Mapping[str, Benchmark]) -> str | None:
+    """Why there is nothing to read again."""
+    document = run.document
+    if document is None:
+        return f"the run was {run.state}: it has no record"
+    if document.get("schema") != "ktrial.run/1":
+        return "it was imported: the file that it came from is its raw output"
+    if _is_frames(document):
+        return None if any(name.startswith("files/") for name in run.raw) else "it has no capture"
+    tool = document["tool"]
+    if tool not in benchmarks:
+        return f"no benchmark is called {tool}: a command after --, or one that is no longer known"
+    known = {one.name for one in benchmarks[tool].outcomes}
+    foreign = [one.outcome for one in run.measurements if one.outcome not in known and not _is_around(one.outcome)]
+    if foreign and not known & {one.outcome for one in run.measurements}:
+        return f"{tool} was another benchmark then: it measured {', '.join(foreign)}"
+    return None
+
+
+def _is_frames(document: Mapping[str, Any]) -> bool:
+    tool = document.get("tool")
+    return isinstance(tool, str) and tool.startswith("frames")
+
+
+def _is_around(outcome: str) -> bool:
+    return outcome.startswith(_AROUND)
+
+
+def _output(document: Mapping[str, Any], raw: Mapping[str, bytes]) -> RawOutput:
+    ended, used = document["exit"], document["resources"]
+    files = {name.removeprefix("files/"): data for name, data in raw.items() if name.startswith("files/")}
+    return RawOutput(
+        stdout=raw.get("stdout", b""),
+        stderr=raw.get("stderr", b""),
+        files=files,
+        exit_status=ended["status"],
+        signal=ended["signal"],
+        failed=ended["failed"],
+        timed_out=ended["timed_out"],
+        interrupted=ended["interrupted"],
+        cut=(document["failure"] or "").startswith(_CUT),
+        wall_ns=used["wall_ns"],
+        user_us=used["user_us"],
+        system_us=used["system_us"],
+        max_rss_bytes=used["max_rss_bytes"],
+        network=document.get("network"),
+    )
+
+
+def _frames(output: RawOutput, below_fps: float | None) -> tuple[ParsedRun, Mapping[str, Any]]:
+    """The capture with most frames, as it was chosen when the game was run."""
+    reports, errors = [], []
+    for name, data in output.files.items():
+        try:
+            reports.append(read_frames(data, name, below_fps))
+        except BadRun as error:
+            errors.append(error)
+    if not reports:
+        raise errors[0]
+    report = max(reports, key=lambda one: one.frames)
+    outcomes = {one.outcome.name: one.outcome for one in (*FRAME_OUTCOMES, *report.outcomes)}
+    return ParsedRun(measurements=report.measurements, details=report.details, notes=report.notes), outcomes
+
+
+def _changes(run: StoredRun, parsed: ParsedRun, measured: tuple[Kept, ...], failure: str | None) -> Iterator[str]:
+    document = run.document or {}
+    before = document["failure"]
+    if before is not None:
+        if failure is None and not _spoiled(document):
+            yield f"it had failed ({before}); now it gives {', '.join(_shown(one) for one in measured)}"
+        return
+    if failure is not None:
+        yield f"it gave {', '.join(_shown(one) for one in run.measurements)}; now it fails: {failure}"
+        return
+    shown = {one.outcome: _shown(one) for one in measured}
+    kept = {one.outcome: _shown(one) for one in run.measurements}
+    yield from _differing({name: text for name, text in kept.items() if name in shown or not _is_around(name)}, shown)
+    was, now = document["details"], msgspec.json.decode(msgspec.json.encode(parsed.details))
+    for key in sorted(was.keys() | now.keys()):
+        if was.get(key) != now.get(key):
+            yield f"details.{key}: {_brief(was.get(key))}, now {_brief(now.get(key))}"
+    if missing := [note for note in parsed.notes if note not in document["notes"]]:
+        yield f"a new note: {'; '.join(missing)}"
+
+
+def _differing(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for outcome in dict.fromkeys((*was, *now)):
+        if was.get(outcome) != now.get(outcome):
+            yield f"{outcome}: {was.get(outcome, 'not measured')}, now {now.get(outcome, 'not measured')}"
+
+
+def _spoiled(document: Mapping[str, Any]) -> bool:
+    """Whether the run failed for what happened around it, although its output was good."""
+    unprepared = any(not one["ok"] for one in document.get("prepared") or ())
+    return unprepared or document["failure"].startswith(_AROUND_IT)
+
+
+def _shown(one: Any) -> str:
+    return f"{one.outcome} {one.value!r} {one.unit} ({one.direction}, from {one.original!r})"
+
+
+def _brief(value: Any) -> str:
+    text = "nothing" if value is None else msgspec.json.encode(value).decode()
+    return text if len(text) <= 100 else text[:100] + "…"

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials in bundles: their protocol, their log and their noise profile, beside the session with their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from ktrial.evidence.model import trial_folder_of
+from ktrial.evidence.unpack import Bundle
+from ktrial.judge.model.log import decode, encode
+from ktrial.judge.model.noise_profile import NoiseProfile
+from ktrial.kit.errors import BadInput, KtrialError, Refused
+from ktrial.kit.json_strict import decode_as
+from ktrial.results.kept_trial import KeptTrial
+from ktrial.results.trial_record import StoredTrial
+
+_TRIAL, _LOG, _NOISE = "trial.json", "log.jsonl", "noise.json"
+
+
+class TrialKeeper(Protocol):
+    """Where trials are kept."""
+
+    def of_session(self, session: str) -> Sequence[KeptTrial]:
+        """The trials whose runs are in a session."""
+
+    def named(self, name: str) -> KeptTrial | None:
+        """The trial of exactly this name."""
+
+    def bring(self, trials: Iterable[KeptTrial]) -> None:
+        """Keep trials that were made elsewhere, all or none."""
+
+
+def members_of(kept: KeptTrial) -> dict[str, bytes]:
+    """The files of a trial by their names in the bundle."""
+    folder = trial_folder_of(kept.stored.trial)
+    found = {
+        f"{folder}/{_TRIAL}": msgspec.json.encode(kept.stored, order="sorted") + b"\n",
+        f"{folder}/{_LOG}": encode(kept.log),
+    }
+    if kept.noise is not None:
+        found[f"{folder}/{_NOISE}"] = msgspec.json.encode(kept.noise, order="sorted") + b"\n"
+    return found
+
+
+def trials_in(bundle: Bundle) -> tuple[KeptTrial, ...]:
+    """All trials of a bundle; raises BadInput for one that is not in order."""
+    return tuple(trial_in(bundle, name) for name in bundle.trials)
+
+
+def trial_in(bundle: Bundle, name: str) -> KeptTrial:
+    """One of them; raises BadInput for one that is not in order."""
+    where = f"{bundle.shown}: {trial_folder_of(name)}"
+    data = {part: bundle.trial(name, part) for part in (_TRIAL, _LOG, _NOISE)}
+    document, log, noise = data[_TRIAL], data[_LOG], data[_NOISE]
+    if document is None or log is None:
+        raise BadInput(f"{where}: {_TRIAL if document is None else _LOG} is not in the bundle")
+    try:
+        stored = decode_as(document, StoredTrial)
+        profile = None if noise is None else decode_as(noise, NoiseProfile)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"{where}: {error}") from None
+    if not log.endswith(b"\n"):
+        raise BadInput(f"{where}/{_LOG}: its last line was cut off")
+    kept = KeptTrial(stored=stored, log=decode(log, f"{where}/{_LOG}"), noise=profile)
+    if stored.trial != name or stored.session not in {one.session for one in bundle.manifest.sessions}:
+        raise BadInput(f"{where}: it is another trial, or the session with its runs is not in the bundle")
+    return kept
+
+
+def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial]) -> tuple[KeptTrial, ...]:
+    """The trials of a bundle that are not kept yet; `packed` are the kept ones as they would go into a bundle.
+
+    Raises Refused for one that is kept and not the same.
+    """
+    ways = {one.stored.trial: _weight(one) for one in packed}
+    found = []
+    for kept in trials_in(bundle):
+        there = keeper.named(kept.stored.trial)
+        if there is None:
+            found.append(kept)
+        elif _weight(kept) not in (_weight(there), ways.get(kept.stored.trial)):
+            raise Refused(
+                f"{bundle.shown}: trial {kept.stored.trial} is in the store already, and not the same",
+                hint="nothing was imported; import it into another store:  ktrial --store FILE import …",
+            )
+    return tuple(found)
+
+
+def _weight(kept: KeptTrial) -> tuple[bytes, bytes]:
+    """What two trials must share to be the same. A noise profile is not brought into another store."""
+    return msgspec.json.encode(kept.stored, order="sorted"), encode(kept.log)
+
+
+def check_same_verdicts(before: KeptTrial, after: KeptTrial) -> None:
+    """Raise where names that were replaced would change a verdict."""
+    from ktrial.judge.judge import judge
+
+    was, now = (judge(one.log) for one in (before, after))
+    if [(one.verdict, one.effect) for one in was.judged] != [(one.verdict, one.effect) for one in now.judged]:
+        raise KtrialError(
+            f"{before.stored.trial} would have other verdicts without the names in it",
+            hint="--keep-identity packs it as it is, with all names",
+        )

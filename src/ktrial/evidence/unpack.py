@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bundles as they are read: sessions and runs, each checked, and a whole bundle as results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from ktrial.evidence.model import BundledRun, BundledSession, Manifest, Packed, folder_of
+from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.kit.json_strict import decode_as
+from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession
+
+#: In the document of a session that came in a bundle: where it was first, and what was replaced.
+CAME = "bundle"
+
+
+class Bundle(Protocol):
+    """A bundle that was read and found in order."""
+
+    @property
+    def shown(self) -> str:
+        """Its name."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it holds."""
+
+    def session(self, name: str) -> bytes:
+        """`session.json` of a session."""
+
+    def runs(self, name: str) -> Iterator[bytes]:
+        """The lines of `runs.jsonl` of a session."""
+
+    def raw(self, digest: str) -> bytes:
+        """Raw bytes by their digest."""
+
+    def comparison(self) -> bytes | None:
+        """The comparison that it is of."""
+
+    @property
+    def trials(self) -> tuple[str, ...]:
+        """The trials that it holds."""
+
+    def trial(self, name: str, part: str) -> bytes | None:
+        """A file of a trial."""
+
+    @property
+    def damaged(self) -> frozenset[str]:
+        """Members that are not what their digest says, where such are allowed."""
+
+
+def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
+    """A session that the manifest names; raises BadInput for one that is not in order."""
+    where = f"{bundle.shown}: {folder_of(packed.session)}/session.json"
+    try:
+        session = decode_as(bundle.session(packed.session), BundledSession)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"{where}: {error}") from None
+    if session.session != packed.session or session.replaced != packed.replaced:
+        raise BadInput(f"{where}: it is not the session that the manifest names")
+    for digest in session.states.values():
+        _check_there(bundle, digest, where)
+    return session
+
+
+def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun, Mapping[str, bytes]]]:
+    """The runs with their raw output, which is read when it is asked for."""
+    seen: set[int] = set()
+    for line, data in enumerate(bundle.runs(session.session), 1):
+        where = f"{bundle.shown}: {folder_of(session.session)}/runs.jsonl:{line}"
+        try:
+            run = decode_as(data, BundledRun)
+            told = () if run.document is None else run.document.get("measurements", ())
+            measurements = tuple(msgspec.convert(one, StoredMeasurement) for one in told)
+        except (msgspec.DecodeError, TypeError) as error:
+            raise BadInput(f"{where}: {error}") from None
+        if run.number in seen or run.state == "running":
+            raise BadInput(f"{where}: run {run.number} stands there twice, or still runs")
+        seen.add(run.number)
+        for digest in run.raw.values():
+            _check_there(bundle, digest, where)
+        _check_raw(run, where)
+        stored = StoredRun(
+            session=session.session,
+            number=run.number,
+            benchmark=run.benchmark,
+            state=run.state,
+            warm_up=run.warm_up,
+            started_unix_ms=run.started_unix_ms,
+            measurements=measurements,
+            raw=run.raw,
+            document=run.document,
+        )
+        yield stored, _Raw(bundle, run.raw)
+
+
+def _check_there(bundle: Bundle, digest: str, where: str) -> None:
+    if f"raw/{digest}" not in bundle.manifest.members:
+        raise BadInput(f"{where}: its raw output {digest[:12]}… is not in the bundle")
+
+
+def _check_raw(run: BundledRun, where: str) -> None:
+    """What the record says of the raw output must be what there is."""
+    told = (run.document or {}).get("raw")
+    if told is None:
+        return
+    if not isinstance(told, Mapping) or not all(isinstance(one, Mapping) for one in told.values()):
+        raise BadInput(f"{where}: raw is no table")
+    if {name: one.get("sha256") for name, one in told.items()} != dict(run.raw):
+        raise BadInput(f"{where}: its record tells of other raw output than there is")
+
+
+class _Raw(Mapping[str, bytes]):
+    """Raw output of one run, read from the bundle when it is asked for."""
+
+    def __init__(self, bundle: Bundle, names: Mapping[str, str]) -> None:
+        self._bundle = bundle
+        self._names = names
+
+    def __getitem__(self, name: str) -> bytes:
+        return self._bundle.raw(self._names[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def brought(session: BundledSession) -> StoredSession:
+    """A session as a store keeps it that it was brought to."""
+    came = {"origin": session.origin, "replaced": session.replaced}
+    return msgspec.structs.replace(first(session), origin=CAME, document={**session.document, CAME: came})
+
+
+def first(session: BundledSession) -> StoredSession:
+    """A session as the store had it that it was measured into."""
+    return StoredSession(
+        session=session.session,
+        suite=session.suite,
+        label=session.label,
+        origin=session.origin,
+        kernel_release=session.kernel_release,
+        boot_id=session.boot_id,
+        started_unix_ms=session.started_unix_ms,
+        runs={},
+        document=session.document,
+    )
+
+
+class BundleResults:
+    """A bundle as `ReadResults`: its sessions as they first were."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self._sessions = {one.session: session_of(bundle, one) for one in bundle.manifest.sessions}
+
+    def sessions(self) -> tuple[StoredSession, ...]:
+        """All sessions, the newest first."""
+        return tuple(sorted(map(first, self._sessions.values()), key=lambda one: -one.started_unix_ms))
+
+    def runs(self, session: str) -> Iterator[StoredRun]:
+        """The runs of a session, in order."""
+        return (run for run, _ in runs_of(self._bundle, self._sessions[session]))
+
+    def raw(self, digest: str) -> bytes:
+        """Raw bytes by their SHA-256."""
+        if f"raw/{digest}" not in self._bundle.manifest.members:
+            raise UnknownName("raw output", digest, (), hint="the bundle does not hold it")
+        return self._bundle.raw(digest)
+
+    def states(self, session: str) -> dict[str, str]:
+        """Place -> SHA-256 of the machine's state there."""
+        return dict(self._sessions[session].states)
+
+    def is_scrubbed(self, session: str) -> bool:
+        """Whether names were replaced in it."""
+        return bool(self._sessions[session].replaced)

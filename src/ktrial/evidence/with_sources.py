@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A comparison into a bundle with all that it was made from, so that somebody else can compute it again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ktrial.bench import packed_raw
+from ktrial.evidence.differences import comparison_differences, same_figures
+from ktrial.evidence.model import Packed
+from ktrial.evidence.pack import Scrubbing, Writer
+from ktrial.evidence.unpack import BundleResults
+from ktrial.judge.model.asked import AskedComparison, AskedFile
+from ktrial.judge.model.comparison import Comparison
+from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.scrub import Scrubber
+from ktrial.results.ports import ReadResults
+
+#: Computes a comparison again, from results and from files by their names.
+Again = Callable[[Comparison, ReadResults, Callable[[str], bytes]], Comparison]
+
+
+class Carried(NamedTuple):
+    """The comparison that was carried, and how many names of which kind were replaced in it and in its files."""
+
+    comparison: Comparison
+    replaced: Mapping[str, int]
+
+
+def question_of(published: Comparison) -> AskedComparison:
+    """The question of a comparison; raises BadInput where it has none."""
+    if published.asked is None:
+        raise BadInput(
+            "the comparison does not hold its question, so nobody could compute it again",
+            hint="make it anew with this ktrial: `ktrial compare … --json`",
+        )
+    return published.asked
+
+
+def sessions_of(question: AskedComparison) -> tuple[str, ...]:
+    """The sessions of the store that it is about."""
+    return tuple(dict.fromkeys(name for source in question.sources for name in source.sessions))
+
+
+def carry(
+    published: Comparison,
+    read: Callable[[str], bytes],
+    again: Again,
+    writer: Writer,
+    packed: Sequence[Packed],
+    scrubbing: Scrubbing | None,
+) -> Carried:
+    """Put the compared files beside the packed sessions; the comparison as it comes out of what is in the bundle now.
+
+    Raises Refused when other figures or verdicts come out than were published.
+    """
+    question = question_of(published)
+    datas = {file.path: _checked(file, read) for source in question.sources for file in source.files}
+    scrubber = None if scrubbing is None else _scrubber(scrubbing, published, list(datas.values()))
+    digests, asked = {}, question
+    for path, data in datas.items():
+        digests[path] = writer.raw(data if scrubber is None else packed_raw.scrubbed(data, scrubber))
+    if scrubber is not None:
+        asked = _clean(question, scrubber, digests)
+        digests = {scrubber.document(path): digest for path, digest in digests.items()}
+        published = msgspec.structs.replace(published, reproduce=tuple(scrubber.document(published.reproduce)))
+    bundle = writer.opened(packed)
+    given = msgspec.structs.replace(published, asked=asked)
+    found = again(given, BundleResults(bundle), lambda path: bundle.raw(digests[path]))
+    wrong = same_figures(published, found)
+    if wrong is None and scrubber is None:
+        wrong = next(comparison_differences(published, found), None)
+    if wrong is not None:
+        raise Refused(
+            f"the comparison does not come out of what is packed: {wrong.where}: {wrong.told}",
+            hint="compare again, and pack that one"
+            + ("" if scrubber is None else "; --keep-identity packs all as it is, with all names"),
+        )
+    return Carried(found, {} if scrubber is None else {str(kind): times for kind, times in scrubber.replaced.items()})
+
+
+def _checked(file: AskedFile, read: Callable[[str], bytes]) -> bytes:
+    data = read(file.path)
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise Refused(f"{file.path} is not what it was when it was compared", hint="compare again, and pack that one")
+    return data
+
+
+def _scrubber(scrubbing: Scrubbing, published: Comparison, datas: Sequence[bytes]) -> Scrubber:
+    names = {name for one in published.outcomes for name in (one.benchmark, one.outcome)}
+    scrubber = Scrubber(scrubbing.identity, scrubbing.salt, names)
+    for data in datas:
+        for layer in packed_raw.layers(data):
+            scrubber.learn(layer)
+    return scrubber
+
+
+def _clean(question: AskedComparison, scrubber: Scrubber, digests: dict[str, str]) -> AskedComparison:
+    """The question without names; digests are those of the files as they are packed."""
+    told = msgspec.to_builtins(question)
+    told["excluded"] = {}
+    for source in told["sources"]:
+        for file in source["files"]:
+            file["sha256"] = digests[file["path"]]
+    excluded = {scrubber.document(run): scrubber.document(reason) for run, reason in question.excluded.items()}
+    return msgspec.structs.replace(msgspec.convert(scrubber.document(told), AskedComparison), excluded=excluded)

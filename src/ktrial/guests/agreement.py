@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boots of guests: in the mode that works here, and twice where time is exact."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from ktrial.bench.frames.guest_tools import EXACT_SETTLE_S, GuestDiffers, GuestRun, Mode, Shape
+from ktrial.kit.errors import KtrialError
+
+#: So much of a line is shown before and after the first byte in which two differ.
+_AROUND_BYTES = 100
+#: So long may a kernel take to its first process where KVM works.
+_KVM_BEGIN_S = 20.0
+
+
+class Boots(Protocol):
+    """Boots one kernel with one job in a machine of this shape, until `limit_s` has passed.
+
+    `begin_limit_s` is how long it may take to its first process.
+    """
+
+    def __call__(self, shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun:
+        """One boot."""
+
+
+class Booted(msgspec.Struct, frozen=True, kw_only=True):
+    """A boot that is told about; `twin_sha256` is what two exact boots agree in, `odd` how a third one differed."""
+
+    run: GuestRun
+    no_kvm: str | None = None
+    twin_sha256: str | None = None
+    odd: str | None = None
+
+
+def settle_s(mode: Mode | None) -> int:
+    """How long a guest rests before its program: exact ones until the kernel's own work after boot is over."""
+    return EXACT_SETTLE_S if mode == "exact" else 0
+
+
+class Stops(Protocol):
+    """What runs guests, and can end them."""
+
+    def stop(self) -> None:
+        """End all guests that run."""
+
+
+class House(Stops, Protocol):
+    """What runs the guests."""
+
+    def why_no_kvm(self) -> str | None:
+        """Why KVM cannot be used; None where it can."""
+
+
+def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house: House) -> Booted:
+    """One boot in the mode asked for, or in the fastest that works. Raises KtrialError where KVM is wanted in vain."""
+    if mode == "exact":
+        return boot_twice(shape, limit_s, boot, house)
+    if mode == "emulated":
+        return Booted(run=boot(shape, limit_s))
+    why = house.why_no_kvm()
+    if why is None:
+        run = boot(msgspec.structs.replace(shape, mode="kvm"), limit_s, _KVM_BEGIN_S if mode is None else None)
+        if run.begun is not None or mode == "kvm":
+            return Booted(run=run)
+        why = f"/dev/kvm runs code and not this kernel: {run.failure}"
+    if mode == "kvm":
+        raise KtrialError(f"no KVM here: {why}", hint="--mode emulated, or no --mode, works without")
+    return Booted(run=boot(msgspec.structs.replace(shape, mode="emulated"), limit_s), no_kvm=why)
+
+
+def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> Booted:
+    """Two boots at once, which must be the same to the last byte; where they differ a third one decides.
+
+    Raises GuestDiffers where no two are the same.
+    """
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(boot, shape, limit_s) for _ in range(2)]
+        try:
+            first, second = (run.result() for run in runs)
+        except BaseException:
+            house.stop()
+            raise
+    agreed = agreement(first, second, lambda: boot(shape, limit_s))
+    sha256 = None if agreed.run.limit_passed else digest(agreed.run)
+    return Booted(run=agreed.run, twin_sha256=sha256, odd=agreed.odd)
+
+
+class Agreement(NamedTuple):
+    """What two boots agree in, and how the one that was odd differed from them."""
+
+    run: GuestRun
+    odd: str | None = None
+
+
+def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) -> Agreement:
+    """What two boots of the same guest agree in, a third one where two differ. Raises GuestDiffers.
+
+    Of boots that a limit ended, that one: when it passed, not what the guest did, made them differ.
+    """
+    found = difference(first, second)
+    if found is None or first.limit_passed:
+        return Agreement(first)
+    if second.limit_passed or (third := again()).limit_passed:
+        return Agreement(second if second.limit_passed else third)
+    agreed = next((run for run in (first, second) if difference(run, third) is None), None)
+    if agreed is None:
+        raise GuestDiffers(
+            f"three runs of the same exact guest differ: {found}",
+            hint="its results cannot be used; without --append and with fewer tools, do they still?",
+        )
+    return Agreement(agreed, found)
+
+
+def digest(run: GuestRun) -> str:
+    """One hash over all that came of a boot."""
+    found = hashlib.sha256()
+    for part in (
+        run.console,
+        run.stdout,
+        run.stderr,
+        run.said,
+        msgspec.json.encode([run.begun, run.ended, run.failure]),
+    ):
+        found.update(len(part).to_bytes(8, "big") + part)
+    return found.hexdigest()
+
+
+def difference(first: GuestRun, second: GuestRun) -> str | None:
+    """Where two boots differ first: stream, line, both texts; None where they are the same."""
+    for name in ("console", "stdout", "stderr", "said"):
+        one, other = (getattr(run, name).splitlines(keepends=True) for run in (first, second))
+        for number in range(max(len(one), len(other))):
+            left, right = (lines[number] if number < len(lines) else b"" for lines in (one, other))
+            if left != right:
+                begin = max(0, _same(left, right) - _AROUND_BYTES)
+                return f"line {number + 1} of {name} is {_shown(left, begin)} and {_shown(right, begin)}"
+    for field in ("begun", "ended", "failure"):
+        left, right = getattr(first, field), getattr(second, field)
+        if left != right:
+            return f"{field} is {left!r} and {right!r}"
+    return None
+
+
+def _same(one: bytes, other: bytes) -> int:
+    """How many bytes two lines begin with that are the same in both."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+
+
+def _shown(line: bytes, begin: int) -> str:
+    """A line from there on, as much as a person reads."""
+    if not line:
+        return "missing"
+    text = line.rstrip(b"\r\n")[begin : begin + 2 * _AROUND_BYTES].decode(errors="replace")
+    more = "…" if len(line) > begin + 2 * _AROUND_BYTES else ""
+    return repr(f"{'…' if begin else ''}{text}{more}")

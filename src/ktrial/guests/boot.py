@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boots a guest once, to its end or to a limit, and hands over all that came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
+from threading import Event
+from typing import IO, NamedTuple
+
+import msgspec
+
+from ktrial.bench.frames.guest_tools import Begun, Ended, GuestRun, Job, Shape
+from ktrial.guests import guest_line, initramfs
+from ktrial.guests.guest_line import Frame, Frames, Garbled
+from ktrial.guests.programs import Brought
+from ktrial.guests.qemu import Emulator
+from ktrial.guests.running import RunningGuest, end, typed
+from ktrial.kernels.images.images import KernelFiles
+from ktrial.kernels.images.kernel_image import bootable
+from ktrial.kit.errors import BadInput, KtrialError
+
+_POLL_S = 0.02
+#: More than that of console text, or of a program's output, ends the guest.
+CONSOLE_LIMIT_BYTES = 16 << 20
+OUTPUT_LIMIT_BYTES = 64 << 20
+#: After its last frame a guest only restarts.
+_END_LIMIT_S = 10.0
+_PANIC = b"Kernel panic - not syncing: "
+_LATE = "the time limit"
+
+
+class Limits(NamedTuple):
+    """Seconds of a whole boot, and of the way to the first process."""
+
+    whole_s: float
+    begin_s: float | None = None
+
+
+class Guests:
+    """Boots guests; `folder` is where their files lie while they run."""
+
+    def __init__(self, emulator: Emulator, agent: Path, folder: Path | None = None) -> None:
+        self._emulator = emulator
+        self._agent = agent
+        self._folder = folder
+        self._stop = Event()
+
+    @property
+    def architecture(self) -> str:
+        """What these guests are."""
+        return self._emulator.machine.architecture
+
+    def why_no_kvm(self) -> str | None:
+        """Why KVM cannot be used, found by running code with it; None where it can."""
+        return self._emulator.why_no_kvm()
+
+    def stop(self) -> None:
+        """End all guests that run in other threads."""
+        self._stop.set()
+
+    def boot(self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, limits: Limits) -> GuestRun:
+        """One boot from the beginning to its end, or until a limit has passed."""
+        with TemporaryDirectory(prefix="guest-", dir=self._folder) as name:
+            folder = Path(name)
+            self._lay(folder, kernel, job, brought, shape)
+            return _Boot(self._emulator, folder, shape, limits, self._stop).run()
+
+    def talk(self, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape, begin_limit_s: float) -> RunningGuest:
+        """A guest that runs until it is closed, with sessions in it."""
+        folder = Path(mkdtemp(prefix="guest-", dir=self._folder))
+        try:
+            self._lay(folder, kernel, msgspec.structs.replace(job, sessions=True), brought, shape)
+            argv = self._emulator.argv(shape, folder, talks=True)
+            return RunningGuest(argv, folder, begin_limit_s, self._stop)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _lay(self, folder: Path, kernel: KernelFiles, job: Job, brought: Brought, shape: Shape) -> None:
+        """Puts what the emulator reads into its folder."""
+        image = bootable(kernel.image, kernel.image_path, self.architecture)
+        content = initramfs.build(
+            self._agent.read_bytes(), msgspec.json.encode(job), brought.files, links=brought.links
+        )
+        if len(content) * 2 > shape.memory_bytes:
+            wanted = -(-len(content) * 2 >> 20)
+            raise BadInput(
+                f"what is put into the guest has {len(content) >> 20} MiB; it needs twice that as memory",
+                hint=f"--memory {wanted}MiB or more",
+            )
+        (folder / "kernel").write_bytes(image)
+        (folder / "initramfs").write_bytes(content)
+        (folder / "console").touch(mode=0o600)
+
+
+class _Boot:
+    """A guest that runs, and what has come of it so far."""
+
+    def __init__(self, emulator: Emulator, folder: Path, shape: Shape, limits: Limits, stop: Event) -> None:
+        self._emulator, self._folder, self._shape, self._limits = emulator, folder, shape, limits
+        self._stop = stop
+        self._frames = Frames()
+        self._begun: Begun | None = None
+        self._ended: Ended | None = None
+        self._over = False
+        self._outputs = {guest_line.OUTPUT: bytearray(), guest_line.ERRORS: bytearray()}
+        self._said = bytearray()
+
+    def run(self) -> GuestRun:
+        """Starts the emulator, follows the guest's line, ends both."""
+        (self._folder / "line").touch(mode=0o600)
+        begin = time.monotonic()
+        argv = self._emulator.argv(self._shape, self._folder)
+        with (self._folder / "errors").open("wb") as errors, (self._folder / "line").open("rb") as line:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd="/", start_new_session=True
+            )
+            try:
+                failure = self._follow(process, line, begin)
+            finally:
+                end(process)
+        return GuestRun(
+            shape=self._shape,
+            emulator=self._emulator.version,
+            begun=self._begun,
+            ended=self._ended,
+            stdout=bytes(self._outputs[guest_line.OUTPUT]),
+            stderr=bytes(self._outputs[guest_line.ERRORS]),
+            console=self._console()[:CONSOLE_LIMIT_BYTES],
+            wall_s=time.monotonic() - begin,
+            failure=failure,
+            limit_passed=failure is not None and failure.startswith(_LATE),
+            said=bytes(self._said),
+        )
+
+    def _follow(self, process: subprocess.Popen[bytes], line: IO[bytes], begin: float) -> str | None:
+        """Why the guest did not come to its end; None where it did."""
+        while True:
+            gone = process.poll() is not None
+            try:
+                self._take(line.read())
+            except Garbled as error:
+                return error.message
+            if self._over:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_END_LIMIT_S)
+                return None
+            if gone:
+                return self._why_gone(process.returncode)
+            if (why := self._why_stop(time.monotonic() - begin)) is not None:
+                return why
+            time.sleep(_POLL_S)
+
+    def _why_stop(self, passed_s: float) -> str | None:
+        if self._stop.is_set():
+            return "it was stopped"
+        if self._begun is None:
+            limit_s = min(self._limits.whole_s, self._limits.begin_s or self._limits.whole_s)
+            if passed_s > limit_s:
+                return f"{_LATE} of {limit_s:g} s passed; the guest did not come as far as its first process"
+        elif passed_s > self._limits.whole_s:
+            return f"{_LATE} of {self._limits.whole_s:g} s passed; the guest ran its program"
+        if (self._folder / "console").stat().st_size > CONSOLE_LIMIT_BYTES:
+            return f"the guest wrote more than {CONSOLE_LIMIT_BYTES >> 20} MiB to its console"
+        if sum(map(len, (self._said, *self._outputs.values()))) > OUTPUT_LIMIT_BYTES:
+            return f"the program wrote more than {OUTPUT_LIMIT_BYTES >> 20} MiB"
+        return None
+
+    def _take(self, piece: bytes) -> None:
+        for frame in self._frames.feed(piece):
+            self._one(frame)
+
+    def _one(self, frame: Frame) -> None:
+        if frame.kind in self._outputs:
+            self._outputs[frame.kind] += frame.content
+        elif frame.kind in {guest_line.SAID, guest_line.OVER}:
+            self._said += guest_line.encoded(*frame)
+        elif frame.kind == guest_line.BEGUN:
+            self._begun = typed(frame, Begun)
+        elif frame.kind == guest_line.ENDED:
+            self._ended = typed(frame, Ended)
+        elif frame.kind == guest_line.END:
+            self._over = True
+
+    def _why_gone(self, status: int) -> str:
+        """Why a guest ended without saying so: a panic, something that the emulator says, or nothing that is known."""
+        for text in self._console().splitlines():
+            _, found, reason = text.partition(_PANIC)
+            if found:
+                return f"the kernel panicked: {reason.decode(errors='replace').strip()}"
+        said = (self._folder / "errors").read_text(encoding="utf-8", errors="replace").strip()
+        if status != 0 or (said and self._begun is None and not self._console()):
+            ended = f"with status {status}" if status >= 0 else f"by {signal.Signals(-status).name}"
+            raise KtrialError(
+                f"{self._emulator.version} ended {ended}: {said or 'it says nothing'}",
+                hint="the same kernel in another mode or with another --memory may work",
+            )
+        if self._begun is None:
+            return "the guest ended before its first process ran"
+        return "the guest ended without saying how its program did"
+
+    def _console(self) -> bytes:
+        return (self._folder / "console").read_bytes()

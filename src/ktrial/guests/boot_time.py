@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a kernel takes to boot in a guest, and what in it takes long."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from ktrial.bench.frames.guest_tools import GuestBootTime, GuestFailed, GuestPlace, GuestRun, Job, Program
+from ktrial.guests.agent_replies import read_replies
+from ktrial.guests.initcalls import WORDS, kernel_us, read_initcalls
+from ktrial.kit.errors import BadRun
+from ktrial.kit.json_bytes import read_bytes
+from ktrial.machine.kmsg import read_kmsg
+
+_FILE = "/ktrial/requests"
+_REQUEST = 1
+
+
+class Boots(Protocol):
+    """Boots guests by their places."""
+
+    def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
+        """One boot, to its end or a limit."""
+
+
+def boot_time(lab: Boots, place: GuestPlace, runs: int) -> GuestBootTime:
+    """The way to the first process in so many boots, and of one more what in it took how long."""
+    plain = [_good(lab.boot(place, Job(), {})) for _ in range(runs)]
+    told = msgspec.structs.replace(place.shape, append=(*place.shape.append, *WORDS))
+    request = msgspec.json.encode({"id": _REQUEST, "do": "kernel_log", "from": 0}) + b"\n"
+    program = Program(argv=("/usr/bin/ktrial-agent", "batch", "--role", "root", _FILE))
+    run = _good(lab.boot(msgspec.structs.replace(place, shape=told), Job(programs=(program,)), {_FILE: request}))
+    reply = read_replies(run.stdout).get(_REQUEST)
+    if reply is None or reply.ok is None or "log" not in reply.ok:
+        raise BadRun("the guest's kernel did not hand its log over", hint="--append loglevel=7 lets it say more")
+    records = read_kmsg(read_bytes(reply.ok["log"]))
+    begun = [one.begun for one in plain if one.begun is not None]
+    return GuestBootTime(
+        kernel=place.kernel,
+        release=begun[0].release,
+        mode=place.shape.mode,
+        first_process_s=tuple(one.uptime_s for one in begun),
+        median_s=statistics.median(one.uptime_s for one in begun),
+        wall_s=statistics.median(one.wall_s for one in plain),
+        told_first_process_s=run.begun.uptime_s if run.begun is not None else None,
+        told_kernel_s=None if (us := kernel_us(records)) is None else us / 1e6,
+        calls=read_initcalls(records),
+        cut=bool(reply.ok.get("truncated")),
+    )
+
+
+def _good(run: GuestRun) -> GuestRun:
+    if run.failure is not None or run.begun is None:
+        raise GuestFailed(run.failure or "the guest ended before its first process ran", run.exit_status)
+    return run

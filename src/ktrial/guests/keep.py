@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial kernel boot --keep`: a guest that other commands use, until its terminal or a limit ends it.
+
+Of an exact guest nothing runs meanwhile: what is kept is all that was said to it, with which it is booted anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ktrial.cli.options import seconds
+from ktrial.kernels.images.images import RUNNING
+from ktrial.kit.errors import AgentError, BadInput
+
+if TYPE_CHECKING:
+    from ktrial.bench.frames.guest_tools import Begun, Ends, Kept, Mode, Shape
+    from ktrial.cli.app import App
+    from ktrial.guests.transport import Guest
+
+
+def check(app: App, name: str, program: tuple[str, ...], *, as_json: bool) -> None:
+    """Refuse what a guest that is kept cannot have or be called."""
+    from ktrial.guests.kept import check_name
+
+    check_name(name)
+    if name == RUNNING or name in app.kernels.images.installed():
+        raise BadInput(f"--keep {name}: this is the name of a kernel", hint="take another one: --keep lab")
+    if program:
+        raise BadInput("--keep keeps a guest for other commands; it runs no program", hint="leave one of them out")
+    if as_json:
+        raise BadInput("--json tells what a program did; a guest that is kept runs none", hint="leave one of them out")
+
+
+def keep_guest(
+    app: App,
+    kernel: str,
+    name: str,
+    mode: Mode | None,
+    shape: Shape,
+    brought: tuple[tuple[str, ...], tuple[str, ...]],
+    limit: str | None,
+) -> int:
+    """Boot it, and hand out sessions with it; `brought` are modules and tools."""
+    from ktrial.bench.frames.guest_tools import STATUS_FAILED, GuestFailed
+    from ktrial.cli.app_guest import keeper
+    from ktrial.guests.text import kept_text
+    from ktrial.kit.tables import columns
+
+    limit_s = None if limit is None else seconds(limit, "--limit")
+    boots = _boot_exact if mode == "exact" else _boot
+    with keeper(name) as keeps:
+        guest, begun, kept = boots(app, kernel, mode, shape, *brought)
+        try:
+            for refused in begun.unloaded:
+                app.say(f"the guest could not load {refused}")
+            sys.stdout.write(kept_text(name, begun, kept.mode, width=columns()))
+            sys.stdout.flush()
+            with app.interrupts:
+                gone = keeps.serve(guest, kept, app.interrupts, limit_s)
+        except KeyboardInterrupt:
+            gone = None
+        finally:
+            guest.close()
+    if gone is not None:
+        raise GuestFailed(
+            gone, STATUS_FAILED, "what was set in it has gone with it; the same command boots another one"
+        )
+    app.say(f"the guest {name} has ended, and all that was set in it with it")
+    return 0
+
+
+class _Booted(NamedTuple):
+    guest: Guest
+    begun: Begun
+    kept: Kept
+
+
+def _boot(
+    app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
+) -> _Booted:
+    """One that runs from now on."""
+    from ktrial.bench.frames.guest_tools import Kept
+    from ktrial.cli.app_guest import boot_to_talk
+
+    guest, ran, places = boot_to_talk(app.kernels.lab, kernel, mode, shape, modules, tools, runs_programs=True)
+    return _Booted(guest, guest.begun, Kept(kernel=kernel, release=guest.begun.release, mode=ran, tools=places))
+
+
+def _boot_exact(
+    app: App, kernel: str, mode: Mode | None, shape: Shape, modules: tuple[str, ...], tools: tuple[str, ...]
+) -> _Booted:
+    """One to which nothing was said yet."""
+    from ktrial.bench.frames.guest_tools import GuestFailed, Kept
+    from ktrial.cli.app_guest import tools_of
+    from ktrial.cli.exact_host import boot_with, place_of
+    from ktrial.guests.replay import Replay
+    from ktrial.guests.text import failure_text
+
+    del mode
+    lab = app.kernels.lab
+    kernel = kernel_from_anywhere(kernel)
+    brought = tools_of(lab, kernel, tuple(map(tool_from_anywhere, tools)), runs_programs=True)
+    place = place_of(kernel, shape, brought, modules=modules, disk=lab.can_have_disk(kernel))
+    run = Replay(lambda script: boot_with(lab, place, script, app.say)).booted()
+    if run.begun is None or run.failure is not None:
+        raise GuestFailed(failure_text(run), run.exit_status)
+    kept = Kept(kernel=kernel, release=run.begun.release, mode="exact", tools=lab.tools_in(place), place=place)
+    return _Booted(Asleep(), run.begun, kept)
+
+
+def kernel_from_anywhere(word: str) -> str:
+    """The word for a kernel, as a command that starts in another folder has to say it."""
+    return word if word == RUNNING or not Path(word).exists() else str(Path(word).absolute())
+
+
+def tool_from_anywhere(word: str) -> str:
+    """The same for a program: a name without a slash is looked for in PATH."""
+    return str(Path(word).absolute()) if "/" in word else word
+
+
+class Asleep:
+    """An exact guest between two answers: nothing runs, so nothing can be opened in it, and nothing ends it."""
+
+    def open(self, arguments: list[str], *, root: bool) -> Ends:
+        """Raise AgentError: its word is another one."""
+        del arguments, root
+        raise AgentError("lost", "an exact guest holds no conversation", hint="--host exact:NAME is its word")
+
+    def kill(self, session: int) -> None:
+        """There is none."""
+
+    def why_gone(self) -> str | None:
+        """It cannot go."""
+        return None
+
+    def close(self) -> None:
+        """There is nothing to let go of."""

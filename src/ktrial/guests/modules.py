@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules of a kernel for a guest: by name, with what they need, in the order of loading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ktrial.kernels.images.kernel_module import module_name, read_module
+from ktrial.kit.errors import BadInput, UnknownName
+
+#: Where a guest has its modules.
+_GUEST_FOLDER = "/ktrial/modules"
+
+
+def modules_folder(image: Path) -> Path | None:
+    """The folder of the modules of an image that lies as packages and installations have it."""
+    if image.name == "vmlinuz" and image.parent.parent.name == "modules":
+        return image.parent
+    version = image.name.removeprefix("vmlinuz-")
+    for folder in ("lib/modules", "usr/lib/modules"):
+        place = image.parent.parent / folder / version
+        if place.is_dir():
+            return place
+    return None
+
+
+def take_modules(names: Sequence[str], image: str, wanted: Sequence[str] = ()) -> dict[str, bytes]:
+    """Path in the guest -> object of each module, in the order of loading; what is built in needs none.
+
+    Those that are only `wanted` come first, as far as this kernel has them.
+    """
+    folder = modules_folder(Path(image)) if names or wanted else None
+    if folder is None and not names:
+        return {}
+    if folder is None:
+        raise BadInput(
+            "there are no modules beside this kernel",
+            file=image,
+            hint="take an installed version, or a package unpacked with `dpkg -x`",
+        )
+    return _Loading(folder).of(names, wanted)
+
+
+class _Loading:
+    def __init__(self, folder: Path) -> None:
+        self._files: dict[str, Path] = {}
+        for path in sorted(folder.rglob("*.ko*")):
+            name = module_name(path.name)
+            if name is not None:
+                self._files.setdefault(name, path)
+        listed = folder / "modules.builtin"
+        text = listed.read_text(encoding="utf-8", errors="replace") if listed.is_file() else ""
+        self._built_in = {name for line in text.splitlines() if (name := module_name(line)) is not None}
+        self._found: dict[str, bytes] = {}
+
+    def of(self, names: Sequence[str], wanted: Sequence[str]) -> dict[str, bytes]:
+        """The modules of these names after all that they need."""
+        for name in wanted:
+            self._add(name, needed=False, on_the_way=())
+        for name in names:
+            self._add(name.replace("-", "_"), needed=True, on_the_way=())
+        order = enumerate(self._found.items())
+        return {f"{_GUEST_FOLDER}/{index:03}-{name}.ko": content for index, (name, content) in order}
+
+    def _on_every_cpu(self, name: str) -> str:
+        """Of what only names an algorithm of the kernel's, the module that needs no special instructions."""
+        generic = f"{name.removeprefix('crypto_')}_generic"
+        return generic if name.startswith("crypto_") and generic in self._files else name
+
+    def _add(self, name: str, *, needed: bool, on_the_way: tuple[str, ...]) -> None:
+        if name in self._found or name in self._built_in or name in on_the_way:
+            return
+        if name not in self._files:
+            if needed:
+                raise UnknownName("module of this kernel", name, self._files)
+            return
+        path = self._files[name]
+        module = read_module(path.read_bytes(), str(path))
+        for other in module.before:
+            self._add(self._on_every_cpu(other), needed=False, on_the_way=(*on_the_way, name))
+        for other in module.depends:
+            self._add(other, needed=True, on_the_way=(*on_the_way, name))
+        self._found[name] = module.object

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of this machine that are put into a guest, with the libraries that their own loader finds for them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ktrial.bench.frames.guest_tools import Program, guest_path
+from ktrial.kernels.images.architectures import host_architecture
+from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.formats.elf import MAGIC, Elf
+
+_LIBRARY = re.compile(r"^[ \t]*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
+_MISSING = re.compile(r"^[ \t]*(\S+) => not found", re.MULTILINE)
+_LIMIT_S = 30.0
+_BUSYBOX = "busybox"
+_AGENT = "ktrial-agent"
+
+
+class Brought(NamedTuple):
+    """What is put into a guest of this architecture: files by their paths here, links, and where each tool is."""
+
+    files: dict[str, bytes]
+    links: dict[str, str]
+    tools: dict[str, str]
+    architecture: str = "x86_64"
+
+
+def bring(names: Sequence[str], architecture: str | None = None) -> Brought:
+    """The programs of these names or paths, and all that they need to start, for guests like this machine or others."""
+    found = Brought({}, {}, {}, architecture or host_architecture())
+    for name in dict.fromkeys(names):
+        program = shutil.which(name)
+        if program is None:
+            raise BadInput(f"no program {name!r} in PATH", hint="install it here, or give its path")
+        path = str(Path(program).absolute())
+        found.tools[name] = guest_path(path)
+        _add(path, found, found.tools[name])
+    _add_applets(found)
+    return found
+
+
+def bring_for(
+    program: Sequence[str], names: Sequence[str], architecture: str | None = None
+) -> tuple[Brought, Program | None]:
+    """The tools of these names, the program of a command line unless it is among them, and how that is started."""
+    found = bring(names, architecture)
+    if not program:
+        return found, None
+    name = program[0]
+    here = {Path(path).name for path in (*found.files, *found.links)} | {_AGENT}
+    if name not in (*here, *found.files):
+        found = bring([*names, name], architecture)
+    return found, Program(argv=(found.tools.get(name, name), *program[1:]))
+
+
+def _add(path: str, found: Brought, place: str) -> None:
+    """The program at its place, its interpreter and its libraries."""
+    data = Path(path).read_bytes()
+    found.files[place] = data
+    if data.startswith(b"#!"):
+        _add_interpreters(path, data, found)
+        return
+    if not data.startswith(MAGIC):
+        raise BadInput("it is neither a program nor a script", file=path)
+    elf = Elf(data, path)
+    _check_architecture(elf, path, found.architecture)
+    if elf.interpreter is not None:
+        _add_libraries(path, elf.interpreter, found)
+
+
+def _check_architecture(elf: Elf, path: str, wanted: str) -> None:
+    """Raises BadInput for what does not run in the guest, or whose libraries cannot be found here."""
+    foreign = wanted != host_architecture()
+    hint = f"take a static program for {wanted} by its path, or the agent: `-- ktrial-agent`" if foreign else None
+    if elf.machine != wanted:
+        raise BadInput(f"it is a program for {elf.machine}, the guest is {wanted}", file=path, hint=hint)
+    if foreign and elf.interpreter is not None:
+        raise BadInput(f"it needs libraries for {wanted}, which this machine has not", file=path, hint=hint)
+
+
+def _add_interpreters(path: str, script: bytes, found: Brought) -> None:
+    """What the first line of a script names; with `env` also what that starts."""
+    words = script[2:256].split(b"\n", 1)[0].decode(errors="replace").split()
+    wanted = words[:2] if words and words[0].endswith("/env") else words[:1]
+    for word in wanted:
+        where = shutil.which(word)
+        if where is None:
+            raise BadInput(f"it is a script for {word!r}, which is not here", file=path)
+        if where not in found.files:
+            _add(where, found, where)
+
+
+def _add_libraries(path: str, loader: str, found: Brought) -> None:
+    said = _said([loader, "--list", path])
+    missing = _MISSING.findall(said)
+    if missing:
+        raise KtrialError(f"{path} does not start here: there is no {', '.join(missing)}", hint="install it anew")
+    for library in (loader, *_LIBRARY.findall(said)):
+        if library not in found.files:
+            found.files[library] = Path(library).read_bytes()
+
+
+def _add_applets(found: Brought) -> None:
+    """Busybox answers to the names of all its commands that no other program has."""
+    if _BUSYBOX not in found.tools or found.architecture != host_architecture():
+        return
+    taken = {Path(path).name for path in found.files}
+    for applet in _said([found.tools[_BUSYBOX], "--list"]).split():
+        if applet not in taken:
+            found.links[f"/usr/bin/{applet}"] = found.tools[_BUSYBOX]
+
+
+def _said(argv: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(list(argv), capture_output=True, text=True, timeout=_LIMIT_S, check=True, cwd="/")
+    except subprocess.CalledProcessError as error:
+        raise KtrialError(f"{' '.join(argv)} ended with status {error.returncode}: {error.stderr.strip()}") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KtrialError(f"{' '.join(argv)}: {error}") from None
+    return done.stdout

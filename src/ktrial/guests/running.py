@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest that runs until it is closed: the emulator, and the line on which sessions with it are opened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from threading import Event
+from typing import TypeVar
+
+import msgspec
+
+from ktrial.bench.frames.guest_tools import STATUS_FAILED, STATUS_LIMIT, Begun, Ends, GuestFailed
+from ktrial.guests import guest_line
+from ktrial.guests.console_line import Line
+from ktrial.guests.guest_line import Frame, Frames, Garbled
+from ktrial.kit.errors import AgentError
+
+_CHUNK_BYTES = 1 << 16
+_LOOK_S = 0.2
+#: Seconds that a guest may take to restart, at which the emulator ends.
+_END_LIMIT_S = 10.0
+_LAST_LINES = 12
+
+T = TypeVar("T")
+
+
+def typed(frame: Frame, shape: type[T]) -> T:
+    """What a frame of the guest says."""
+    try:
+        return msgspec.json.decode(frame.content, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Garbled(f"the guest's line carries a frame that is not as agreed: {error}") from None
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """The emulator does not outlive its guest's boot."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class RunningGuest:
+    """Starts the emulator and waits for the guest's first process; `folder` is taken away at the end."""
+
+    def __init__(self, argv: list[str], folder: Path, begin_limit_s: float, stop: Event) -> None:
+        self._folder = folder
+        self._frames = Frames()
+        with (folder / "errors").open("wb") as errors:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd="/",
+                bufsize=0,
+                start_new_session=True,
+            )
+        try:
+            #: What the guest told of itself.
+            self.begun = self._wait_for_begun(begin_limit_s, stop)
+        except BaseException:
+            self._take_away()
+            raise
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._line = Line(self._process.stdin, self._process.stdout, self._frames)
+
+    def open(self, arguments: list[str], *, root: bool) -> Ends:
+        """A session with an agent of its own. Raises AgentError where the guest is gone."""
+        if (gone := self.why_gone()) is not None:
+            raise AgentError("lost", gone, hint="start the command again")
+        return self._line.open(arguments, root=root)
+
+    def why_gone(self) -> str | None:
+        """What became of the guest, with its console's last lines; None while it can be talked to."""
+        if not self._line.closed:
+            return None
+        broken = f": {self._line.broken}" if self._line.broken is not None else ""
+        return f"the guest has ended{broken}{self._last_lines()}"
+
+    def kill(self, session: int) -> None:
+        """End a session the hard way."""
+        self._line.kill(session)
+
+    def close(self) -> None:
+        """End the guest."""
+        if self._process.poll() is None:
+            self._line.end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_LIMIT_S)
+        end(self._process)
+        self._line.heard_out(_END_LIMIT_S)
+        self._take_away()
+
+    def _take_away(self) -> None:
+        end(self._process)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _wait_for_begun(self, limit_s: float, stop: Event) -> Begun:
+        stream = self._process.stdout
+        assert stream is not None
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline and not stop.is_set():
+            ready, _, _ = select.select([stream], [], [], _LOOK_S)
+            if not ready:
+                continue
+            piece = os.read(stream.fileno(), _CHUNK_BYTES)
+            if not piece:
+                said = (self._folder / "errors").read_text(encoding="utf-8", errors="replace").strip()
+                why = f": {said}" if said else self._last_lines()
+                raise GuestFailed(f"the guest ended before its first process ran{why}", STATUS_FAILED)
+            for frame in self._frames.feed(piece):
+                if frame.kind == guest_line.BEGUN:
+                    return typed(frame, Begun)
+        why = "it was stopped" if stop.is_set() else f"the time limit of {limit_s:g} s passed"
+        raise GuestFailed(
+            f"{why}; the guest did not come as far as its first process{self._last_lines()}", STATUS_LIMIT
+        )
+
+    def _last_lines(self) -> str:
+        text = (self._folder / "console").read_bytes().decode(errors="replace")
+        tail = [line.rstrip("\r") for line in text.splitlines() if line.strip()][-_LAST_LINES:]
+        return "; its console showed last:" + "".join(f"\n  {line}" for line in tail) if tail else ""

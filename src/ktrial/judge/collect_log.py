@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The events of a trial put in order: which blocks count, what each visit scored, what failed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import mean, median
+from typing import NamedTuple
+
+import numpy as np
+
+from ktrial.judge.model.log import (
+    BlockDrawn,
+    BlockVoided,
+    Ended,
+    Extended,
+    OutcomeRule,
+    Protocol,
+    ReadingsTaken,
+    RunEnded,
+    TrialLog,
+)
+from ktrial.judge.sequential import Array, as_array, block_differences
+from ktrial.kit.errors import BadInput
+from ktrial.machine.gates import Readings
+
+Scores = Mapping[int, Mapping[str, float]]
+_DAMAGED = "the log of this trial is damaged"
+
+
+class Trial(NamedTuple):
+    """`complete` are the numbers of blocks that count, in order; `runs` those of all blocks that are not void.
+
+    `extended` is the number of blocks that the trial was extended to.
+    """
+
+    protocol: Protocol
+    drawn: Mapping[int, BlockDrawn]
+    voids: Mapping[int, BlockVoided]
+    complete: tuple[int, ...]
+    runs: tuple[RunEnded, ...]
+    readings: Mapping[str, Sequence[Readings]]
+    ended: str | None
+    extended: int | None = None
+
+    @property
+    def unfinished(self) -> BlockDrawn | None:
+        """The last block, when it still lacks runs."""
+        last = max(self.drawn, default=None)
+        return None if last is None or last in self.voids or last in self.complete else self.drawn[last]
+
+    @property
+    def visits(self) -> dict[str, int]:
+        """In how many blocks each arm was drawn, void ones too."""
+        counts = {arm.name: 0 for arm in self.protocol.arms}
+        for block in self.drawn.values():
+            for arm in block.order:
+                counts[arm] += 1
+        return counts
+
+    def failed(self, outcome: str) -> dict[str, int]:
+        """Runs of each arm that gave no value of an outcome."""
+        counts = {arm.name: 0 for arm in self.protocol.arms}
+        for run in self.runs:
+            counts[run.arm] += outcome not in run.measurements
+        return counts
+
+
+class Pairs(NamedTuple):
+    """Values of two arms in the blocks that have both, in the order of the blocks."""
+
+    arm: Array
+    against: Array
+
+    @property
+    def finite(self) -> bool:
+        """Whether every value has a score on its scale."""
+        return bool(np.isfinite(self.arm).all() and np.isfinite(self.against).all())
+
+    @property
+    def differences(self) -> Array:
+        """Arm less the other, block by block."""
+        return block_differences(self.against, self.arm)
+
+
+def collect(log: TrialLog) -> Trial:
+    """The trial as it stands. Raises BadInput for a log that contradicts itself."""
+    if not log or not isinstance(log[0], Protocol):
+        raise BadInput("a trial without a protocol", hint="its first event is the protocol")
+    protocol = log[0]
+    drawn: dict[int, BlockDrawn] = {}
+    of_block: list[RunEnded | ReadingsTaken | BlockVoided] = []
+    ended = extended = None
+    for event in log[1:]:
+        if isinstance(event, BlockDrawn):
+            _is_new(event, drawn, protocol)
+            drawn[event.block] = event
+        elif isinstance(event, Ended):
+            ended = event.reason
+        elif isinstance(event, Extended):
+            if not protocol.extend or ended is None:
+                raise BadInput("a trial was extended that had not declared it, or was not over", hint=_DAMAGED)
+            ended, extended = None, event.blocks
+        elif isinstance(event, RunEnded | ReadingsTaken | BlockVoided) and event.block is not None:
+            if event.block not in drawn or event.arm not in drawn[event.block].order:
+                raise BadInput(f"block {event.block} does not hold the arm {event.arm!r}", hint=_DAMAGED)
+            of_block.append(event)
+    voids = {event.block: event for event in of_block if isinstance(event, BlockVoided)}
+    valid = [event for event in of_block if event.block not in voids]
+    runs = tuple(event for event in valid if isinstance(event, RunEnded))
+    return Trial(protocol, drawn, voids, _complete(protocol, drawn, runs), runs, _readings(valid), ended, extended)
+
+
+def _readings(valid: Iterable[RunEnded | ReadingsTaken | BlockVoided]) -> dict[str, list[Readings]]:
+    found: dict[str, list[Readings]] = {}
+    for event in valid:
+        if isinstance(event, ReadingsTaken):
+            found.setdefault(event.arm, []).append(event.readings)
+    return found
+
+
+def _is_new(event: BlockDrawn, drawn: Mapping[int, BlockDrawn], protocol: Protocol) -> None:
+    known = {arm.name for arm in protocol.arms}
+    if event.block in drawn or not set(event.order) <= known or len(set(event.order)) != len(event.order):
+        raise BadInput(f"block {event.block} was drawn twice or holds no arms of this trial", hint=_DAMAGED)
+
+
+def _complete(protocol: Protocol, drawn: Mapping[int, BlockDrawn], runs: tuple[RunEnded, ...]) -> tuple[int, ...]:
+    """Blocks in which every arm has all its runs, failed ones too."""
+    done: dict[int, dict[str, int]] = {}
+    for run in runs:
+        if run.block is not None:
+            visits = done.setdefault(run.block, {})
+            visits[run.arm] = visits.get(run.arm, 0) + 1
+    wanted = protocol.runs_per_visit
+    return tuple(
+        block for block in sorted(done) if all(done[block].get(arm, 0) >= wanted for arm in drawn[block].order)
+    )
+
+
+def score(value: float, rule: OutcomeRule) -> float:
+    """Larger is better: the logarithm, or the count itself with its sign. NaN where there is no logarithm."""
+    if not math.isfinite(value) or (rule.scale == "log" and value <= 0) or (rule.scale == "count" and value < 0):
+        return math.nan
+    sign = 1.0 if rule.direction == "higher" else -1.0
+    return sign * (math.log(value) if rule.scale == "log" else value)
+
+
+def visit_scores(trial: Trial, outcome: str) -> dict[int, dict[str, float]]:
+    """Score of each visit by block and arm; a visit in which every run failed has none."""
+    rule = trial.protocol.outcomes[outcome]
+    found: dict[int, dict[str, list[float]]] = {}
+    complete = set(trial.complete)
+    for run in trial.runs:
+        if run.block in complete and outcome in run.measurements:
+            found.setdefault(run.block, {}).setdefault(run.arm, []).append(score(run.measurements[outcome], rule))
+    return {block: {arm: _middle(values) for arm, values in visits.items()} for block, visits in sorted(found.items())}
+
+
+def _middle(scores: list[float]) -> float:
+    if len(scores) == 1:
+        return scores[0]
+    return mean(scores) if len(scores) == 2 else median(scores)
+
+
+def pairs_of(scores: Scores, arm: str, against: str) -> Pairs:
+    """The blocks that have a score of both arms."""
+    both = [(visits[arm], visits[against]) for visits in scores.values() if arm in visits and against in visits]
+    values = as_array(both).reshape(-1, 2)
+    return Pairs(values[:, 0], values[:, 1])
+
+
+class RunScores(NamedTuple):
+    """Score, arm and block of every run that counts, in the order in which they ran."""
+
+    scores: Array
+    arms: tuple[str, ...]
+    blocks: tuple[int, ...]
+
+
+def run_scores(trial: Trial, outcome: str) -> RunScores:
+    """Of all runs that have a value of the outcome."""
+    rule = trial.protocol.outcomes[outcome]
+    complete = set(trial.complete)
+    rows = [
+        (score(run.measurements[outcome], rule), run.arm, run.block)
+        for run in trial.runs
+        if run.block is not None and run.block in complete and outcome in run.measurements
+    ]
+    return RunScores(
+        np.array([value for value, _, _ in rows], dtype=np.float64),
+        tuple(arm for _, arm, _ in rows),
+        tuple(block for _, _, block in rows),
+    )

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A comparison of arms, `ktrial.comparison/1`: what the data support, with all that a reader needs to check it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.bench.benchmark import Direction, Unit
+from ktrial.judge.model.asked import AskedComparison
+from ktrial.judge.model.trial_summary import ToldTrial
+from ktrial.judge.model.verdict import Effect, Verdict, WorthIt
+from ktrial.kit.finding import Finding
+
+Role = Literal["primary", "secondary", "guard", "exploratory"]
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One measurement. `place` is its run's place in the order of all runs, from 1, or null where no order is known.
+
+    `run` is how `ktrial show` calls its run, or the file and number it was read from. `conditions` are readings
+    of it by their names, only those that are known.
+    """
+
+    value: float
+    run: str
+    place: int | None = None
+    block: str | None = None
+    temperature_c: float | None = None
+    conditions: Mapping[str, float] = {}
+
+
+class ArmValues(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome in one arm, in the outcome's base unit. `sd` and `cv` are null below two values."""
+
+    arm: str
+    n: int
+    mean: float
+    median: float
+    sd: float | None
+    cv: float | None
+    minimum: float
+    maximum: float
+    points: tuple[Point, ...]
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """An assumption that was looked at: `holds` is null where the data cannot tell."""
+
+    name: str
+    holds: bool | None
+    value: float | None
+    sentence: str
+
+
+class TestResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A named test. `floor` is the smallest p that this layout can reach at all.
+
+    `p_adjusted` and `floor_adjusted` are after the correction for all that was asked.
+    """
+
+    name: str
+    statistic: str
+    value: float
+    p: float
+    floor: float
+    p_adjusted: float | None = None
+    floor_adjusted: float | None = None
+    checks: tuple[Check, ...] = ()
+
+
+class MachineEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine by itself. `why` says why it has no effect, and no part in what all machines say together."""
+
+    machine: str
+    blocks: int
+    effect: Effect | None = None
+    why: str | None = None
+
+
+class Pooled(msgspec.Struct, frozen=True, kw_only=True):
+    """What several machines say: each by itself, and between which bounds the effect on one more machine is expected.
+
+    `tau` is the spread between machines (a standard deviation of logarithms), `i_squared` its share of the scatter. All
+    are null where machines are shown side by side and not pooled.
+    """
+
+    machines: tuple[MachineEffect, ...]
+    predicted_low: float | None = None
+    predicted_high: float | None = None
+    tau: float | None = None
+    i_squared: float | None = None
+
+    @property
+    def together(self) -> tuple[MachineEffect, ...]:
+        """Those that the whole rests on."""
+        return tuple(one for one in self.machines if one.effect is not None) if self.tau is not None else ()
+
+
+class Contrast(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm against the control in one outcome. `why` says in a few words what led to the verdict.
+
+    `pooled` is of comparisons over several machines, where `effect` is the mean over them.
+    """
+
+    arm: str
+    control: str
+    verdict: Verdict
+    why: str
+    effect: Effect | None
+    worth: WorthIt | None
+    n_arm: int
+    n_control: int
+    blocks: int | None
+    test: TestResult | None
+    cross_checks: tuple[TestResult, ...] = ()
+    adjusted: Effect | None = None
+    adjusted_for: str | None = None
+    sentence: str
+    findings: tuple[Finding, ...] = ()
+    pooled: Pooled | None = None
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two arms against each other, of all pairs: `effect` is of `second` against `first`."""
+
+    first: str
+    second: str
+    effect: Effect
+    statistic: float
+    p_adjusted: float
+    differs: bool
+
+
+class Pairwise(msgspec.Struct, frozen=True, kw_only=True):
+    """All pairs of arms by one method (Tukey HSD, Games-Howell)."""
+
+    method: str
+    statistic: str
+    pairs: tuple[Pair, ...]
+
+
+class AnovaRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One source of variation; `f` and `p` are null of the residual."""
+
+    source: str
+    df: float
+    sum_of_squares: float
+    mean_square: float
+    f: float | None
+    p: float | None
+
+
+class Anova(msgspec.Struct, frozen=True, kw_only=True):
+    """An analysis of variance on the scale of the effects."""
+
+    name: str
+    rows: tuple[AnovaRow, ...]
+    note: str | None = None
+
+
+class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome of one benchmark. `margin` is the relative difference below which none matters (0.02 is 2 %).
+
+    `direction` is null where nobody said which way is better: then there are differences, and no verdict on them.
+    `steps` are of tiers: each against the one before it, the first one against the control.
+    `same_as` names outcomes that say the same in other words (a reciprocal, a fixed multiple) and are not shown.
+    `better`, `worse` and `blind_spots` are the outcome's plain sentences, empty where none are known.
+    """
+
+    benchmark: str
+    outcome: str
+    unit: Unit
+    direction: Direction | None
+    role: Role
+    margin: float
+    arms: tuple[ArmValues, ...]
+    contrasts: tuple[Contrast, ...]
+    anova: tuple[Anova, ...] = ()
+    pairwise: tuple[Pairwise, ...] = ()
+    steps: tuple[Contrast, ...] = ()
+    same_as: tuple[str, ...] = ()
+    better: str = ""
+    worse: str = ""
+    blind_spots: str = ""
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """`benchmark.outcome`."""
+        return f"{self.benchmark}.{self.outcome}"
+
+    @property
+    def judged(self) -> tuple[Contrast, ...]:
+        """All contrasts, those of tiers with the one before them included, each once."""
+        return (*self.contrasts, *(step for step in self.steps if step not in self.contrasts))
+
+
+class ArmSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the runs of an arm come from, and what is known of it by name: kernel, machine, tool, start conditions.
+
+    `missing` are benchmarks that were wanted and have no value in it, and why.
+    """
+
+    arm: str
+    sources: tuple[str, ...]
+    runs: int
+    failed: int
+    void: int
+    boots: int | None
+    machines: int | None
+    known: Mapping[str, str] = {}
+    missing: Mapping[str, str] = {}
+
+
+class StateChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One difference of the tunable state between the control and an arm; `declared` says by what, null: by nobody."""
+
+    arm: str
+    name: str
+    control_value: str | None
+    arm_value: str | None
+    declared: str | None
+
+
+class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs that were left out after they had been seen.
+
+    `changed` names the outcomes whose verdict depends on it, `moved` those of which an interval does.
+    """
+
+    what: str
+    reason: str
+    runs: tuple[str, ...]
+    changed: tuple[str, ...]
+    moved: tuple[str, ...] = ()
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """All of one comparison.
+
+    `answer` is the sentence that a careful person would sign, `scope` what the replication allows to speak of.
+    `accepted` is the user's reason for comparing what was refused. `without` is the same comparison with the
+    exclusions undone, null where nothing was excluded. `reproduce` are the commands that give it again. `protocol` is
+    what was fixed before the first run, and `protocol_sha256` its hash; both are empty where there was none. `asked` is
+    the question with its digest, which `ktrial recheck` puts again. `trial` is what else a trial tells, null of others.
+    """
+
+    schema: Literal["ktrial.comparison/1"] = "ktrial.comparison/1"
+    title: str
+    answer: str
+    scope: str
+    control: str
+    arms: tuple[ArmSource, ...]
+    outcomes: tuple[OutcomeComparison, ...]
+    findings: tuple[Finding, ...]
+    state_changes: tuple[StateChange, ...] = ()
+    accepted: str | None = None
+    exclusions: tuple[Exclusion, ...] = ()
+    without: Comparison | None = None
+    reproduce: tuple[str, ...] = ()
+    versions: Mapping[str, str] = {}
+    protocol: Mapping[str, Any] = {}
+    protocol_sha256: str | None = None
+    asked: AskedComparison | None = None
+    asked_sha256: str | None = None
+    trial: ToldTrial | None = None

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What data that nobody collected in random blocks support: every contrast of every question, judged together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from ktrial.judge.contrasts import Measured, measure
+from ktrial.judge.model.comparison import Check, Contrast, Pooled, TestResult
+from ktrial.judge.model.question import Answer, Question
+from ktrial.judge.model.verdict import Effect
+from ktrial.judge.observational_layout import STRETCH, Layout, Runs, Scale, lay_out, read_runs, scale_of
+from ktrial.judge.observational_verdict import Case, decide, order_check, worth
+from ktrial.judge.outcome_series import Series, analyse, doubts, drift_check, read_series
+from ktrial.judge.stats import covariate
+from ktrial.judge.stats.diagnostics import equal_variance, normality
+from ktrial.judge.stats.duplicates import duplicates
+from ktrial.judge.stats.machines import Together, pool_machines
+from ktrial.judge.stats.multiplicity import benjamini_hochberg, holm
+from ktrial.judge.stats.tiers import NO_SHARED_BLOCK, NOT_COMPARABLE, lay_out_step
+from ktrial.kit.finding import Finding
+
+#: Name of the question, arm, and what that is against.
+Key = tuple[str, str, str]
+
+
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """A question as it is computed with: scores by arm, only of arms that have a value."""
+
+    question: Question
+    scale: Scale
+    runs: Mapping[str, Runs]
+    family: str
+    repeats: str | None
+
+    @property
+    def compared(self) -> list[str]:
+        """The arms that can be compared with the control."""
+        control = self.question.control
+        return [arm for arm in self.runs if arm != control] if control in self.runs else []
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """All that is asked: each arm against the control, each tier against the one before it."""
+        control = self.question.control
+        steps = [pair for pair in self.question.steps if pair[1] != control and {*pair} <= self.runs.keys()]
+        return [*((arm, control) for arm in self.compared), *(steps if control in self.runs else ())]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One contrast with its numbers, before what was asked beside it is known."""
+
+    read: Read
+    arm: str
+    against: str
+    layout: Layout
+    measured: Measured
+    pooled: Pooled | None = None
+
+    @property
+    def key(self) -> Key:
+        """What it is, among all."""
+        return self.read.question.name, self.arm, self.against
+
+
+class Adjusted(msgspec.Struct, frozen=True, kw_only=True):
+    """p and floor of one contrast after the correction for its family."""
+
+    p: float
+    floor: float
+    family: int
+
+
+#: With more contrasts than this in one call, what is only looked at one by one is left out, and said so.
+DETAILED_CONTRASTS = 600
+
+
+def judge_foreign(
+    questions: Sequence[Question], *, alpha: float = 0.05, swing: float = 0.25, assumptions: bool = True
+) -> tuple[Answer, ...]:
+    """An answer to each question, in their order. Their names differ.
+
+    Without a primary question all distinct ones are one family. `swing` is the (max - min) / median of an arm above
+    which there is a finding. Without `assumptions` nothing looks at those of the tests that are shown beside.
+    """
+    repeated = duplicates(questions)
+    declared = any(question.role == "primary" for question in questions)
+    families = {question.name: _family(question, declared=declared) for question in questions}
+    reads = [
+        _read(question, families[repeated.get(question.name, question.name)], repeated.get(question.name))
+        for question in questions
+    ]
+    together = {
+        (read.question.name, arm, against): pool_machines(read.runs[against], read.runs[arm], read.scale, alpha)
+        for read in reads
+        if read.question.pooled
+        for arm, against in read.pairs
+    }
+    asked = _ask(reads, together, alpha)
+    adjusted = _adjust(asked)
+    detailed = len(asked) <= DETAILED_CONTRASTS
+    checked = detailed and assumptions
+    contrasts: dict[Key, Contrast] = {}
+    series = {read.question.name: read_series(read.runs) for read in reads}
+    for one in asked:
+        contrasts[one.key] = _contrast(one, adjusted[one.key], series[one.read.question.name], alpha, checked)
+    for key, whole in together.items():
+        if key not in contrasts:
+            contrasts[key] = _side_by_side(key, whole, reads)
+    return tuple(_answer(read, contrasts, alpha, swing, detailed) for read in reads)
+
+
+def _family(question: Question, *, declared: bool) -> str:
+    if question.explored is not None:
+        return "exploratory"
+    return question.role if declared else "all"
+
+
+def _read(question: Question, family: str, repeats: str | None) -> Read:
+    scale = scale_of(question)
+    runs = {arm: read_runs(values, scale, question.direction) for arm, values in question.arms.items()}
+    return Read(
+        question=question,
+        scale=scale,
+        runs={arm: of_arm for arm, of_arm in runs.items() if len(of_arm.scores)},
+        family=family,
+        repeats=repeats,
+    )
+
+
+def _ask(reads: Sequence[Read], together: Mapping[Key, Together], alpha: float) -> list[Asked]:
+    pairs = [
+        (read, arm, against, layout)
+        for read in reads
+        for arm, against in read.pairs
+        if not read.question.pooled and (layout := _layout(read, arm, against)) is not None
+    ]
+    measured = measure([layout for *_, layout in pairs], [read.scale for read, *_ in pairs], alpha)
+    by_name = {read.question.name: read for read in reads}
+    return [
+        *(
+            Asked(read=read, arm=arm, against=against, layout=layout, measured=numbers)
+            for (read, arm, against, layout), numbers in zip(pairs, measured, strict=True)
+        ),
+        *(
+            Asked(
+                read=by_name[name],
+                arm=arm,
+                against=against,
+                layout=one.layout,
+                measured=one.measured,
+                pooled=one.pooled,
+            )
+            for (name, arm, against), one in together.items()
+            if one.layout is not None and one.measured is not None
+        ),
+    ]
+
+
+def _side_by_side(key: Key, together: Together, reads: Sequence[Read]) -> Contrast:
+    """Machines that are too few to be pooled."""
+    name, arm, against = key
+    read = next(one for one in reads if one.question.name == name)
+    silent = _silent(read, arm, against)
+    return msgspec.structs.replace(silent, verdict="inconclusive", why=together.why, pooled=together.pooled)
+
+
+def _layout(read: Read, arm: str, against: str) -> Layout | None:
+    control = read.question.control
+    if against == control:
+        return lay_out(read.runs[control], read.runs[arm])
+    return lay_out_step(read.runs[control], read.runs[against], read.runs[arm])
+
+
+def _adjust(asked: Sequence[Asked]) -> dict[Key, Adjusted]:
+    """Each distinct outcome counts once; one that repeats another has what that one has."""
+    families: dict[str, list[Asked]] = {}
+    counted = {one.key for one in asked}
+    for one in asked:
+        if (one.read.repeats, one.arm, one.against) not in counted:
+            families.setdefault(one.read.family, []).append(one)
+    found: dict[Key, Adjusted] = {}
+    for name, members in families.items():
+        correct = benjamini_hochberg if name == "exploratory" else holm
+        p = correct([one.measured.test.p for one in members]).tolist()
+        floors = correct([one.measured.test.floor for one in members]).tolist()
+        for one, of_p, of_floor in zip(members, p, floors, strict=True):
+            found[one.key] = Adjusted(p=min(1.0, of_p), floor=min(1.0, of_floor), family=len(members))
+    for one in asked:
+        if one.key not in found:
+            found[one.key] = found[str(one.read.repeats), one.arm, one.against]
+    return found
+
+
+def _contrast(one: Asked, adjusted: Adjusted, series: Series, alpha: float, checked: bool) -> Contrast:
+    effect, layout = one.measured.effect, one.layout
+    case = _case(one, adjusted, alpha)
+    verdict, why, findings = decide(case)
+    held = covariate.adjusted(layout, one.read.scale, alpha)
+    drifted = drift_check(series, one.arm, one.against, effect.estimate)
+    seen = (order_check(layout.order), drifted, series.dependence_of(one.arm, one.against))
+    test = msgspec.structs.replace(
+        one.measured.test,
+        p_adjusted=adjusted.p,
+        floor_adjusted=adjusted.floor,
+        checks=tuple(check for check in seen if check is not None),
+    )
+    return Contrast(
+        arm=one.arm,
+        control=one.against,
+        verdict=verdict,
+        why=why if one.pooled is None else f"{why}, of {len(one.pooled.together)} machines together",
+        effect=effect,
+        worth=worth(effect, case.margin) if verdict in {"better", "worse"} else None,
+        n_arm=layout.runs[1],
+        n_control=layout.runs[0],
+        blocks=len(layout.control) if layout.blocked else None,
+        test=test,
+        cross_checks=_cross_checks(one) if checked else one.measured.cross_checks,
+        adjusted=held,
+        adjusted_for=None if held is None else covariate.NAME,
+        sentence="",
+        findings=(*findings, *layout.findings, *_explained(effect, held, drifted), *_dependent(one, series)),
+        pooled=one.pooled,
+    )
+
+
+_EXPLORED = "exploratory: only the outcomes that were named beforehand are judged"
+
+
+def _case(one: Asked, adjusted: Adjusted, alpha: float) -> Case:
+    margin, resolution = _margins(one)
+    return Case(
+        effect=one.measured.effect,
+        p_adjusted=adjusted.p,
+        floor=one.measured.test.floor,
+        floor_adjusted=adjusted.floor,
+        family=adjusted.family,
+        margin=margin,
+        resolution=resolution,
+        alpha=alpha,
+        direction=one.read.question.direction,
+        explored=(one.read.question.explored or _EXPLORED) if one.read.family == "exploratory" else None,
+        order=one.layout.order,
+        confounded_by=one.layout.confounded_by,
+        stretches=f"{len(one.layout.control)}+{len(one.layout.arm)}" if one.layout.unit == STRETCH else None,
+        varies=one.measured.varies,
+    )
+
+
+def _margins(one: Asked) -> tuple[float, float]:
+    """Margin and step of the tool on the scale of the effect: where that is a difference, of the control's median."""
+    question = one.read.question
+    themselves = one.pooled is None and one.layout.unit != "block difference"
+    middle = float(np.median(one.layout.control if themselves else one.read.runs[one.against].scores))
+    resolution = question.resolution or 0.0
+    if one.read.scale == "difference":
+        return question.margin * abs(middle), resolution
+    median = math.exp(-middle if question.direction == "lower" else middle)
+    return math.log1p(question.margin), math.log1p(resolution / median)
+
+
+def _cross_checks(one: Asked) -> tuple[TestResult, ...]:
+    """The t-test with what it assumes."""
+    if not one.measured.cross_checks:
+        return ()
+    layout = one.layout
+    if layout.blocked:
+        seen = [normality("block differences", layout.arm - layout.control)] if one.measured.varies else []
+    else:
+        seen = [
+            normality(one.against, layout.control),
+            normality(one.arm, layout.arm),
+            equal_variance([layout.control, layout.arm]),
+        ]
+    checks = tuple(check for check in seen if check is not None)
+    return tuple(
+        msgspec.structs.replace(test, checks=checks) if test.statistic == "t" else test
+        for test in one.measured.cross_checks
+    )
+
+
+def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> list[Finding]:
+    """What else may be the cause of the effect."""
+    found = []
+    if held is not None and effect.excludes_zero and not held.excludes_zero:
+        sentence = f"with equal {covariate.NAME} no difference is left beyond chance"
+        found.append(Finding(kind="covariate-explains", level="suspect", sentence=sentence))
+    if drifted is not None and not drifted.holds:
+        found.append(Finding(kind="drift", level="suspect", sentence=drifted.sentence))
+    return found
+
+
+def _dependent(one: Asked, series: Series) -> list[Finding]:
+    """Runs that are alike because they follow each other are fewer than they seem, unless they are paired."""
+    check = series.dependence_of(one.arm, one.against)
+    if check is None or check.holds or one.layout.unit != "run":
+        return []
+    return [Finding(kind="dependent-runs", level="note", sentence=check.sentence)]
+
+
+def _answer(read: Read, contrasts: Mapping[Key, Contrast], alpha: float, swing: float, detailed: bool) -> Answer:
+    question = read.question
+    findings = doubts(question, read.runs, read.scale, swing)
+    if read.repeats is not None:
+        sentence = f"says the same as {read.repeats} in other words and is not counted a second time"
+        findings.append(Finding(kind="same-as", level="note", sentence=sentence, values={"outcome": read.repeats}))
+    anova, pairwise, left_out = analyse(read.runs, question.control, read.scale, alpha, detailed)
+    silent = [arm for arm in question.arms if arm not in read.compared and arm != question.control]
+    return Answer(
+        name=question.name,
+        contrasts=(
+            *(
+                contrasts.get((question.name, arm, question.control)) or _silent(read, arm, question.control)
+                for arm in read.compared
+            ),
+            *(_silent(read, arm, question.control) for arm in silent),
+        ),
+        anova=anova,
+        pairwise=pairwise,
+        findings=(*findings, *left_out),
+        steps=tuple(
+            contrasts.get((question.name, arm, against)) or _silent(read, arm, against)
+            for arm, against in question.steps
+        ),
+    )
+
+
+def _silent(read: Read, arm: str, against: str) -> Contrast:
+    """One that could not be asked: a side has no value, or nothing ties the two together."""
+    counts = {name: len(runs.scores) for name, runs in read.runs.items()}
+    empty = next((name for name in (against, arm) if name not in counts), None)
+    lost = read.question.control not in counts
+    apart = NO_SHARED_BLOCK if against == read.question.control else NOT_COMPARABLE
+    return Contrast(
+        arm=arm,
+        control=against,
+        verdict="not comparable" if empty is None and not lost else "inconclusive",
+        why="the control has no value" if lost else apart if empty is None else f"{empty} has no value",
+        effect=None,
+        worth=None,
+        n_arm=counts.get(arm, 0),
+        n_control=counts.get(against, 0),
+        blocks=None,
+        test=None,
+        sentence="",
+    )

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How other people's runs lie to each other: which are units, in which order, and what was not separated."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from ktrial.bench.benchmark import Direction
+from ktrial.judge.model.question import Observation, Question
+from ktrial.judge.stats.arrays import Array
+from ktrial.judge.stats.stretches import stretches
+from ktrial.kit.finding import Finding
+
+Order = Literal["interleaved", "sequence", "unknown"]
+Scale = Literal["log", "difference"]
+Name = str | None
+LARGEST = 1e60
+#: The unit of runs that are alike because they follow each other.
+STRETCH = "stretch of time"
+#: Which block each run of either arm is of, and the blocks that hold both.
+Blocks = tuple[tuple[Name, ...], tuple[Name, ...], list[Name]]
+
+
+class Runs(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm's runs with a finite value: scores (larger is better), and what is known of each."""
+
+    scores: Array
+    places: tuple[int | None, ...]
+    blocks: tuple[Name, ...]
+    boots: tuple[Name, ...]
+    machines: tuple[Name, ...]
+    covariates: tuple[float | None, ...]
+
+    def at(self, places: Sequence[int]) -> Runs:
+        """Only some of them."""
+        return Runs(
+            scores=self.scores[list(places)],
+            places=tuple(self.places[place] for place in places),
+            blocks=tuple(self.blocks[place] for place in places),
+            boots=tuple(self.boots[place] for place in places),
+            machines=tuple(self.machines[place] for place in places),
+            covariates=tuple(self.covariates[place] for place in places),
+        )
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """Two arms' scores by unit; where `unit` is a block, the two share their blocks in this order.
+
+    `confounded_by` names what each arm has only one of, or has to itself. `runs` counts those of control and arm that
+    it rests on.
+    """
+
+    control: Array
+    arm: Array
+    unit: str
+    order: Order
+    confounded_by: str | None = None
+    covariates: tuple[Array, Array] | None = None
+    findings: tuple[Finding, ...] = ()
+    runs: tuple[int, int] = (0, 0)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the difference within a block is one number."""
+        return self.unit == "block"
+
+
+def is_usable(value: float) -> bool:
+    """Whether it is a number that anybody can have measured; fourth powers of it stay below infinity."""
+    return -LARGEST < value < LARGEST
+
+
+def scale_of(question: Question) -> Scale:
+    """Ratios where all values are above zero, else differences."""
+    usable = (run.value for runs in question.arms.values() for run in runs if is_usable(run.value))
+    return "log" if all(value > 0 for value in usable) else "difference"
+
+
+def read_runs(observations: Sequence[Observation], scale: Scale, direction: Direction | None) -> Runs:
+    """The runs whose value is a number. Without a direction, more counts as above zero."""
+    kept = [run for run in observations if is_usable(run.value)]
+    values = np.array([run.value for run in kept], dtype=np.float64)
+    scores = np.log(values) if scale == "log" else values
+    return Runs(
+        scores=-scores if direction == "lower" else scores,
+        places=tuple(run.place for run in kept),
+        blocks=tuple(run.block for run in kept),
+        boots=tuple(run.boot for run in kept),
+        machines=tuple(run.machine for run in kept),
+        covariates=tuple(run.covariate for run in kept),
+    )
+
+
+def lay_out(control: Runs, arm: Runs) -> Layout | None:
+    """The layout of two arms that have at least one run each; None where they were measured in blocks of their own."""
+    if not set(control.places).isdisjoint(arm.places):
+        # Two runs at one place: the places were counted in each arm by itself.
+        control = msgspec.structs.replace(control, places=(None,) * len(control.places))
+    confounded, unit = _nested(control, arm)
+    declared = _shared((control.blocks, arm.blocks))
+    if declared is not None and (not declared[2] or unit is None or _within_blocks(control, arm, unit)):
+        return _in_shared(control, arm, declared, "block", confounded)
+    if unit is not None:
+        return _by_unit(control, arm, unit)
+    for name in () if confounded else ("machine", "boot"):
+        strata = _shared(_names(control, arm, name))
+        if strata is not None and len(strata[2]) >= ENOUGH_BLOCKS:
+            return _in_blocks(control, arm, strata, None)
+        if strata is not None and not _spread_alike(strata):
+            return _in_shared(control, arm, strata, name, None) if name == "machine" else _by_run(control, arm, name)
+    return _by_run(control, arm, confounded)
+
+
+#: With fewer machines or boots as blocks nothing could be decided; runs within them are then the units.
+ENOUGH_BLOCKS = 6
+
+
+def _names(control: Runs, arm: Runs, name: str) -> tuple[tuple[Name, ...], tuple[Name, ...]]:
+    return (control.machines, arm.machines) if name == "machine" else (control.boots, arm.boots)
+
+
+def _within_blocks(control: Runs, arm: Runs, unit: str) -> bool:
+    """Whether no boot (or machine) reaches over two blocks, so that blocks are as independent as they are."""
+    return all(
+        len(set(zip(names, blocks, strict=True))) == len(set(names))
+        for names, blocks in zip(_names(control, arm, unit), (control.blocks, arm.blocks), strict=True)
+    )
+
+
+def _spread_alike(strata: Blocks) -> bool:
+    """Whether both arms have about the same share of their runs in each."""
+    of_control, of_arm, _ = strata
+    here, there = Counter(of_control), Counter(of_arm)
+    return all(abs(here[name] / len(of_control) - there[name] / len(of_arm)) <= 0.1 for name in here | there)
+
+
+def _nested(control: Runs, arm: Runs) -> tuple[str | None, str | None]:
+    """What separates the arms as well as they do: (it, None) where one of them has only one, else (None, the unit)."""
+    for name in ("machine", "boot"):
+        of_control, of_arm = _names(control, arm, name)
+        here, there = set(of_control), set(of_arm)
+        if None in here or None in there or here & there:
+            continue
+        return (name, None) if min(len(here), len(there)) == 1 else (None, name)
+    return None, None
+
+
+def _shared(names: tuple[tuple[Name, ...], tuple[Name, ...]]) -> Blocks | None:
+    """Which block each run is of, and the blocks that hold both arms; None where nothing is a block."""
+    of_control, of_arm = names
+    if None in of_control or None in of_arm or len({*of_control, *of_arm}) < 2:
+        return None
+    there = set(of_arm)
+    return of_control, of_arm, [name for name in dict.fromkeys(of_control) if name in there]
+
+
+def _gather(keys: Sequence[Name]) -> dict[Name, list[int]]:
+    gathered: dict[Name, list[int]] = {}
+    for index, key in enumerate(keys):
+        gathered.setdefault(key, []).append(index)
+    return gathered
+
+
+def _middle(values: Sequence[float]) -> float:
+    """Of a few runs of one unit: the mean of two, the median of more."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _units(runs: Runs, groups: Sequence[list[int]]) -> tuple[Array, Array | None]:
+    scores = runs.scores.tolist()
+    known = [value for value in runs.covariates if value is not None]
+    if len(known) < len(runs.covariates):
+        known = []
+    if len(groups) == len(scores):
+        order = [group[0] for group in groups]
+        return runs.scores[order], np.array(known)[order] if known else None
+    middles = np.array([_middle([scores[index] for index in group]) for group in groups])
+    return middles, np.array([sum(known[i] for i in group) / len(group) for group in groups]) if known else None
+
+
+def _make(control: Runs, arm: Runs, groups: tuple[list[list[int]], list[list[int]]], layout: Layout) -> Layout:
+    scores, covariate = _units(control, groups[0])
+    arm_scores, arm_covariate = _units(arm, groups[1])
+    both = None if covariate is None or arm_covariate is None else (covariate, arm_covariate)
+    counted = (sum(map(len, groups[0])), sum(map(len, groups[1])))
+    return msgspec.structs.replace(layout, control=scores, arm=arm_scores, covariates=both, runs=counted)
+
+
+def _empty(unit: str, order: Order, confounded_by: str | None, findings: Sequence[Finding]) -> Layout:
+    nothing = np.empty(0)
+    return Layout(
+        control=nothing, arm=nothing, unit=unit, order=order, confounded_by=confounded_by, findings=tuple(findings)
+    )
+
+
+def _in_shared(control: Runs, arm: Runs, blocks: Blocks, name: str, confounded: str | None) -> Layout | None:
+    """Within the blocks that both have, however few: where there is one alone, its runs are compared."""
+    of_control, of_arm, shared = blocks
+    if not shared:
+        return None
+    if len(shared) > 1:
+        return _in_blocks(control, arm, blocks, confounded)
+    here, there = (
+        runs.at([place for place, held in enumerate(names) if held == shared[0]])
+        for runs, names in ((control, of_control), (arm, of_arm))
+    )
+    found = lay_out(here, there)
+    count = len({*of_control, *of_arm})
+    told = Finding(
+        kind="blocks-left-out",
+        level="suspect",
+        sentence=f"the two arms share one {name} of {count}, {shared[0]}: only its runs are compared",
+    )
+    return None if found is None else msgspec.structs.replace(found, findings=(told, *found.findings))
+
+
+def _in_blocks(control: Runs, arm: Runs, blocks: Blocks, confounded: str | None) -> Layout:
+    of_control, of_arm, shared = blocks
+    in_control, in_arm = _gather(of_control), _gather(of_arm)
+    groups = [in_control[name] for name in shared], [in_arm[name] for name in shared]
+    order, findings = _order_of_blocks(control.places, arm.places, groups)
+    lonely = len({*of_control, *of_arm}) - len(shared)
+    if lonely:
+        findings.append(
+            Finding(
+                kind="blocks-left-out",
+                level="note",
+                sentence=f"{lonely} of {lonely + len(shared)} blocks hold only one of the two arms and are left out",
+            )
+        )
+    return _make(control, arm, groups, _empty("block", order, confounded, findings))
+
+
+def _order_of_blocks(
+    control: tuple[int | None, ...], arm: tuple[int | None, ...], groups: tuple[list[list[int]], list[list[int]]]
+) -> tuple[Order, list[Finding]]:
+    """Rounds that follow each other, or an order that differs between blocks, separate the arms from time."""
+    spans, control_first = [], 0
+    for of_control, of_arm in zip(*groups, strict=True):
+        here = [place for i in of_control if (place := control[i]) is not None]
+        there = [place for i in of_arm if (place := arm[i]) is not None]
+        if len(here) < len(of_control) or len(there) < len(of_arm):
+            return "unknown", []
+        spans.append((min(*here, *there), max(*here, *there)))
+        control_first += sum(here) * len(there) < sum(there) * len(here)
+    spans.sort()
+    rounds = all(before[1] < after[0] for before, after in itertools.pairwise(spans))
+    mixed = 4 * min(control_first, len(spans) - control_first) >= len(spans)
+    if not rounds and not mixed:
+        return _order_across_blocks(control, arm)
+    fixed = control_first in {0, len(spans)} and len(spans) >= 4
+    return "interleaved", [_FIXED_ORDER] if fixed else []
+
+
+def _order_across_blocks(control: tuple[int | None, ...], arm: tuple[int | None, ...]) -> tuple[Order, list[Finding]]:
+    """Of blocks that lie over each other in time: the arms may have taken turns, whichever was first within them."""
+    visits = _visits(_in_order(control, arm) or [])
+    if len(visits) < _FEWEST_TURNS or _in_visits(visits):
+        return "sequence", []
+    strict = len(visits) == len(control) + len(arm)
+    return "interleaved", [_STRICT_TURNS] if strict else []
+
+
+#: Fewer changes of arms than this are no turns.
+_FEWEST_TURNS = 8
+
+
+_FIXED_ORDER = Finding(
+    kind="fixed-order",
+    level="suspect",
+    sentence="the same arm came first in every block: what the second place does is counted to the arm",
+)
+
+_STRICT_TURNS = Finding(
+    kind="fixed-order",
+    level="suspect",
+    sentence="the arms took strict turns: what a run does to the next one is counted to the arm",
+)
+
+
+def _in_order(control: tuple[float | None, ...], arm: tuple[float | None, ...]) -> list[tuple[float, int, int]] | None:
+    """(place, 0 or 1 for the arm, index) of all runs in order; None where it is not known of all or two share one."""
+    runs = [
+        (place, which, index)
+        for which, places in enumerate((control, arm))
+        for index, place in enumerate(places)
+        if place is not None
+    ]
+    if len(runs) < len(control) + len(arm) or len({place for place, _, _ in runs}) < len(runs):
+        return None
+    return sorted(runs)
+
+
+def _visits(ordered: Sequence[tuple[float, int, int]]) -> list[tuple[int, list[int]]]:
+    """Runs of one arm that follow each other."""
+    return [
+        (which, [index for _, _, index in group]) for which, group in itertools.groupby(ordered, key=lambda run: run[1])
+    ]
+
+
+def _order_of(visits: Sequence[tuple[int, list[int]]]) -> Order:
+    count = Counter(which for which, _ in visits)
+    return "interleaved" if min(count[0], count[1]) > 1 else "sequence"
+
+
+def _by_unit(control: Runs, arm: Runs, unit: str) -> Layout:
+    names = _names(control, arm, unit)
+    groups = [*_gather(names[0]).values()], [*_gather(names[1]).values()]
+    places = tuple(
+        tuple(
+            None if any(runs.places[i] is None for i in group) else sum(runs.places[i] or 0 for i in group) / len(group)
+            for group in of_runs
+        )
+        for runs, of_runs in zip((control, arm), groups, strict=True)
+    )
+    ordered = _in_order(places[0], places[1])
+    order: Order = "unknown" if ordered is None else _order_of(_visits(ordered))
+    return _make(control, arm, groups, _empty(unit, order, None, []))
+
+
+def _by_run(control: Runs, arm: Runs, confounded: str | None) -> Layout:
+    ordered = _in_order(control.places, arm.places)
+    visits = [] if ordered is None else _visits(ordered)
+    order: Order = _order_of(visits) if visits else "unknown"
+    if order == "interleaved" and _in_visits(visits):
+        groups = [group for which, group in visits if not which], [group for which, group in visits if which]
+        finding = Finding(
+            kind="visits",
+            level="note",
+            sentence="runs of one arm that follow each other are taken together: only the change of arms was repeated",
+        )
+        return _make(control, arm, groups, _empty("visit", order, confounded, [finding]))
+    if order != "interleaved" and (found := _by_stretch(control, arm)) is not None:
+        groups, told = found
+        return _make(control, arm, groups, _empty(STRETCH, order, confounded, [told]))
+    singles = [[i] for i in range(len(control.scores))], [[i] for i in range(len(arm.scores))]
+    strict = order == "interleaved" and len(visits) == len(control.scores) + len(arm.scores) >= 8
+    return _make(control, arm, singles, _empty("run", order, confounded, [_STRICT_TURNS] if strict else []))
+
+
+def _by_stretch(control: Runs, arm: Runs) -> tuple[tuple[list[list[int]], list[list[int]]], Finding] | None:
+    """Stretches of runs that follow each other in one arm and are alike; None where runs are units."""
+    both = []
+    for runs in (control, arm):
+        order = sorted(range(len(runs.scores)), key=lambda index: (runs.places[index] or 0, index))
+        parts = stretches(runs.scores[order])
+        both.append([[order[place] for place in part] for part in parts] if parts else [[place] for place in order])
+    counts = [len(runs.scores) for runs in (control, arm)]
+    units = [len(groups) for groups in both]
+    if units == counts:
+        return None
+    told = Finding(
+        kind="time-blocks",
+        level="note",
+        sentence=f"runs that follow each other are alike, as samples of a log are: {counts[0]}+{counts[1]} of them are "
+        f"taken as {units[0]}+{units[1]} stretches of time",
+    )
+    return (both[0], both[1]), told
+
+
+def _in_visits(visits: Sequence[tuple[int, list[int]]]) -> bool:
+    """Whether arms were changed so rarely that runs are no units: none alone, or fewer changes than a coin gives."""
+    if all(len(group) > 1 for _, group in visits):
+        return True
+    of_control = sum(len(group) for which, group in visits if not which)
+    of_arm = sum(len(group) for which, group in visits if which)
+    both = of_control + of_arm
+    expected = 2 * of_control * of_arm / both + 1
+    variance = (expected - 1) * (expected - 2) / (both - 1)
+    return len(visits) < expected - 1.645 * math.sqrt(max(variance, 0.0))

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Outcomes beside the primary one: secondaries and guards as families, exploratory ones with adjusted p."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ktrial.judge.collect_log import Pairs
+from ktrial.judge.model.comparison import Role
+from ktrial.judge.model.judgement import Guard, Why
+from ktrial.judge.model.log import OutcomeRule, Protocol
+from ktrial.judge.model.verdict import Verdict
+from ktrial.judge.primary_verdict import Reading, family_effect, log_margin, read_counter
+from ktrial.judge.sequential import ALPHA, call, first_exclusion, row_of
+from ktrial.judge.stats.family import holm_over_tables
+from ktrial.judge.stats.multiplicity import benjamini_hochberg
+from ktrial.judge.stats.signflip import sign_flip_p
+
+
+class Member(NamedTuple):
+    """One outcome of one contrast. `over` says that no block of it will follow."""
+
+    outcome: str
+    arm: str
+    against: str
+    rule: OutcomeRule
+    pairs: Pairs
+    over: bool
+
+
+class Answered(NamedTuple):
+    """What a family says of one member."""
+
+    reading: Reading
+    guard: Guard | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+
+
+def family_size(protocol: Protocol, role: Role) -> int:
+    """Outcomes of a role times the comparisons."""
+    return len(protocol.of_role(role)) * protocol.comparisons
+
+
+def read_family(protocol: Protocol, role: Role, members: Sequence[Member], cap: int) -> tuple[Answered, ...]:
+    """All secondaries, all guards or all exploratory outcomes, each with what the others leave to it."""
+    if role == "exploratory":
+        return _exploratory(protocol, members, cap)
+    found = _by_holm(protocol, role, members, cap, shifted=False)
+    row = row_of(protocol.alpha, max(1, family_size(protocol, role)))
+    readings = [_reading(member, seen, cap, row) for member, seen in zip(members, found, strict=True)]
+    if role != "guard":
+        return tuple(Answered(reading) for reading in readings)
+    guards = _guards(protocol, members, cap)
+    return tuple(Answered(reading, guard) for reading, guard in zip(readings, guards, strict=True))
+
+
+def _by_holm(
+    protocol: Protocol, role: Role, members: Sequence[Member], cap: int, *, shifted: bool
+) -> tuple[Verdict | None, ...]:
+    # What cannot be judged still counts: its values were seen before it was left out.
+    unjudged = family_size(protocol, role) - len(members)
+
+    def read(place: int, row: int) -> Verdict | None:
+        member = members[place]
+        shift = log_margin(member.rule) if shifted else 0.0
+        return _found(member, cap, row_of(protocol.alpha, row + unjudged), shift)
+
+    return holm_over_tables(len(members), read)
+
+
+def _found(member: Member, cap: int, row: int, shift: float) -> Verdict | None:
+    """On which side of -shift the member lies at 0.05/row; None where neither is sure."""
+    if member.rule.scale == "log":
+        return first_exclusion(member.pairs.differences + shift, cap, row)
+    reading = _counted(member, cap, row)
+    effect = reading.effect
+    if effect is None or effect.scale == "difference":
+        return reading.verdict if reading.verdict in {"better", "worse"} else None
+    low = -math.inf if effect.low is None else effect.low + shift
+    high = math.inf if effect.high is None else effect.high + shift
+    return "better" if low > 0 else "worse" if high < 0 else None
+
+
+def _counted(member: Member, cap: int, row: int) -> Reading:
+    return read_counter(member.rule, member.pairs, ALPHA / row, done=len(member.pairs.arm) >= cap)
+
+
+def _reading(member: Member, found: Verdict | None, cap: int, row: int) -> Reading:
+    blocks = len(member.pairs.arm)
+    counter = None
+    if member.rule.scale == "count":
+        reading = _counted(member, cap, row)
+        effect, counter = reading.effect, reading.counter
+        same = reading.verdict == "equivalent"
+    else:
+        effect = family_effect(member.pairs.differences, cap, row)
+        low, high = (None, None) if effect is None else (effect.low, effect.high)
+        known = low is not None and high is not None
+        same = known and call(low or 0.0, high or 0.0, log_margin(member.rule)) == "equivalent"
+    if same:
+        return Reading("equivalent", "boundary", blocks, effect, counter)
+    if found is not None:
+        return Reading(found, "holm", blocks, effect, counter)
+    why: Why = "cap" if blocks >= cap else "ended" if member.over else "open"
+    return Reading("inconclusive" if why != "open" else None, why, blocks, effect, counter)
+
+
+def _guards(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Guard, ...]:
+    """Each holds by its own interval; that one is broken is a claim, and shares the error with the others."""
+    broken = _by_holm(protocol, "guard", members, cap, shifted=True)
+    alone = row_of(protocol.alpha, 1)
+    return tuple(
+        "broken"
+        if seen == "worse"
+        else "holds"
+        if _found(member, cap, alone, log_margin(member.rule)) == "better"
+        else "open"
+        for member, seen in zip(members, broken, strict=True)
+    )
+
+
+def _exploratory(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Answered, ...]:
+    """P of every member and adjusted for all of them; never a verdict."""
+    p_values = [_p_of(member) for member in members]
+    adjusted = benjamini_hochberg(p_values).tolist()
+    alone = row_of(protocol.alpha, 1)
+    answers = []
+    for member, p, p_adjusted in zip(members, p_values, adjusted, strict=True):
+        pairs = member.pairs
+        if member.rule.scale == "count":
+            reading = _counted(member, cap, alone)
+        else:
+            reading = Reading(None, "open", len(pairs.arm), family_effect(pairs.differences, cap, alone))
+        answers.append(Answered(reading._replace(verdict=None, why="open"), None, p, p_adjusted))
+    return tuple(answers)
+
+
+def _p_of(member: Member) -> float:
+    from ktrial.judge.stats.blocked import signed_rank_p  # scipy, which a trial that explores nothing does without
+
+    test = sign_flip_p if member.rule.scale == "count" else signed_rank_p
+    return test(member.pairs.differences)

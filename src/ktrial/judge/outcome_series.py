@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is true of all runs of one outcome, whichever arms are compared: doubts, analyses of variance, all pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from ktrial.bench.benchmark import Direction
+from ktrial.judge.model.comparison import Anova, Check, Pairwise
+from ktrial.judge.model.question import Question
+from ktrial.judge.observational_layout import Runs, Scale, is_usable
+from ktrial.judge.stats import diagnostics, factors, pairs
+from ktrial.judge.stats.arrays import Array
+from ktrial.judge.stats.machines import within_machines
+from ktrial.judge.stats.modes import apart, two_modes, within_blocks
+from ktrial.judge.stats.summary import summarise
+from ktrial.kit.finding import Finding, FindingLevel
+
+#: With more arms than this all pairs are no table that anybody reads.
+PAIRED_ARMS = 30
+
+
+class OfArm(msgspec.Struct, frozen=True, kw_only=True):
+    """Drift, dependence and span of the runs of one arm by itself: beside another arm's they can vanish."""
+
+    drift: diagnostics.Drift | None
+    dependence: Check | None
+    span: float
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Drift and dependence over the runs of all arms; the mean place of each arm by block where the order is known."""
+
+    drift: diagnostics.Drift | None
+    dependence: Check | None
+    places: Mapping[str, Mapping[str | None, float]]
+    alone: Mapping[str, OfArm] = {}
+
+    def dependence_of(self, arm: str, control: str) -> Check | None:
+        """Of the two arms by themselves where one of them shows any, else of all runs together."""
+        found = (self.alone[name].dependence for name in (arm, control) if name in self.alone)
+        alike = next((check for check in found if check is not None and not check.holds), None)
+        return self.dependence if self.dependence is None or not self.dependence.holds else alike or self.dependence
+
+
+_UNKNOWN = Series(drift=None, dependence=None, places={})
+#: Two arms by themselves and all runs together are looked at: each by so small a part of the rate.
+_LOOKS = 3
+
+
+def read_series(runs: Mapping[str, Runs]) -> Series:
+    """Only where the place of every run is known. With blocks within them: what differs between hosts is no drift."""
+    everything = [place for of_arm in runs.values() for place in of_arm.places]
+    if None in everything or not everything or len(set(everything)) < len(everything):
+        return _UNKNOWN
+    blocks = {name for of_arm in runs.values() for name in of_arm.blocks}
+    blocked = None not in blocks and len(blocks) > 1
+    ordered: list[tuple[Array, Array]] = []
+    alone: dict[str, OfArm] = {}
+    mean_places: dict[str, dict[str | None, float]] = {}
+    for arm, of_arm in runs.items():
+        cells: dict[str | None, list[tuple[float, float]]] = {}
+        for block, place, score in zip(of_arm.blocks, of_arm.places, of_arm.scores.tolist(), strict=True):
+            cells.setdefault(block if blocked else None, []).append((float(place or 0), score))
+        mean_places[arm] = {block: sum(place for place, _ in held) / len(held) for block, held in cells.items()}
+        mine = [_in_order(held) for held in cells.values() if len(held) > 2]
+        if mine:
+            alone[arm] = _of_arm(arm, mine)
+            ordered += mine
+    if not ordered:
+        return _UNKNOWN
+    return Series(
+        drift=diagnostics.drift(ordered),
+        dependence=diagnostics.autocorrelation(_residuals(ordered)),
+        places=mean_places,
+        alone=alone,
+    )
+
+
+def _in_order(held: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
+    places, scores = np.array(sorted(held)).T
+    return places, scores
+
+
+def _residuals(ordered: Sequence[tuple[Array, Array]]) -> Array:
+    """What is left of the scores without the middle of each series, in the order of all runs."""
+    residuals = np.concatenate([scores - np.median(scores) for _, scores in ordered])
+    return np.asarray(residuals[np.argsort(np.concatenate([places for places, _ in ordered]))], dtype=np.float64)
+
+
+def _of_arm(arm: str, mine: Sequence[tuple[Array, Array]]) -> OfArm:
+    return OfArm(
+        drift=diagnostics.drift(mine),
+        dependence=diagnostics.autocorrelation(_residuals(mine), f"runs of {arm}", looks=_LOOKS),
+        span=sum(float(places[-1] - places[0]) for places, _ in mine) / len(mine),
+    )
+
+
+def drift_check(series: Series, arm: str, control: str, estimate: float) -> Check | None:
+    """How much of an effect the drift alone would make, from how far apart in the order the two arms lie."""
+    if series.drift is None:
+        return None
+    of_arm, of_control = series.places[arm], series.places[control]
+    shared = [block for block in of_arm if block in of_control]
+    if not shared:
+        return None
+    made = series.drift.slope * sum(of_arm[block] - of_control[block] for block in shared) / len(shared)
+    if series.drift.p >= 0.05:
+        if (found := _drift_alone(series, (arm, control), estimate)) is not None:
+            return found
+        sentence = f"no drift over the runs was seen (Theil-Sen, p = {series.drift.p:.2g})"
+        return Check(name="no drift", holds=True, value=made, sentence=sentence)
+    share = abs(made / estimate) if estimate else math.inf
+    size = f"{share:.2g} times this effect" if math.isfinite(share) else "what no effect is left of"
+    sentence = f"the runs drifted (Theil-Sen, p = {series.drift.p:.2g}): that alone makes {size}"
+    return Check(name="no drift", holds=share < 0.25, value=made, sentence=sentence)
+
+
+def _drift_alone(series: Series, arms: tuple[str, str], estimate: float) -> Check | None:
+    """Drift of one arm by itself, where all runs together show none: what it changed by, beside the effect."""
+    for name in arms:
+        found = series.alone.get(name)
+        if found is None or found.drift is None or found.drift.p >= 0.05 / len(arms):
+            continue
+        made = found.drift.slope * found.span
+        share = abs(made / estimate) if estimate else math.inf
+        size = f"by {share:.2g} times this effect" if math.isfinite(share) else "and no effect is left"
+        sentence = (
+            f"the runs of {name} drifted, those of all arms together did not (Theil-Sen, p = {found.drift.p:.2g})"
+        )
+        return Check(name="no drift", holds=share < 0.25, value=made, sentence=f"{sentence}: {size}, first to last")
+    return None
+
+
+def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: float) -> list[Finding]:
+    """Findings on the values of this outcome."""
+    found = _missing(question, runs)
+    if scale == "difference":
+        sentence = "values of zero or below: effects are differences, not ratios"
+        found.append(Finding(kind="difference-scale", level="note", sentence=sentence))
+        found.extend(_counted(question, runs))
+    if question.direction is None:
+        sentence = "nobody said which way is better: a difference is no verdict; above zero means more"
+        found.append(Finding(kind="no-direction", level="note", sentence=sentence))
+    found.extend(_of_values(question, runs, swing))
+    scores = within_blocks(
+        {arm: within_machines(of_arm) if question.pooled else of_arm.scores for arm, of_arm in runs.items()},
+        {arm: of_arm.blocks for arm, of_arm in runs.items()},
+    )
+    seen = {arm: two_modes(of_arm) for arm, of_arm in scores.items()}
+    modes = {arm: found_two.low_share for arm, found_two in seen.items() if found_two is not None and found_two.clear}
+    if modes:
+        sentence = f"two modes in {_listed(modes)}: what differs may be how often each occurs (share of the worse mode)"
+        found.append(Finding(kind="two-modes", level="suspect", sentence=sentence, values=modes))
+    if scale == "log":
+        found.extend(_apart({arm: of_arm for arm, of_arm in scores.items() if arm not in modes}, question.direction))
+    return found
+
+
+def _apart(scores: Mapping[str, Array], direction: Direction | None) -> Iterator[Finding]:
+    """Too few runs for a mixture, of which some lie apart: it may be a second mode, and leaving them out hides it."""
+    logs = {arm: -of_arm if direction == "lower" else of_arm for arm, of_arm in scores.items()}
+    seen = {arm: found for arm, of_arm in logs.items() if (found := apart(of_arm)) is not None}
+    for arm, few in seen.items():
+        told = f"{few.runs} of {few.of} runs {'lies' if few.runs == 1 else 'lie'} apart"
+        sentence = f"two modes in {arm}, or a disturbance: {told}, at {few.factor:.2g} times the others; more runs tell"
+        yield Finding(kind="two-modes", level="suspect", sentence=sentence, values={arm: few.factor})
+
+
+#: So many arms are told with their counts.
+_TOLD_COUNTS = 6
+
+
+def _counted(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
+    """Of values that are zero or above, how many there are in all, and how often there is none: what a mean hides."""
+    held = {arm: [run.value for run in question.arms[arm] if is_usable(run.value)] for arm in runs}
+    if len(held) > _TOLD_COUNTS or min(min(values) for values in held.values()) < 0:
+        return []
+    rates = {arm: sum(values) / len(values) for arm, values in held.items()}
+    base = rates.get(question.control)
+    told = [
+        f"{arm}: {sum(values):g} in {len(values)} runs"
+        + (f", {rates[arm] / base:.3g} times as many a run" if base and arm != question.control else "")
+        + f", none in {values.count(0.0)}"
+        for arm, values in held.items()
+    ]
+    return [Finding(kind="counts", level="note", sentence=f"in all, {'; '.join(told)}", values=rates)]
+
+
+def _listed(arms: Mapping[str, float]) -> str:
+    names = list(arms)
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more arms" if len(names) > 5 else "")
+
+
+def _missing(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
+    lost = {
+        arm: float(lacking)
+        for arm, values in question.arms.items()
+        if (lacking := len(values) - (len(runs[arm].scores) if arm in runs else 0))
+    }
+    found = []
+    if lost:
+        sentence = f"{sum(lost.values()):g} values are no numbers that anything measures and are left out"
+        found.append(Finding(kind="not-finite", level="suspect", sentence=sentence, values=lost))
+    if question.control not in runs:
+        sentence = f"the control {question.control} has no value: nothing can be compared with it"
+        found.append(Finding(kind="no-control", level="suspect", sentence=sentence))
+    if len(question.arms) < 2:
+        sentence = "there is one group only: nothing to compare"
+        found.append(Finding(kind="one-group", level="suspect", sentence=sentence))
+    return found
+
+
+def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> list[Finding]:
+    swings: dict[str, float] = {}
+    endless: dict[str, float] = {}
+    single: dict[str, float] = {}
+    equal: dict[str, float] = {}
+    steps: dict[str, float] = {}
+    for arm in runs:
+        values = np.array([run.value for run in question.arms[arm] if is_usable(run.value)])
+        summary = summarise(values.tolist())
+        if summary is None or summary.n == 1:
+            single[arm] = 1.0
+            continue
+        spread = _widest(question, arm) if question.pooled else summary.spread
+        if spread is not None and spread > swing:
+            swings[arm] = spread
+        elif spread is None and summary.minimum < summary.maximum:
+            endless[arm] = summary.maximum - summary.minimum
+        if summary.minimum == summary.maximum:
+            equal[arm] = summary.median
+        elif diagnostics.coarse(values, question.resolution):
+            steps[arm] = float(len(np.unique(values)))
+    kinds: tuple[tuple[str, FindingLevel, dict[str, float], str], ...] = (
+        ("single-run", "suspect", single, "one run tells nothing of its spread"),
+        ("swing", "note", swings, f"(max - min) / median is above {100 * swing:g} %"),
+        ("swing", "note", endless, "the median is 0, and (max - min) / median beyond any bound"),
+        ("no-spread", "suspect", equal, "all values are equal: either nothing varies or the tool cannot tell"),
+        ("quantised", "note", steps, "the steps of the tool are as large as the differences of the runs"),
+    )
+    return [
+        Finding(kind=kind, level=level, sentence=f"{_listed(arms)}: {sentence}", values=arms)
+        for kind, level, arms, sentence in kinds
+        if arms
+    ]
+
+
+def _widest(question: Question, arm: str) -> float | None:
+    """The widest (max - min) / median of one machine."""
+    held: dict[str | None, list[float]] = {}
+    for run in question.arms[arm]:
+        if is_usable(run.value):
+            held.setdefault(run.machine, []).append(run.value)
+    spreads = [found.spread for values in held.values() if (found := summarise(values)) is not None]
+    return max((spread for spread in spreads if spread is not None), default=None)
+
+
+def analyse(
+    runs: Mapping[str, Runs], control: str, scale: Scale, alpha: float, with_pairs: bool
+) -> tuple[tuple[Anova, ...], tuple[Pairwise, ...], tuple[Finding, ...]]:
+    """With blocks a two-way analysis and Tukey after it, else a one-way one and every usual table of pairs."""
+    names = list(runs)
+    if len(names) < 2:
+        return (), (), ()
+    model, why_not = _in_blocks(list(runs.values()))
+    if why_not is not None:
+        # Without its blocks an arm would be charged with what differs between them.
+        return (), (), (Finding(kind="left-out", level="note", sentence=why_not),)
+    analysed = model or factors.one_way([of_arm.scores for of_arm in runs.values()])
+    if analysed is None:
+        return (), (), ()
+    found = _interaction(analysed.anova)
+    if len(names) < 3:
+        return (analysed.anova,), (), found
+    if not with_pairs or len(names) > PAIRED_ARMS:
+        sentence = "too many comparisons at once: tables of all pairs and checks of normality are left out"
+        return (analysed.anova,), (), (*found, Finding(kind="left-out", level="note", sentence=sentence))
+    tables = [pairs.tukey(analysed, names, scale, alpha)]
+    if model is None:
+        groups = [of_arm.scores for of_arm in runs.values()]
+        tables.append(pairs.games_howell(groups, names, scale, alpha))
+        if control in runs:
+            tables.append(pairs.dunnett(groups, names, control, scale, alpha))
+    return (analysed.anova,), tuple(table for table in tables if table is not None), found
+
+
+#: Arms do not do the same in every block where chance makes it so in fewer cases than this.
+_INTERACTS = 0.01
+
+
+def _interaction(anova: Anova) -> tuple[Finding, ...]:
+    """Arms whose difference is another one from block to block."""
+    row = next((one for one in anova.rows if one.source == factors.INTERACTION), None)
+    if row is None or row.f is None or row.p is None or row.p >= _INTERACTS:
+        return ()
+    told = f"F({row.df:g}, {anova.rows[-1].df:g}) = {row.f:.3g}, p = {row.p:.2g}"
+    sentence = f"what the arms differ by is another amount in each block, beyond the noise within blocks ({told})"
+    return (Finding(kind="interaction", level="suspect", sentence=sentence, values={"f": row.f, "p": row.p}),)
+
+
+def _in_blocks(runs: Sequence[Runs]) -> tuple[factors.Model | None, str | None]:
+    names = [name for of_arm in runs for name in of_arm.blocks]
+    number = {name: index for index, name in enumerate(dict.fromkeys(names))}
+    if None in number or len(number) < 2:
+        return None, None
+    arms = np.repeat(np.arange(len(runs)), [len(of_arm.scores) for of_arm in runs])
+    blocks = np.array([number[name] for name in names], dtype=np.int64)
+    model = factors.two_way(np.concatenate([of_arm.scores for of_arm in runs]), arms, blocks)
+    return (None, model) if isinstance(model, str) else (model, None)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a trial that goes on will probably be decided. A guess for people who wait: nothing is decided by it."""
+
+from __future__ import annotations
+
+import math
+
+from ktrial.judge.model.judgement import Judged, Judgement
+from ktrial.judge.model.log import Protocol
+from ktrial.judge.primary_verdict import log_margin, table_row
+from ktrial.judge.sequential import FAST_BLOCKS, call, looks
+
+
+def expected_stop(protocol: Protocol, judgement: Judgement) -> int | None:
+    """The block after which nothing is open any more, if estimates stay and intervals close in as 1/sqrt(blocks).
+
+    None where nothing is open, or there is no interval yet of something that is.
+    """
+    rule = protocol.outcomes[protocol.primary]
+    primaries = [one for one in judgement.judged if one.role == "primary"]
+    asked = [one for one in primaries if not one.placebo] or primaries
+    undecided = [one for one in asked if one.verdict is None]
+    if judgement.cap is None or rule.scale == "count" or not undecided:
+        return judgement.cap if undecided else None
+    steps = [blocks for blocks in looks(judgement.cap, table_row(protocol)) if blocks > judgement.blocks]
+    expected = [_expected(one, steps, judgement.cap, log_margin(rule)) for one in undecided]
+    known = [one for one in expected if one is not None]
+    return max(known) if len(known) == len(expected) else None
+
+
+def _expected(judged: Judged, steps: list[int], cap: int, margin: float) -> int | None:
+    effect = judged.effect
+    if effect is None or effect.low is None or effect.high is None or judged.blocks == 0:
+        return None
+    if not (math.isfinite(effect.low) and math.isfinite(effect.high)):
+        return None
+    half = (effect.high - effect.low) / 2
+    for blocks in steps:
+        now = half * math.sqrt(judged.blocks / blocks)
+        if call(effect.estimate - now, effect.estimate + now, margin) is not None:
+            return blocks
+    return cap
+
+
+def deciding_blocks(protocol: Protocol, cap: int | None) -> frozenset[int]:
+    """The numbers of blocks after which a verdict on the primary outcome may fall; none while no cap is planned."""
+    if cap is None:
+        return frozenset()
+    if protocol.outcomes[protocol.primary].scale == "count":
+        return frozenset((cap,))
+    fast = {FAST_BLOCKS} if protocol.profile.get(protocol.primary) else set()
+    return frozenset((*looks(cap, table_row(protocol)), *fast))

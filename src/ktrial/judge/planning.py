@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trial will cost and what it can see, from a noise profile, before its first run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from ktrial.judge.sequential import as_array, looks
+from ktrial.judge.stats.critical import LOOKS
+from ktrial.kit.errors import BadInput
+
+#: Blocks of a trial when nobody says otherwise, by name.
+BUDGETS = {"quick": 9, "default": 20, "thorough": 40}
+FEWEST_BLOCKS = 7
+#: A pilot is short and quieter than the trial: its spread is taken larger by this.
+_PILOT_FACTOR = 1.25
+_MAD = 1.4826
+#: Normal quantiles for 5 % two-sided and 90 % power, and for showing equivalence.
+_DETECT_Z, _EQUIVALENT_Z = 3.24, 3.60
+#: Blocks that looking early costs: so many times as many, and so many more.
+_LOOKING_FACTOR, _LOOKING_BLOCKS = 1.15, 3
+_MOST_RUNS_PER_VISIT = 4
+#: Warm-up: a run is warm within so many robust sd of the median of the next ones; so many are dropped at most.
+_WARM_SD, WARM_NEXT, WARM_MOST = 2.0, 3, 6
+#: Runs that are dropped where no profile exists yet.
+WARM_WITHOUT_PROFILE = 2
+
+
+#: What simulated trials took on average: an effect in sd of a block's difference, and blocks.
+_MEAN_BLOCKS = ((0.5, 35.0), (0.6, 23.0), (0.8, 15.0), (1.0, 10.5), (1.2, 8.4), (1.5, 7.5), (2.0, 7.0))
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """`needed` and `needed_equivalent` are blocks; `cap` is what the budget allows of the first, rounded to the table.
+
+    `smallest_effect` is what `cap` blocks detect with 90 % power, relative: 0.05 is 5 %.
+    """
+
+    sd: float
+    needed: int
+    needed_equivalent: int
+    cap: int
+    smallest_effect: float
+
+    @property
+    def within_budget(self) -> bool:
+        """Whether the effect that is asked for can be seen at all."""
+        return self.needed <= self.cap
+
+
+def block_sd(differences: Sequence[float]) -> float:
+    """The spread of a block's difference to plan with, from A/A blocks. Raises BadInput below two of them."""
+    values = as_array(differences)
+    if len(values) < 2 or not np.isfinite(values).all():
+        raise BadInput(f"{len(values)} A/A blocks tell no spread", hint="a noise profile has ten blocks")
+    return _PILOT_FACTOR * max(float(values.std(ddof=1)), _MAD * float(np.median(np.abs(values))))
+
+
+def blocks_to_detect(sd: float, effect: float) -> int:
+    """Blocks that find a relative effect with 90 % power."""
+    return _blocks(_DETECT_Z, sd, _log_of(effect, "effect to detect"))
+
+
+def blocks_to_show_equivalence(sd: float, margin: float) -> int:
+    """Blocks that show equal arms to differ by less than a relative margin."""
+    return _blocks(_EQUIVALENT_Z, sd, _log_of(margin, "margin"))
+
+
+def smallest_effect(sd: float, cap: int) -> float:
+    """The relative effect that so many blocks find with 90 % power; infinite where they are too few for any."""
+    if cap <= _LOOKING_BLOCKS:
+        return math.inf
+    return math.expm1(_DETECT_Z * sd / math.sqrt((cap - _LOOKING_BLOCKS) / _LOOKING_FACTOR))
+
+
+def affordable_cap(needed: int, comparisons: int = 1) -> int | None:
+    """The cap in the tables that has so many blocks; None where they end before it."""
+    return next((cap for cap in LOOKS if cap >= needed and _has_look(cap, comparisons)), None)
+
+
+def expected_blocks(sd: float, effect: float, cap: int) -> int:
+    """About where a trial ends that has this relative effect in it."""
+    if sd == 0:
+        return min(cap, FEWEST_BLOCKS)
+    sizes, blocks = zip(*_MEAN_BLOCKS, strict=True)
+    size = _log_of(effect, "effect to detect") / sd
+    # Far below what the table has, it goes on to its cap.
+    return cap if size < sizes[0] else min(cap, math.ceil(float(np.interp(size, sizes, blocks))))
+
+
+def forecast(
+    differences: Sequence[float],
+    *,
+    detect: float,
+    margin: float,
+    budget: int = BUDGETS["default"],
+    comparisons: int = 1,
+) -> Forecast:
+    """What a trial needs and gets. Raises BadInput where the budget holds no look at all."""
+    sd = block_sd(differences)
+    needed = blocks_to_detect(sd, detect)
+    affordable = [cap for cap in LOOKS if cap <= budget]
+    if not affordable:
+        raise BadInput(f"{budget} blocks decide nothing", hint=f"a trial has at least {FEWEST_BLOCKS} blocks")
+    able = [cap for cap in affordable if _has_look(cap, comparisons)]
+    if not able:
+        looks(affordable[-1], comparisons)
+    cap = next((cap for cap in able if cap >= needed), able[-1])
+    return Forecast(
+        sd=sd,
+        needed=needed,
+        needed_equivalent=blocks_to_show_equivalence(sd, margin),
+        cap=cap,
+        smallest_effect=smallest_effect(sd, cap),
+    )
+
+
+def cap_from_first_blocks(first: Sequence[Sequence[float]], detect: float, budget: int, comparisons: int = 1) -> int:
+    """The cap of a trial that has no profile, from the first blocks of each comparison.
+
+    Only the sizes of the differences count, never their signs: so the choice cannot lean towards a claim.
+    """
+    spread = max(math.sqrt(float(np.mean(as_array(values) ** 2))) for values in first)
+    needed = blocks_to_detect(_PILOT_FACTOR * spread, detect)
+    able = [cap for cap in LOOKS if cap <= budget and _has_look(cap, comparisons)]
+    if not able:
+        looks(budget, comparisons)
+    return next((cap for cap in able if cap >= needed), able[-1])
+
+
+def _has_look(cap: int, comparisons: int) -> bool:
+    try:
+        looks(cap, comparisons)
+    except BadInput:
+        return False
+    return True
+
+
+def runs_per_visit(switch_s: float, run_s: float, run_sd: float | None = None, visit_sd: float | None = None) -> int:
+    """How many runs a visit is worth, from the cost of switching and running; spreads not known count as equal."""
+    if switch_s < 0 or run_s <= 0:
+        raise BadInput(f"a switch of {switch_s:g} s and a run of {run_s:g} s cannot be planned with")
+    ratio = 1.0 if run_sd is None or visit_sd is None else math.inf if visit_sd == 0 else run_sd / visit_sd
+    wanted = math.sqrt(switch_s / run_s) * ratio
+    return _MOST_RUNS_PER_VISIT if wanted >= _MOST_RUNS_PER_VISIT else max(1, round(wanted))
+
+
+def is_warm(score: float, following: Sequence[float], robust_sd: float) -> bool:
+    """Whether a run before the first block already looks like those after it."""
+    return abs(score - float(np.median(as_array(following)))) <= _WARM_SD * robust_sd
+
+
+def _blocks(z: float, sd: float, log_effect: float) -> int:
+    if not math.isfinite(sd) or sd < 0:
+        raise BadInput(f"{sd} is no spread to plan with")
+    # A hair below, so that rounding alone never costs a block.
+    return max(FEWEST_BLOCKS, math.ceil(_LOOKING_FACTOR * (z * sd / log_effect) ** 2 + _LOOKING_BLOCKS - 1e-9))
+
+
+def _log_of(relative: float, what: str) -> float:
+    if not relative > 0 or not math.isfinite(relative):
+        raise BadInput(f"{what} {relative:g}: it must be above 0", hint="for example 5%")
+    return math.log1p(relative)

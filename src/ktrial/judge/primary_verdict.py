@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict on the primary outcome of one arm against another, before any check."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ktrial.judge.collect_log import Pairs
+from ktrial.judge.model.judgement import Counter, EValues, Why
+from ktrial.judge.model.log import OutcomeRule, Protocol
+from ktrial.judge.model.verdict import Effect, Verdict
+from ktrial.judge.sequential import (
+    FAST_BLOCKS,
+    Array,
+    Decision,
+    Rule,
+    decide,
+    hodges_lehmann,
+    interval_at,
+    row_of,
+)
+from ktrial.judge.stats import evalue
+from ktrial.judge.stats.signflip import count_result, difference_interval
+
+_SEQUENTIAL = "Hodges-Lehmann, group-sequential Walsh interval"
+_FAST = "Hodges-Lehmann of four blocks, interval from the noise profile"
+_OPEN_ENDED = "Hodges-Lehmann, interval by e-value"
+_RATIO = "ratio of total rates, interval by sign flips"
+_DIFFERENCE = "mean difference per block, interval by sign flips"
+
+
+class Reading(NamedTuple):
+    """What the numbers alone say. `blocks` are those that it rests on."""
+
+    verdict: Verdict | None
+    why: Why
+    blocks: int
+    effect: Effect | None
+    counter: Counter | None = None
+
+
+def log_margin(rule: OutcomeRule) -> float:
+    """The margin on the scale of log scores."""
+    return math.log1p(rule.margin)
+
+
+def read_primary(protocol: Protocol, pairs: Pairs, cap: int | None) -> Reading:
+    """The verdict, or none yet. `cap` is null while it is not planned."""
+    rule = protocol.outcomes[protocol.primary]
+    row = table_row(protocol)
+    if rule.scale == "count":
+        return read_counter(rule, pairs, protocol.alpha / protocol.comparisons, done=len(pairs.arm) >= (cap or 0))
+    if cap is None:
+        return _not_planned(pairs.differences)
+    found = decide(pairs.differences, sequential_rule(protocol, pairs, cap))
+    if protocol.extend and found.verdict == "inconclusive":
+        return _extended(protocol, pairs.differences, found, row) or _of_decision(found, row)
+    return _of_decision(found, row)
+
+
+def table_row(protocol: Protocol) -> int:
+    """The row of the tables for the primary outcome; a trial that may be extended spends half the error there."""
+    return row_of(protocol.alpha, protocol.comparisons * (2 if protocol.extend else 1))
+
+
+def sequential_rule(protocol: Protocol, pairs: Pairs, cap: int) -> Rule:
+    """How the primary outcome is decided."""
+    rule = protocol.outcomes[protocol.primary]
+    profile = None if protocol.pooled else protocol.profile.get(protocol.primary)
+    return Rule(
+        cap=cap,
+        margin=log_margin(rule),
+        row=table_row(protocol),
+        comparisons=protocol.comparisons,
+        profile=profile,
+        resolution=_log_resolution(rule, pairs.against[:FAST_BLOCKS]),
+    )
+
+
+def _log_resolution(rule: OutcomeRule, scores: Array) -> float:
+    """The step of the tool on the log scale, at the typical value of these scores of the control."""
+    if rule.resolution is None or not len(scores):
+        return 0.0
+    typical = math.exp(abs_score(float(np.median(scores)), rule))
+    return math.log1p(rule.resolution / typical)
+
+
+def abs_score(score: float, rule: OutcomeRule) -> float:
+    """The logarithm of the value that has this score."""
+    return score if rule.direction == "higher" else -score
+
+
+def _not_planned(differences: Array) -> Reading:
+    if not len(differences):
+        return Reading(None, "open", 0, None)
+    effect = Effect(estimate=hodges_lehmann(differences), low=None, high=None, method=_SEQUENTIAL)
+    return Reading(None, "open", len(differences), effect)
+
+
+def _of_decision(found: Decision, row: int) -> Reading:
+    effect = None
+    if found.blocks:
+        effect = Effect(
+            estimate=found.estimate,
+            low=found.low,
+            high=found.high,
+            confidence=_confidence(row),
+            method=_FAST if found.why == "fast path" else _SEQUENTIAL,
+        )
+    return Reading(found.verdict, found.why, found.blocks, effect)
+
+
+def _confidence(row: int) -> float:
+    return 1 - 0.05 / row
+
+
+def _extended(protocol: Protocol, differences: Array, ended: Decision, row: int) -> Reading | None:
+    """What the e-value decides after the tables gave up; its half of the error, at any block."""
+    margin = log_margin(protocol.outcomes[protocol.primary])
+    # Both halves share the error: each rejects at 2/alpha, so that the two-sided value is at 1/alpha at least.
+    bound = 2 * row / 0.05
+    spread = evalue.scales(differences, protocol.profile.get(protocol.primary))
+    for blocks in range(ended.blocks + 1, len(differences) + 1):
+        seen, scale = differences[:blocks], spread[:blocks]
+        zero = evalue.e_value(seen, scale)
+        verdict: Verdict | None = None
+        inside = evalue.e_value(seen, scale, -margin).above >= bound <= evalue.e_value(seen, scale, margin).below
+        if inside:
+            verdict = "equivalent"
+        elif max(zero) >= bound:
+            verdict = "better" if zero.above > zero.below else "worse"
+        if verdict is not None:
+            low, high = evalue.e_interval(seen, scale, bound) or (None, None)
+            effect = Effect(
+                estimate=hodges_lehmann(seen), low=low, high=high, confidence=_confidence(row), method=_OPEN_ENDED
+            )
+            return Reading(verdict, "e-value", blocks, effect)
+    return None
+
+
+def e_values(protocol: Protocol, differences: Array) -> EValues | None:
+    """Evidence that later trials and other people may multiply with theirs."""
+    if not len(differences):
+        return None
+    margin = log_margin(protocol.outcomes[protocol.primary])
+    scale = evalue.scales(differences, protocol.profile.get(protocol.primary))
+    return EValues(
+        no_difference=evalue.e_value(differences, scale).both,
+        above_minus_margin=evalue.e_value(differences, scale, -margin).above,
+        below_margin=evalue.e_value(differences, scale, margin).below,
+    )
+
+
+def read_counter(rule: OutcomeRule, pairs: Pairs, alpha: float, *, done: bool) -> Reading:
+    """A counter, looked at once, when all its blocks are there."""
+    blocks = len(pairs.arm)
+    if not done or not blocks:
+        return Reading(None, "open", blocks, None)
+    sign = 1.0 if rule.direction == "higher" else -1.0
+    found = count_result(sign * pairs.against, sign * pairs.arm, alpha)
+    effect = _count_effect(found, sign, pairs.differences, alpha)
+    margin = 1 + rule.margin
+    is_narrow = found.low is not None and found.high is not None and found.low > 1 / margin and found.high < margin
+    if found.bound is not None or is_narrow:
+        return Reading("equivalent", "counter", blocks, effect, found)
+    if found.p > alpha:
+        return Reading("inconclusive", "cap", blocks, effect, found)
+    is_better = float(pairs.differences.sum()) > 0
+    return Reading("better" if is_better else "worse", "counter", blocks, effect, found)
+
+
+def _count_effect(found: Counter, sign: float, differences: Array, alpha: float) -> Effect:
+    """The log ratio of scores; where an arm has no event at all, the difference per block."""
+    if found.ratio:
+        ends = [sign * math.log(end) if end else None for end in (found.low, found.high)]
+        low, high = ends if sign > 0 else ends[::-1]
+        estimate = sign * math.log(found.ratio)
+        return Effect(estimate=estimate, low=low, high=high, confidence=1 - alpha, method=_RATIO)
+    low, high = difference_interval(differences, alpha) or (None, None)
+    return Effect(
+        estimate=float(differences.mean()),
+        low=low,
+        high=high,
+        confidence=1 - alpha,
+        scale="difference",
+        method=_DIFFERENCE,
+    )
+
+
+def family_effect(differences: Array, cap: int, row: int) -> Effect | None:
+    """Estimate and interval of an outcome that is one of several, at its share of the error."""
+    if not len(differences):
+        return None
+    low, high = interval_at(differences, cap, row) or (None, None)
+    estimate = hodges_lehmann(differences)
+    return Effect(estimate=estimate, low=low, high=high, confidence=_confidence(row), method=_SEQUENTIAL)

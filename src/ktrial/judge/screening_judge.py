@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge of a trial that looks for the setting that did it: what is suspected so far, and the next block."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from ktrial.judge import validity_checks as checks
+from ktrial.judge.collect_log import Scores, Trial, visit_scores
+from ktrial.judge.model.judgement import Coefficient, Judgement, NextStep, Screened
+from ktrial.judge.model.log import Protocol, Screen
+from ktrial.judge.screening import (
+    CAP,
+    FIRST_LOOK,
+    Direction,
+    Signs,
+    arm_of,
+    arms_of,
+    coefficients,
+    configuration,
+    last_look,
+    on_in,
+    screen,
+)
+from ktrial.kit.errors import BadInput
+from ktrial.kit.finding import Finding
+
+#: A screening ends when so many blocks have a run that failed, and half of all blocks do.
+_FAILED_BLOCKS = 6
+_MOST_BLOCKS = 1.5
+_DIRECTIONS: Mapping[str, Direction] = {"better": 1, "worse": -1, "either": 0}
+
+
+class _Measured(NamedTuple):
+    """The blocks that have both halves of an outcome: which settings were on, and the difference."""
+
+    signs: Signs
+    differences: list[float]
+
+
+def screened_arms(settings: int, seed: int, cap: int) -> tuple[str, ...]:
+    """Every arm that a screening may need, blocks that are repeated among them."""
+    return arms_of(settings, seed, math.ceil(_MOST_BLOCKS * cap))
+
+
+def refuse_screening(protocol: Protocol) -> None:
+    """Raise BadInput for a screening that could not go on at some block, or not name anything."""
+    screening = _screen_of(protocol)
+    cap = protocol.cap
+    if cap is None or not FIRST_LOOK <= cap <= CAP:
+        raise BadInput(f"cap = {cap} of a screening", hint=f"from {FIRST_LOOK} to {CAP} blocks")
+    if protocol.outcomes[protocol.primary].scale == "count":
+        hint = "take an outcome that is a time or a rate"
+        raise BadInput(f"{protocol.primary} is a counter that may be zero: blame cannot be told by it", hint=hint)
+    if len(screening.settings) < 2:
+        raise BadInput("one setting is no choice", hint="`ktrial try` tells what it does")
+    missing = set(screened_arms(len(screening.settings), protocol.seed, cap)) - {arm.name for arm in protocol.arms}
+    if missing:
+        raise BadInput(f"the arm {min(missing)} of the screening is not there", hint="`ktrial blame` writes them all")
+
+
+def judge_screening(trial: Trial) -> Judgement:
+    """What its blocks name, outcome by outcome; the primary decides when to stop."""
+    protocol = trial.protocol
+    screened = tuple(_screened(trial, outcome) for outcome in protocol.outcomes)
+    findings = _findings(trial)
+    return Judgement(
+        cap=protocol.cap,
+        comparisons=0,
+        blocks=len(trial.complete),
+        voided=len(trial.voids),
+        judged=(),
+        dropped=(),
+        findings=tuple(findings),
+        next=_next_step(trial, screened, findings),
+        screened=screened,
+    )
+
+
+def _screen_of(protocol: Protocol) -> Screen:
+    assert protocol.screen is not None, "only screenings are judged here"
+    return protocol.screen
+
+
+def _screened(trial: Trial, outcome: str) -> Screened:
+    protocol = trial.protocol
+    screening = _screen_of(protocol)
+    is_primary = outcome == protocol.primary
+    direction = _DIRECTIONS[screening.known] if is_primary else 0
+    others = 1 if is_primary else max(1, len(protocol.outcomes) - 1)
+    measured = _measured(visit_scores(trial, outcome), len(screening.settings))
+    blocks = last_look(len(measured.differences))
+    found: tuple[Coefficient, ...] = ()
+    if blocks:
+        signs, differences = measured.signs[:blocks], measured.differences[:blocks]
+        named = screen(signs, differences, direction, others).named
+        rows = coefficients(signs, differences, named, direction, others)
+        found = tuple(
+            Coefficient(setting=name, effect=effect, low=low, high=high, named=place in named)
+            for place, (name, (effect, low, high)) in enumerate(zip(screening.settings, rows, strict=True))
+        )
+    return Screened(outcome=outcome, role=protocol.outcomes[outcome].role, blocks=blocks, coefficients=found)
+
+
+def _measured(scores: Scores, settings: int) -> _Measured:
+    rows, differences = [], []
+    for visits in scores.values():
+        if len(visits) == 2 and all(map(math.isfinite, visits.values())):
+            arm, other = sorted(visits)
+            on = on_in(arm, settings)
+            rows.append([1 if place in on else -1 for place in range(settings)])
+            differences.append(visits[arm] - visits[other])
+    return _Measured(np.array(rows, dtype=np.int8).reshape(-1, settings), differences)
+
+
+def _failed_blocks(trial: Trial) -> int:
+    primary = trial.protocol.primary
+    failed = {run.block for run in trial.runs if primary not in run.measurements}
+    return len(failed & set(trial.complete))
+
+
+def _findings(trial: Trial) -> list[Finding]:
+    protocol = trial.protocol
+    found = checks.identity([(run.arm, run.identity) for run in trial.runs], protocol.varies)
+    different = checks.another([(run.arm, run.failure) for run in trial.runs])
+    found += [different] if different else []
+    knob = checks.knob_voids([void.reason for void in trial.voids.values() if void.cause == "knob"])
+    found += [knob] if knob else []
+    failing = _fails_with(trial)
+    return [*found, failing] if failing else found
+
+
+def _fails_with(trial: Trial) -> Finding | None:
+    """Settings that are on in every run that failed, and in no other."""
+    settings = _screen_of(trial.protocol).settings
+    primary = trial.protocol.primary
+    failed = [set(on_in(run.arm, len(settings))) for run in trial.runs if primary not in run.measurements]
+    if len(failed) < _FAILED_BLOCKS:
+        return None
+    fine = [set(on_in(run.arm, len(settings))) for run in trial.runs if primary in run.measurements]
+    guilty = sorted(set.intersection(*failed) - set.union(set(), *fine))
+    names = ", ".join(settings[place] for place in guilty)
+    told = f"they have {names} on, and no other run has" if names else "no setting is on in just those"
+    return Finding(kind="fails-with", level="suspect", sentence=f"{len(failed)} runs failed: {told}")
+
+
+def _next_step(trial: Trial, screened: tuple[Screened, ...], findings: list[Finding]) -> NextStep:
+    protocol, blocks = trial.protocol, len(trial.complete)
+    cap = protocol.cap or CAP
+    refused = next((one for one in findings if one.level == "refuse"), None)
+    (primary,) = (one for one in screened if one.role == "primary")
+    failed = _failed_blocks(trial)
+    block = max(trial.drawn, default=0) + 1
+    reason = None
+    if trial.ended is not None:
+        reason = trial.ended
+    elif refused is not None:
+        reason = refused.sentence
+    elif trial.unfinished is None and primary.named and primary.blocks == blocks - failed:
+        reason = "suspects are found"
+    elif blocks - failed >= cap or block > math.ceil(_MOST_BLOCKS * cap):
+        reason = "the cap was reached"
+    elif failed >= _FAILED_BLOCKS and 2 * failed >= blocks:
+        reason = f"{failed} of {blocks} blocks have a run that failed"
+    if reason is not None:
+        return NextStep(action="stop", reason=reason)
+    if trial.unfinished is not None:
+        return _rest_of(trial)
+    signs = configuration(len(_screen_of(protocol).settings), protocol.seed, block)
+    here = {arm_of(signs), arm_of(-signs)}
+    arms = tuple(arm.name for arm in protocol.arms if arm.name in here)
+    return NextStep(action="go on", reason="nothing is named yet", block=block, arms=arms)
+
+
+def _rest_of(trial: Trial) -> NextStep:
+    begun = trial.unfinished
+    assert begun is not None, "a block has begun"
+    ran = Counter(run.arm for run in trial.runs if run.block == begun.block)
+    left = tuple(arm for arm in begun.order if ran[arm] < trial.protocol.runs_per_visit)
+    reason = f"block {begun.block} has begun"
+    return NextStep(action="go on", reason=reason, block=begun.block, arms=left, drawn=True)

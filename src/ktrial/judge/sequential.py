@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decision of one comparison: block differences in, verdict out, looked at after 7, 9, 12, … blocks.
+
+Under "no difference" the sign of each block's difference is a fair coin, because the order inside the block was drawn.
+Nothing else is assumed of the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktrial.judge.model.verdict import Verdict, WorthIt
+from ktrial.judge.stats.critical import CRITICAL, LOOKS, ROWS, indices
+from ktrial.kit.errors import BadInput
+
+Array: TypeAlias = NDArray[np.float64]
+Why = Literal["open", "fast path", "boundary", "cap", "futility"]
+
+#: The error of the whole procedure for which the tables were made.
+ALPHA = 0.05
+MOST_COMPARISONS = ROWS[-1]
+#: The fast path is looked at once, after this block.
+FAST_BLOCKS = 4
+#: A profile below this many A/A blocks does not open the fast path.
+PROFILE_BLOCKS = 10
+#: How far beyond the profile's largest difference the fast path needs each block: of one comparison, of several.
+_FAST_FACTOR, _FAST_FACTOR_SEVERAL = 1.5, 2.0
+_FAST_MOST_COMPARISONS = 4
+#: A trial is given up from this look on, when the chance of any verdict at the cap is below this.
+_FUTILE_FROM, _FUTILE_CHANCE = 12, 0.10
+#: Half width of the last look's interval in standard errors, and the quartile distance of Walsh averages per sd.
+_LAST_LOOK_Z, _WALSH_IQR = 2.25, 0.95
+#: Differences closer than this are ties: what is left of rounding when values are multiplied by a constant.
+TIE_DIGITS = 12
+
+
+class Rule(NamedTuple):
+    """How one comparison is decided; all but the counts are on the scale of the differences.
+
+    `row` is the row of the table: its error is 0.05/row. `comparisons` is how many are asked together.
+    `profile` holds differences of A/A blocks, None where the fast path is not to be taken.
+    """
+
+    cap: int
+    margin: float
+    row: int = 1
+    comparisons: int = 1
+    profile: tuple[float, ...] | None = None
+    resolution: float = 0.0
+
+
+class Decision(NamedTuple):
+    """What one comparison came to: `verdict` is None while it is open, `low` and `high` before its first look."""
+
+    verdict: Verdict | None
+    why: Why
+    blocks: int
+    estimate: float
+    low: float | None
+    high: float | None
+
+
+def cap_of(blocks: int) -> int:
+    """The smallest cap of the table that holds so many blocks. Raises BadInput above the largest."""
+    for cap in LOOKS:
+        if cap >= blocks:
+            return cap
+    raise BadInput(f"{blocks} blocks are more than a trial may have", hint=f"at most {LOOKS[-1]}, or declare `extend`")
+
+
+def row_of(alpha: float, comparisons: int) -> int:
+    """The row of the table that makes at most the error `alpha` over all comparisons."""
+    if not 0 < alpha <= ALPHA:
+        raise BadInput(f"alpha = {alpha:g} is not offered", hint=f"any value above 0 and up to {ALPHA}")
+    return math.ceil(comparisons * ALPHA / alpha - 1e-9)
+
+
+def looks(cap: int, row: int = 1) -> Mapping[int, int]:
+    """Number of blocks at each look that can decide, with its critical index. Raises BadInput where there is none."""
+    if cap not in CRITICAL:
+        raise BadInput(f"{cap} is no cap", hint=f"caps are {', '.join(map(str, LOOKS))}")
+    found = _looks(cap, row)
+    if not found:
+        raise BadInput(
+            f"{cap} blocks cannot decide {row} comparisons at once",
+            hint=f"more blocks or fewer comparisons (at most {MOST_COMPARISONS})",
+        )
+    return found
+
+
+@cache
+def _looks(cap: int, row: int) -> Mapping[int, int]:
+    return {blocks: index for blocks, index in zip(LOOKS, indices(cap, row), strict=False) if index is not None}
+
+
+def block_differences(control: Array, arm: Array) -> Array:
+    """Score of the arm less score of the control, block by block, with ties made equal."""
+    return np.round(arm - control, TIE_DIGITS)
+
+
+@cache
+def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    first, second = np.triu_indices(n)
+    return first, second
+
+
+def walsh(differences: Array) -> Array:
+    """All means of two differences, each with itself too, sorted."""
+    first, second = _pairs(len(differences))
+    means = (differences[first] + differences[second]) * 0.5
+    means.sort()
+    return means
+
+
+def median_of_sorted(values: Array) -> float:
+    """The middle of sorted values."""
+    half = len(values) // 2
+    return float(values[half]) if len(values) % 2 else float(values[half - 1] + values[half]) / 2
+
+
+def hodges_lehmann(differences: Array) -> float:
+    """The median of the Walsh averages."""
+    return median_of_sorted(walsh(differences))
+
+
+def call(low: float, high: float, margin: float) -> Verdict | None:
+    """The verdict that an interval supports, None where it supports none."""
+    if -margin < low and high < margin:
+        return "equivalent"
+    if low > 0:
+        return "better"
+    return "worse" if high < 0 else None
+
+
+def worth_it(verdict: Verdict | None, estimate: float, low: float, high: float, margin: float) -> WorthIt | None:
+    """Whether a difference that is real also matters; None where no difference was found."""
+    if verdict not in {"better", "worse"}:
+        return None
+    near = low if verdict == "better" else -high
+    if near >= margin:
+        return "yes"
+    return "likely" if abs(estimate) >= margin else "unclear"
+
+
+def decide(differences: Array, rule: Rule) -> Decision:
+    """The decision after all these blocks; of a comparison that was decided earlier, what it was then."""
+    return fast_path(differences, rule) or _looked_at(differences, rule)
+
+
+def fast_path(differences: Array, rule: Rule) -> Decision | None:
+    """The early decision after four blocks, where the profile allows one and the effect is huge."""
+    reach = _fast_reach(rule)
+    if reach is None or len(differences) < FAST_BLOCKS:
+        return None
+    first = differences[:FAST_BLOCKS]
+    low, high = float(first.min()), float(first.max())
+    if not (low > 0 or high < 0) or min(abs(low), abs(high)) <= max(reach, 2 * rule.margin):
+        return None
+    around = max(reach, rule.resolution)
+    estimate = hodges_lehmann(first)
+    return Decision("better" if low > 0 else "worse", "fast path", FAST_BLOCKS, estimate, low - around, high + around)
+
+
+def _fast_reach(rule: Rule) -> float | None:
+    profile = rule.profile
+    if profile is None or len(profile) < PROFILE_BLOCKS or rule.comparisons > _FAST_MOST_COMPARISONS:
+        return None
+    if max(profile) == min(profile):
+        return None
+    factor = _FAST_FACTOR if rule.comparisons == 1 else _FAST_FACTOR_SEVERAL
+    return factor * float(max(abs(value) for value in profile))
+
+
+class Seen(NamedTuple):
+    """One look: the intersected interval of all so far, and the sorted Walsh averages of the blocks up to it."""
+
+    blocks: int
+    low: float
+    high: float
+    means: Array
+
+
+def intervals(differences: Array, cap: int, row: int) -> Iterator[Seen]:
+    """All looks so far, whatever is decided at them."""
+    low, high = -math.inf, math.inf
+    for blocks, index in looks(cap, row).items():
+        if blocks > len(differences):
+            return
+        means = walsh(differences[:blocks])
+        low, high = _intersected(low, high, float(means[index]), float(means[-1 - index]))
+        yield Seen(blocks, low, high, means)
+
+
+def _looked_at(differences: Array, rule: Rule) -> Decision:
+    last = None
+    for last in intervals(differences, rule.cap, rule.row):
+        verdict = call(last.low, last.high, rule.margin)
+        why: Why = "boundary"
+        if verdict is None and last.blocks == rule.cap:
+            verdict, why = "inconclusive", "cap"
+        elif verdict is None and _is_futile(last, rule):
+            verdict, why = "inconclusive", "futility"
+        if verdict is not None:
+            return Decision(verdict, why, last.blocks, median_of_sorted(last.means), last.low, last.high)
+    estimate = hodges_lehmann(differences) if len(differences) else math.nan
+    low, high = (None, None) if last is None else (last.low, last.high)
+    return Decision(None, "open", len(differences), estimate, low, high)
+
+
+def _is_futile(seen: Seen, rule: Rule) -> bool:
+    return seen.blocks >= _FUTILE_FROM and chance_of_verdict(seen.means, seen.blocks, rule) < _FUTILE_CHANCE
+
+
+def interval_at(differences: Array, cap: int, row: int) -> tuple[float, float] | None:
+    """The intersected interval of all looks so far; None before the first."""
+    ends = [(seen.low, seen.high) for seen in intervals(differences, cap, row)]
+    return ends[-1] if ends else None
+
+
+def first_exclusion(differences: Array, cap: int, row: int) -> Verdict | None:
+    """Better or worse at the first look whose interval excludes zero."""
+    for seen in intervals(differences, cap, row):
+        if seen.low > 0 or seen.high < 0:
+            return "better" if seen.low > 0 else "worse"
+    return None
+
+
+def _intersected(low: float, high: float, newest_low: float, newest_high: float) -> tuple[float, float]:
+    """The intersection of the intervals of all looks; the newest one where they have nothing in common."""
+    both = max(low, newest_low), min(high, newest_high)
+    return both if both[0] <= both[1] else (newest_low, newest_high)
+
+
+def chance_of_verdict(means: Array, blocks: int, rule: Rule) -> float:
+    """How likely any verdict at the cap is, from the sorted Walsh averages now."""
+    spread = (_quantile(means, 0.75) - _quantile(means, 0.25)) / _WALSH_IQR
+    if spread <= 0:
+        return 1.0
+    half = _LAST_LOOK_Z * spread / math.sqrt(rule.cap)
+    error = spread * math.sqrt(1 / blocks - 1 / rule.cap)
+    effect = abs(median_of_sorted(means))
+    return _above((half - effect) / error) + _above(-(rule.margin - half - effect) / error)
+
+
+def _above(z: float) -> float:
+    """The chance that a standard normal number is larger."""
+    return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+def _quantile(ordered: Array, share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return float(ordered[below] + (ordered[above] - ordered[below]) * (place - below))
+
+
+def as_array(values: Sequence[float] | Any) -> Array:
+    """Numbers as an array of floats."""
+    return np.asarray(values, dtype=np.float64)

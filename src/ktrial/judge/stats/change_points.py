@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a series of values in time changes its level.
+
+Candidates are the cuts of the best piecewise constant fit by least squares, where each cut costs 3 s^2 log n (exact
+dynamic programming, as in Jackson et al. 2005, "optimal partitioning"; s^2 from differences of neighbours, which a few
+changes of level hardly touch). They count only where the whole series departs from one level more than its values do
+in random order (the greatest step, or stretch that lies elsewhere): so without any change one is seen with a chance of
+`alpha` at most, if sessions are independent. Each is then checked alike: the greatest step in the two pieces beside it.
+The weakest goes, and the rest is checked again, until all stand at `alpha`, corrected for their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from ktrial.compare.history.model import NEEDED
+from ktrial.judge.stats.arrays import Array, steps
+
+#: No level is told from fewer values.
+FEWEST = 3
+_PENALTY = 3.0
+_ORDERS = 1999
+_SEED = 20261121
+
+
+class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The level changes before the value at `place` (from 0); `p` is that of the check, not corrected."""
+
+    place: int
+    p: float
+
+
+def change_points(values: Array, alpha: float = 0.05) -> tuple[ChangePoint, ...]:
+    """In order of place; none where all values are equal or too few."""
+    if len(values) < NEEDED or np.ptp(values) <= 1e-12 * float(np.max(np.abs(values))):
+        return ()
+    centred = values - np.median(values)
+    cuts = _best_cuts(centred, _PENALTY * _noise(centred) * float(np.log(len(centred))))
+    if not cuts or _chance(centred, _greatest_departure) > alpha:
+        return ()
+    while cuts:
+        bounds = [0, *cuts, len(centred)]
+        chances = [_chance(centred[bounds[one] : bounds[one + 2]], _greatest_step) for one in range(len(cuts))]
+        weakest = int(np.argmax(chances))
+        if chances[weakest] * len(cuts) <= alpha:
+            return tuple(ChangePoint(place=cut, p=p) for cut, p in zip(cuts, chances, strict=True))
+        del cuts[weakest]
+    return ()
+
+
+def _noise(values: Array) -> float:
+    """Variance of one value, from steps between neighbours: by their median, by their mean where most are equal."""
+    between = np.diff(values)
+    robust = float(np.median(np.abs(between)) / 0.6744897501960817) ** 2 / 2
+    return robust or float(np.mean(between**2)) / 2
+
+
+def _best_cuts(values: Array, penalty: float) -> list[int]:
+    """Cuts of the cheapest partition into pieces of at least FEWEST values."""
+    n = len(values)
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    squares = np.concatenate([[0.0], np.cumsum(values**2)])
+    cost = np.full(n + 1, np.inf)
+    cost[0] = -penalty
+    last = np.zeros(n + 1, dtype=np.int64)
+    for end in range(FEWEST, n + 1):
+        begins = np.arange(0, end - FEWEST + 1)
+        within = squares[end] - squares[begins] - (sums[end] - sums[begins]) ** 2 / (end - begins)
+        total = cost[begins] + within + penalty
+        last[end] = int(np.argmin(total))
+        cost[end] = float(total[last[end]])
+    cuts: list[int] = []
+    end = int(last[n])
+    while end:
+        cuts.append(end)
+        end = int(last[end])
+    return cuts[::-1]
+
+
+def _chance(values: Array, statistic: Callable[[Array], Array]) -> float:
+    """How often values in random order reach what was seen; the order that was seen counts as one."""
+    generator = np.random.default_rng(_SEED)
+    seen = float(statistic(values[np.newaxis])[0]) * (1 - 1e-9)
+    reached = 1
+    for part in steps(_ORDERS, len(values)):
+        rows = np.broadcast_to(values, (part.stop - part.start, len(values)))
+        reached += int(np.sum(statistic(generator.permuted(rows, axis=1)) >= seen))
+    return reached / (_ORDERS + 1)
+
+
+def _greatest_step(rows: Array) -> Array:
+    """The greatest difference of means before and after a place, over its standard error for noise of one size."""
+    n = rows.shape[1]
+    before = np.arange(FEWEST, n - FEWEST + 1)
+    sums = np.cumsum(rows, axis=1)
+    left = sums[:, before - 1]
+    right = sums[:, -1:] - left
+    greatest = np.abs(left / before - right / (n - before)) * np.sqrt(before * (n - before) / n)
+    return np.asarray(greatest.max(axis=1))
+
+
+def _greatest_departure(rows: Array) -> Array:
+    """The greatest step, or the greatest difference of a stretch from all else, over lengths that grow by a half."""
+    n = rows.shape[1]
+    found = _greatest_step(rows)
+    sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(rows, axis=1)], axis=1)
+    length = FEWEST
+    while length <= n // 2:
+        inside = sums[:, length:] - sums[:, :-length]
+        apart = np.abs(inside / length - (sums[:, -1:] - inside) / (n - length)) * np.sqrt(length * (n - length) / n)
+        found = np.maximum(found, apart.max(axis=1))
+        length = max(length + 1, length * 3 // 2)
+    return np.asarray(found)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which causes stutters fall together with, more than by chance.
+
+Chance: all stutters of a phase are moved by one random time, round the phase as on a circle. So their own rhythm and
+the cause's stay as they are, and only what binds the one to the other is broken. Causes are taken one by one, the one
+that stands out most first; the others must then explain stutters that those taken do not. At each step p-values are
+corrected by Holm for all causes that are still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from ktrial.judge.stats.arrays import Array, Truth
+from ktrial.judge.stats.multiplicity import holm
+
+SHIFTS = 1999
+#: With more stutters than this fewer shifts tell chance well enough.
+_MANY = 2000
+_FEW_SHIFTS = 499
+_SEED = 20261123
+#: A cause that explains fewer stutters than this is not named, whatever chance says.
+FEWEST = 3
+
+
+class Activity(msgspec.Struct, frozen=True):
+    """When a cause was at work: rising intervals that do not touch."""
+
+    begins_s: Array
+    ends_s: Array
+
+
+class Coincidence(msgspec.Struct, frozen=True, kw_only=True):
+    """How many stutters overlap a cause, and how many would by chance (mean, and the 95 % point).
+
+    `p` is of all stutters; `p_adjusted` at the step in which it was named or given up, on the stutters open then.
+    `with_cause` is the named cause that explains what it overlaps.
+    """
+
+    cause: str
+    overlapping: tuple[int, ...]
+    expected: float
+    expected_high: float
+    p: float
+    p_adjusted: float
+    named: bool
+    with_cause: str | None = None
+
+
+def merged(begins_s: Array, ends_s: Array) -> Activity:
+    """Intervals in any order as ones that rise and do not touch."""
+    if len(begins_s) == 0:
+        return Activity(np.empty(0), np.empty(0))
+    order = np.argsort(begins_s, kind="stable")
+    begins, ends = begins_s[order], np.maximum.accumulate(ends_s[order])
+    fresh = np.concatenate([[True], begins[1:] > ends[:-1]])
+    last = np.concatenate([np.flatnonzero(fresh)[1:] - 1, [len(begins) - 1]])
+    return Activity(begins[fresh], ends[last])
+
+
+def overlaps(activity: Activity, begins_s: Array, ends_s: Array) -> Truth:
+    """Whether each interval overlaps the activity, as an array of the same shape."""
+    if len(activity.begins_s) == 0:
+        return np.zeros(begins_s.shape, dtype=bool)
+    before_end = np.searchsorted(activity.begins_s, ends_s, side="right")
+    reach = np.concatenate([[-np.inf], activity.ends_s])[before_end]
+    return np.asarray(reach >= begins_s)
+
+
+def coincidences(
+    activities: Mapping[str, Activity],
+    begins_s: Array,
+    ends_s: Array,
+    phases: Sequence[tuple[float, float]],
+    alpha: float = 0.05,
+    last: Collection[str] = (),
+    makes: Mapping[str, Collection[str]] | None = None,
+) -> tuple[Coincidence, ...]:
+    """Each cause that was active at all: those named first, in the order in which they were taken.
+
+    What is in `last` may follow from a stutter: it is taken only where no other cause stands. `makes` says which causes
+    one brings about: it is taken before them, where it stands and overlaps most of what they do.
+    """
+    made_by = {effect: cause for cause, effects in (makes or {}).items() for effect in effects}
+    seen = {name: overlaps(one, begins_s, ends_s) for name, one in activities.items() if len(one.begins_s)}
+    moved = {name: _by_chance(activities[name], begins_s, ends_s, phases) for name in seen}
+    whole = {name: _against(seen[name], moved[name], np.ones(len(begins_s), dtype=bool)) for name in seen}
+    open_stutters = np.ones(len(begins_s), dtype=bool)
+    taken: dict[str, float] = {}
+    left = list(seen)
+    adjusted: dict[str, float] = dict.fromkeys(left, 1.0)
+    while left:
+        now = {name: _against(seen[name], moved[name], open_stutters) for name in left}
+        corrected = dict(zip(left, holm([now[name].p for name in left]).tolist(), strict=True))
+        adjusted.update(corrected)
+        standing = [
+            name for name in left if corrected[name] <= alpha and int(np.sum(seen[name] & open_stutters)) >= FEWEST
+        ]
+        if not standing:
+            break
+        best = max(standing, key=lambda name: (name not in last, now[name].score))
+        behind = made_by.get(best)
+        if behind in standing and _mostly(seen[best] & open_stutters, seen[behind]):
+            best = behind
+        taken[best] = corrected[best]
+        open_stutters &= ~seen[best]
+        left.remove(best)
+    explained = {
+        name: next((other for other in taken if whole[name].p <= alpha and _mostly(seen[name], seen[other])), None)
+        for name in seen
+        if name not in taken
+    }
+    ordered = [*taken, *sorted(explained, key=lambda name: whole[name].p)]
+    return tuple(
+        Coincidence(
+            cause=name,
+            overlapping=tuple(np.flatnonzero(seen[name]).tolist()),
+            expected=whole[name].mean,
+            expected_high=whole[name].high,
+            p=whole[name].p,
+            p_adjusted=taken.get(name, adjusted[name]),
+            named=name in taken,
+            with_cause=explained.get(name),
+        )
+        for name in ordered
+    )
+
+
+def _mostly(inner: Truth, outer: Truth) -> bool:
+    return int(np.sum(inner & outer)) * 2 > int(np.sum(inner))
+
+
+class _Against(msgspec.Struct, frozen=True):
+    p: float
+    mean: float
+    high: float
+    score: float
+
+
+def _against(seen: Truth, moved: Truth, counted: Truth) -> _Against:
+    """The number seen beside those under the shifts, of the stutters that count."""
+    here = int(np.sum(seen & counted))
+    chance = np.sum(moved & counted, axis=1)
+    spread = float(np.std(chance)) or 0.5
+    return _Against(
+        p=(1 + int(np.sum(chance >= here))) / (len(chance) + 1),
+        mean=float(np.mean(chance)),
+        high=float(np.quantile(chance, 0.95)),
+        score=(here - float(np.mean(chance))) / spread,
+    )
+
+
+def _by_chance(activity: Activity, begins_s: Array, ends_s: Array, phases: Sequence[tuple[float, float]]) -> Truth:
+    """Shift by stutter: whether it overlaps. Each phase goes round by itself, under the same shifts for all causes."""
+    generator = np.random.default_rng(_SEED)
+    shifts = SHIFTS if len(begins_s) <= _MANY else _FEW_SHIFTS
+    found = np.zeros((shifts, len(begins_s)), dtype=bool)
+    # A stutter that began before what was recorded is one of the first phase: what it overlaps counts here as there.
+    starts = np.array([begin_s for begin_s, _ in phases])
+    phase_of = np.clip(np.searchsorted(starts, begins_s, side="right") - 1, 0, len(phases) - 1)
+    for number, (begin_s, end_s) in enumerate(phases):
+        length_s = end_s - begin_s
+        shares = generator.uniform(0, 1, size=shifts)
+        inside = np.flatnonzero(phase_of == number)
+        if length_s <= 0 or len(inside) == 0:
+            continue
+        round_twice = _twice(activity, begin_s, end_s)
+        begins = (begins_s[inside][np.newaxis] - begin_s + shares[:, np.newaxis] * length_s) % length_s
+        found[:, inside] = overlaps(round_twice, begins, begins + (ends_s - begins_s)[inside][np.newaxis])
+    return found
+
+
+def _twice(activity: Activity, begin_s: float, end_s: float) -> Activity:
+    """The activity within a phase, from 0, and once more behind it: what goes over the end goes on at the begin."""
+    inside = (activity.ends_s >= begin_s) & (activity.begins_s < end_s)
+    begins = np.clip(activity.begins_s[inside], begin_s, end_s) - begin_s
+    ends = np.clip(activity.ends_s[inside], begin_s, end_s) - begin_s
+    length_s = end_s - begin_s
+    return merged(np.concatenate([begins, begins + length_s]), np.concatenate([ends, ends + length_s]))

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The effect that is left when a number that may explain it (the start temperature) is held equal."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from ktrial.judge.model.verdict import Effect
+from ktrial.judge.observational_layout import Layout, Scale
+from ktrial.judge.stats.arrays import Array
+
+#: What the covariate of an observation is.
+NAME = "start temperature"
+
+
+def adjusted(layout: Layout, scale: Scale, alpha: float) -> Effect | None:
+    """By regression; None where the covariate is not known of every unit, never varies, or too few units are left."""
+    if layout.covariates is None:
+        return None
+    control, arm = layout.covariates
+    if layout.blocked:
+        return _of_differences(layout.arm - layout.control, arm - control, scale, alpha)
+    return _of_arms(layout, control, arm, scale, alpha)
+
+
+def _of_arms(layout: Layout, control: Array, arm: Array, scale: Scale, alpha: float) -> Effect | None:
+    """One line: score = arm + slope * covariate, one slope for both arms."""
+    x = np.concatenate([control - control.mean(), arm - arm.mean()])
+    y = np.concatenate([layout.control - layout.control.mean(), layout.arm - layout.arm.mean()])
+    freedom, spread = len(x) - 3, float(x @ x)
+    if freedom < 1 or spread <= 1e-12 * float(np.sum(control**2) + np.sum(arm**2)):
+        return None
+    slope = float(x @ y) / spread
+    apart = float(arm.mean() - control.mean())
+    estimate = float(layout.arm.mean() - layout.control.mean()) - slope * apart
+    variance = float(np.sum((y - slope * x) ** 2)) / freedom
+    error = math.sqrt(variance * (1 / len(control) + 1 / len(arm) + apart**2 / spread))
+    return _effect(estimate, error, freedom, scale, alpha)
+
+
+def _of_differences(differences: Array, apart: Array, scale: Scale, alpha: float) -> Effect | None:
+    """Difference of scores = effect + slope * difference of covariates."""
+    x, freedom = apart - apart.mean(), len(apart) - 2
+    spread = float(x @ x)
+    if freedom < 1 or spread <= 1e-12 * max(float(apart @ apart), 1e-300):
+        return None
+    slope = float(x @ differences) / spread
+    estimate = float(differences.mean() - slope * apart.mean())
+    residuals = differences - differences.mean() - slope * x
+    variance = float(residuals @ residuals) / freedom
+    error = math.sqrt(variance * (1 / len(x) + float(apart.mean()) ** 2 / spread))
+    return _effect(estimate, error, freedom, scale, alpha)
+
+
+def _effect(estimate: float, error: float, freedom: int, scale: Scale, alpha: float) -> Effect:
+    reach = float(special.stdtrit(freedom, 1 - alpha / 2)) * error
+    return Effect(
+        estimate=estimate,
+        low=estimate - reach,
+        high=estimate + reach,
+        confidence=1 - alpha,
+        scale=scale,
+        method="least squares with covariate",
+    )

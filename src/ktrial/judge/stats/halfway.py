@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On which side of half the difference between two kernels a third one lies: the judge, asked about shifted values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ktrial.judge.judge import judge
+from ktrial.judge.model.bisected import Standing
+from ktrial.judge.model.judgement import Judged
+from ktrial.judge.model.log import BlockDrawn, Event, OutcomeRule, Protocol, RunEnded, TrialArm, block_order
+from ktrial.judge.sequential import cap_of
+
+#: Of the difference: closer than that to its half is neither side.
+_BETWEEN = 0.25
+_GOOD, _OTHER = "good", "other"
+
+
+class Question(NamedTuple):
+    """What is compared. `alpha` is the error of one answer; `events` rest on a percentile, where the outcome is one."""
+
+    outcome: str
+    alpha: float
+    most_runs: int
+    seed: int
+    quantile: float | None = None
+
+
+class Answer(NamedTuple):
+    """Of one comparison: None of `standing` asks for more runs."""
+
+    standing: Standing | None
+    judged: Judged
+
+
+def compare(question: Question, control: Sequence[float], other: Sequence[float], margin: float = 0.02) -> Judged:
+    """One kernel against another, run by run; above zero is less of the outcome."""
+    rule = OutcomeRule(direction="lower", role="primary", margin=margin, quantile=question.quantile)
+    protocol = Protocol(
+        name="bisect",
+        arms=(TrialArm(name=_GOOD), TrialArm(name=_OTHER)),
+        control=_GOOD,
+        outcomes={question.outcome: rule},
+        cap=cap_of(question.most_runs),
+        alpha=question.alpha,
+        seed=question.seed,
+        replicate="boot",
+        varies=("kernel",),
+    )
+    values = {_GOOD: control, _OTHER: other}
+    return judge(_log(protocol, question, values)).of(question.outcome, _OTHER, _GOOD)
+
+
+def side(question: Question, difference: float, good: Sequence[float], other: Sequence[float]) -> Answer:
+    """Where `other` lies; `difference` is the effect of bad against good, on the scale of logarithms.
+
+    Half the difference is taken from its scores: what is left lies on the side of good or of bad.
+    """
+    shifted = [value * math.exp(difference / 2) for value in other]
+    judged = compare(question, good[: len(other)], shifted, math.expm1(abs(difference) * _BETWEEN))
+    if judged.verdict is None:
+        return Answer(None, judged)
+    if judged.verdict == "equivalent":
+        return Answer("between", judged)
+    if judged.verdict not in ("better", "worse"):
+        return Answer("unclear", judged)
+    is_bad = (judged.verdict == "better") == (difference > 0)
+    return Answer("bad" if is_bad else "good", judged)
+
+
+def _log(protocol: Protocol, question: Question, values: dict[str, Sequence[float]]) -> list[Event]:
+    log: list[Event] = [protocol]
+    blocks = min(map(len, values.values()))
+    for block in range(1, blocks + 1):
+        order = block_order(protocol.seed, block, tuple(values))
+        log.append(BlockDrawn(block=block, order=order))
+        for place, arm in enumerate(order):
+            run = 2 * block - 1 + place
+            measured = {question.outcome: values[arm][block - 1]}
+            log.append(RunEnded(run=run, block=block, arm=arm, measurements=measured))
+    return log

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counters that may be zero: sign-flip test of paired counts, and the ratio of rates by inverting it.
+
+No logarithm and no distribution: under "no difference" control and arm of a block may be exchanged by the coin that
+chose their order. The number of blocks is fixed beforehand; there is one look, at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from ktrial.judge.model.judgement import Counter
+from ktrial.judge.sequential import Array
+
+#: All sign patterns are tried up to here; above, so many random ones.
+EXACT_BLOCKS = 13
+FLIPS = 10_000
+#: The drawn flips are always the same, so that a verdict can be recomputed.
+_FLIP_SEED = 20
+#: No event in n blocks: with this over n the rate is bounded at 95 %.
+_NO_EVENT = 3.0
+_HALVINGS = 60
+#: Sums closer than this share of their size are equal.
+_SAME = 1e-9
+
+
+def sign_flip_p(differences: Array) -> float:
+    """Two-sided p of the sum of differences; zeros stay in. Exact up to 13 blocks, else with 10,000 drawn flips."""
+    if not len(differences):
+        return 1.0
+    return _p_of(differences, _signs(len(differences)))
+
+
+def count_result(control: Array, arm: Array, alpha: float = 0.05) -> Counter:
+    """The whole answer of a counter, with the interval of the ratio at 1 - alpha."""
+    blocks = len(control)
+    signs = _signs(blocks)
+    control_total, arm_total = float(control.sum()), float(arm.sum())
+    silent = control_total == 0 and arm_total == 0
+    low, high = (None, None) if silent else _ratio_interval(control, arm, alpha, signs)
+    return Counter(
+        p=_p_of(control - arm, signs),
+        control_total=control_total,
+        arm_total=arm_total,
+        control_zero_share=float((control == 0).mean()),
+        arm_zero_share=float((arm == 0).mean()),
+        ratio=arm_total / control_total if control_total else None,
+        low=low,
+        high=high,
+        bound=_NO_EVENT / blocks if silent else None,
+    )
+
+
+def difference_interval(differences: Array, alpha: float = 0.05) -> tuple[float, float] | None:
+    """The shifts that the sign-flip test does not reject; None where so few blocks reject nothing."""
+    signs = _signs(len(differences))
+    middle, reach = float(differences.mean()), float(np.abs(differences - differences.mean()).max()) + 1e-300
+    # Beyond all differences every one has the same sign: the smallest p there is.
+    far = middle - 2 * len(differences) * reach, middle + 2 * len(differences) * reach
+    ends = []
+    for end in far:
+        if _p_of(differences - end, signs) > alpha:
+            return None
+        ends.append(_edge(lambda shift: _p_of(differences - shift, signs) > alpha, inside=middle, outside=end))
+    return ends[0], ends[1]
+
+
+def _ratio_interval(control: Array, arm: Array, alpha: float, signs: Array) -> tuple[float | None, float | None]:
+    """The ratios of rates that the test does not reject: low and high, None where there is no bound."""
+
+    def accepts(ratio: float) -> bool:
+        return _p_of(ratio * control - arm, signs) > alpha
+
+    control_total, arm_total = float(control.sum()), float(arm.sum())
+    if control_total == 0:
+        return None, None
+    middle = arm_total / control_total
+    low = 0.0 if accepts(0.0) else _edge(accepts, inside=middle, outside=0.0)
+    if _p_of(control, signs) > alpha:
+        return low, None
+    outside = max(middle, 1.0)
+    while accepts(outside):
+        outside *= 2
+        if not math.isfinite(outside):
+            return low, None
+    return low, _edge(accepts, inside=middle, outside=outside)
+
+
+def _edge(accepts: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Where acceptance ends between a value that is accepted and one that is not, by bisection."""
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        if middle in {inside, outside}:
+            break
+        if accepts(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside
+
+
+def _p_of(differences: Array, signs: Array) -> float:
+    total = abs(float(differences.sum()))
+    sums = np.abs(signs @ differences)
+    slack = _SAME * float(np.abs(differences).sum())
+    hits = int((sums >= total - slack).sum())
+    # A drawn set of flips counts the pattern that was seen as one of its own; the full set holds it anyway.
+    exact = len(differences) <= EXACT_BLOCKS
+    return hits / len(signs) if exact else (1 + hits) / (1 + len(signs))
+
+
+@lru_cache(maxsize=8)
+def _signs(blocks: int) -> Array:
+    if blocks <= EXACT_BLOCKS:
+        patterns = np.arange(2**blocks)[:, None] >> np.arange(blocks)
+        return np.where(patterns & 1, 1.0, -1.0)
+    generator = np.random.Generator(np.random.PCG64(_FLIP_SEED))
+    return generator.choice(np.array((-1.0, 1.0)), (FLIPS, blocks))

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How sure a figure of one recording is: blocks of its time drawn again, in a circle."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ktrial.judge.stats.arrays import Array
+
+#: What happens together comes in a moment: the blocks that are drawn again are so long, or a sixtieth of all.
+BLOCK_S = 10.0
+_FEWEST_BLOCKS = 6
+#: Where a block may begin.
+_CELLS = 4
+_DRAWS = 1999
+_SEED = 20261122
+
+
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
+    """An estimate and its 95 % interval; None where there is too little to tell one."""
+
+    estimate: float
+    low: float | None = None
+    high: float | None = None
+
+
+def cells_of(length_s: float) -> int | None:
+    """Into how many cells a time is cut; None where it is too short for blocks."""
+    blocks = int(length_s / max(BLOCK_S, length_s / 60)) if length_s > 0 else 0
+    return blocks * _CELLS if blocks >= _FEWEST_BLOCKS else None
+
+
+def placed(at_s: Array, begin_s: float, length_s: float, cells: int) -> Array:
+    """The cell of each moment."""
+    return np.clip(((at_s - begin_s) / length_s * cells).astype(np.int64), 0, cells - 1)
+
+
+def drawn_again(table: Array) -> Array:
+    """Sums over as much time as there was, a row for each draw; `table` has a row for each cell."""
+    cells = len(table)
+    begins = np.random.default_rng(_SEED).integers(0, cells, size=(_DRAWS, cells // _CELLS))
+    return np.asarray(sum(table[(begins + step) % cells].sum(axis=1) for step in range(_CELLS)))
+
+
+def mean_over(times_s: Array, values: Array, begin_s: float, end_s: float) -> Interval:
+    """The mean of what was read, and how far it might lie elsewhere in another stretch of the same."""
+    estimate = float(values.mean())
+    cells = cells_of(end_s - begin_s)
+    if cells is None:
+        return Interval(estimate=estimate)
+    place = placed(times_s, begin_s, end_s - begin_s, cells)
+    sums = np.bincount(place, weights=values, minlength=cells)
+    drawn = drawn_again(np.stack([sums, np.bincount(place, minlength=cells)], axis=1))
+    read = drawn[:, 1] > 0
+    low, high = np.quantile(drawn[read, 0] / drawn[read, 1], [0.025, 0.975])
+    return Interval(estimate=estimate, low=float(low), high=float(high))

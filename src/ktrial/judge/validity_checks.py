@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of a trial: each is a rule with a number. What refuses makes it `not comparable`, the rest are doubts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ktrial.bench.benchmark import ANOTHER
+from ktrial.judge.sequential import Array
+from ktrial.judge.stats.modes import two_modes, within_blocks
+from ktrial.kit.finding import Finding
+from ktrial.machine.gates import Readings
+
+#: So many failures in one arm and none in the other decide the trial; fewer happen by chance with a flaky tool.
+DECIDING_FAILURES = 6
+_MOST_VOID = 0.20
+#: Knobs that did not hold so often make the trial not comparable.
+_KNOB_VOIDS = 2
+_P_VOIDS, _P_CARRY = 0.01, 0.01
+_HOTTER_C = 5.0
+_NOISIER = 2.0
+_MAD = 1.4826
+
+
+def fisher_p(first: int, of_first: int, second: int, of_second: int) -> float:
+    """Two-sided exact p that two shares are equal."""
+    total, hits = of_first + of_second, first + second
+    low, high = max(0, hits - of_second), min(hits, of_first)
+    ways = [math.comb(of_first, k) * math.comb(of_second, hits - k) for k in range(low, high + 1)]
+    seen = math.comb(of_first, first) * math.comb(of_second, second)
+    # Whole numbers: what is as likely as the table that was seen counts exactly.
+    return sum(one for one in ways if one <= seen) / math.comb(total, hits)
+
+
+def failures(arm: str, against: str, failed: Mapping[str, int]) -> Finding | None:
+    """Runs that failed in one arm only."""
+    ours, theirs = failed[arm], failed[against]
+    if bool(ours) == bool(theirs):
+        return None
+    name = arm if ours else against
+    count = max(ours, theirs)
+    return Finding(
+        kind="failures",
+        level="suspect",
+        sentence=f"{count} run{'s'[: count != 1]} of {name} gave no value, none of {against if ours else arm}",
+        values={arm: float(ours), against: float(theirs)},
+    )
+
+
+def voids(by_arm: Mapping[str, int], visits: Mapping[str, int], drawn: int, cap: int | None) -> list[Finding]:
+    """Too many voided blocks, or voids that go with one arm. `cap` is given while the trial may still go on."""
+    count = sum(by_arm.values())
+    found = []
+    share = count / (cap + count) if cap is not None else count / drawn if drawn else 0.0
+    if share > _MOST_VOID:
+        told = f"{count} of {drawn} blocks are void"
+        found.append(Finding(kind="voids", level="refuse", sentence=f"{told} (limit {_MOST_VOID:.0%})", values=by_arm))
+    names = sorted(visits)
+    for name in names:
+        rest = [other for other in names if other != name]
+        others, other_visits = sum(by_arm.get(other, 0) for other in rest), sum(visits[other] for other in rest)
+        ours = by_arm.get(name, 0)
+        is_more = ours * other_visits > others * visits[name]
+        if is_more and (p := fisher_p(ours, visits[name], others, other_visits)) < _P_VOIDS:
+            sentence = f"blocks were voided when it was the turn of {name} more often than by chance (p = {p:.2g})"
+            found.append(Finding(kind="voids-by-arm", level="refuse", sentence=sentence, values=by_arm))
+    return found
+
+
+def knob_voids(reasons: Sequence[str]) -> Finding | None:
+    """Settings that did not hold more than once; `reasons` say which, block by block."""
+    if len(reasons) < _KNOB_VOIDS:
+        return None
+    sentence = f"settings did not hold in {len(reasons)} blocks (limit {_KNOB_VOIDS - 1}), the last: {reasons[-1]}"
+    return Finding(kind="arm-not-in-force", level="refuse", sentence=sentence)
+
+
+def identity(runs: Sequence[tuple[str, Mapping[str, str]]], varies: Sequence[str]) -> list[Finding]:
+    """What must be equal in all runs and was not. `runs` are (arm, identity)."""
+    seen: dict[str, dict[str, set[str]]] = {}
+    for arm, known in runs:
+        for key, value in known.items():
+            seen.setdefault(key, {}).setdefault(arm, set()).add(value)
+    found = []
+    for key in sorted(set(seen) - set(varies)):
+        if len({value for values in seen[key].values() for value in values}) > 1:
+            told = {arm: ", ".join(sorted(values)) for arm, values in sorted(seen[key].items())}
+            shown = "; ".join(f"{value} in {arm}" for arm, value in told.items())
+            found.append(
+                Finding(kind="identity", level="refuse", sentence=f"{key} is not the same: {shown}", values=told)
+            )
+    return found
+
+
+def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
+    """Runs of a tool that says it measured something else than was asked for. They are (arm, failure)."""
+    found = [(arm, why.partition(ANOTHER)[2]) for arm, why in failures_of if why is not None and ANOTHER in why]
+    if not found:
+        return None
+    counts = Counter(arm for arm, _ in found)
+    shown = "; ".join(f"{count} of {arm}" for arm, count in sorted(counts.items()))
+    return Finding(
+        kind="identity",
+        level="refuse",
+        sentence=f"runs measured something else ({shown}){found[0][1]}",
+        values={arm: float(count) for arm, count in counts.items()},
+    )
+
+
+def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
+    """Arms that start at different temperatures although they alternate: the arm itself changes the heat."""
+    medians = {}
+    for arm, rows in readings.items():
+        known = [float(value) for row in rows if isinstance(value := row.get("temperature_c"), int | float)]
+        if known:
+            medians[arm] = float(np.median(known))
+    if len(medians) < 2:
+        return None
+    low, high = min(medians, key=medians.__getitem__), max(medians, key=medians.__getitem__)
+    apart = medians[high] - medians[low]
+    if apart <= _HOTTER_C:
+        return None
+    sentence = f"runs of {high} start {apart:.1f} °C hotter than those of {low}: the arm changes the heat"
+    return Finding(kind="heat", level="suspect", sentence=sentence, values=medians)
+
+
+def carry_over_p(scores: Array, arms: Sequence[str], arm: str, control: str) -> float | None:
+    """P that nothing of an arm's effect reaches into the next run; None where too few runs tell.
+
+    Least squares of successive differences on the change of arm now and one run earlier.
+    """
+    others = sorted(set(arms) - {control, arm})
+    states = np.array([[name == one for one in (arm, *others)] for name in arms], dtype=np.float64)
+    if len(scores) < 3 or arm not in arms or control not in arms:
+        return None
+    changes = np.diff(states, axis=0)
+    design = np.column_stack((changes[1:, 0], changes[:-1, 0], changes[1:, 1:], np.ones(len(changes) - 1)))
+    answer = np.diff(scores)[1:]
+    free = len(answer) - design.shape[1]
+    if free < 4 or np.linalg.matrix_rank(design) < design.shape[1]:
+        return None
+    inverse = np.linalg.inv(design.T @ design)
+    fitted = inverse @ (design.T @ answer)
+    rest = answer - design @ fitted
+    variance = float(rest @ rest) / free * float(inverse[1, 1])
+    if variance <= 0:
+        return None
+    from scipy.special import stdtr
+
+    return 2 * float(stdtr(free, -abs(float(fitted[1])) / math.sqrt(variance)))
+
+
+def carry_over(scores: Array, arms: Sequence[str], arm: str, control: str) -> Finding | None:
+    """An effect that lasts into the next run."""
+    p = carry_over_p(scores, arms, arm, control)
+    if p is None or p >= _P_CARRY:
+        return None
+    return Finding(
+        kind="carry-over",
+        level="suspect",
+        sentence=f"runs after a run of {arm} still show its effect (p = {p:.2g}): the estimate is too close to zero, "
+        "double the settle time and run again",
+        values={"p": p},
+    )
+
+
+def noise(differences: Array, profile: Sequence[float] | None) -> Finding | None:
+    """A trial that is much noisier than its profile."""
+    if not profile or not len(differences):
+        return None
+    now = robust_sd(differences - np.median(differences))
+    before = robust_sd(np.asarray(profile, dtype=np.float64))
+    if now <= _NOISIER * before:
+        return None
+    sentence = f"blocks differ by {now:.1%} (robust sd), {before:.1%} in the noise profile, which must be made anew"
+    return Finding(kind="noise", level="suspect", sentence=sentence, values={"trial": now, "profile": before})
+
+
+def robust_sd(centred: Array) -> float:
+    """1.4826 times the median size."""
+    return _MAD * float(np.median(np.abs(centred)))
+
+
+def modes(logs_by_arm: Mapping[str, Array], blocks: Mapping[str, Sequence[int]]) -> Finding | None:
+    """Runs of an arm that fall into two groups beyond what their blocks explain, with the share of the lower one."""
+    logs_by_arm = within_blocks(logs_by_arm, blocks)
+    found = {arm: seen for arm, logs in logs_by_arm.items() if (seen := two_modes(logs)) is not None and seen.clear}
+    if not found:
+        return None
+    clearest = max(found, key=lambda arm: found[arm].gain)
+    cut = (found[clearest].low + found[clearest].high) / 2
+    shares = {arm: float((logs < cut).mean()) for arm, logs in logs_by_arm.items() if len(logs)}
+    told = ", ".join(f"{share:.0%} in {arm}" for arm, share in shares.items())
+    factor = math.exp(found[clearest].high - found[clearest].low)
+    sentence = f"values fall into two groups, {factor:.3g} times apart; in the lower one {told}: pin the CPUs"
+    return Finding(kind="two-modes", level="suspect", sentence=sentence, values=shares)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels of arms, built as `kernel build` builds them, each once in the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ktrial.kernels.build.command_line import build_order, launched, launcher_of, order_of, stamped, tools_of
+from ktrial.kernels.config.command_line import Wishes, prepared
+from ktrial.kit.errors import Refused
+from ktrial.trial.guests.guest_kernels import KernelPlan
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+    from ktrial.kernels.build_record import Tool
+    from ktrial.kernels.config.command_line import Prepared
+    from ktrial.trial.guests.kernels import KernelRecipe
+
+
+class _Planned(NamedTuple):
+    """What a plan stands for. `known` tells that the key says all of the sources."""
+
+    plan: KernelPlan
+    ready: Prepared
+    tools: tuple[Tool, ...]
+    folder: Path
+    known: bool
+
+
+def workshop_of(app: App) -> KernelWorkshop:
+    """The one of this process."""
+    if app.kernels.workshop is None:
+        app.kernels.workshop = KernelWorkshop(app)
+    return app.kernels.workshop
+
+
+class KernelWorkshop:
+    """Implements `trial.guests.guest_kernels.Workshop`; what is asked twice is found out once."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._launcher = launcher_of("auto", distributed=False)
+        self._planned: dict[bytes, _Planned] = {}
+
+    def plan(self, recipe: KernelRecipe) -> KernelPlan:
+        """Open, patch and configure. Raises for whatever of it cannot be."""
+        asked = msgspec.json.encode(recipe, order="deterministic")
+        if asked not in self._planned:
+            self._planned[asked] = self._plan(recipe)
+        return self._planned[asked].plan
+
+    def _plan(self, recipe: KernelRecipe) -> _Planned:
+        from ktrial.kernels.build.make_kernel import build_key, make_variables
+
+        wishes = Wishes(
+            tree=recipe.tree,
+            output=Path(),
+            base=recipe.config,
+            fragments=recipe.fragments,
+            settings=tuple(f"{symbol}={value}" for symbol, value in recipe.set.items()),
+            patches=recipe.patches,
+            cc=recipe.cc,
+            anyway=False,
+        )
+        optimise = None if recipe.optimise is None else str(recipe.optimise)
+        ready = prepared(self._app, wishes, target=recipe.target, optimise=optimise)
+        tools = tools_of(ready, launched(self._launcher))
+        make = make_variables(ready.toolchain, ready.architecture, None, ready.flagged, ready.optimise)
+        sure = build_key(stamped(ready.opened.source), ready.configured, tools, make)
+        said = (recipe, ready.configured.sha256, tools, str(ready.opened.folder))
+        key = sure or hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:24]
+        folder = self._folder(key)
+        made = self._app.kernels.built.at(folder) if sure is not None else None
+        if made is not None:
+            self._app.kernels.built.use(folder)
+        plan = KernelPlan(
+            recipe=recipe,
+            version=ready.opened.source.version,
+            key=key,
+            compiled=_compiled(ready, tools),
+            image=None if made is None else made.image,
+        )
+        return _Planned(plan, ready, tools, folder, sure is not None)
+
+    @staticmethod
+    def _folder(key: str) -> Path:
+        from ktrial.agent.user_folders import cache_folder
+
+        return cache_folder() / "kernels" / f"built-{key}"
+
+    def check_room(self, plans: Sequence[KernelPlan]) -> None:
+        """Raise Refused where these cannot be built for want of room or memory."""
+        from ktrial.kernels.build.run_build import check_room
+
+        symbols = [self._of(plan).ready.configured.symbols for plan in plans]
+        try:
+            check_room(self._folder("").parent, symbols, len(os.sched_getaffinity(0)))
+        except Refused as error:
+            error.hint = "make room, set XDG_CACHE_HOME to a place with more, or leave out lto-thin and btf"
+            raise
+
+    def build(self, plan: KernelPlan) -> str:
+        """Where the image is; what another process has built meanwhile is taken."""
+        from ktrial.kernels.build.run_build import drop_objects
+
+        planned = self._of(plan)
+        with _locked(planned.folder):
+            made = self._app.kernels.built.at(planned.folder) if planned.known else None
+            if made is None:
+                order = order_of(self._app, planned.ready, planned.tools, planned.folder, launcher=self._launcher)
+                made = build_order(self._app, planned.ready, order, planned.folder)
+                if planned.known:
+                    drop_objects(planned.folder)
+                self._drop_unused(planned.folder)
+            self._app.kernels.built.use(planned.folder)
+        asked = msgspec.json.encode(plan.recipe, order="deterministic")
+        self._planned[asked] = planned._replace(plan=plan._replace(image=made.image))
+        return made.image
+
+    def _drop_unused(self, used: Path) -> None:
+        """Take away what nobody used for long; what another process builds in stays."""
+        from ktrial.kernels.build.built_kernels import UNUSED_DAYS
+
+        for folder in self._app.kernels.built.unused(used):
+            with contextlib.suppress(Refused), _locked(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+                done = "it cannot be removed whole" if folder.exists() else "it is removed"
+                self._app.say(f"{folder.name} was not used for {UNUSED_DAYS} days: {done}")
+
+    def _of(self, plan: KernelPlan) -> _Planned:
+        return self._planned[msgspec.json.encode(plan.recipe, order="deterministic")]
+
+
+def _compiled(ready: Prepared, tools: Sequence[Tool]) -> dict[str, str]:
+    """What an exact guest is blind to."""
+    symbols = ready.configured.symbols
+    lto = next((name for name in ("FULL", "THIN") if symbols.get(f"LTO_CLANG_{name}") == "y"), "none")
+    smallest = symbols.get("CC_OPTIMIZE_FOR_SIZE") == "y"
+    return {
+        "compilers": next(tool.said for tool in tools if tool.role == "compiler"),
+        "LTO": lto.lower(),
+        "CPUs that they are optimised for": "those of the configuration"
+        if ready.flagged is None
+        else ready.flagged.name,
+        "optimisation": f"-O{ready.optimise or ('s' if smallest else '2')}",
+    }
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with folder.with_name(f"lock-{folder.name}").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused(f"another ktrial builds in {folder}", hint="wait for it, and begin again") from None
+        yield

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commits of a kernel's git tree: those between two, and each built in a copy of its own; the tree is left alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ktrial.kit.commits import Commit, Untellable
+from ktrial.kit.errors import BadInput, KtrialError
+
+Say = Callable[[str], None]
+_GIT_LIMIT_S = 600.0
+#: A commit as git writes it: number, parents, first line of its message.
+_FORMAT = "%H%x00%P%x00%s"
+_TAIL_LINES = 8
+#: What of the environment would change the build, or which repository git looks at.
+_NOT_INHERITED = (
+    "KCFLAGS",
+    "KCPPFLAGS",
+    "KRUSTFLAGS",
+    "MAKEFLAGS",
+    "MFLAGS",
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+)
+
+
+class BuildFailed(Untellable):
+    """A commit does not build."""
+
+
+class History:
+    """The commits of the repository that holds `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        if shutil.which("git") is None:
+            raise KtrialError("bisecting needs git: it is not in PATH", hint="install git")
+        self.folder = folder
+        if not folder.is_dir():
+            raise BadInput("is not a folder", file=str(folder), hint="give the folder of a git tree")
+        self.git("rev-parse", "--git-dir", what="it is no git tree")
+
+    def commit(self, word: str) -> str:
+        """The number of the commit that a tag, a branch or a short number names."""
+        return self.git(
+            "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}", what=f"it has no commit {word!r}"
+        ).strip()
+
+    def between(self, good: str, bad: str) -> list[Commit]:
+        """All ancestors of `bad`, itself included, that are none of `good`'s; parents first. Raises BadInput."""
+        base = self.git("merge-base", good, bad, what="good and bad have no commit in common").strip()
+        if base != good:
+            raise BadInput(
+                "GOOD is no ancestor of BAD",
+                file=str(self.folder),
+                hint=f"the older one is GOOD, whichever way the outcome went; their last common commit is {base[:12]}",
+            )
+        told = self.git("log", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{good}..{bad}")
+        lines = (line.split("\0", 2) for line in told.splitlines())
+        return [
+            Commit(id=number, parents=tuple(parents.split()), subject=subject) for number, parents, subject in lines
+        ]
+
+    def git(self, *words: str, what: str | None = None, folder: Path | None = None) -> str:
+        """What git says. Raises BadInput with `what` where it fails and that is a person's mistake."""
+        place = folder or self.folder
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(place), *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_GIT_LIMIT_S,
+                check=False,
+                env=_environment(),
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise KtrialError(f"git {words[0]}: {error}") from None
+        if done.returncode != 0:
+            if what is not None:
+                raise BadInput(what, file=str(place))
+            raise KtrialError(f"git {words[0]} in {place} failed: {done.stderr.strip()[-300:]}")
+        return done.stdout
+
+
+class CommitBuilds:
+    """Builds commits one after the other in one copy, so that only what differs is compiled again.
+
+    `commands` are run there by a shell, `image` is what they write. Use it as a context: the copy is gone at the end.
+    """
+
+    def __init__(self, history: History, work: Path, commands: Sequence[str], image: str, *, limit_s: float) -> None:
+        self._history = history
+        self._folder = work
+        self._commands = tuple(commands)
+        self._image = image
+        self._limit_s = limit_s
+
+    def __enter__(self) -> CommitBuilds:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        source = self._history.folder.resolve()
+        self._history.git("clone", "--quiet", "--shared", "--no-checkout", str(source), str(self._folder))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def folder(self) -> Path:
+        """Where they are built."""
+        return self._folder
+
+    def image(self, commit: str) -> bytes:
+        """The kernel of a commit. Raises BuildFailed."""
+        git = self._history.git
+        git(
+            "-c", "advice.detachedHead=false", "checkout", "--quiet", "--force", "--detach", commit, folder=self._folder
+        )
+        place = self._folder / self._image
+        place.unlink(missing_ok=True)
+        for command in self._commands:
+            self._run(command, commit)
+        if not place.is_file():
+            raise BuildFailed(f"{commit[:12]} was built and there is no {self._image}", hint="--image names the file")
+        return place.read_bytes()
+
+    def _run(self, command: str, commit: str) -> None:
+        try:
+            done = subprocess.run(
+                ["/bin/sh", "-c", command],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=self._limit_s,
+                check=False,
+                env={**_environment(), "LC_ALL": "C"},
+            )
+        except subprocess.TimeoutExpired:
+            raise BuildFailed(f"{commit[:12]}: `{command}` did not end within {self._limit_s:g} s") from None
+        if done.returncode != 0:
+            tail = "\n  ".join(done.stdout.strip().splitlines()[-_TAIL_LINES:])
+            raise BuildFailed(f"{commit[:12]}: `{command}` ended with status {done.returncode}:\n  {tail}")
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}

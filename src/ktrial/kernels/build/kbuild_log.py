@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verbose build of a kernel says that it ran."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from ktrial.kit.formats.tool_output import numbered, unreadable
+from ktrial.kit.json_strict import decode_as
+from ktrial.tuning.origin.formats.words import split_words
+
+
+class _Counts(msgspec.Struct):
+    counts: dict[str, int]
+
+
+class _SccacheStats(msgspec.Struct):
+    cache_hits: _Counts
+    cache_misses: _Counts
+
+
+class _SccacheTold(msgspec.Struct):
+    stats: _SccacheStats
+
+
+_COMPILED = re.compile(r"  (?:CC|AS|HOSTCC|RUSTC(?: L)?)(?: \[M\])? +\S+$")
+_KEPT = re.compile(r"(?:saved)?cmd_\S+ := (.+)$")
+
+
+def read_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
+    """The command that compiled `target` (`lib/ctype.o`), the last one where there are several."""
+    found = [words for words in _commands(data, (f"-o {target} ",), source) if "-c" in words]
+    if not found:
+        raise unreadable(source, None, "the whole text", f"a build of {target}: no command writes it")
+    return found[-1]
+
+
+def read_rust_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
+    """The command of rustc that made `target` (`rust/core.o`), the last one where there are several."""
+    commands = _commands(data, (f"--emit=obj={target} ", f"-o {target} "), source)
+    found = [words for words in commands if any(word.rpartition("/")[2].startswith("rustc") for word in words)]
+    if not found:
+        raise unreadable(source, None, "the whole text", f"a build of {target}: no command of rustc's writes it")
+    return found[-1]
+
+
+def _commands(data: bytes, marks: tuple[str, ...], source: str) -> Iterator[tuple[str, ...]]:
+    """The words of every command that holds one of the marks."""
+    for line, text in numbered(data, source):
+        if any(mark in f"{text} " for mark in marks):
+            try:
+                yield tuple(split_words(text.split(";")[0]))
+            except ValueError:
+                raise unreadable(source, line, text, "a command line") from None
+
+
+def marches(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """All -march of a command, in order; the last one counts."""
+    return tuple(word for word in argv if word.startswith("-march="))
+
+
+def compiled(line: str) -> bool:
+    """Whether a line of a build that is not verbose tells of a source that was compiled."""
+    return bool(_COMPILED.match(line))
+
+
+def read_cmd_file(data: bytes, source: str) -> tuple[str, ...]:
+    """The command that kbuild kept of an object (`lib/.ctype.o.cmd`)."""
+    for line, text in numbered(data, source):
+        match = _KEPT.match(text)
+        if match is None:
+            continue
+        try:
+            return tuple(split_words(match[1].split(" ; ")[0]))
+        except ValueError:
+            raise unreadable(source, line, text, "a command line") from None
+    raise unreadable(source, None, "the whole file", "what kbuild keeps of an object: it has no line cmd_… :=")
+
+
+def last_flag(argv: tuple[str, ...], begin: str) -> str | None:
+    """What follows `begin` in the last word of a command that begins so."""
+    return next((word.removeprefix(begin) for word in reversed(argv) if word.startswith(begin)), None)
+
+
+def read_cache_log(data: bytes, source: str = "ccache's log") -> tuple[int, int]:
+    """(hits, misses) of ccache's log of statistics: a line for each file, and what came of it."""
+    words = [text.strip() for _, text in numbered(data, source) if not text.startswith("#")]
+    hits = sum(word in ("direct_cache_hit", "preprocessed_cache_hit") for word in words)
+    return hits, words.count("cache_miss")
+
+
+def read_sccache(data: bytes, source: str = "sccache --show-stats") -> tuple[int, int]:
+    """(hits, misses) that the server of sccache has counted since it was started."""
+    try:
+        told = decode_as(data, _SccacheTold).stats
+    except msgspec.DecodeError as error:
+        raise unreadable(source, None, "the whole text", f"statistics of sccache as JSON: {error}") from None
+    return sum(told.cache_hits.counts.values()), sum(told.cache_misses.counts.values())
+
+
+def rust_cpus(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """All target CPUs of a command of rustc's, in order; the last one counts."""
+    joined = [f"-C{after}" if word == "-C" else word for word, after in zip(argv, (*argv[1:], ""), strict=True)]
+    return tuple(word.removeprefix("-Ctarget-cpu=") for word in joined if word.startswith("-Ctarget-cpu="))

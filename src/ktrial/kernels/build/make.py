@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs make of a kernel tree, outside of it, with nothing of the environment that would change what comes out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ktrial.kit.errors import KtrialError
+
+_LIMIT_S = 900.0
+#: What of the environment would change how a kernel is configured and compiled.
+NOT_INHERITED = frozenset({
+    "ARCH",
+    "CC",
+    "CROSS_COMPILE",
+    "HOSTCC",
+    "HOSTCFLAGS",
+    "HOSTLDFLAGS",
+    "INSTALL_MOD_PATH",
+    "KAFLAGS",
+    "KBUILD_OUTPUT",
+    "KCFLAGS",
+    "KCONFIG_ALLCONFIG",
+    "KCONFIG_CONFIG",
+    "KCPPFLAGS",
+    "KRUSTFLAGS",
+    "LD",
+    "LLVM",
+    "LLVM_IAS",
+    "LOCALVERSION",
+    "LSMOD",
+    "MAKEFLAGS",
+    "MFLAGS",
+    "O",
+    "SRCARCH",
+    "V",
+    "W",
+})  # fmt: skip
+_SHOWN_LINES = 12
+
+
+class Make:
+    """Builds the tree in `folder` in `out`; `variables` stand on the command line, where nothing overrides them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        out: Path,
+        variables: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder = folder.resolve()
+        self.out = out.resolve()
+        self._variables = variables
+        self._environment = dict(environment or {})
+
+    @property
+    def launcher(self) -> str | None:
+        """What stands before the compiler: a cache, or what spreads compilers over machines."""
+        before, _, compiler = self._variables.get("CC", "").partition(" ")
+        return before if compiler else None
+
+    def told(self, more: Mapping[str, str]) -> Make:
+        """The same with more variables."""
+        return Make(self._folder, self.out, {**self._variables, **more}, self._environment)
+
+    def argv(self, *words: str) -> list[str]:
+        """The command."""
+        told = [f"{name}={value}" for name, value in self._variables.items()]
+        return ["make", "-C", str(self._folder), f"O={self.out}", *told, *words]
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What the command's environment holds."""
+        inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+        return {**inherited, **self._environment, **(more or {}), "LC_ALL": "C", "TZ": "UTC"}
+
+    def run(self, *words: str, stdin: bytes | None = None, **more: str) -> bytes:
+        """What it prints. Raises KtrialError with its last lines where it fails."""
+        return run(self.argv(*words), self.environment(more), stdin, self._what(*words))
+
+    def tried(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        """The same where a failure is an answer."""
+        return _ended(self.argv(*words), self.environment(), b"", self._what(*words))
+
+    def _what(self, *words: str) -> str:
+        return f"make {' '.join(words)} in {self._folder}"
+
+
+def run(argv: Sequence[str], environment: Mapping[str, str], stdin: bytes | None, what: str) -> bytes:
+    """Run a short command of a tree's."""
+    done = _ended(argv, environment, stdin or b"", what)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        raise KtrialError(f"{what} failed:\n" + "\n".join(f"  {line}" for line in said[-_SHOWN_LINES:]))
+    return done.stdout
+
+
+def _ended(
+    argv: Sequence[str], environment: Mapping[str, str], stdin: bytes, what: str
+) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            argv,
+            input=stdin,
+            capture_output=True,
+            check=False,
+            timeout=_LIMIT_S,
+            env=environment,
+        )
+    except OSError as error:
+        raise KtrialError(f"{argv[0]} cannot be started: {error.strerror}", hint=f"install {argv[0]}") from None
+    except subprocess.TimeoutExpired:
+        raise KtrialError(f"{what} did not end within {_LIMIT_S:g} s") from None

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packages of a built kernel, through the kernel's own targets."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ktrial.kernels.build_record import Package, PackageKind
+from ktrial.kit.errors import KtrialError, Refused
+
+FOLDER = "packages"
+_MAKEFILE, _RULES = "scripts/Makefile.package", "scripts/package/debian/rules"
+_HELPER = "dh_listpackages"
+#: What dpkg writes of packages that it has made.
+_TOLD = (".buildinfo", ".changes")
+_DEB_LEFT = ("../*.deb", *(f"../*{suffix}" for suffix in _TOLD))
+
+
+class Packing(NamedTuple):
+    """How a kind of package is made: make's target, the programs it starts, where it leaves what, more variables."""
+
+    target: str
+    programs: tuple[str, ...]
+    #: Patterns relative to the build's folder.
+    left: tuple[str, ...]
+    variables: Mapping[str, str]
+
+
+PACKINGS: Mapping[PackageKind, Packing] = {
+    "deb": Packing("bindeb-pkg", ("dpkg-buildpackage", "rsync", "cpio"), _DEB_LEFT, {"DPKG_FLAGS": "-d"}),
+    "rpm": Packing("binrpm-pkg", ("rpmbuild",), ("rpmbuild/RPMS/*/*.rpm",), {}),
+    "pacman": Packing(
+        *("pacman-pkg", ("makepkg", "pacman", "fakeroot", "bsdtar"), ("*.pkg.tar*", "pacman/*.pkg.tar*")),
+        {"MAKEPKGOPTS": "--nodeps --force"},
+    ),
+    "tar": Packing("targz-pkg", ("tar", "gzip"), ("*.tar.gz",), {}),
+}
+
+
+def needed_programs(kind: PackageKind, tree: Path) -> tuple[str, ...]:
+    """What the tree starts to make it. Debian's rules of newer trees are written with debhelper."""
+    rules = tree / _RULES
+    helped = kind == "deb" and rules.is_file() and "dh_" in rules.read_text(encoding="utf-8", errors="replace")
+    return (*PACKINGS[kind].programs, *((_HELPER,) if helped else ()))
+
+
+def check_packing(kind: PackageKind, tree: Path) -> None:
+    """Raise where the tree has no such target."""
+    packing = PACKINGS[kind]
+    text = (tree / _MAKEFILE).read_text(encoding="utf-8", errors="replace") if (tree / _MAKEFILE).is_file() else ""
+    if packing.target not in text and not (kind == "tar" and "tar%-pkg" in text):
+        raise Refused(f"this tree has no {packing.target}", hint="take --package tar, or a newer kernel")
+    if kind == "pacman" and os.geteuid() == 0:
+        raise Refused("makepkg, which makes packages of pacman, does not run as root", hint="build as an ordinary user")
+
+
+def variables_of(kind: PackageKind, out: Path) -> dict[str, str]:
+    """What make is told beside the build's own. Trees before 6.4 leave packages of RPM in the user's home otherwise."""
+    if kind == "rpm":
+        return {"RPMOPTS": f"--nodeps --define '_topdir {out}/rpmbuild'"}
+    return dict(PACKINGS[kind].variables)
+
+
+class Left:
+    """What lies beside a build before packages are made, so that only new files are taken."""
+
+    def __init__(self, kind: PackageKind, out: Path) -> None:
+        self._kind = kind
+        self._out = out
+        self._before = {path: _stamp(path) for path in self._found()}
+
+    def collect(self) -> tuple[Package, ...]:
+        """The packages, moved into the build's own folder."""
+        new = [path for path in self._found() if self._before.get(path) != _stamp(path)]
+        if not new:
+            raise KtrialError(f"make {PACKINGS[self._kind].target} ended well, and left no package")
+        into = self._out / FOLDER
+        into.mkdir(exist_ok=True)
+        moved = [Path(shutil.move(path, into / path.name)) for path in sorted(new)]
+        packages = [path for path in moved if path.suffix not in _TOLD]
+        return tuple(Package(str(path), hashlib.sha256(path.read_bytes()).hexdigest()) for path in packages)
+
+    def _found(self) -> list[Path]:
+        return [path.resolve() for pattern in PACKINGS[self._kind].left for path in _glob(self._out, pattern)]
+
+
+def _glob(out: Path, pattern: str) -> list[Path]:
+    if pattern.startswith("../"):
+        return sorted(out.resolve().parent.glob(pattern.removeprefix("../")))
+    return sorted(out.glob(pattern))
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patches for kernel trees: fetched, checked, and applied without fuzz to a tree that nobody else has."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import io
+import lzma
+import re
+import subprocess
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ktrial.kernels.build.patch_files import families
+from ktrial.kernels.build.patch_series import read_series
+from ktrial.kernels.source import AppliedPatch, PatchSet, PatchWord
+from ktrial.kit.errors import BadInput, KtrialError, Refused, UnreadableOutput
+from ktrial.kit.formats.unified_diff import FilePatch, read_patch, stripped
+
+LIMIT_BYTES = 64 << 20
+_LIMIT_S = 300.0
+_SERIES = "series"
+_FAILED = re.compile(r"Hunk #(\d+) FAILED at (\d+)")
+_SHIFTED = re.compile(r"Hunk #\d+ succeeded at \d+ \(offset -?\d+ lines?\)")
+_PATCHING = re.compile(r"(?:patching|checking) file '?([^']+?)'?(?: \(renamed from .*\))?")
+_SHOWN_LINES = 24
+_UNPACKERS: Mapping[bytes, Callable[[io.BytesIO], io.BufferedIOBase]] = {
+    b"\x1f\x8b": lambda packed: gzip.GzipFile(fileobj=packed),
+    b"\xfd7zXZ": lzma.LZMAFile,
+    b"BZh": bz2.BZ2File,
+}
+
+
+class Patch(NamedTuple):
+    """A patch that was read: its name, where it came from, its bytes, how many folders its names begin with."""
+
+    name: str
+    place: str
+    sha256: str
+    data: bytes
+    strip: int
+    files: tuple[FilePatch, ...]
+
+
+class Patches:
+    """Brings patches here; `download` writes what lies at an address to a new file."""
+
+    def __init__(self, work: Path, download: Callable[[str, Path], None]) -> None:
+        self._work = work
+        self._download = download
+
+    def read(self, words: Iterable[PatchWord]) -> list[Patch]:
+        """All of them, in order; a folder with a `series` and a `series` itself stand for the patches named there."""
+        found: list[Patch] = []
+        for word in words:
+            path = Path(word.place)
+            series = path / _SERIES if path.is_dir() else path if path.name == _SERIES else None
+            if word.remote:
+                found.append(_patch(self._fetched(word), word.place, word.sha256, 1))
+            elif series is None:
+                found.append(_patch(_bytes(path), word.place, word.sha256, 1))
+            else:
+                found += _series(series, word)
+        return found
+
+    def _fetched(self, word: PatchWord) -> bytes:
+        into = self._work / f"patch-{hashlib.sha256(word.place.encode()).hexdigest()[:16]}"
+        into.unlink(missing_ok=True)
+        try:
+            self._download(word.place, into)
+            return into.read_bytes()
+        finally:
+            into.unlink(missing_ok=True)
+
+
+def apply(patch: Patch, tree: Path) -> AppliedPatch:
+    """Put it on the tree, whose files may be links to others: each that changes is written anew.
+
+    Raises Refused with the first hunk that does not fit; the tree is of no use then.
+    """
+    check_names(patch, tree)
+    argv = ["patch", f"-p{patch.strip}", "-F0", "-N", "--batch", "--no-backup-if-mismatch", "-r", "-", "-d", str(tree)]
+    try:
+        done = subprocess.run(argv, input=patch.data, capture_output=True, check=False, timeout=_LIMIT_S)
+    except FileNotFoundError:
+        raise KtrialError("the program `patch` is not installed here", hint="apt-get install patch") from None
+    except subprocess.TimeoutExpired:
+        raise KtrialError(f"{patch.name}: `patch` did not end within {_LIMIT_S:g} s") from None
+    said = done.stdout.decode(errors="replace")
+    if done.returncode != 0:
+        raise Refused(_failure(patch, said, done.stderr.decode(errors="replace"), tree), hint=_hint(said))
+    texts = {stripped(file.names[-1], patch.strip): file.added for file in patch.files}
+    return AppliedPatch(
+        name=patch.name,
+        place=patch.place,
+        sha256=patch.sha256,
+        files=len(patch.files),
+        shifted=len(_SHIFTED.findall(said)),
+        families=tuple(PatchSet(one.name, one.version) for one in families(texts)),
+    )
+
+
+def _series(series: Path, word: PatchWord) -> list[Patch]:
+    if not series.is_file():
+        hint = "give the patch files one by one with --patch"
+        raise BadInput("there is no `series` in this folder", file=word.place, hint=hint)
+    data = _bytes(series)
+    if word.sha256 is not None:
+        _check_digest(data, word.sha256, str(series))
+    members = read_series(data, str(series))
+    found = []
+    for member in members:
+        path = series.parent / member.path
+        if not path.resolve().is_relative_to(series.parent.resolve()):
+            raise BadInput(f"{member.path} leads out of its folder", file=str(series))
+        found.append(_patch(_bytes(path), str(path), None, member.strip))
+    return found
+
+
+def _patch(data: bytes, place: str, sha256: str | None, strip: int) -> Patch:
+    digest = _check_digest(data, sha256, place)
+    text = _unpacked(data, place)
+    try:
+        files = read_patch(text, place)
+    except UnreadableOutput as error:
+        raise BadInput(error.message, hint="give a unified diff, as `git diff` and `diff -u` write it") from None
+    return Patch(place.rstrip("/").rpartition("/")[2], place, digest, text, strip, files)
+
+
+def _check_digest(data: bytes, wanted: str | None, place: str) -> str:
+    digest = hashlib.sha256(data).hexdigest()
+    if wanted not in {None, digest}:
+        raise BadInput(
+            f"its SHA-256 is {digest}, not {wanted}", file=place, hint="it is another file than the one you looked at"
+        )
+    return digest
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return _no_more(file.read(LIMIT_BYTES + 1), str(path))
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
+
+
+def _unpacked(data: bytes, place: str) -> bytes:
+    for magic, unpack in _UNPACKERS.items():
+        if data.startswith(magic):
+            try:
+                with unpack(io.BytesIO(data)) as file:
+                    return _no_more(file.read(LIMIT_BYTES + 1), place)
+            except (OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
+                raise BadInput(f"it cannot be unpacked: {error}", file=place) from None
+    return data
+
+
+def _no_more(data: bytes, place: str) -> bytes:
+    if len(data) > LIMIT_BYTES:
+        raise BadInput(f"it has more than {LIMIT_BYTES >> 20} MiB: it is no patch", file=place)
+    return data
+
+
+def check_names(patch: Patch, tree: Path) -> None:
+    """Raise Refused for a name, or a link, that leads out of the tree."""
+    root = tree.resolve()
+    for file in patch.files:
+        names = [stripped(name, patch.strip) for name in file.names if name != "/dev/null"] + list(file.mentioned)
+        absolute = [name for name in (*file.names, *file.mentioned) if name.startswith("/") and name != "/dev/null"]
+        for name in (*absolute, *names):
+            inside = bool(name) and not name.startswith("/") and ".." not in name.split("/")
+            if not inside or not (root / name).parent.resolve().is_relative_to(root):
+                raise Refused(f"{patch.name}: {name or file.names[0]!r} leads out of the tree", hint="do not apply it")
+            if name.split("/")[0] == ".git":
+                raise Refused(f"{patch.name}: {name} is git's own", hint="do not apply it")
+        if file.link and any(_leads_out(link, names[-1]) for link in file.added.splitlines()):
+            raise Refused(f"{patch.name}: {names[-1]} becomes a link that leads out of the tree")
+
+
+def _leads_out(link: str, name: str) -> bool:
+    depth = len(name.split("/")) - 1
+    for part in link.split("/"):
+        depth += -1 if part == ".." else part not in ("", ".")
+        if depth < 0:
+            return True
+    return link.startswith("/")
+
+
+def _failure(patch: Patch, said: str, complaint: str, tree: Path) -> str:
+    """The first hunk that does not fit, and the lines of the file where it should."""
+    name = ""
+    for line in said.splitlines():
+        if match := _PATCHING.fullmatch(line.strip()):
+            name = match[1]
+        if (match := _FAILED.search(line)) and name:
+            file = next((one for one in patch.files if stripped(one.names[-1], patch.strip) == name), None)
+            number, at = int(match[1]), int(match[2])
+            if file is not None and number <= len(file.hunks):
+                hunk = file.hunks[number - 1]
+                wanted = "\n".join(f"  {one}" for one in hunk.lines[:_SHOWN_LINES])
+                there = _around(tree / name, at, min(len(hunk.lines), _SHOWN_LINES))
+                return (
+                    f"{patch.name}:{hunk.line}: hunk {number} of {len(file.hunks)} does not fit {name}:{at}\n"
+                    f"the patch wants there\n{wanted}\nthe tree has there\n{there}"
+                )
+    lines = [line for line in (*said.splitlines(), *complaint.splitlines()) if line.strip()]
+    return f"{patch.name} cannot be applied:\n" + "\n".join(f"  {line}" for line in lines[-8:])
+
+
+def _around(path: Path, at: int, count: int) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "  (no such file)"
+    shown = lines[max(0, at - 1) : at - 1 + count]
+    return "\n".join(f"  {at + number:6} {line}" for number, line in enumerate(shown)) or "  (its end)"
+
+
+def _hint(said: str) -> str:
+    if "Reversed (or previously applied)" in said:
+        return "it is in this tree already, or for an older one"
+    return "take the patch for this version of Linux; the tree is as it was"

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds a configured tree in a folder of its own: with progress, to be broken off and gone on with, and its cost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ktrial.kernels.build.kbuild_failure import read_failure
+from ktrial.kernels.build.kbuild_log import compiled, last_flag, read_cache_log, read_cmd_file, read_sccache
+from ktrial.kernels.build.make import run
+from ktrial.kernels.build_record import Cost, Flags, memory_of, room_of
+from ktrial.kit.errors import KtrialError, Refused
+from ktrial.kit.units import show_bytes
+
+_LOG, _CACHE_LOG = "ktrial-{}.log", "ktrial-ccache.log"
+#: Objects that every kernel compiles, whose command tells how all of it is compiled.
+_SHOWN = ("init/main.o", "lib/ctype.o")
+_IMAGES = {"x86_64": "arch/x86/boot/bzImage", "arm64": "arch/arm64/boot/Image"}
+_SCCACHE = ("sccache", "--show-stats", "--stats-format=json")
+_LOG_TAIL_BYTES = 1 << 20
+_GRACE_S = 10.0
+
+_CHUNK_BYTES = 1 << 16
+
+Told = Callable[[int, float], None]
+
+
+class Makes(Protocol):
+    """A command that builds, and what its environment holds."""
+
+    @property
+    def out(self) -> Path:
+        """Where it is built."""
+
+    @property
+    def launcher(self) -> str | None:
+        """What stands before the compiler."""
+
+    def argv(self, *words: str) -> list[str]:
+        """The command that makes these."""
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What the command's environment holds."""
+
+
+class Waits(Protocol):
+    """Waits for output, and hears of Ctrl-C meanwhile."""
+
+    def wait(self, descriptors: Sequence[int], limit_s: float | None = None) -> bool:
+        """Wait until one of them can be read."""
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt where somebody wants an end."""
+
+
+class KernelBuild:
+    """Builds through `make`; `tell` hears how many sources were compiled, and after how many seconds."""
+
+    def __init__(self, make: Makes, waits: Waits, tell: Told) -> None:
+        self._make = make
+        self._waits = waits
+        self._tell = tell
+        self._out = make.out
+
+    def check_room(self, symbols: Mapping[str, str], jobs: int) -> None:
+        """Raise Refused where the disk or the memory will most likely not do."""
+        check_room(self._out, [symbols], jobs, _used(self._out))
+
+    def done_before(self) -> int:
+        """How many objects an earlier build left here."""
+        return sum(1 for _ in self._out.rglob(".*.o.cmd"))
+
+    def run(self, target: str, jobs: int) -> Cost:
+        """Make `target`. Raises KtrialError with the cause and the log's lines where it fails."""
+        counts = _CacheCounts(self._make)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        begin_s = time.monotonic()
+        argv = self._make.argv(f"-j{jobs}", target)
+        log = self._out / _LOG.format(target)
+        objects, status = self._run(argv, counts.environment, begin_s, log)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if status != 0:
+            raise _failure("make" if argv[0] == "make" else "the command of the", target, status, log)
+        hits, misses = counts.end() or (None, None)
+        return Cost(
+            wall_s=round(time.monotonic() - begin_s, 1),
+            cpu_s=round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
+            objects=objects,
+            hits=hits,
+            misses=misses,
+        )
+
+    def _run(self, argv: Sequence[str], environment: Mapping[str, str], begin_s: float, into: Path) -> tuple[int, int]:
+        objects = 0
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=self._make.environment(environment),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise KtrialError(f"{argv[0]} cannot be started: {error.strerror}", hint=f"install {argv[0]}") from None
+        assert process.stdout is not None, "it is a pipe"
+        rest = b""
+        try:
+            with process.stdout, into.open("wb", buffering=0) as log:
+                while data := self._read(process.stdout.fileno()):
+                    log.write(data)
+                    *lines, rest = (rest + data).split(b"\n")
+                    objects += sum(compiled(line.decode(errors="replace")) for line in lines)
+                    self._tell(objects, time.monotonic() - begin_s)
+            return objects, process.wait()
+        finally:
+            _end(process)
+
+    def _read(self, descriptor: int) -> bytes:
+        self._waits.wait([descriptor])
+        self._waits.check()
+        return os.read(descriptor, _CHUNK_BYTES)
+
+    def image(self, architecture: str) -> Path:
+        """The image that was made."""
+        path = self._out / _IMAGES.get(architecture, "vmlinux")
+        if not path.is_file():
+            raise KtrialError(f"make ended well, and left no {path}", hint=f"look into the logs in {self._out}")
+        return path
+
+
+def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, used_bytes: int = 0) -> None:
+    """Raise Refused where these configurations can most likely not be built in a folder, one after the other.
+
+    `used_bytes` are there already.
+    """
+    needed, free = sum(map(room_of, wanted)) - used_bytes, shutil.disk_usage(_existing(folder)).free
+    if free < needed:
+        raise Refused(
+            f"{'the build takes' if len(wanted) == 1 else f'{len(wanted)} builds take'} about {show_bytes(needed)} "
+            f"more, and {show_bytes(free)} are free in {folder}",
+            hint="make room, build elsewhere with -o, or go on with --anyway",
+        )
+    there = _available()
+    for symbols in wanted:
+        memory, what = memory_of(symbols, jobs)
+        if there is not None and there < memory:
+            raise Refused(
+                f"{what} takes about {show_bytes(memory)} of memory, and {show_bytes(there)} are available",
+                hint="fewer --jobs, no lto-thin and no btf take less; --anyway goes on",
+            )
+
+
+class _CacheCounts:
+    """What a cache gave to a build: ccache keeps a log of it, the server of sccache counts for all builds."""
+
+    def __init__(self, make: Makes) -> None:
+        self._make = make
+        self._log = make.out / _CACHE_LOG
+        self._log.unlink(missing_ok=True)
+        self._served = make.launcher == "sccache"
+        self._before = self._told()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the build is to be told."""
+        return {"CCACHE_STATSLOG": str(self._log)}
+
+    def end(self) -> tuple[int, int] | None:
+        """(hits, misses) of the build; None where no cache tells."""
+        if not self._served:
+            with contextlib.suppress(OSError, KtrialError):
+                return read_cache_log(self._log.read_bytes())
+            return None
+        now, before = self._told(), self._before
+        if now is None or before is None:
+            return None
+        hits, misses = now[0] - before[0], now[1] - before[1]
+        return None if min(hits, misses) < 0 else (hits, misses)
+
+    def _told(self) -> tuple[int, int] | None:
+        with contextlib.suppress(OSError, KtrialError):
+            return read_sccache(run(_SCCACHE, self._make.environment(), None, "sccache")) if self._served else None
+        return None
+
+
+def read_flags(out: Path) -> Flags | None:
+    """What an object of a built tree was compiled with; None where kbuild left nothing that tells."""
+    for name in _SHOWN:
+        path = out / Path(name).parent / f".{Path(name).name}.cmd"
+        with contextlib.suppress(OSError, KtrialError):
+            argv = read_cmd_file(path.read_bytes(), str(path))
+            march = last_flag(argv, "-march=") or last_flag(argv, "-mcpu=")
+            compiler = " ".join(argv[: next(at for at, word in enumerate(argv) if word.startswith("-"))])
+            return Flags(object=name, march=march, optimise=last_flag(argv, "-O"), compiler=compiler)
+    return None
+
+
+def drop_objects(out: Path) -> None:
+    """Remove what only make would use again, most of a build; image, configuration, commands and log stay."""
+    for path in out.rglob("*.[oa]"):
+        if path.is_file() and not path.is_symlink():
+            path.unlink(missing_ok=True)
+
+
+def flags_of_image(place: str) -> Flags | None:
+    """What the objects of an image were compiled with, where it lies in the folder that it was built in."""
+    path = Path(place)
+    for image in (*_IMAGES.values(), "vmlinux"):
+        if place.endswith(f"/{image}"):
+            return read_flags(path.parents[image.count("/")])
+    return None
+
+
+def _failure(program: str, target: str, status: int, log: Path) -> KtrialError:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
+        found = read_failure(file.read().decode(errors="replace"))
+    cause = found.cause or f"{program} {target} ended with status {status}"
+    excerpt = "\n".join(f"  {line}" for line in found.excerpt)
+    return KtrialError(f"the build failed: {cause}\n{excerpt}\nall of it: {log}", hint=found.step)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """No compiler goes on after a build that was broken off."""
+    if process.poll() is not None:
+        return
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+            return
+
+
+def _existing(path: Path) -> Path:
+    return next(one for one in (path, *path.parents) if one.exists())
+
+
+def _used(path: Path) -> int:
+    """What lies in it already."""
+    return sum(one.stat().st_blocks * 512 for one in path.rglob("*") if one.is_file() and not one.is_symlink())
+
+
+def _available() -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None

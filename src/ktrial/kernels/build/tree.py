@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel's source tree on disk: the files that say what it is compiled for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ktrial.kernels.uarch.patch import NEEDED, OPTIONAL, Patch, make_patch, make_reverse, survey
+from ktrial.kernels.uarch.targets import KernelTree, Target
+from ktrial.kit.errors import BadInput, KtrialError
+
+
+class SourceTree:
+    """Reads the tree in `folder`, and writes it when told to."""
+
+    def __init__(self, folder: Path, targets: Sequence[Target]) -> None:
+        self.folder = folder
+        self._targets = tuple(targets)
+        if not folder.is_dir():
+            raise BadInput("is not a folder", file=str(folder), hint="give the folder of a kernel's sources")
+
+    def survey(self) -> KernelTree:
+        """What the tree is, and what it has already."""
+        return survey(self._files(), self._targets)
+
+    def patch(self) -> Patch:
+        """What puts the targets in."""
+        return make_patch(self._files(), self._targets)
+
+    def reverse(self) -> Patch:
+        """What takes them out."""
+        return make_reverse(self._files(), self._targets)
+
+    def write(self, patch: Patch) -> None:
+        """Carry a patch out: all of its files or none."""
+        done: list[str] = []
+        try:
+            for path in sorted(patch.after):
+                self._replace(path, patch.after[path])
+                done.append(path)
+        except OSError as error:
+            for path in done:
+                self._replace(path, patch.before[path])
+            raise KtrialError(f"{error.filename}: cannot be written: {error.strerror}; the tree is as it was") from None
+
+    def _replace(self, path: str, text: str) -> None:
+        place = self.folder / path
+        part = place.with_name(f".{place.name}.ktrial-{os.getpid()}")
+        try:
+            part.write_bytes(text.encode())
+            part.chmod(place.stat().st_mode & 0o7777)
+            part.replace(place)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _files(self) -> Mapping[str, str]:
+        found = {path: self._text(path) for path in NEEDED}
+        found |= {path: self._text(path) for path in OPTIONAL if (self.folder / path).is_file()}
+        return found
+
+    def _text(self, path: str) -> str:
+        place = self.folder / path
+        if place.is_file() and not place.resolve().is_relative_to(self.folder.resolve()):
+            raise BadInput(f"leads out of the tree, to {place.resolve()}", file=str(place))
+        try:
+            text = place.read_bytes().decode()
+        except FileNotFoundError:
+            hint = "give the folder that a kernel's sources were unpacked into"
+            raise BadInput(f"is not a kernel tree: {path} is missing", file=str(self.folder), hint=hint) from None
+        except OSError as error:
+            raise BadInput(f"cannot be read: {error.strerror}", file=str(place)) from None
+        except UnicodeDecodeError:
+            raise BadInput("is not UTF-8 text", file=str(place)) from None
+        if "\r" in text or not text.endswith("\n"):
+            raise BadInput("has line ends that a kernel's sources never have", file=str(place))
+        return text

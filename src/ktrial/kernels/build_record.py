@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel that was built here: from what, with what, what it cost, and what the artefact says that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from ktrial.kernels.identity import KernelIdentity
+from ktrial.kernels.source import KernelSource
+from ktrial.kernels.uarch.targets import CompilerKind
+
+PackageKind = Literal["deb", "rpm", "pacman", "tar"]
+#: Objects of a small kernel for each symbol that is on: 980 symbols, 1780 objects.
+_OBJECTS_EACH = 1.8
+_OBJECT_BYTES, _DEBUG_FACTOR, _LEAST_BYTES = 180_000, 5, 200 << 20
+_GIB = 1 << 30
+
+
+class Toolchain(msgspec.Struct, frozen=True, kw_only=True):
+    """`variables` are make's: the programs by name."""
+
+    kind: CompilerKind
+    variables: Mapping[str, str]
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A program of the toolchain: what it said of itself, and the least version that the tree's own script wants."""
+
+    role: str
+    program: str
+    version: str
+    said: str
+    minimum: str | None
+
+
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """What an object was really compiled with, from the command that kbuild kept: the last -march and -O."""
+
+    object: str
+    march: str | None
+    optimise: str | None
+    compiler: str
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a build took. `hits` and `misses` are the cache's, null where none was used."""
+
+    wall_s: float
+    cpu_s: float
+    objects: int
+    hits: int | None
+    misses: int | None
+
+
+class Package(msgspec.Struct, frozen=True):
+    """A package that was made."""
+
+    path: str
+    sha256: str
+
+
+class KernelMade(msgspec.Struct, frozen=True, kw_only=True):
+    """`ktrial.kernel-build/1`. `make` are the variables and `environment` what the build was told beside them."""
+
+    folder: str
+    image: str
+    image_sha256: str
+    source: KernelSource
+    architecture: str
+    base: str
+    fragments: tuple[str, ...]
+    config_sha256: str
+    tools: tuple[Tool, ...]
+    make: Mapping[str, str]
+    environment: Mapping[str, str]
+    flags: Flags | None
+    identity: KernelIdentity
+    cost: Cost
+    packages: tuple[Package, ...] = ()
+    ended_unix_ms: int = 0
+    schema: str = "ktrial.kernel-build/1"
+
+
+def objects_of(symbols: Mapping[str, str]) -> int:
+    """About how many objects a configuration makes."""
+    return round(_OBJECTS_EACH * sum(value in ("y", "m") for value in symbols.values()))
+
+
+def room_of(symbols: Mapping[str, str]) -> int:
+    """About how many bytes a build takes on disk."""
+    factor = _DEBUG_FACTOR if symbols.get("DEBUG_INFO") == "y" else 1
+    return _LEAST_BYTES + objects_of(symbols) * _OBJECT_BYTES * factor
+
+
+def memory_of(symbols: Mapping[str, str], jobs: int) -> tuple[int, str]:
+    """About how much memory a build takes, and what takes most of it."""
+    size = max(1, objects_of(symbols) // 5000)
+    if symbols.get("LTO_CLANG_FULL") == "y":
+        return (4 + 4 * size) * _GIB, "linking with full LTO"
+    if symbols.get("LTO_CLANG_THIN") == "y":
+        return (2 + 2 * size) * _GIB, "linking with ThinLTO"
+    if symbols.get("DEBUG_INFO_BTF") == "y":
+        return (1 + size) * _GIB, "making BTF"
+    return _GIB // 4 * (jobs + 2), f"{jobs} compilers at a time"

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `kernel config` and `kernel build` are asked in the same words: sources, patches, compiler, configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from ktrial.cli.kernel_options import cpu_level
+from ktrial.cli.options import json_option
+from ktrial.kit.errors import BadInput, Contradiction
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+    from ktrial.kernels.build.sources import Opened
+    from ktrial.kernels.build_record import Toolchain
+    from ktrial.kernels.request import Configured, Fragment, Wish
+    from ktrial.kernels.uarch.targets import Target
+
+F = TypeVar("F", bound=Callable[..., Any])
+_OPTIONS = (
+    click.argument("tree"),
+    click.option(
+        "-o",
+        "--output",
+        required=True,
+        type=click.Path(path_type=Path),
+        metavar="FOLDER",
+        help="Where it is configured and built.",
+    ),
+    click.option("--config", "base", metavar="BASE", help="Begin with it; else with the .config in FOLDER."),
+    click.option(
+        "--fragment", "fragments", multiple=True, metavar="NAME|FILE", help="Add symbols; may be given again."
+    ),
+    click.option("--set", "settings", multiple=True, metavar="SYMBOL=VALUE", help="Set a symbol; has the last word."),
+    click.option(
+        "--patch", "patches", multiple=True, metavar="FILE|URL", help="Put a patch or series on a copy first."
+    ),
+    click.option("--cc", metavar="PROGRAM", help="gcc (the default), or clang with all of LLVM."),
+    click.option("--anyway", is_flag=True, help="Go on where symbols do not hold, or room seems too small."),
+    json_option,
+)
+
+
+class Wishes(NamedTuple):
+    """The options as they were given."""
+
+    tree: str
+    output: Path
+    base: str | None
+    fragments: tuple[str, ...]
+    settings: tuple[str, ...]
+    patches: tuple[str, ...]
+    cc: str | None
+    anyway: bool
+
+
+class Prepared(NamedTuple):
+    """Sources, compiler and configuration, ready to be written or built. `flagged` is a target that flags tell."""
+
+    opened: Opened
+    toolchain: Toolchain
+    architecture: str
+    configured: Configured
+    text: bytes
+    flagged: Target | None
+    optimise: str | None
+
+
+def wish_options(function: F) -> F:
+    """All of them, in the order in which --help shows them."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def prepared(app: App, wishes: Wishes, *, target: str | None = None, optimise: str | None = None) -> Prepared:
+    """Open and patch the sources, choose the compiler, and configure. Nothing is written but to the cache."""
+    from ktrial.kernels.build.make_kernel import make_variables
+    from ktrial.kernels.build.toolchain import check_toolchain, choose
+    from ktrial.kernels.config.fragments import load_fragments
+    from ktrial.kernels.config.make_config import Wanted, check_held, configure
+    from ktrial.kernels.request import Wish, parse_set, wishes_of, with_extended
+
+    known = load_fragments()
+    files = [word for word in wishes.fragments if word not in known and Path(word).is_file()]
+    chosen = with_extended([word for word in wishes.fragments if word not in files], known)
+    toolchain = choose(_compiler(app, wishes.cc, chosen))
+    architecture = _architecture()
+    asked = [wish for fragment in chosen for wish in wishes_of(fragment, architecture)]
+    asked += [wish for word in files for wish in _of_file(word)]
+    opened = opened_with_patches(app, wishes)
+    check_toolchain(toolchain, opened.folder)
+    word = target or next((one.build.target for one in chosen if one.build.target), None)
+    by = "--target" if target is not None else "the fragments"
+    flagged, symbols = _target(app, word, toolchain, opened.folder)
+    asked += [Wish(name, value, by) for name, value in symbols.items()]
+    asked += [parse_set(setting) for setting in wishes.settings]
+    wanted = Wanted(
+        base=_base(wishes),
+        version=opened.source.version,
+        architecture=architecture,
+        compiler=toolchain.variables["CC"],
+        fragments=chosen,
+        files=files,
+        wishes=asked,
+    )
+    known_symbols = app.kernels.symbols(opened.folder, architecture)
+    with app.kernels.configuring(opened.folder, make_variables(toolchain, architecture)) as work:
+        configured = configure(wanted, known_symbols, work)
+        text = work.text
+    if not wishes.anyway:
+        check_held(configured)
+    optimise = optimise or next((one.build.optimise for one in chosen if one.build.optimise), None)
+    return Prepared(opened, toolchain, architecture, configured, text, flagged, optimise)
+
+
+def opened_with_patches(app: App, wishes: Wishes) -> Opened:
+    """The sources, with the patches on a copy; changes of a git tree are told."""
+    from ktrial.kernels.source import parse_patch
+
+    words = [parse_patch(word) for word in wishes.patches]
+    opened = app.kernels.sources.open(wishes.tree)
+    if opened.source.changes:
+        shown = ", ".join(opened.source.changes[:4]) + (", …" if len(opened.source.changes) > 4 else "")
+        app.say(f"{wishes.tree} differs from its commit {(opened.source.commit or '')[:12]}: {shown}")
+    patched = app.kernels.sources.patched(opened, app.kernels.patches.read(words))
+    for patch in patched.source.patches:
+        told = ", ".join(f"{one.name} {one.version or ''}".strip() for one in patch.families)
+        app.say(f"{patch.name} is on it{f': {told}' if told else ''}")
+    return patched
+
+
+def _base(wishes: Wishes) -> str:
+    if wishes.base is not None:
+        return wishes.base
+    own = wishes.output / ".config"
+    if own.is_file():
+        return str(own)
+    from ktrial.kernels.config.configure import BASES
+
+    raise BadInput("--config: what does the configuration begin with?", hint=f"{', '.join(BASES)}, or a file")
+
+
+def _compiler(app: App, cc: str | None, fragments: Sequence[Fragment]) -> str:
+    """What the user named, else what a fragment needs, else gcc."""
+    asking = next((one for one in fragments if one.build.compiler), None)
+    if asking is None:
+        return cc or "gcc"
+    kind = str(asking.build.compiler)
+    if cc is None:
+        found = [one.path for one in app.kernels.compilers.find() if one.kind == kind]
+        if not found:
+            raise BadInput(
+                f"the fragment {asking.name} needs {kind}, and none is here", hint=f"apt-get install {kind} lld"
+            )
+        return Path(found[0]).name
+    if kind not in Path(cc).name:
+        raise Contradiction(f"the fragment {asking.name} needs {kind}, and --cc is {cc}", hint="leave one of them out")
+    return cc
+
+
+def _target(app: App, word: str | None, toolchain: Toolchain, tree: Path) -> tuple[Target | None, Mapping[str, str]]:
+    """The target as flags, or as symbols where the tree has them."""
+    if word is None:
+        return None, {}
+    from ktrial.kernels.uarch.target_files import load_targets
+    from ktrial.kernels.uarch.targets import find_target, native_target, native_words
+    from ktrial.kernels.uarch.verify import check_accepted
+
+    found = None if word == "native" else find_target(word, load_targets())
+    (compiler,) = app.kernels.compilers.find([toolchain.variables["CC"]])
+    if found is None:
+        found = native_target(compiler, cpu_level(app), load_targets())
+        app.say(native_words(compiler, found))
+    check_accepted(found, compiler)
+    if set(found.wanted) <= set(app.kernels.tree(tree).survey().symbols):
+        return None, found.wanted
+    return found, {}
+
+
+def _of_file(word: str) -> list[Wish]:
+    from ktrial.kernels.config.config_file import read_fragment
+    from ktrial.kernels.request import Wish
+    from ktrial.kit.errors import UnreadableOutput
+
+    try:
+        lines = read_fragment(Path(word).read_bytes(), word)
+    except UnreadableOutput as error:
+        raise BadInput(error.message) from None
+    return [Wish(line.symbol, line.value, f"{word}:{line.number}") for line in lines]
+
+
+def _architecture() -> str:
+    """That of the machine here, in make's spelling."""
+    return {"aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of a kernel (`.config`): of which sources, for which compiler, and how much is switched on."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ktrial.kit.formats.tool_output import numbered, unreadable
+
+_HEAD = re.compile(r"# Linux/(\S+) (\S+) Kernel Configuration")
+_COMPILER = "CONFIG_CC_VERSION_TEXT="
+_SET = re.compile(r"CONFIG_\w+=")
+_UNSET = re.compile(r"# CONFIG_(\w+) is not set", re.ASCII)
+_ASSIGNED = re.compile(r"CONFIG_(\w+)=(.+)", re.ASCII)
+
+
+class KernelConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration as the sources wrote it: `version` is theirs, `symbols` how many symbols have a value."""
+
+    architecture: str
+    version: str
+    compiler: str
+    symbols: int
+
+
+def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
+    """Read a configuration; its heading and the compiler must be there, once (Linux 4.18 and later write both)."""
+    head: tuple[str, str] | None = None
+    compiler: str | None = None
+    symbols = 0
+    for line, text in numbered(data, source):
+        if match := _HEAD.fullmatch(text):
+            if head is not None:
+                raise unreadable(source, line, text, "the only heading: there is one already")
+            head = (match[1], match[2])
+        elif text.startswith(_COMPILER):
+            value = text.removeprefix(_COMPILER)
+            if compiler is not None or len(value) < 3 or value[0] != '"' or value[-1] != '"':
+                raise unreadable(source, line, text, f'{_COMPILER}"…", once')
+            compiler = value[1:-1]
+        symbols += bool(_SET.match(text))
+    if head is None or compiler is None:
+        missing = "'# Linux/… Kernel Configuration'" if head is None else _COMPILER
+        raise unreadable(source, None, "the whole file", f"a kernel's configuration: the line {missing} is missing")
+    return KernelConfig(architecture=head[0], version=head[1], compiler=compiler, symbols=symbols)
+
+
+def read_symbols(data: bytes, source: str = ".config") -> dict[str, str]:
+    """Symbol -> value of all that a configuration sets, as written there; one that is not set is missing."""
+    found: dict[str, str] = {}
+    for line, text in numbered(data, source):
+        if not text.strip() or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not name.startswith("CONFIG_"):
+            raise unreadable(source, line, text, "a line CONFIG_NAME=VALUE")
+        found[name.removeprefix("CONFIG_")] = value
+    return found
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A symbol that a fragment sets; `n` of one that it switches off."""
+
+    number: int
+    symbol: str
+    value: str
+
+
+def read_fragment(data: bytes, source: str = "a fragment") -> tuple[Line, ...]:
+    """Read a file that sets symbols as `.config` does; one without a symbol is none."""
+    found = []
+    for number, text in numbered(data, source):
+        stripped = text.strip()
+        if match := _UNSET.fullmatch(stripped):
+            found.append(Line(number, match[1], "n"))
+        elif stripped and not stripped.startswith("#"):
+            match = _ASSIGNED.fullmatch(stripped)
+            if match is None:
+                raise unreadable(source, number, text, "a line CONFIG_NAME=VALUE or # CONFIG_NAME is not set")
+            found.append(Line(number, match[1], match[2]))
+    if not found:
+        raise unreadable(source, None, "the whole file", "a fragment of a configuration: it sets no symbol")
+    return tuple(found)
+
+
+def fragment_line(symbol: str, value: str, kind: str | None) -> str:
+    """A line of a fragment; `kind` is the symbol's type, where it is known."""
+    if value == "n" and kind not in ("string", "int", "hex"):
+        return f"# CONFIG_{symbol} is not set\n"
+    if kind == "string" and not (len(value) > 1 and value[0] == value[-1] == '"'):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'CONFIG_{symbol}="{escaped}"\n'
+    return f"CONFIG_{symbol}={value}\n"

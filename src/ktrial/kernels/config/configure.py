@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configures a kernel tree outside of it: a base, then what is wished for, merged by the tree's own script."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ktrial.kernels.build.make import Make, run
+from ktrial.kernels.config.config_file import read_fragment, read_symbols
+from ktrial.kernels.images import debian_package
+from ktrial.kernels.images.images import RUNNING, Images, read_kernel
+from ktrial.kit.errors import BadInput, KtrialError, UnreadableOutput
+
+#: Words for bases that the tree makes itself.
+MADE = ("defconfig", "tinyconfig", "allnoconfig")
+LOCAL, DISTRO = "localmodconfig", "distro"
+BASES = (RUNNING, DISTRO, LOCAL, *MADE)
+_MERGE = "scripts/kconfig/merge_config.sh"
+#: Empty answers for a Kconfig that asks about each new symbol: its own default.
+_ENTER = b"\n" * 50_000
+_DEBIAN = "usr/src/linux-config-{}/config.{}_none_{}*"
+_RELEASE = re.compile(r"(?<!\d)(\d++)\.(\d+)")
+
+
+class Configuring:
+    """Use it as a context: what Kconfig made in the private folder `work` is gone at the end."""
+
+    def __init__(
+        self, tree: Path, variables: Mapping[str, str], images: Images, work: Path, root: Path = Path("/")
+    ) -> None:
+        self._tree = tree
+        self._variables = variables
+        self._images = images
+        self._work = work
+        self._root = root
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Configuring:
+        self._folder = TemporaryDirectory(prefix="config-", dir=self._work)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    @property
+    def _out(self) -> Path:
+        assert self._folder is not None, "use it as a context"
+        return Path(self._folder.name)
+
+    @property
+    def _make(self) -> Make:
+        return Make(self._tree, self._out, self._variables)
+
+    def base(self, word: str, version: str) -> tuple[str, Mapping[str, str]]:
+        """Where the base comes from, and its symbols as this tree takes them."""
+        place = word
+        if word in MADE:
+            self._make.run(word)
+        else:
+            place, text = self._text(word, version)
+            (self._out / ".config").write_text(text, encoding="utf-8")
+            if word == LOCAL:
+                self._make.run(LOCAL, stdin=_ENTER)
+        self._make.run("olddefconfig")
+        shutil.copyfile(self._out / ".config", self._out / "base")
+        return place, self._symbols()
+
+    def merged(self, fragment: str) -> Mapping[str, str]:
+        """The symbols that come of the base and a fragment."""
+        (self._out / "fragment").write_text(fragment, encoding="utf-8")
+        script = self._tree / _MERGE
+        argv = ["sh", str(script), "-m", "-O", str(self._out), str(self._out / "base"), str(self._out / "fragment")]
+        run(argv, {**self._make.environment(), "KCONFIG_CONFIG": str(self._out / ".config")}, None, _MERGE)
+        self._make.run("olddefconfig")
+        return self._symbols()
+
+    @property
+    def text(self) -> bytes:
+        """The configuration as it is now."""
+        return (self._out / ".config").read_bytes()
+
+    def _symbols(self) -> Mapping[str, str]:
+        return read_symbols(self.text)
+
+    def _text(self, word: str, version: str) -> tuple[str, str]:
+        """Place and text of a configuration that exists already."""
+        if word in (RUNNING, LOCAL):
+            return self._of_kernel(RUNNING, "the running kernel")
+        if word == DISTRO:
+            return self._of_distribution(version)
+        path = Path(word)
+        if not path.is_file():
+            hint = f"give {', '.join(BASES)}, a configuration, a kernel's image or a package with one"
+            raise BadInput("there is no such configuration", file=word, hint=hint)
+        data = path.read_bytes()
+        if data.startswith(debian_package.MAGIC) or b"\0" in data[:65536]:
+            return self._of_kernel(word, word)
+        text = data.decode("utf-8", "replace")
+        try:
+            read_fragment(data, word)
+        except UnreadableOutput as error:
+            raise BadInput(error.message, hint="give a .config, or a kernel's image or package") from None
+        return str(path.resolve()), text
+
+    def _of_kernel(self, word: str, shown: str) -> tuple[str, str]:
+        found = read_kernel(self._images, word)
+        if found.symbols is None:
+            raise KtrialError(
+                f"the configuration of {shown} is neither in it nor beside it nor in /boot",
+                hint="begin with --config defconfig, or with a file",
+            )
+        place = found.identity.config_from or word
+        return place, "".join(f"CONFIG_{name}={value}\n" for name, value in found.symbols.items())
+
+    def _of_distribution(self, version: str) -> tuple[str, str]:
+        """That of the kernel installed here whose version is nearest to the tree's."""
+        machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+        found = sorted(self._root.glob(_DEBIAN.format("*", machine, machine)))
+        found += sorted((self._root / "boot").glob("config-*"))
+        found += sorted((self._root / "lib" / "modules").glob("*/config"))
+        if not found:
+            raise KtrialError(
+                "no distribution's configuration is here: none in /boot, /lib/modules, /usr/src/linux-config-*",
+                hint="apt-get install linux-config-X.Y, or give a linux-image package with --config",
+            )
+        nearest = min(found, key=lambda path: _distance(str(path), version))
+        if nearest.suffix != ".xz":
+            return str(nearest), nearest.read_text(encoding="utf-8", errors="replace")
+        import lzma
+
+        return str(nearest), lzma.decompress(nearest.read_bytes()).decode("utf-8", "replace")
+
+
+def _distance(path: str, version: str) -> tuple[int, int]:
+    here, wanted = _RELEASE.search(path), _RELEASE.search(version)
+    if here is None or wanted is None:
+        return 1 << 30, 0
+    first, second = ((int(match[1]), int(match[2])) for match in (here, wanted))
+    return abs(first[0] - second[0]), abs(first[1] - second[1])

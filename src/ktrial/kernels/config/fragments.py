@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the built-in fragments of kernel configurations: `kernels/fragments/NAME.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import msgspec
+
+from ktrial.kernels.request import Fragment
+from ktrial.kit.errors import BadInput
+from ktrial.tuning.catalog.loader import Place, read_toml
+from ktrial.tuning.catalog.model import BUILT_IN
+
+
+@cache
+def load_fragments() -> Mapping[str, Fragment]:
+    """All fragments by name."""
+    found: dict[str, Fragment] = {}
+    for path in sorted((BUILT_IN / "kernels" / "fragments").glob("*.toml")):
+        fragment = msgspec.structs.replace(read_toml(path, Fragment), name=path.stem)
+        try:
+            fragment.check()
+        except BadInput as error:
+            raise Place(path, "$").mended(error) from None
+        found[path.stem] = fragment
+    return found

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The structure of a Kconfig file: its choices and symbols with their lines. What they mean is Kconfig's own affair."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from ktrial.kit.formats.tool_output import numbered, unreadable
+
+_ENTRY = re.compile(r"\s*(config|menuconfig)\s+([A-Za-z0-9_]+)\s*(?:#.*)?", re.ASCII)
+_WORD = re.compile(r"\s*(choice|endchoice|if|endif|menu|endmenu|source|comment|mainmenu)(?![\w-])\s*(.*)")
+_HELP = re.compile(r"\s*(?:---help---|help)\s*")
+_CONDITION = re.compile(r"(?:depends\s+on|visible\s+if)\s+(.*)")
+_QUOTED = re.compile(r'"([^"]*)"')
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A symbol as one place defines it: `first` and `last` are the line numbers of its block, counted from 1.
+
+    `lines` are its properties without indentation, its help left out; `within` are the conditions of the menus, choices
+    and ifs around it; `choice` is the number of the file's choice that it belongs to.
+    """
+
+    name: str
+    first: int
+    last: int
+    lines: tuple[str, ...]
+    line_numbers: tuple[int, ...]
+    within: tuple[str, ...] = ()
+    choice: int | None = None
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A choice: its own properties, its symbols, and the lines that it begins and ends with."""
+
+    first: int
+    last: int
+    lines: tuple[str, ...]
+    symbols: tuple[str, ...]
+
+
+class Sourced(msgspec.Struct, frozen=True):
+    """Another file that stands for this line, under the conditions around it."""
+
+    path: str
+    within: tuple[str, ...]
+
+
+class Kconfig(msgspec.Struct, frozen=True):
+    """All choices and symbols of a file, in its order."""
+
+    choices: tuple[Choice, ...]
+    entries: tuple[Entry, ...]
+    sources: tuple[Sourced, ...] = ()
+
+    def entry(self, name: str) -> Entry | None:
+        """The first definition of a symbol."""
+        return next((entry for entry in self.entries if entry.name == name), None)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All symbols."""
+        return frozenset(entry.name for entry in self.entries)
+
+
+class _Open:
+    """A block that is being read."""
+
+    def __init__(self, name: str, first: int) -> None:
+        self.name = name
+        self.first = first
+        self.last = first
+        self.lines: list[str] = []
+        self.numbers: list[int] = []
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What its properties ask for."""
+        found = (_CONDITION.fullmatch(line) for line in self.lines)
+        return tuple(match[1] for match in found if match)
+
+
+class _Reader:
+    """What was seen so far. `around` are the blocks that the present line lies in, the outermost first."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self.choices: list[Choice] = []
+        self.entries: list[Entry] = []
+        self.sources: list[Sourced] = []
+        self._entry: _Open | None = None
+        #: What properties belong to where no symbol is being read.
+        self._block: _Open | None = None
+        self._around: list[_Open] = []
+        self._symbols: list[str] = []
+        self._help: int | None = None
+
+    def line(self, number: int, text: str) -> None:
+        stripped = text.strip()
+        if not stripped or stripped.startswith("#"):
+            return
+        if self._help is not None:
+            indent = len(text.expandtabs()) - len(text.expandtabs().lstrip())
+            if (self._help < 0 or indent >= self._help) and indent > 0:
+                self._help = max(self._help, indent) if self._help < 0 else self._help
+                self._touch(number)
+                return
+            self._help = None
+        if match := _ENTRY.fullmatch(text):
+            self._close()
+            self._entry = _Open(match[2], number)
+            if self._choice is not None:
+                self._symbols.append(match[2])
+        elif match := _WORD.match(text):
+            self._word(match[1], match[2], number, stripped)
+        else:
+            self._property(number, stripped)
+
+    @property
+    def _choice(self) -> _Open | None:
+        return next((block for block in self._around if block.name == "choice"), None)
+
+    @property
+    def _within(self) -> tuple[str, ...]:
+        return tuple(condition for block in self._around for condition in block.conditions)
+
+    def _word(self, word: str, rest: str, number: int, text: str) -> None:
+        self._close()
+        if word in ("choice", "if", "menu"):
+            if word == "choice" and self._choice is not None:
+                raise unreadable(self._source, number, text, "no choice within a choice")
+            self._symbols = [] if word == "choice" else self._symbols
+            block = _Open(word, number)
+            self._around.append(block)
+            if word == "if":
+                block.lines.append(f"depends on {rest}")
+            else:
+                self._block = block
+        elif word.startswith("end"):
+            self._end(word.removeprefix("end"), number, text)
+        elif word == "source" and (match := _QUOTED.match(rest)):
+            self.sources.append(Sourced(match[1], self._within))
+
+    def _end(self, kind: str, number: int, text: str) -> None:
+        if not self._around or self._around[-1].name != kind:
+            raise unreadable(self._source, number, text, f"the end of a {kind}: none has begun")
+        block = self._around.pop()
+        if kind == "choice":
+            self.choices.append(Choice(block.first, number, tuple(block.lines), tuple(self._symbols)))
+
+    def _property(self, number: int, text: str) -> None:
+        block = self._entry or self._block
+        if block is None:
+            return
+        self._touch(number)
+        if _HELP.fullmatch(text):
+            self._help = -1
+        else:
+            block.lines.append(text)
+            block.numbers.append(number)
+
+    def _touch(self, number: int) -> None:
+        if self._entry is not None:
+            self._entry.last = number
+
+    def _close(self) -> None:
+        self._block = None
+        if (open_ := self._entry) is not None:
+            choice = len(self.choices) if self._choice is not None else None
+            lines, numbers = tuple(open_.lines), tuple(open_.numbers)
+            self.entries.append(Entry(open_.name, open_.first, open_.last, lines, numbers, self._within, choice))
+        self._entry = None
+
+    def end(self) -> Kconfig:
+        self._close()
+        if self._around:
+            block = self._around[0]
+            raise unreadable(self._source, block.first, block.name, f"a {block.name} that ends")
+        return Kconfig(tuple(self.choices), tuple(self.entries), tuple(self.sources))
+
+
+def read_kconfig(data: bytes, source: str = "Kconfig") -> Kconfig:
+    """Read a Kconfig file; one without symbols, or with a choice that does not end, is none."""
+    found = read_part(data, source)
+    if not found.entries:
+        raise unreadable(source, None, "the whole file", "a Kconfig file: it defines no symbol")
+    return found
+
+
+def read_part(data: bytes, source: str = "Kconfig") -> Kconfig:
+    """Read a file of a tree's Kconfig, which may have other files in it and no symbol of its own."""
+    reader = _Reader(source)
+    for number, text in _joined(data, source):
+        reader.line(number, text)
+    return reader.end()
+
+
+def _joined(data: bytes, source: str) -> Iterator[tuple[int, str]]:
+    """The lines, with those that end in a backslash joined to the next one."""
+    begun: tuple[int, str] | None = None
+    for number, text in numbered(data, source):
+        first, before = begun if begun is not None else (number, "")
+        whole = before + text
+        if whole.endswith("\\"):
+            begun = first, whole[:-1] + " "
+            continue
+        begun = None
+        yield first, whole
+    if begun is not None:
+        yield begun

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a built kernel is, from the kernel itself and its configuration; never from what was asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from ktrial.kernels.built_objects import BuiltObjects
+
+#: Fields of an identity that two kernels are compared in, and what they are called.
+SHOWN = {
+    "release": "release",
+    "build": "build",
+    "architecture": "architecture",
+    "packing": "packed with",
+    "built_by": "built by",
+    "compiler": "compiler",
+    "linker": "linker",
+    "optimised": "optimised for",
+    "lto": "LTO",
+    "btf": "BTF",
+    "hz": "HZ",
+    "preemption": "preemption",
+    "scheduler": "scheduler",
+    "sched_ext": "sched_ext",
+    "build_id": "build id",
+}
+
+
+#: The target in a compiler's name: x86_64-linux-gnu-gcc-12 is gcc-12.
+_TARGET = re.compile(r"^\S+-(?=gcc|clang)")
+
+
+def without_target(compiler: str) -> str:
+    """What a compiler says of itself, however it was called: distcc calls it by its full name."""
+    return _TARGET.sub("", compiler)
+
+
+class KernelIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """None stands for what the kernel and its configuration do not tell."""
+
+    release: str
+    build: str
+    architecture: str
+    packing: str | None
+    built_by: str | None
+    compiler: str | None
+    linker: str | None
+    build_id: str | None
+    btf: bool | None
+    scheduler: str | None
+    config_from: str | None
+    optimised: str | None = None
+    lto: str | None = None
+    hz: int | None = None
+    preemption: str | None = None
+    sched_ext: bool | None = None
+    notes: tuple[str, ...] = ()
+
+
+class KernelFound(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel that was looked at: where, what it is, the symbols of its configuration, of a built tree its objects."""
+
+    name: str
+    place: str
+    identity: KernelIdentity
+    symbols: Mapping[str, str] | None
+    objects: BuiltObjects | None = None
+
+
+class SymbolDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A symbol that two configurations give other values; None: this one does not know it."""
+
+    symbol: str
+    before: str | None
+    after: str | None
+
+
+def identity_differences(before: KernelIdentity, after: KernelIdentity) -> dict[str, tuple[object, object]]:
+    """Field -> both values, where they differ."""
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in SHOWN}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def symbol_differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[SymbolDifference]:
+    """Every symbol that differs; a symbol that is off and one that is unknown are told apart."""
+    names = sorted(before.keys() | after.keys())
+    return [
+        SymbolDifference(symbol=name, before=before.get(name), after=after.get(name))
+        for name in names
+        if before.get(name) != after.get(name)
+    ]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a guest of each architecture is made of: QEMU's program and board, processors, ports, and what tries KVM."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ktrial.bench.frames.guest_tools import Mode
+from ktrial.kit.errors import BadInput
+
+
+class Probe(NamedTuple):
+    """Code that ends the emulator with `status`, and the arguments that start it; `{}` is the file of the code."""
+
+    code: bytes
+    arguments: tuple[str, ...]
+    status: int
+
+
+class GuestMachine(NamedTuple):
+    """`ports` are the arguments for console and line, in this order; `console` is the kernel's name of the first.
+
+    `virtual` are the processor's flags of which KVM in hardware needs one; empty where none tells.
+    """
+
+    architecture: str
+    program: str
+    packages: Mapping[str, str]
+    boards: Mapping[Mode, str]
+    processors: Mapping[Mode, str]
+    ports: tuple[tuple[str, ...], tuple[str, ...]]
+    console: str
+    words: tuple[str, ...]
+    virtual: frozenset[str]
+    probe: Probe
+
+
+X86_64 = GuestMachine(
+    architecture="x86_64",
+    program="qemu-system-x86_64",
+    packages={
+        "apt-get": "sudo apt install qemu-system-x86",
+        "dnf": "sudo dnf install qemu-system-x86-core",
+        "pacman": "sudo pacman -S qemu-system-x86",
+        "zypper": "sudo zypper install qemu-x86",
+    },
+    boards={"kvm": "q35,usb=off", "emulated": "q35,usb=off", "exact": "q35,usb=off"},
+    # Exact: the processor without instructions that count per byte.
+    processors={"kvm": "host", "emulated": "qemu64", "exact": "qemu64"},
+    ports=(("-serial", "chardev:console"), ("-serial", "chardev:line")),
+    console="ttyS0",
+    words=("no_timer_check",),
+    virtual=frozenset({"vmx", "svm"}),
+    # At the reset vector: writes 1 to the port of the exit device, which then ends QEMU with status 3.
+    probe=Probe(
+        b"\xf4" * 0xFFF0 + bytes.fromhex("b001 e6f4 f4eb fd90") + b"\xf4" * 8,
+        ("-machine", "q35", "-bios", "{}", "-device", "isa-debug-exit,iobase=0xf4,iosize=1"),
+        3,
+    ),
+)
+AARCH64 = GuestMachine(
+    architecture="aarch64",
+    program="qemu-system-aarch64",
+    packages={
+        "apt-get": "sudo apt install qemu-system-arm",
+        "dnf": "sudo dnf install qemu-system-aarch64-core",
+        "pacman": "sudo pacman -S qemu-system-aarch64",
+        "zypper": "sudo zypper install qemu-arm",
+    },
+    boards={"kvm": "virt,gic-version=host", "emulated": "virt,gic-version=3", "exact": "virt,gic-version=3"},
+    processors={"kvm": "host", "emulated": "cortex-a72", "exact": "cortex-a72"},
+    # The board has one port of its own; the line's is a card.
+    ports=(("-serial", "chardev:console"), ("-device", "pci-serial,chardev=line")),
+    console="ttyAMA0",
+    words=(),
+    virtual=frozenset(),
+    # mov w0, SYSTEM_OFF of PSCI; hvc #0; b .
+    probe=Probe(
+        bytes.fromhex("00018052 0080b072 020000d4 00000014"),
+        ("-machine", "virt,gic-version=host", "-kernel", "{}"),
+        0,
+    ),
+)
+_KNOWN = {machine.architecture: machine for machine in (X86_64, AARCH64)}
+
+
+def machine_for(architecture: str, source: str) -> GuestMachine:
+    """The machine for a kernel's image. Raises BadInput where no guest is like that."""
+    if architecture not in _KNOWN:
+        raise BadInput(f"it is a kernel for {architecture}; guests are {' or '.join(_KNOWN)}", file=source)
+    return _KNOWN[architecture]
+
+
+def host_architecture() -> str:
+    """What this machine is."""
+    return platform.machine()

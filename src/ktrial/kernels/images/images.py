@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of this machine: by path, by version, out of a package, with their configuration."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from ktrial.kernels.build.objects import built_objects, is_built_tree
+from ktrial.kernels.identity import KernelFound
+from ktrial.kernels.images.packages import is_package, kernel_of
+from ktrial.kernels.images.read_identity import identify, identify_running
+from ktrial.kit.errors import BadInput, UnknownName
+
+RUNNING = "running"
+_BTF = "/sys/kernel/btf/vmlinux"
+_LIMIT_BYTES = 256 << 20
+_CONFIG_LIMIT_BYTES = 16 << 20
+#: Folders with a kernel per version, and what the file is called there.
+_INSTALLED = (("boot", "vmlinuz-{}"), ("usr/lib/modules", "{}/vmlinuz"), ("lib/modules", "{}/vmlinuz"))
+#: Where a built tree has its image.
+_BUILT = (
+    *("arch/x86/boot/bzImage", "arch/x86_64/boot/bzImage"),
+    *("arch/arm64/boot/Image", "arch/arm64/boot/Image.gz", "arch/arm64/boot/vmlinuz.efi"),
+    "vmlinux",
+)
+_ANY = f"it has none of boot/vmlinuz-…, lib/modules/…/vmlinuz, {', '.join(_BUILT)}"
+#: Folders of a built tree in which the images of an architecture lie.
+_BOOT_FOLDERS = (("arch", "x86"), ("arch", "x86_64"), ("arch", "arm64"))
+
+
+class KernelFiles(NamedTuple):
+    """A kernel that was found: what it was asked for as, its image, and its configuration where there is one."""
+
+    name: str
+    image_path: str
+    image: bytes
+    config: bytes | None = None
+    config_path: str | None = None
+
+
+class Images:
+    """Finds kernels. `root` stands for `/`."""
+
+    def __init__(self, root: Path = Path("/"), release: str | None = None) -> None:
+        self._root = root
+        self._release = release or os.uname().release
+
+    def find(self, word: str) -> KernelFiles:
+        """The kernel that a word names: `running`, a path, or an installed version."""
+        path = Path(word)
+        if word == RUNNING:
+            return self._installed(self._release)
+        if path.is_dir():
+            return self._in_folder(path, word)
+        if path.is_file() or "/" in word:
+            return _package(path, word) if _is_package(path) else _image(path, word)
+        return self._installed(word)
+
+    def installed(self) -> dict[str, Path]:
+        """The images installed here, by version."""
+        found: dict[str, Path] = {}
+        for folder, pattern in _INSTALLED:
+            before, after = pattern.split("{}")
+            for path in sorted((self._root / folder).glob(pattern.format("*"))):
+                version = str(path.relative_to(self._root / folder)).removeprefix(before).removesuffix(after)
+                found.setdefault(version, path)
+        return found
+
+    def _installed(self, version: str) -> KernelFiles:
+        found = self.installed()
+        if version not in found:
+            hint = "give the path of a vmlinuz, a bzImage, or a package with a kernel (.deb, .rpm, .pkg.tar.*)"
+            raise UnknownName("installed kernel", version, found, hint=hint)
+        return _image(found[version], version)
+
+    def _in_folder(self, folder: Path, word: str) -> KernelFiles:
+        inside = list(Images(folder).installed().values())
+        inside += [path for path in (folder / name for name in _BUILT) if path.is_file()][:1]
+        if not inside:
+            raise BadInput(f"there is no kernel in it: {_ANY}", file=word)
+        if len(inside) > 1:
+            raise BadInput(f"there are {len(inside)} kernels in it", file=word, hint=f"name one: {inside[0]}")
+        return _image(inside[0], word)
+
+
+def _is_package(path: Path) -> bool:
+    try:
+        return is_package(path)
+    except OSError as error:
+        raise BadInput(f"it cannot be read: {error.strerror}", file=str(path)) from None
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise BadInput(f"it cannot be read: {error.strerror}", file=str(path)) from None
+
+
+def _image(path: Path, word: str) -> KernelFiles:
+    data = _whole(path, _LIMIT_BYTES)
+    for config in _config_places(path):
+        if config.is_file():
+            return KernelFiles(word, str(path), data, _whole(config, _CONFIG_LIMIT_BYTES), str(config))
+    return KernelFiles(word, str(path), data)
+
+
+def _whole(path: Path, limit_bytes: int) -> bytes:
+    with _opened(path) as file:
+        data = file.read(limit_bytes + 1)
+    if len(data) > limit_bytes:
+        raise BadInput(f"it has more than {limit_bytes >> 20} MiB", file=str(path))
+    return data
+
+
+def _config_places(path: Path) -> Iterator[Path]:
+    """Where the configuration of an image lies: beside it under its version, or in the tree that it was built in."""
+    name = path.name
+    for word in ("vmlinuz-", "vmlinux-", "bzImage-", "Image-"):
+        if name.startswith(word):
+            yield path.with_name(f"config-{name.removeprefix(word)}")
+    if name == "vmlinuz":
+        yield path.with_name("config")
+    if path.parts[-4:-2] in _BOOT_FOLDERS:
+        yield path.parents[3] / ".config"
+    if name == "vmlinux":
+        yield path.with_name(".config")
+
+
+def _package(path: Path, word: str) -> KernelFiles:
+    image, config = kernel_of(path, word)
+    if config is None:
+        return KernelFiles(word, f"{word}:{image.name}", image.content)
+    return KernelFiles(word, f"{word}:{image.name}", image.content, config.content, f"{word}:{config.name}")
+
+
+def read_kernel(images: Images, word: str) -> KernelFound:
+    """What a kernel is that a word names; `running` is the one that runs, whatever lies in its place by now."""
+    if word == RUNNING:
+        return _read_running()
+    files = images.find(word)
+    identity, symbols = identify(files.image, files.image_path, files.config, files.config_path)
+    folder = Path(word)
+    objects = built_objects(folder) if is_built_tree(folder) else None
+    return KernelFound(name=word, place=files.image_path, identity=identity, symbols=symbols, objects=objects)
+
+
+def _read_running() -> KernelFound:
+    name = os.uname()
+    identity, symbols = identify_running(
+        Path("/proc/version").read_bytes(),
+        architecture=name.machine,
+        words=(_shown("/proc/kallsyms") or b"") + (_shown(_BTF) or b""),
+        notes=_shown("/sys/kernel/notes") or b"",
+        btf=Path(_BTF).exists(),
+        config=_running_config(name.release),
+    )
+    return KernelFound(name=RUNNING, place="/proc", identity=identity, symbols=symbols)
+
+
+def _running_config(release: str) -> tuple[bytes | None, str | None]:
+    packed = _shown("/proc/config.gz")
+    if packed is not None:
+        return gzip.decompress(packed), "/proc/config.gz"
+    for place in (f"/boot/config-{release}", f"/lib/modules/{release}/config"):
+        if (text := _shown(place)) is not None:
+            return text, place
+    return None, None
+
+
+def _shown(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None

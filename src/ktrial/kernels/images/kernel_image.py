@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel's image: x86's bzImage, arm64's Image, what they are packed in, and what the kernel inside says."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ktrial.kit.errors import BadInput
+from ktrial.kit.formats import elf, lz4, packed
+
+_SECTOR = 512
+_HEADER, _HEADER_END = 0x202, 0x250
+_MAGIC = b"HdrS"
+#: The first protocol that tells where the payload is (Linux 2.6.26).
+_PROTOCOL = 0x0208
+_SIZE_BYTES = 4
+#: Kernels that begin with their own header, of 64 bytes: its mark, and for which machine they are.
+_FLAT_AT = 56
+_FLAT = {b"ARM\x64": "aarch64", b"RSC\x05": "riscv64"}
+_ZBOOT = b"zimg"
+_SAYS_LINUX = b"Linux version "
+_BANNER = re.compile(rb"Linux version (\S+) \(([^\n\0]*)\n?")
+#: First bytes of a payload -> how it is packed, and what unpacks it; None where nothing here does.
+_PACKED: tuple[tuple[bytes, str, Callable[[bytes], bytes] | None], ...] = (
+    (b"\x1f\x8b", "gzip", packed.first_stream),
+    (b"BZh", "bzip2", packed.first_stream),
+    (b"\xfd7zXZ\0", "xz", packed.first_stream),
+    (b"\x5d\0\0", "lzma", packed.first_stream),
+    (b"\x28\xb5\x2f\xfd", "zstd", packed.first_stream),
+    (lz4.MAGIC, "lz4", lz4.unpacked),
+    (b"\x89LZO", "lzo", None),
+)
+
+
+class KernelImage(NamedTuple):
+    """A kernel as it is booted: architecture, version of the header, how it is packed, and the kernel itself."""
+
+    architecture: str
+    header_version: str | None
+    packing: str
+    kernel: bytes
+
+
+def architecture(data: bytes, source: str) -> str:
+    """For which machine an image is. Raises BadInput where it is no kernel's image."""
+    if not _is_bzimage(data):
+        return _machine(_unwrapped(data, source)[1], source)
+    if len(data) < _HEADER_END:
+        raise BadInput(f"it ends within its header, at byte {len(data)}", file=source)
+    return "x86_64" if _is_64_bit(data) else "i386"
+
+
+def bootable(data: bytes, source: str, wanted: str) -> bytes:
+    """The image as an emulator of the architecture `wanted` starts it. Raises BadInput where it starts none such."""
+    is_setup = _is_bzimage(data)
+    kernel = data if is_setup else _unwrapped(data, source)[1]
+    found = architecture(data, source) if is_setup else _machine(kernel, source)
+    if found != wanted:
+        raise BadInput(f"it is a kernel for {found}; these guests are {wanted}", file=source)
+    if kernel.startswith(elf.MAGIC):
+        _require_vmlinux(kernel, source, wanted)
+    return kernel
+
+
+def _require_vmlinux(kernel: bytes, source: str, wanted: str) -> None:
+    """Refuse a program that is no kernel, and a kernel that no emulator starts in this form."""
+    if _SAYS_LINUX not in kernel:
+        raise BadInput("it is a program, and no kernel: it does not say of what version of Linux it is", file=source)
+    if wanted != "x86_64":
+        raise BadInput("QEMU does not start a vmlinux here", file=source, hint="take arch/arm64/boot/Image of its tree")
+
+
+def read_image(data: bytes, source: str) -> KernelImage:
+    """The kernel inside an image. Raises BadInput where it cannot be unpacked whole."""
+    if not _is_bzimage(data):
+        packing, kernel = _unwrapped(data, source)
+        return KernelImage(_machine(kernel, source), None, packing, kernel)
+    machine, payload = architecture(data, source), _payload(data, source)
+    if payload.startswith(elf.MAGIC):
+        return KernelImage(machine, _header_version(data), "none", payload)
+    return KernelImage(machine, _header_version(data), *_unpacked(payload, source))
+
+
+def _is_bzimage(data: bytes) -> bool:
+    return data[_HEADER : _HEADER + 4] == _MAGIC
+
+
+def _is_64_bit(data: bytes) -> bool:
+    """The header's XLF_KERNEL_64, since protocol 2.12; older images of x86 are taken for 64 bits wide."""
+    protocol, loads = struct.unpack_from("<H", data, 0x206)[0], struct.unpack_from("<H", data, 0x236)[0]
+    return protocol < 0x020C or bool(loads & 1)
+
+
+def _machine(kernel: bytes, source: str) -> str:
+    """For which machine a kernel is that nothing is wrapped around."""
+    if kernel.startswith(elf.MAGIC):
+        return elf.Elf(kernel, source).machine
+    if (found := _FLAT.get(kernel[_FLAT_AT : _FLAT_AT + 4])) is not None:
+        return found
+    raise BadInput(
+        f"it is no kernel's image: it begins with {kernel[:4].hex(' ') or 'nothing'}",
+        file=source,
+        hint="a kernel is a bzImage, Image or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a package with one",
+    )
+
+
+def _unwrapped(data: bytes, source: str) -> tuple[str, bytes]:
+    """How a kernel without a setup part of its own is packed, and the kernel: as a whole, or as EFI's zboot has it."""
+    if data[:2] == b"MZ" and data[4:8] == _ZBOOT:
+        offset, size = struct.unpack_from("<II", data[8:].ljust(8, b"\0"))
+        if size == 0 or offset + size > len(data):
+            raise _cut_off(offset + size, len(data), source)
+        packing, kernel = _unpacked(data[offset : offset + size], source)
+        return f"{packing}, EFI zboot", kernel
+    if any(data.startswith(magic) for magic, _, _ in _PACKED):
+        return _unpacked(data, source)
+    return "none", data
+
+
+def _unpacked(payload: bytes, source: str) -> tuple[str, bytes]:
+    """How it is packed, and what is inside."""
+    for magic, name, unpack in _PACKED:
+        if payload.startswith(magic):
+            if unpack is None:
+                raise BadInput(f"its kernel is packed with {name}, which is not read here", file=source)
+            try:
+                return name, unpack(payload)
+            except BadInput as error:
+                raise BadInput(f"its kernel {error.message.removeprefix('it ')}", file=source) from None
+    raise BadInput(f"its kernel is packed in an unknown way: {payload[:6].hex(' ')}", file=source)
+
+
+def _payload(data: bytes, source: str) -> bytes:
+    (protocol,) = struct.unpack_from("<H", data, 0x206)
+    offset, length = struct.unpack_from("<II", data, 0x248)
+    if protocol < _PROTOCOL:
+        raise BadInput(f"its header is of version {protocol >> 8}.{protocol & 255:02}, older than 2.08", file=source)
+    begin = ((data[0x1F1] or 4) + 1) * _SECTOR + offset
+    if begin + length > len(data) or length <= _SIZE_BYTES:
+        raise _cut_off(begin + length, len(data), source)
+    return data[begin : begin + length]
+
+
+def _cut_off(end: int, size: int, source: str) -> BadInput:
+    why = f"its kernel is said to end at byte {end}, and it has {size}"
+    return BadInput(why, file=source, hint="it is cut off or damaged")
+
+
+def _header_version(data: bytes) -> str | None:
+    """The version that the header points to."""
+    (pointer,) = struct.unpack_from("<H", data, 0x20E)
+    begin = pointer + _SECTOR
+    end = data.find(b"\0", begin, begin + 512)
+    return data[begin:end].decode("latin-1") if pointer and end > begin else None
+
+
+class Banner(NamedTuple):
+    """The kernel's first words: release, who built it where, compiler, linker, build number and what follows it."""
+
+    text: str
+    release: str
+    built_by: str | None
+    compiler: str | None
+    linker: str | None
+    build: str
+
+
+def read_banner(kernel: bytes, source: str) -> Banner:
+    """What the kernel says of itself. Raises BadInput where it says nothing."""
+    found = [match for match in _BANNER.finditer(kernel) if b"%" not in match[0] and b") #" in match[0]]
+    # A kernel may also hold a first draft, without the build's number.
+    for match in sorted(found, key=lambda match: b") # " in match[0]):
+        text = match[0].rstrip(b"\n").decode(errors="replace")
+        return _banner(text, match[1].decode(errors="replace"))
+    raise BadInput('no "Linux version …" is found in it', file=source, hint="is it the whole image of a kernel?")
+
+
+def _banner(text: str, release: str) -> Banner:
+    head, _, build = text.rpartition(") #")
+    head += ")"
+    groups = _groups(head)
+    compiler, linker = groups[1] if len(groups) > 1 else None, None
+    if compiler is not None and ", " in compiler:
+        compiler, _, linker = compiler.rpartition(", ")
+    return Banner(text, release, groups[0] if groups else None, compiler, linker, f"#{build}")
+
+
+def _groups(text: str) -> list[str]:
+    """What stands in the outer brackets."""
+    found, depth, begin = [], 0, 0
+    for at, character in enumerate(text):
+        if character == "(":
+            begin = at + 1 if depth == 0 else begin
+            depth += 1
+        elif character == ")" and depth:
+            depth -= 1
+            if depth == 0:
+                found.append(text[begin:at])
+    return found

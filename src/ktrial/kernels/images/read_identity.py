@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what a kernel is out of its image, or out of what the running one shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from ktrial.kernels.identity import KernelIdentity
+from ktrial.kernels.images.flat_kernel import has_btf, own_build_id, own_note
+from ktrial.kernels.images.kernel_image import Banner, read_banner, read_image
+from ktrial.kernels.images.kernel_symbols import built_in, read_symbols
+from ktrial.kit.formats import elf
+
+INSIDE = "inside the image"
+_BUILD_ID = 3
+#: Kernels from 5.12 on say in a note of theirs whether they were linked with LTO.
+_LINUX_LTO = 0x101
+#: Words in the kernel (messages, names of files, symbols and fields) -> its scheduler; the first that fits.
+_SCHEDULERS: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (re.compile(rb"BORE \(Burst-Oriented Response Enhancer\) CPU Scheduler modification ([0-9][\w.-]*)"), "BORE"),
+    (re.compile(rb"\bsched_bore\b|\bburst_score\b"), "BORE"),
+    (re.compile(rb"\bPDS CPU Scheduler ([\w.-]+)"), "PDS"),
+    (re.compile(rb"\bBMQ CPU Scheduler ([\w.-]+)"), "BMQ"),
+    (re.compile(rb"MuQSS CPU scheduler v([\w.-]+)"), "MuQSS"),
+    (re.compile(rb"base_slice|\bvlag\b"), "EEVDF"),
+    (re.compile(rb"min_granularity"), "CFS"),
+)
+#: Configuration symbol -> what it says, where it is switched on.
+_OPTIMISED = {
+    "CC_OPTIMIZE_FOR_PERFORMANCE_O3": "speed (-O3)",
+    "CC_OPTIMIZE_FOR_PERFORMANCE": "speed (-O2)",
+    "CC_OPTIMIZE_FOR_SIZE": "size (-Os)",
+}
+_LTO = {"LTO_CLANG_FULL": "full", "LTO_CLANG_THIN": "thin", "LTO_NONE": "none", "LTO_GCC": "gcc"}
+_PREEMPTION = {
+    "PREEMPT_RT": "real-time",
+    "PREEMPT_LAZY": "lazy",
+    "PREEMPT": "full",
+    "PREEMPT_VOLUNTARY": "voluntary",
+    "PREEMPT_NONE": "none",
+}
+_AT_BOOT = "PREEMPT_DYNAMIC"
+
+
+class _Notes(NamedTuple):
+    """Build id, whether the types are inside, and whether LTO linked it; None where the kernel does not say."""
+
+    build_id: bytes | None
+    btf: bool | None
+    lto: bytes | None
+
+
+def identify(
+    data: bytes, source: str, config: bytes | None, config_from: str | None
+) -> tuple[KernelIdentity, Mapping[str, str] | None]:
+    """An image's identity and its configuration: the one inside it, else `config`, which lay beside it."""
+    image = read_image(data, source)
+    banner = read_banner(image.kernel, source)
+    inside = built_in(image.kernel)
+    text, place = (inside, INSIDE) if inside is not None else (config, config_from)
+    build_id, btf, lto = None, None, None
+    if image.kernel.startswith(elf.MAGIC):
+        kernel = elf.Elf(image.kernel, source)
+        build_id, btf = kernel.note(".notes", "GNU", _BUILD_ID), kernel.section(".BTF") is not None
+        lto = kernel.note(".notes", "Linux", _LINUX_LTO)
+    elif image.architecture == "aarch64":
+        build_id, btf = own_build_id(image.kernel), has_btf(image.kernel)
+        lto = own_note(image.kernel, b"Linux", _LINUX_LTO)
+    return _identity(
+        banner,
+        architecture=image.architecture,
+        packing=image.packing,
+        notes=_Notes(build_id, btf, lto),
+        words=image.kernel,
+        config=(text, place),
+    )
+
+
+def identify_running(
+    version: bytes, *, architecture: str, words: bytes, notes: bytes, btf: bool, config: tuple[bytes | None, str | None]
+) -> tuple[KernelIdentity, Mapping[str, str] | None]:
+    """The running kernel's identity: from /proc/version, names of symbols and types, notes, and configuration."""
+    build_id, lto = elf.note_in(notes, "GNU", _BUILD_ID, "<"), elf.note_in(notes, "Linux", _LINUX_LTO, "<")
+    return _identity(
+        read_banner(version, "/proc/version"),
+        architecture=architecture,
+        packing=None,
+        notes=_Notes(build_id, btf, lto),
+        words=words,
+        config=config,
+    )
+
+
+def _identity(
+    banner: Banner,
+    *,
+    architecture: str,
+    packing: str | None,
+    notes: _Notes,
+    words: bytes,
+    config: tuple[bytes | None, str | None],
+) -> tuple[KernelIdentity, Mapping[str, str] | None]:
+    text, place = config
+    linked = None if notes.lto is None else any(notes.lto)
+    symbols = read_symbols(text, place or "its configuration") if text is not None else None
+    identity = KernelIdentity(
+        release=banner.release,
+        build=banner.build,
+        architecture=architecture,
+        packing=packing,
+        built_by=banner.built_by,
+        compiler=banner.compiler,
+        linker=banner.linker,
+        build_id=None if notes.build_id is None else notes.build_id.hex(),
+        btf=notes.btf,
+        scheduler=_scheduler(words),
+        config_from=place if symbols is not None else None,
+        preemption=_preemption(banner, symbols or {}),
+        lto={True: "yes", False: "none", None: None}[linked],
+    )
+    if symbols is None:
+        return identity, None
+    hz = symbols.get("HZ", "")
+    return msgspec.structs.replace(
+        identity,
+        optimised=_first(_OPTIMISED, symbols),
+        lto=_lto(linked, symbols),
+        hz=int(hz) if hz.isdigit() else None,
+        sched_ext=symbols.get("SCHED_CLASS_EXT") == "y",
+        notes=tuple(_doubts(banner, linked, symbols)),
+    ), symbols
+
+
+def _lto(linked: bool | None, symbols: Mapping[str, str]) -> str:
+    """What the kernel says goes before what its configuration says; that tells which kind."""
+    configured = _first(_LTO, symbols) or "none"
+    if linked is None or linked == (configured != "none"):
+        return configured
+    return "yes" if linked else "none"
+
+
+def _doubts(banner: Banner, linked: bool | None, symbols: Mapping[str, str]) -> list[str]:
+    """Where the configuration cannot be this kernel's."""
+    found = []
+    compiler = symbols.get("CC_VERSION_TEXT")
+    if compiler is not None and banner.compiler is not None and compiler not in banner.compiler:
+        found.append(f"the configuration names another compiler ({compiler}) than the kernel: is it this kernel's?")
+    configured = _first(_LTO, symbols) or "none"
+    if linked is not None and linked != (configured != "none"):
+        said = "with" if linked else "without"
+        found.append(f"the kernel was linked {said} LTO, its configuration says {configured}: is it this kernel's?")
+    return found
+
+
+def _scheduler(words: bytes) -> str | None:
+    for pattern, name in _SCHEDULERS:
+        if match := pattern.search(words):
+            return f"{name} {match[1].decode()}" if match.groups() else name
+    return None
+
+
+def _preemption(banner: Banner, symbols: Mapping[str, str]) -> str | None:
+    """What the kernel's first words say; the configuration tells what it boots with, where that can be chosen."""
+    words, configured = banner.build.split(), _first(_PREEMPTION, symbols)
+    if "PREEMPT_RT" in words:
+        return "real-time"
+    if _AT_BOOT in words:
+        return f"chosen at boot, {configured} by default" if configured else "chosen at boot"
+    if "PREEMPT" in words:
+        return "full"
+    return configured
+
+
+def _first(names: Mapping[str, str], symbols: Mapping[str, str]) -> str | None:
+    return next((text for symbol, text in names.items() if symbols.get(symbol) == "y"), None)

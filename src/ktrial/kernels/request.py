@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kernel's configuration is asked to be, symbol by symbol, and what came of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ktrial.kernels.identity import SymbolDifference
+from ktrial.kit.errors import BadInput, Contradiction, UnknownName
+
+_SYMBOL = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
+_PREFIX = "CONFIG_"
+#: What asks for a symbol on the command line; it has the last word.
+BY_HAND = "--set"
+
+
+class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a fragment asks of the compiler, beside symbols."""
+
+    compiler: str | None = None
+    optimise: str | None = None
+    target: str | None = None
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """What is asked, by what of."""
+        words = {"the compiler": self.compiler, "-O": self.optimise, "the target": self.target}
+        return {what: value for what, value in words.items() if value is not None}
+
+
+class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Symbols that belong together. `patches` names, for a symbol that no kernel has of its own, the patch with it.
+
+    `arch` holds more symbols by architecture, in make's spelling.
+    """
+
+    what: str
+    symbols: Mapping[str, str]
+    name: str = ""
+    extends: tuple[str, ...] = ()
+    arch: Mapping[str, Mapping[str, str]] = {}
+    patches: Mapping[str, str] = {}
+    build: Build = Build()
+    note: str = ""
+
+    def check(self) -> None:
+        """Raise BadInput where it cannot be used."""
+        for name, value in [*self.symbols.items(), *(pair for more in self.arch.values() for pair in more.items())]:
+            if not _SYMBOL.fullmatch(name) or name.startswith(_PREFIX):
+                raise BadInput(f"{name!r} is no symbol", hint="write it without CONFIG_")
+            if "\n" in value or not value:
+                raise BadInput(f"{name}: {value!r} is no value of a symbol", hint='write y, m, n, a number or "text"')
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """A value that a symbol is to have, and who asks for it: a fragment's name, FILE:LINE, or `--set`."""
+
+    symbol: str
+    value: str
+    by: str
+
+
+class Unheld(msgspec.Struct, frozen=True, kw_only=True):
+    """A wish that did not come true: what the symbol became, and why."""
+
+    symbol: str
+    wanted: str
+    got: str | None
+    by: str
+    why: str
+
+
+class Configured(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration as the tree's own Kconfig made it.
+
+    `differences` are those from the base as this tree takes it; `asked` are the symbols among them that were wished
+    for, the others came with these.
+    """
+
+    version: str
+    architecture: str
+    compiler: str
+    base: str
+    base_sha256: str | None
+    fragments: tuple[str, ...]
+    wishes: tuple[Wish, ...]
+    unheld: tuple[Unheld, ...]
+    differences: tuple[SymbolDifference, ...]
+    symbols: Mapping[str, str]
+    sha256: str
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The symbols that were wished for."""
+        return frozenset(wish.symbol for wish in self.wishes)
+
+
+def parse_set(word: str) -> Wish:
+    """`SYMBOL=VALUE` of the command line."""
+    name, equals, value = word.partition("=")
+    name = name.strip().removeprefix(_PREFIX)
+    if not equals or not _SYMBOL.fullmatch(name) or not value or "\n" in value:
+        raise BadInput(f"--set {word}: not SYMBOL=VALUE", hint="write HZ_1000=y, NUMA=n or LOCALVERSION=-mine")
+    return Wish(name, value, BY_HAND)
+
+
+def with_extended(names: Iterable[str], known: Mapping[str, Fragment]) -> list[Fragment]:
+    """The fragments called so, each after those that it extends, once."""
+    found: dict[str, Fragment] = {}
+
+    def add(name: str, below: tuple[str, ...]) -> None:
+        if name not in known:
+            raise UnknownName("fragment", name, known, hint="`ktrial kernel fragments` lists them; a path has a /")
+        if name in below:
+            raise BadInput(f"the fragment {name} extends itself: {' -> '.join((*below, name))}")
+        for inner in known[name].extends:
+            add(inner, (*below, name))
+        found.setdefault(name, known[name])
+
+    for name in names:
+        add(name, ())
+    return list(found.values())
+
+
+def wishes_of(fragment: Fragment, architecture: str) -> list[Wish]:
+    """All that a fragment asks for on an architecture."""
+    symbols = {**fragment.symbols, **fragment.arch.get(architecture, {})}
+    return [Wish(name, value, fragment.name) for name, value in symbols.items()]
+
+
+def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
+    """One wish for each symbol. Two fragments that want different values contradict; `--set` has the last word."""
+    found: dict[str, Wish] = {}
+    for wish in wishes:
+        other = found.get(wish.symbol)
+        if other is not None and not same_value(other.value, wish.value) and wish.by != BY_HAND:
+            raise Contradiction(
+                f"{other.by} wants {wish.symbol}={other.value}, {wish.by} wants {wish.symbol}={wish.value}",
+                hint=f"leave one out, or decide with --set {wish.symbol}=…",
+            )
+        if other is not None and wish.by == BY_HAND == other.by and not same_value(other.value, wish.value):
+            raise Contradiction(f"--set {wish.symbol}={other.value} and --set {wish.symbol}={wish.value}")
+        found[wish.symbol] = wish
+    return found
+
+
+def check_choices(wishes: Mapping[str, Wish], choices: Mapping[str, Sequence[str]]) -> None:
+    """Raise Contradiction where two wishes are for symbols of which only one can be chosen."""
+    for name, wish in wishes.items():
+        if wish.value != "y":
+            continue
+        rival = next((one for one in choices.get(name, ()) if one != name and _wants(wishes, one)), None)
+        if rival is not None:
+            raise Contradiction(
+                f"only one of {name} ({wish.by}) and {rival} ({wishes[rival].by}) can be chosen",
+                hint="leave one of them out",
+            )
+
+
+def same_value(one: str, other: str) -> bool:
+    """Whether two spellings are the same value: numbers by what they are, texts without their quotes."""
+    first, second = one.strip('"'), other.strip('"')
+    if first == second:
+        return True
+    try:
+        return int(first, 0) == int(second, 0)
+    except ValueError:
+        return False
+
+
+def _wants(wishes: Mapping[str, Wish], name: str) -> bool:
+    return name in wishes and wishes[name].value == "y"

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compilers of this machine: found in PATH, asked and probed; answers are kept for each binary."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from ktrial.kernels.images.architectures import host_architecture
+from ktrial.kernels.uarch import arm_targets as cpu_target
+from ktrial.kernels.uarch import targets as uarch
+from ktrial.kernels.uarch.compiler_output import (
+    read_clang_cpu,
+    read_gcc_march,
+    read_macros,
+    read_rust_cpus,
+    read_rustc_version,
+    version_number,
+)
+from ktrial.kernels.uarch.targets import Compiler, CompilerKind, RustCompiler
+from ktrial.kit.errors import BadInput, KtrialError
+
+T = TypeVar("T")
+_LIMIT_S = 60.0
+_DEFINES = ("-dM", "-E", "-x", "c", os.devnull)
+_OBJECT = ("-c", "-x", "c", os.devnull, "-o", os.devnull)
+_VERSION_MACROS = {
+    "gcc": ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"),
+    "clang": ("__clang_major__", "__clang_minor__", "__clang_patchlevel__"),
+}
+#: What the LLVM in rustc says of a CPU that it does not know.
+_UNKNOWN_CPU = b"is not a recognized processor"
+#: Written into each kept answer: another one makes all of them anew.
+_SHAPE = "ktrial.compiler/2"
+
+
+class Named(Protocol):
+    """What a compiler can be told to build for."""
+
+    @property
+    def name(self) -> str:
+        """What the C compilers call it."""
+
+    @property
+    def rust_cpu(self) -> str:
+        """What rustc calls it."""
+
+
+class Builds(NamedTuple):
+    """What compilers are asked that build for an architecture.
+
+    `macro` is defined by those that do, `flag` takes a target, `base` is the one that all CPUs run, `kernel_flags` are
+    what all code of a kernel is compiled with, `told_by` reads out of macros what a target has beyond the base.
+    """
+
+    architecture: str
+    words: str
+    macro: str
+    flag: str
+    base: str
+    kernel_flags: tuple[str, ...]
+    told_by: Callable[[Iterable[str], Iterable[str]], tuple[str, ...]]
+
+    @property
+    def clang_words(self) -> tuple[str, ...]:
+        """What makes a clang build for it that builds for this machine by itself."""
+        foreign = self.architecture != host_architecture()
+        return (f"--target={self.architecture}-linux-gnu",) if foreign else ()
+
+    @property
+    def program(self) -> re.Pattern[str]:
+        """Names of programs that may be such a compiler."""
+        prefix = f"{self.architecture.replace('_', '[-_]')}-(?:[a-z]+-)?linux-gnu-"
+        return re.compile(rf"(?:(?:{prefix})?gcc|clang)(?:-\d{{1,3}})?", re.ASCII)
+
+
+X86_64 = Builds("x86_64", "x86-64", "__x86_64__", "-march=", uarch.BASE, uarch.KERNEL_FLAGS, uarch.extensions)
+ARM64 = Builds(
+    "aarch64", "arm64", "__aarch64__", "-mcpu=", cpu_target.BASE, cpu_target.KERNEL_FLAGS, cpu_target.features
+)
+
+
+class Compilers:
+    """Asks compilers; `cache` is a folder for their answers, `say` hears of one that does not work."""
+
+    def __init__(
+        self, cache: Path, targets: Sequence[Named], say: Callable[[str], None], builds: Builds = X86_64
+    ) -> None:
+        self._cache = cache
+        self._say = say
+        self._targets = tuple(targets)
+        self._builds = builds
+
+    def find(self, names: Iterable[str] = ()) -> list[Compiler]:
+        """The compilers called so, or all in PATH that build for this architecture, each binary once."""
+        wanted = tuple(names)
+        words = self._builds.words
+        found: dict[Path, Compiler] = {}
+        for name in wanted or _in_path(self._builds.program):
+            path = shutil.which(name)
+            if path is None:
+                raise BadInput(f"no program is called {name}", hint="install it, or give its path with --cc")
+            real = Path(path).resolve()
+            if real in found:
+                continue
+            ask = partial(self._kept, real, path)
+            answer = ask() if wanted else self._left_out(path, ask)
+            if answer is not None:
+                found[real] = answer
+            elif wanted:
+                raise BadInput(f"{name} builds nothing for {words}", hint=f"give a gcc or clang for {words} with --cc")
+        return list(found.values())
+
+    def rustc(self, name: str = "rustc") -> RustCompiler | None:
+        """What rustc says; None where there is none that works."""
+        path = shutil.which(name)
+        return None if path is None else self._left_out(path, partial(self._rustc, path))
+
+    def _left_out(self, path: str, ask: Callable[[], T]) -> T | None:
+        """What `ask` gives; a compiler that nobody named and that fails is said to be left out."""
+        try:
+            return ask()
+        except KtrialError as error:
+            self._say(f"{path} is left out: {error.message}")
+            return None
+
+    def _rustc(self, path: str) -> RustCompiler:
+        version = read_rustc_version(_said(path, "-vV"))
+        triple = f"{self._builds.architecture}-unknown-linux-gnu"
+        cpus = read_rust_cpus(_said(path, "--print", "target-cpus", "--target", triple))
+        known = set(cpus.names)
+        accepted = tuple(
+            target.name
+            for target in self._targets
+            if target.rust_cpu in known or _knows_alias(path, target.rust_cpu, triple)
+        )
+        return RustCompiler(path=path, version=version.text, llvm=version.llvm, native=cpus.native, accepted=accepted)
+
+    def _kept(self, real: Path, path: str) -> Compiler | None:
+        status = real.stat()
+        asked = (_SHAPE, str(real), status.st_size, status.st_mtime_ns, self._builds[:-1], self._targets)
+        kept = self._cache / f"{hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()[:32]}.msgpack"
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            return msgspec.structs.replace(msgspec.msgpack.decode(kept.read_bytes(), type=Compiler), path=path)
+        answer = _asked(path, self._builds, self._targets)
+        if answer is not None:
+            _keep(kept, msgspec.msgpack.encode(answer))
+        return answer
+
+
+def _knows_alias(path: str, cpu: str, triple: str) -> bool:
+    """Whether rustc takes a CPU that it does not list: other names of those that it does. It warns of unknown ones."""
+    done = _run(path, "--print", "cfg", f"-Ctarget-cpu={cpu}", "--target", triple)
+    return done.returncode == 0 and _UNKNOWN_CPU not in done.stderr
+
+
+def _keep(path: Path, data: bytes) -> None:
+    """An answer that cannot be kept is only asked for again."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part.write_bytes(data)
+        part.replace(path)
+
+
+def _in_path(program: re.Pattern[str]) -> list[str]:
+    """Names that look like such a compiler, plain ones first."""
+    names: dict[str, None] = {}
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        with contextlib.suppress(OSError):
+            names |= dict.fromkeys(entry.name for entry in os.scandir(folder) if program.fullmatch(entry.name))
+    return sorted((name for name in names if shutil.which(name)), key=lambda name: (len(name), name))
+
+
+def _asked(path: str, builds: Builds, targets: Iterable[Named]) -> Compiler | None:
+    start: tuple[str, ...] = (path,)
+    macros = read_macros(_said(path, *_DEFINES))
+    kind: CompilerKind = "clang" if "__clang__" in macros else "gcc"
+    if kind == "clang" and builds.clang_words:
+        start = (path, *builds.clang_words)
+        macros = read_macros(_said(*start, *_DEFINES))
+    if builds.macro not in macros:
+        return None
+    version = ".".join(macros[name] for name in _VERSION_MACROS[kind])
+    base = read_macros(_said(*start, f"{builds.flag}{builds.base}", *_DEFINES))
+    accepted, refused, all_of, kept = [], {}, {}, {}
+    for target in targets:
+        flag = f"{builds.flag}{target.name}"
+        problem = _problem(*start, flag, *builds.kernel_flags, *_OBJECT)
+        if problem is not None:
+            refused[target.name] = problem
+            continue
+        accepted.append(target.name)
+        all_of[target.name] = builds.told_by(read_macros(_said(*start, flag, *_DEFINES)), base)
+        kept[target.name] = builds.told_by(read_macros(_said(*start, flag, *builds.kernel_flags, *_DEFINES)), base)
+    return Compiler(
+        path=path,
+        kind=kind,
+        version=version,
+        number=version_number(version, path),
+        native=_native(path, kind) if builds is X86_64 else None,
+        accepted=tuple(accepted),
+        refused=refused,
+        extensions=all_of,
+        kept=kept,
+    )
+
+
+def _native(path: str, kind: CompilerKind) -> str | None:
+    """What `-march=native` means; None where the compiler cannot tell."""
+    with contextlib.suppress(KtrialError):
+        if kind == "gcc":
+            return read_gcc_march(_said(path, "-march=native", "-Q", "--help=target"))
+        return read_clang_cpu(_run(path, "-march=native", "-###", *_OBJECT).stderr)
+    return None
+
+
+def _problem(*argv: str) -> str | None:
+    """The first thing that the compiler says against it; None where it does it."""
+    done = _run(*argv)
+    if done.returncode == 0:
+        return None
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[0] if lines else f"ended with status {done.returncode}"
+
+
+def _said(*argv: str) -> bytes:
+    done = _run(*argv)
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise KtrialError(f"{' '.join(argv)} ended with status {done.returncode}: {said}")
+    return done.stdout
+
+
+def _run(*argv: str) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        return subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LIMIT_S, env=environment
+        )
+    except OSError as error:
+        raise KtrialError(f"{argv[0]} cannot be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise KtrialError(f"{' '.join(argv)} did not end within {_LIMIT_S:g} s") from None

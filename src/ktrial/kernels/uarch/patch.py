@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the patch that adds targets to a kernel tree, from the tree's own structure. Pure: texts in, texts out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ktrial.kernels.config.kconfig import Choice, Entry, Kconfig, read_kconfig
+from ktrial.kernels.uarch import marked
+from ktrial.kernels.uarch.patch_text import (
+    LEVEL,
+    NOT_IN_RUSTC,
+    WORDS,
+    Facts,
+    choice,
+    entries,
+    feature_entries,
+    flag_lines,
+    generic_entry,
+    level_entry,
+    mask_lines,
+    rustc_entry,
+    shift_lines,
+)
+from ktrial.kernels.uarch.targets import NATIVE, KernelTree, Target
+from ktrial.kernels.uarch.x86_makefile import FlagBlock, read_flag_block, read_tree_version
+from ktrial.kit.errors import Refused
+
+TOP = "Makefile"
+KCONFIG = "arch/x86/Kconfig.cpu"
+MAKEFILE = "arch/x86/Makefile"
+INIT = "init/Kconfig"
+FEATURES = "arch/x86/Kconfig.cpufeatures"
+MASKS = "arch/x86/include/asm/required-features.h"
+#: Where the string is made that tells modules of different processor families apart.
+VERMAGIC = ("arch/x86/include/asm/vermagic.h", "arch/x86/include/asm/module.h")
+NEEDED = (TOP, KCONFIG, MAKEFILE, INIT)
+OPTIONAL = (FEATURES, MASKS, *VERMAGIC)
+_MASK = re.compile(r"#define\s+REQUIRED_MASK(\d+)\s+(.*)")
+_FAMILY_64 = re.compile(r"#\s*if(?:def\s+|\s+defined\s*(?:\(\s*)?)CONFIG_X86_64\b")
+#: Symbols of the patches that add processors to a kernel, beside those of this one.
+_FOREIGN = frozenset({LEVEL, *(one.symbol for one in NATIVE), "MICELAKE", "GENERIC_CPU2", "GENERIC_CPU3"})
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """The texts of all files that change, before and after."""
+
+    tree: KernelTree
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        """A unified diff for `patch -p1`."""
+        return "".join(marked.unified(path, self.before[path], self.after[path]) for path in sorted(self.after))
+
+
+def survey(files: Mapping[str, str], targets: Sequence[Target]) -> KernelTree:
+    """What a tree is. Raises Refused or UnreadableOutput where no known structure is found."""
+    version = read_tree_version(files[TOP].encode(), TOP)
+    applied = any(marked.is_marked(text) for text in files.values())
+    plain = _unmarked(files) if applied else files
+    kconfig = read_kconfig(plain[KCONFIG].encode(), KCONFIG)
+    block = read_flag_block(plain[MAKEFILE].encode(), MAKEFILE)
+    native = "X86_NATIVE_CPU" in kconfig.names
+    carries = _carried(kconfig, targets)
+    shape = "native" if native else "mixed" if "GENERIC_CPU" in _family(kconfig).symbols else "32-bit"
+    return KernelTree(
+        version=version,
+        kconfig=shape,
+        makefile=block.shape,
+        rust=block.rust,
+        native=native,
+        symbols=tuple(sorted(read_kconfig(files[KCONFIG].encode(), KCONFIG).names)),
+        carries=carries,
+        applied=applied,
+    )
+
+
+def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> Patch:
+    """The patch for a tree that does not have it."""
+    tree = survey(files, targets)
+    if tree.applied:
+        raise Refused(f"this tree ({tree.version}) has the patch already", hint="--reverse takes it out again")
+    if tree.carries:
+        shown = ", ".join(tree.carries[:4]) + (", …" if len(tree.carries) > 4 else "")
+        raise Refused(
+            f"this tree ({tree.version}) carries such symbols already ({shown}), from CachyOS, Zen, TKG or alike",
+            hint="choose among them; `ktrial kernel uarch verify TREE TARGET` proves what comes out",
+        )
+    _check_vermagic(files)
+    after = _edited(files, targets, tree)
+    before = {path: files[path] for path in after}
+    return Patch(tree, before, after)
+
+
+def make_reverse(files: Mapping[str, str], targets: Sequence[Target]) -> Patch:
+    """What takes the patch out of a tree again. Refuses where the tree's additions are not those of `make_patch`."""
+    plain = _unmarked(files)
+    if plain == dict(files):
+        raise Refused("this tree does not have the patch", hint="`ktrial kernel uarch patch TREE --apply` puts it in")
+    patch = make_patch(plain, targets)
+    for path, text in patch.after.items():
+        if files[path] != text:
+            raise Refused(
+                f"{path}: what stands between the marks of the patch is not what this ktrial puts there",
+                hint="take it out with the patch file that put it in: patch -p1 -R",
+            )
+    return Patch(patch.tree, patch.after, patch.before)
+
+
+def _unmarked(files: Mapping[str, str]) -> dict[str, str]:
+    plain = {}
+    for path, text in files.items():
+        try:
+            plain[path] = marked.without(text)
+        except ValueError as error:
+            raise Refused(f"{path}: {error}", hint="put the file back as it came with the tree") from None
+    return plain
+
+
+def _family(kconfig: Kconfig) -> Choice:
+    """The choice of processors: the one with the Pentium Pro in it, which every kernel has."""
+    found = [choice for choice in kconfig.choices if "M686" in choice.symbols]
+    if len(found) != 1:
+        raise Refused(f"{KCONFIG}: no choice of processors, or several: M686 is in {len(found)} choices")
+    return found[0]
+
+
+def _carried(kconfig: Kconfig, targets: Sequence[Target]) -> tuple[str, ...]:
+    """Symbols that only a patch brings; a kernel's own are those in the choice of upstream."""
+    upstream = {"GENERIC_CPU", "MK8", "MPSC", "MCORE2", "MATOM"}
+    known = {target.symbol for target in targets} | _FOREIGN
+    return tuple(sorted((known - upstream) & kconfig.names))
+
+
+def _check_vermagic(files: Mapping[str, str]) -> None:
+    """The family of 64-bit modules must not be told apart: no target has a name for it."""
+    for path in VERMAGIC:
+        text = files.get(path, "")
+        if "MODULE_PROC_FAMILY" not in text:
+            continue
+        first = next((line for line in text.splitlines() if re.match(r"#\s*if(?!ndef\s+_)", line)), "")
+        if not _FAMILY_64.match(first):
+            raise Refused(f"{path}: 64-bit modules have a processor family here, which targets have no name for")
+
+
+def _edited(files: Mapping[str, str], targets: Sequence[Target], tree: KernelTree) -> dict[str, str]:
+    kconfig = read_kconfig(files[KCONFIG].encode(), KCONFIG)
+    block = read_flag_block(files[MAKEFILE].encode(), MAKEFILE)
+    facts = Facts(
+        native=tree.native,
+        rust=tree.rust,
+        rust_gate="config RUSTC_LLVM_VERSION\n" in files[INIT],
+        rust_first=_asks_for_rust(kconfig.entry("X86_NATIVE_CPU")),
+        features_in_kconfig=FEATURES in files,
+    )
+    new = [one for one in targets if one.generic_level is not None or one.symbol not in kconfig.names]
+    if not tree.native:
+        new += NATIVE
+    after = {KCONFIG: _edited_kconfig(files[KCONFIG], kconfig, new, facts)}
+    after[MAKEFILE] = _edited_makefile(files[MAKEFILE], block, new)
+    if facts.rust and NOT_IN_RUSTC in after[KCONFIG]:
+        after[INIT] = _edited_init(files[INIT])
+    if not facts.features_in_kconfig:
+        after[MASKS] = _edited_masks(files.get(MASKS, ""))
+    return after
+
+
+def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: Facts) -> str:
+    family = _family(kconfig)
+    levels = [target for target in new if target.generic_level is not None]
+    micro = [target for target in new if target.generic_level is None]
+    implied = level_entry(levels, facts) + feature_entries(new, facts)
+    if facts.rust and not facts.rust_first:
+        implied += rustc_entry(new, facts)
+    additions: dict[int, str] = {}
+    if "GENERIC_CPU" in family.symbols:
+        additions[family.last - 1] = entries(micro, facts) + "\n"
+        additions[family.last] = implied
+    elif "GENERIC_CPU" in kconfig.names:
+        raise Refused(f"{KCONFIG}: GENERIC_CPU is not in the choice of processors, where every known kernel has it")
+    else:
+        native = kconfig.entry("X86_NATIVE_CPU")
+        place = max(family.last, native.last if native is not None else 0)
+        additions[place] = choice(generic_entry(facts) + "\n" + entries(micro, facts), facts) + implied
+    shift = kconfig.entry("X86_L1_CACHE_SHIFT")
+    defaults = [] if shift is None else [number for number, line in _numbered(shift) if line.startswith("default ")]
+    if shift is None or not defaults:
+        raise Refused(f"{KCONFIG}: X86_L1_CACHE_SHIFT has no default to put another one before")
+    covered = any(re.match(r'default "?6"? if', line) and re.search(r"\bX86_64\b", line) for line in shift.lines)
+    lines = shift_lines(micro, covered=covered)
+    if lines:
+        additions[defaults[0] - 1] = lines
+    return marked.insert(text, additions)
+
+
+def _asks_for_rust(entry: Entry | None) -> bool:
+    return entry is not None and any(re.match(r"depends on .*\bRUST\b", line) for line in entry.lines)
+
+
+def _edited_init(text: str) -> str:
+    """Rust is off where its compiler cannot be told the target."""
+    rust = read_kconfig(text.encode(), INIT).entry("RUST")
+    last = max((number for number, line in _numbered(rust) if line.startswith("depends on ")), default=0) if rust else 0
+    if not last:
+        raise Refused(f"{INIT}: RUST has no dependency to put another one behind, yet the tree gives flags to rustc")
+    return marked.insert(text, {last: f"\tdepends on !{NOT_IN_RUSTC}"})
+
+
+def _numbered(entry: Entry) -> list[tuple[int, str]]:
+    return list(zip(entry.line_numbers, entry.lines, strict=True))
+
+
+def _edited_makefile(text: str, block: FlagBlock, new: Sequence[Target]) -> str:
+    if block.shape in ("cc-option", "list"):
+        return marked.insert(text, {block.last: flag_lines(new, block)})
+    return marked.insert(text, {block.first - 1: flag_lines(new, block), block.last: f"{block.indent}endif"})
+
+
+def _edited_masks(text: str) -> str:
+    """The masks that early boot code checks, each with what the target needs beside what it held."""
+    old: dict[int, str] = {}
+    last = 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = _MASK.fullmatch(line)
+        if match and int(match[1]) in WORDS.values():
+            old[int(match[1])], last = match[2].strip(), number
+    if set(old) != set(WORDS.values()) or any(value.endswith("\\") for value in old.values()):
+        raise Refused(
+            f"{MASKS}: no REQUIRED_MASK4 and REQUIRED_MASK6 of one line each, and no {FEATURES} either: nothing would "
+            "tell early boot code what a CPU must have"
+        )
+    return marked.insert(text, {last: mask_lines(old)}, comment="/* {} */")

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is put into a kernel tree for its targets: Kconfig entries, compiler flags, required CPU features. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
+
+from ktrial.kernels.uarch.targets import Feature, Target, gate_number
+from ktrial.kernels.uarch.x86_makefile import FlagBlock
+
+LEVEL = "X86_64_VERSION"
+NOT_IN_RUSTC = "X86_64_TARGET_NOT_IN_RUSTC"
+#: That of the oldest rustc that any kernel takes.
+_OLDEST_LLVM = 140000
+_HELP_COLUMNS = 68
+#: The word of CPUID that each feature is in, as early boot code reads it.
+WORDS: dict[Feature, int] = {"popcnt": 4, "movbe": 4, "abm": 6}
+FEATURES: tuple[Feature, ...] = get_args(Feature)
+
+
+class Facts:
+    """What of a tree decides the text: which symbols it has of its own, and how it spells requirements."""
+
+    def __init__(
+        self, *, native: bool, rust: bool, rust_gate: bool, rust_first: bool, features_in_kconfig: bool
+    ) -> None:
+        self.native = native
+        self.rust = rust
+        self.rust_gate = rust_gate
+        #: The tree's own native entry asks for Rust, so that Rust cannot ask for a target: the target asks for Rust.
+        self.rust_first = rust_first
+        self.features_in_kconfig = features_in_kconfig
+
+    @property
+    def sixty_four(self) -> str:
+        """The condition that all of it stands under."""
+        return "X86_64 && !X86_NATIVE_CPU" if self.native else "X86_64"
+
+    def feature_symbol(self, feature: Feature) -> str:
+        """The symbol that stands for a required feature: the tree's own where its build makes masks from symbols."""
+        return f"X86_{'REQUIRED_FEATURE' if self.features_in_kconfig else '64_TARGET_NEEDS'}_{feature.upper()}"
+
+
+def entries(targets: Iterable[Target], facts: Facts) -> str:
+    """One entry of the choice for each target."""
+    return "\n".join(_entry(target, facts) for target in targets)
+
+
+def _entry(target: Target, facts: Facts) -> str:
+    lines = [f"config {target.symbol}", f'\tbool "{target.prompt}"', f"\tdepends on {facts.sixty_four}"]
+    lines += [f"\tdepends on {gate}" for gate in (*_gates(target), *_rust_gates(target, facts))]
+    what = f"Compile the kernel with -march={target.name}. It then runs on CPUs only that have all of its instructions."
+    lines += _help(f"{what} {target.note}".strip())
+    return "\n".join(lines) + "\n"
+
+
+def _gates(target: Target) -> Iterator[str]:
+    gcc = f"CC_IS_GCC && GCC_VERSION >= {gate_number(target.gcc)}"
+    if target.gcc_until is not None:
+        gcc += f" && GCC_VERSION < {gate_number(target.gcc_until)}"
+    yield f"({gcc}) || (CC_IS_CLANG && CLANG_VERSION >= {gate_number(target.clang)})"
+
+
+def _rust_gates(target: Target, facts: Facts) -> Iterator[str]:
+    gate = gate_number(target.clang)
+    if facts.rust_first and target.c_only:
+        yield "!RUST"
+    elif facts.rust_first and facts.rust_gate and gate > _OLDEST_LLVM:
+        yield f"!RUST || RUSTC_LLVM_VERSION >= {gate}"
+
+
+def generic_entry(facts: Facts) -> str:
+    """The entry that every x86-64 CPU runs, where the tree has none."""
+    lines = ["config GENERIC_CPU", '\tbool "Any x86-64 CPU"', f"\tdepends on {facts.sixty_four}"]
+    lines += _help(f"Compile the kernel for a level of x86-64, which {LEVEL} tells.")
+    return "\n".join(lines) + "\n"
+
+
+def choice(body: str, facts: Facts) -> str:
+    """A choice of its own for 64-bit code, around these entries."""
+    head = ["choice", '\tprompt "Target of 64-bit code"', f"\tdepends on {facts.sixty_four}", "\tdefault GENERIC_CPU"]
+    head += _help("The CPU that the compiler may use all instructions of.")
+    return "\n" + "\n".join(head) + "\n\n" + body + "\nendchoice\n"
+
+
+def level_entry(levels: Sequence[Target], facts: Facts) -> str:
+    """The level of generic code, 1 where nothing is said."""
+    gated = next(target for target in levels if target.level > 1)
+    lines = [f"config {LEVEL}", '\tint "x86-64 level of generic code"', "\trange 1 3", "\tdefault 1"]
+    lines += [f"\tdepends on {facts.sixty_four}", "\tdepends on GENERIC_CPU"]
+    lines += [f"\tdepends on {gate}" for gate in _gates(gated)]
+    notes = " ".join(f"{target.level}: {target.note}" for target in levels if target.note)
+    what = f"1: every x86-64 CPU. {notes} There is no 4: it adds only AVX-512, which kernel code must not use."
+    return "\n" + "\n".join([*lines, *_help(what)]) + "\n"
+
+
+def feature_entries(targets: Sequence[Target], facts: Facts) -> str:
+    """What early boot code must find on the CPU, so that a wrong one gets a message."""
+    parts = []
+    for feature in FEATURES:
+        needing = [target for target in targets if feature in target.needs]
+        symbols = [target.symbol for target in needing if target.generic_level is None]
+        levels = [f"{LEVEL} = {target.level}" for target in needing if target.generic_level is not None]
+        lines = [f"config {facts.feature_symbol(feature)}", "\tdef_bool y", f"\tdepends on {facts.sixty_four}"]
+        parts.append("\n".join([*lines, f"\tdepends on {' || '.join([*symbols, *levels])}"]) + "\n")
+    return "\n" + "\n".join(parts)
+
+
+def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
+    """A symbol that is set where rustc cannot be told the target. Empty where no target is so.
+
+    Rust depends on it, as a target that depended on Rust would be a circle: Rust depends on much that asks for the CPU.
+    Where the tree has turned that around itself, the targets ask for Rust.
+    """
+    parts = []
+    for target in targets:
+        level = target.generic_level
+        chosen = target.symbol if level is None else f"{LEVEL} = {level}"
+        gate = gate_number(target.clang)
+        if target.c_only:
+            parts.append(chosen)
+        elif facts.rust_gate and gate > _OLDEST_LLVM:
+            parts.append(f"({chosen} && RUSTC_LLVM_VERSION < {gate})")
+    lines = [f"config {NOT_IN_RUSTC}", "\tdef_bool y", f"\tdepends on {facts.sixty_four}"]
+    return "\n" + "\n".join([*lines, f"\tdepends on {' || '.join(parts)}"]) + "\n" if parts else ""
+
+
+def shift_lines(targets: Sequence[Target], *, covered: bool) -> str:
+    """The cache line of new targets: 128 bytes for Nocona, as the kernel always had it, else 64."""
+    long_line = [target.symbol for target in targets if target.symbol == "MPSC"]
+    others = [target.symbol for target in targets if target.symbol not in (*long_line, "GENERIC_CPU")]
+    lines = [f'\tdefault "7" if X86_64 && {symbol}' for symbol in long_line]
+    if not covered:
+        lines.append(f'\tdefault "6" if X86_64 && ({" || ".join(others)})')
+    return "\n".join(lines)
+
+
+def flag_lines(targets: Sequence[Target], block: FlagBlock) -> str:
+    """The lists of flags; a level that is empty stands for 1, and then a tree that names x86-64 itself does so."""
+    named = block.shape in ("direct", "native")
+    suffix = f"$(addprefix -v,$(filter 2 3,$(CONFIG_{LEVEL})))"
+    micro = [target for target in targets if target.generic_level is None]
+    generic = "$(addprefix -march=x86-64-v,$(filter 2 3,{}))" if named else f"-march=x86-64{suffix}"
+    rust_generic = "$(addprefix -Ctarget-cpu=x86-64-v,$(filter 2 3,{}))" if named else f"-Ctarget-cpu=x86-64{suffix}"
+    value = f"$(CONFIG_{LEVEL})"
+    lines = [f"uarch-cflags-$(CONFIG_GENERIC_CPU) += {generic.format(value) if named else generic}"]
+    lines += [f"uarch-cflags-$(CONFIG_{one.symbol}) += {' '.join(one.c_flags)}" for one in micro]
+    if block.rust:
+        told = rust_generic.format(value) if named else rust_generic
+        lines.append(f"uarch-rustflags-$(CONFIG_GENERIC_CPU) += {told}")
+        lines += [
+            f"uarch-rustflags-$(CONFIG_{one.symbol}) += -Ctarget-cpu={one.rust_cpu}" for one in micro if not one.c_only
+        ]
+    use = ["KBUILD_CFLAGS += $(uarch-cflags-y)", *(["KBUILD_RUSTFLAGS += $(uarch-rustflags-y)"] * block.rust)]
+    if not named:
+        return "\n".join(block.indent + line for line in (*lines, *use))
+    indented = [block.indent + line for line in (*lines, "ifneq ($(strip $(uarch-cflags-y)),)", *use, "else")]
+    return "\n".join(indented)
+
+
+def mask_lines(old: dict[int, str]) -> str:
+    """The masks of required features, `old` by their word, with what the target needs."""
+    lines = []
+    for feature in FEATURES:
+        name = feature.upper()
+        lines += [f"#ifdef CONFIG_X86_64_TARGET_NEEDS_{name}"]
+        lines += [f"# define NEED_TARGET_{name}\t(1<<(X86_FEATURE_{name} & 31))", "#else"]
+        lines += [f"# define NEED_TARGET_{name}\t0", "#endif"]
+    for word, value in sorted(old.items()):
+        needs = "|".join(f"NEED_TARGET_{feature.upper()}" for feature in FEATURES if WORDS[feature] == word)
+        lines += [f"#undef REQUIRED_MASK{word}", f"#define REQUIRED_MASK{word}\t({value}|{needs})"]
+    return "\n".join(lines)
+
+
+def _help(text: str) -> list[str]:
+    return ["\thelp", *(f"\t  {line}" for line in textwrap.wrap(text, _HELP_COLUMNS, break_on_hyphens=False))]

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every reader of a benchmark tool's output shares: text, strict numbers, base units, strict JSON.
+
+Such a reader is a pure function from bytes to a record. Lines it does not know are passed over, a line that it knows
+and cannot read is an `UnreadableOutput`, and so is a text in which nothing was recognised: nothing ever becomes 0.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Container, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from ktrial.kit.errors import UnreadableOutput
+from ktrial.kit.json_strict import NotStrictJson, decode
+
+#: How many characters of an offending text a message quotes.
+SHOWN_CHARACTERS = 120
+#: No tool counts or measures anything larger.
+LARGEST = 10**30
+#: Unit as tools print it -> base unit, numerator, denominator.
+SCALES: Mapping[str, tuple[str, int, int]] = {
+    "s": ("s", 1, 1),
+    "ms": ("s", 1, 1_000),
+    "us": ("s", 1, 1_000_000),
+    "ns": ("s", 1, 1_000_000_000),
+    "1/s": ("1/s", 1, 1),
+    "B/s": ("B/s", 1, 1),
+    "bit/s": ("B/s", 1, 8),
+    "KiB/s": ("B/s", 1024, 1),
+    "MiB/s": ("B/s", 1024**2, 1),
+    "GiB/s": ("B/s", 1024**3, 1),
+    "count": ("count", 1, 1),
+    "score": ("score", 1, 1),
+}
+_DECIMAL = re.compile(r"-?\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
+
+
+class Quantity(msgspec.Struct, frozen=True):
+    """A number that a tool printed: `value` in base units, `original` as printed, with the unit it has there."""
+
+    value: float
+    original: str
+
+
+def shown(text: str) -> str:
+    """A text cut to what fits a message."""
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
+
+
+def unreadable(source: str, line: int | None, item: str, wanted: str) -> UnreadableOutput:
+    """The error of every reader, with `item` cut to what fits a message."""
+    return UnreadableOutput(source, line, shown(item), wanted)
+
+
+def decoded(data: bytes, source: str) -> str:
+    """The text of an output; refuses what is empty, binary or not UTF-8."""
+    if not data.strip():
+        raise UnreadableOutput(source, None, "", "the output of a finished run: it is empty")
+    if b"\0" in data:
+        raise UnreadableOutput(source, data.count(b"\n", 0, data.index(b"\0")) + 1, "\\0", "text: it is binary")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UnreadableOutput(source, line, repr(data[error.start : error.start + 8]), "UTF-8 text") from None
+
+
+def numbered(data: bytes, source: str) -> Iterator[tuple[int, str]]:
+    """The lines of an output with their numbers from 1, one at a time, without line ends."""
+    return _lines(decoded(data, source))
+
+
+def ended_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
+    """The same of an output whose last line must have its end: cut within it, a part of a number would be read."""
+    text = decoded(data, source)
+    if not text.endswith("\n"):
+        raise unreadable(source, text.count("\n") + 1, "the end", "a whole last line: the output is cut off")
+    return _lines(text)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    begin, number = 0, 0
+    while begin < len(text):
+        number += 1
+        end = text.find("\n", begin)
+        end = len(text) if end < 0 else end
+        yield number, text[begin:end].rstrip("\r")
+        begin = end + 1
+
+
+def number(text: str, source: str, line: int | None, wanted: str) -> float:
+    """A finite decimal number, not negative; says so when it seems to be written for another locale."""
+    stripped = text.strip()
+    if not _DECIMAL.fullmatch(stripped):
+        hint = " with a decimal point, as the C locale prints it" if _COMMA.fullmatch(stripped) else ""
+        raise unreadable(source, line, text, f"{wanted}: a decimal number{hint}")
+    value = float(stripped)
+    if not 0 <= value <= LARGEST:
+        raise unreadable(source, line, text, f"{wanted}: a finite number that is not negative")
+    return value
+
+
+def whole(text: str, source: str, line: int | None, wanted: str) -> int:
+    """A whole number, not negative."""
+    stripped = text.strip()
+    if not (stripped.isascii() and stripped.isdigit()) or len(stripped) > 30:
+        raise unreadable(source, line, text, f"{wanted}: a whole number")
+    return int(stripped)
+
+
+def in_base(value: float | str, unit: str) -> float:
+    """A value in `unit` (a key of SCALES) in its base unit, rounded once: 750.16 ms are 0.75016 s."""
+    _, numerator, denominator = SCALES[unit]
+    return float(Decimal(str(value)) * numerator / denominator)
+
+
+def quantity(text: str, unit: str, source: str, line: int | None, wanted: str) -> Quantity:
+    """A printed number and its unit (a key of SCALES) in the base unit, the print kept."""
+    number(text, source, line, wanted)
+    return Quantity(in_base(text.strip(), unit), f"{text.strip()} {unit}")
+
+
+def json_quantity(value: object, unit: str, source: str, wanted: str) -> Quantity:
+    """A number out of a JSON document in the base unit, the print kept."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise unreadable(source, None, repr(value), f"{wanted}: a number")
+    if not 0 <= value <= LARGEST:
+        raise unreadable(source, None, repr(value), f"{wanted}: a finite number that is not negative")
+    return Quantity(in_base(value, unit), f"{value} {unit}")
+
+
+def json_whole(value: object, source: str, wanted: str) -> int:
+    """A whole number, not negative, out of a JSON document."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
+        raise unreadable(source, None, repr(value), f"{wanted}: a whole number")
+    return value
+
+
+def json_table(value: object, source: str, wanted: str) -> dict[str, Any]:
+    """A JSON object."""
+    if not isinstance(value, dict):
+        raise unreadable(source, None, repr(value), f"{wanted}: a JSON object")
+    return value
+
+
+def json_list(value: object, source: str, wanted: str) -> list[Any]:
+    """A JSON array."""
+    if not isinstance(value, list):
+        raise unreadable(source, None, repr(value), f"{wanted}: a JSON array")
+    return value
+
+
+def json_document(data: bytes | str, source: str, repeated: Container[str] = ()) -> dict[str, Any]:
+    """A JSON object whose keys differ, but for those that the tool is known to repeat, without NaN and Infinity."""
+    text = decoded(data, source) if isinstance(data, bytes) else data
+    try:
+        document = decode(text, repeated)
+    except NotStrictJson as error:
+        raise unreadable(source, error.line, error.item, error.wanted) from None
+    return json_table(document, source, "the document")
+
+
+def nearest_rank(histogram: Mapping[int, int], fraction: float, beyond: int = 0) -> int | None:
+    """The smallest key with at least `fraction` of all counts at or below it.
+
+    None when that lies among the `beyond` samples, which are larger than every key, or when there are no samples.
+    """
+    total = sum(histogram.values()) + beyond
+    wanted = max(1, math.ceil(fraction * total - 1e-9))
+    seen = 0
+    for key in sorted(histogram):
+        seen += histogram[key]
+        if total and seen >= wanted:
+            return key
+    return None

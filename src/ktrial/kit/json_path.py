@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of JSONPath that names one place: `$.jobs[0].read['clat_ns'].mean`, `$[-1]`. No wildcards, no filters."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ktrial.kit.errors import BadInput, BadRun
+
+_STEP = re.compile(
+    r"""\.(?P<name>[A-Za-z_][A-Za-z0-9_-]*)
+      | \[(?P<index>-?(?:0|[1-9][0-9]{0,8}))\]
+      | \['(?P<single>(?:[^'\\]|\\['\\])+)'\]
+      | \["(?P<double>(?:[^"\\]|\\["\\])+)"\]""",
+    re.VERBOSE,
+)
+_BEGINS = ("$.", "$[")
+_USAGE = "a path has .name, ['any name'], [0] and [-1] only, for example  $.jobs[0].read.iops"
+#: How many keys of an object a message lists.
+_LISTED = 8
+
+Step = str | int
+
+
+def is_path(text: str) -> bool:
+    """Whether it is meant as a path: no regular expression of use begins so."""
+    return text.startswith(_BEGINS)
+
+
+def parse_path(text: str) -> tuple[Step, ...]:
+    """The keys and indices of a path; raises BadInput."""
+    steps: list[Step] = []
+    at = 1
+    while at < len(text):
+        match = _STEP.match(text, at)
+        if match is None:
+            raise BadInput(f"the path {text} is wrong at character {at + 1}: {text[at:]!r}", hint=_USAGE)
+        if (index := match["index"]) is not None:
+            steps.append(int(index))
+        else:
+            quoted = match["single"] or match["double"]
+            steps.append(match["name"] or re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
+        at = match.end()
+    if not is_path(text) or not steps:
+        raise BadInput(f"{text!r} is no path", hint=_USAGE)
+    return tuple(steps)
+
+
+def select(document: Any, text: str) -> int | float:
+    """The number at a path; raises BadRun, which says how far the path led."""
+    place, value = "$", document
+    for step in parse_path(text):
+        value = _inside(value, step, place, text)
+        place += f"[{step}]" if isinstance(step, int) else f"[{step!r}]"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadRun(f"{text} is {_kind(value)}, not a number")
+    return value
+
+
+def _inside(value: Any, step: Step, place: str, text: str) -> Any:
+    nowhere = f"{text} leads nowhere: {place}"
+    if isinstance(step, int):
+        if not isinstance(value, list):
+            raise BadRun(f"{nowhere} is {_kind(value)}, not a list")
+        if not -len(value) <= step < len(value):
+            raise BadRun(f"{nowhere} has {len(value)} elements, no {step}")
+        return value[step]
+    if not isinstance(value, dict):
+        raise BadRun(f"{nowhere} is {_kind(value)}, not an object")
+    if step not in value:
+        listed = ", ".join(list(value)[:_LISTED]) + (", …" if len(value) > _LISTED else "")
+        raise BadRun(f"{nowhere} has no {step!r}, only: {listed or 'nothing'}")
+    return value[step]
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, str):
+        return f"the text {value[:40]!r}"
+    return "null" if value is None else str(value).lower()

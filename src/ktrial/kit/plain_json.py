@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON for people: what a terminal or an editor would obey or hide in a text is written as an escape.
+
+Whatever of ktrial writes JSON to standard output, or to a file that somebody opens, writes it here. It says the same.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from ktrial.kit.plain_text import UNPLAIN
+
+
+def line(value: Any) -> str:
+    """One line, with its end."""
+    return _escaped(msgspec.json.encode(value).decode()) + "\n"
+
+
+def document(value: Any, *, indent: int = 1) -> bytes:
+    """A document of many lines."""
+    return _escaped(msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()).encode() + b"\n"
+
+
+def _escaped(text: str) -> str:
+    return UNPLAIN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    """Four hexadecimal digits; beyond those both halves of the pair."""
+    halves = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{halves[at : at + 4]}" for at in range(0, len(halves), 4))

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The container that benchmarks' programs run in, as people name it and as it is recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+import msgspec
+
+from ktrial.kit.errors import BadInput
+
+Runtime = Literal["podman", "docker", "distrobox"]
+RUNTIMES: tuple[Runtime, ...] = get_args(Runtime)
+#: What `ktrial tools container` makes, and `--tools container` takes by default.
+DEFAULT_IMAGE = "localhost/ktrial-tools"
+#: What that image is made on: Debian, whose packages the benchmarks name.
+DEFAULT_BASE = "docker.io/library/debian:stable-slim"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
+_USAGE = "write container, container=IMAGE, container=docker:IMAGE or container=distrobox:NAME"
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    """What the programs of a run saw of the machine beside its kernel; part of a run's identity.
+
+    `image_id` is the image's content address (SHA-256). `argv` is the command that started the container. The
+    content of a distrobox is that image and whatever was changed in the box `box_id` since: no digest covers it.
+    """
+
+    runtime: Runtime
+    runtime_version: str
+    image: str
+    image_id: str
+    argv: tuple[str, ...]
+    box_id: str | None = None
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What `--tools` asks for: an image, or the name of a distrobox. Without a runtime the first one found is taken."""
+
+    runtime: Runtime | None
+    name: str
+
+
+def containerfile(base: str, packages: Iterable[str]) -> str:
+    """How the image with the tools of these packages of Debian is made."""
+    check_image(base, "--base")
+    listed = " ".join(sorted({word for package in packages for word in package.split()}))
+    install = f"apt-get install --yes --no-install-recommends {listed}"
+    return f"FROM {base}\nRUN apt-get update && {install} && rm -rf /var/lib/apt/lists/*\n"
+
+
+def check_image(name: str, what: str) -> None:
+    """Raise BadInput for what no image can be called."""
+    if not _NAME.fullmatch(name):
+        raise BadInput(f"{what}: {name!r} is no name of an image", hint=_USAGE)
+
+
+def parse_tools(text: str) -> Wanted:
+    """`container[=[RUNTIME:]NAME]`."""
+    word, _, name = text.partition("=")
+    runtime: Runtime | None = next((runtime for runtime in RUNTIMES if name.startswith(f"{runtime}:")), None)
+    empty = "=" in text and not name
+    name = name.removeprefix(f"{runtime}:") if runtime else name
+    if word != "container" or empty or (runtime == "distrobox" and not name):
+        raise BadInput(f"--tools {text!r} cannot be read", hint=_USAGE)
+    if name:
+        check_image(name, f"--tools {text}")
+    return Wanted(runtime, name or DEFAULT_IMAGE)

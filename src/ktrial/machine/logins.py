@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`loginctl list-sessions --no-legend` and `loginctl show-session` with the properties in PROPERTIES."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ktrial.kit.formats.tool_output import decoded, numbered, unreadable
+
+PROPERTIES = ("Id", "Class", "Type", "State", "Name", "IdleHint", "IdleSinceHint")
+_GRAPHICAL = {"x11", "wayland", "mir"}
+_LAST_US = 1 << 63
+
+
+class LoginSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session of a person.
+
+    Of a text session `since_unix_us` is when its terminal was last read from. Of a graphical one it is when the desktop
+    last changed what it says: that it is `idle`, or is not. None when nobody can tell.
+    """
+
+    id: str
+    kind: str
+    name: str
+    graphical: bool
+    idle: bool
+    since_unix_us: int | None
+
+    def idle_s(self, now_us: int) -> float | None:
+        """Seconds without input; None when it cannot be told."""
+        if self.graphical and not self.idle:
+            return 0.0
+        return None if self.since_unix_us is None else max(0.0, (now_us - self.since_unix_us) / 1e6)
+
+
+def read_session_ids(data: bytes, source: str) -> tuple[str, ...]:
+    """The sessions' names, which may be none. Raises UnreadableOutput."""
+    found = []
+    for number, line in numbered(data, source) if data.strip() else ():
+        words = line.split()
+        if words and not re.fullmatch(r"[A-Za-z0-9_]+", words[0], re.ASCII):
+            raise unreadable(source, number, line, "a line that begins with a session")
+        found += words[:1]
+    return tuple(found)
+
+
+def read_sessions(data: bytes, source: str) -> tuple[LoginSession, ...]:
+    """Sessions in which a person works; greeters, services and those that end are left out. Raises UnreadableOutput."""
+    text = decoded(data, source)
+    sessions = [_fields(block, source) for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
+    if not sessions:
+        raise unreadable(source, None, text[:60], "properties of sessions")
+    people = [one for one in sessions if one["Class"] == "user" and one["State"] in {"active", "online"}]
+    return tuple(_session(one, source) for one in people if one["Type"] in {*_GRAPHICAL, "tty"})
+
+
+def _fields(block: str, source: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in block.splitlines())
+    found = {name.strip(): value.strip() for name, _, value in pairs}
+    for name in PROPERTIES:
+        if name not in found:
+            raise unreadable(source, None, block[:60], f"a session with {name}")
+    return found
+
+
+def _session(fields: dict[str, str], source: str) -> LoginSession:
+    since, hint = fields["IdleSinceHint"], fields["IdleHint"]
+    if not since.isascii() or not since.isdecimal() or len(since) > 20 or int(since) >= _LAST_US:
+        raise unreadable(source, None, since, "a time in microseconds")
+    if hint not in {"yes", "no"}:
+        raise unreadable(source, None, hint, "yes or no")
+    return LoginSession(
+        id=fields["Id"],
+        kind=fields["Type"],
+        name=fields["Name"],
+        graphical=fields["Type"] in _GRAPHICAL,
+        idle=hint == "yes",
+        since_unix_us=int(since) or None,
+    )

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at the kernel's log before and after a run."""
+
+from __future__ import annotations
+
+from ktrial.bench.run.ports import Machine
+from ktrial.kit.errors import UnreadableOutput
+from ktrial.kit.json_bytes import read_bytes
+from ktrial.machine.kernel_log import KernelLog, KernelLogDelta, new_lines
+from ktrial.machine.kmsg import read_kmsg
+from ktrial.tuning.catalog.kernel_log import log_patterns
+
+
+class KernelLogWatch:
+    """The two looks around one run."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._before = KernelLog(unreadable="it was not looked at before")
+
+    def begin(self) -> None:
+        """The run is about to start."""
+        self._before = self._look()
+
+    def end(self) -> KernelLogDelta:
+        """What the kernel said since."""
+        newest = self._before.newest
+        return new_lines(self._before, self._look(0 if newest is None else newest + 1), log_patterns())
+
+    def _look(self, start: int | None = None) -> KernelLog:
+        return look(self._machine, start)
+
+
+def look(machine: Machine, start: int | None = None) -> KernelLog:
+    """The log; of the records from number `start` on also the text."""
+    answer = machine.request("kernel_log", **({} if start is None else {"from": start}))
+    if "unreadable" in answer:
+        return KernelLog(unreadable=answer["unreadable"])
+    try:
+        records = read_kmsg(read_bytes(answer["log"]))
+    except UnreadableOutput as error:
+        return KernelLog(unreadable=error.message)
+    return KernelLog(oldest=answer["oldest"], newest=answer["newest"], records=records, truncated=answer["truncated"])

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at the conditions of runs: readings before and after, samples and the kernel's log during each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from ktrial.bench.run.ports import Machine, Sampling, SleepClock
+from ktrial.kit.errors import AgentError
+from ktrial.machine.gate_readings import FACTS, Thermometers, others_share, readings_at, readings_during
+from ktrial.machine.gates import ABSENT, Reading, Readings
+from ktrial.machine.kernel_log import KernelLogDelta
+from ktrial.machine.run_conditions import Conditions, Telemetry, shown_at
+from ktrial.machine.sensors import Samples, summarise
+from ktrial.machine.suspend import suspended_s
+from ktrial.machine.watch_kernel_log import KernelLogWatch
+
+#: The raw part of a run that holds its samples.
+TELEMETRY = "telemetry.parquet"
+
+
+class ConditionWatch:
+    """Knows how to look at the machine. `folder` is where runs work; `pack` makes a file of samples.
+
+    With `period_s` None nothing is sampled during a run.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        sampling: Sampling,
+        clock: SleepClock,
+        folder: str,
+        pack: Callable[[Samples], bytes],
+        period_s: float | None = 1.0,
+    ) -> None:
+        self.machine = machine
+        self.sampling = sampling
+        self.clock = clock
+        self.pack = pack
+        self.period_s = period_s
+        self._in_force: frozenset[str] | None = None
+        self._others: Reading = ABSENT
+        self._folder = folder
+        self._thermometers: Thermometers | None = None
+
+    def look(self) -> Readings:
+        """What the sensors and facts tell now."""
+        return self.readings(self.once())
+
+    def rest(self, wait: Callable[[], None]) -> None:
+        """Wait, and see what others do meanwhile: it is told of the runs that follow."""
+        before = self.once()
+        wait()
+        self._others = others_share(before, self.once())
+
+    def once(self) -> Samples | None:
+        """One sample; None when the agent that takes it was lost."""
+        try:
+            return self.sampling.once()
+        except AgentError:
+            return None
+
+    def readings(self, samples: Samples | None) -> Readings:
+        """What the last of the samples and the facts tell. The first look decides which sensors are compared."""
+        if self._thermometers is None and samples is not None:
+            self._thermometers = Thermometers.of(samples)
+        return readings_at(samples, self.machine.facts(FACTS), self._folder, self._thermometers, self._others)
+
+    def misread(self) -> tuple[str, ...]:
+        """Paths of transactions that were in force at the first look and no longer read back as set."""
+        try:
+            told = self.machine.request("verify")["transactions"]
+        except AgentError as error:
+            if error.kind == "lost":
+                raise
+            return ()
+        now = frozenset(
+            step["path"] for transaction in told for step in transaction["steps"] if step["outcome"] == "in-force"
+        )
+        if self._in_force is None:
+            self._in_force = now
+        return tuple(sorted(self._in_force - now))
+
+    def forget_settings(self) -> None:
+        """What is in force at the next look is what must stay so."""
+        self._in_force = None
+
+    def beside(self) -> RunWatch:
+        """Looks on beside one run."""
+        return RunWatch(self)
+
+
+class RunWatch:
+    """Looks on from directly before a run to directly after it."""
+
+    def __init__(self, watch: ConditionWatch) -> None:
+        self._watch = watch
+        self._log = KernelLogWatch(watch.machine)
+        self._first: Samples | None = None
+        self._samples: Samples | None = None
+        self._said = KernelLogDelta()
+        self._slept_s = 0.0
+        self._lost: str | None = None
+        self._sampling = self._ended = False
+        self.misread: tuple[str, ...] = ()
+
+    def begin(self) -> None:
+        """The run is about to start."""
+        self._watch.misread()
+        self._log.begin()
+        self._slept_s = self._watch.clock.slept_s()
+        if self._watch.period_s is None:
+            self._first = self._watch.once()
+            return
+        try:
+            self._watch.sampling.start(self._watch.period_s)
+        except AgentError as error:
+            self._lost = error.message
+        else:
+            self._sampling = True
+
+    def end(self) -> None:
+        """The run has ended."""
+        self._samples = self._stop() if self._watch.period_s is not None else self._watch.once()
+        self._slept_s = suspended_s(self._slept_s, self._watch.clock.slept_s())
+        self._said = self._log.end()
+        self.misread = self._watch.misread()
+        self._ended = True
+
+    def close(self) -> None:
+        """Nobody asks any more: what still samples is ended."""
+        if self._sampling:
+            with suppress(AgentError):
+                self._stop()
+
+    @property
+    def suspended_s(self) -> float:
+        """Seconds that the machine slept during the run."""
+        return self._slept_s if self._ended else 0.0
+
+    @property
+    def parts(self) -> dict[str, bytes]:
+        """The samples as a file, to be kept with the run."""
+        sampled = self._ended and self._watch.period_s is not None
+        return {TELEMETRY: self._watch.pack(self._samples)} if sampled and self._samples is not None else {}
+
+    def conditions(self, before: Readings) -> Conditions:
+        """All that was seen; `before` are the readings by which the run's start was judged."""
+        if not self._ended:
+            return Conditions(before=(), after=(), readings_before=before, lost=self._lost)
+        samples, sampled = self._samples, self._watch.period_s is not None
+        columns = summarise(samples) if samples is not None and sampled else {}
+        first = samples if sampled else self._first
+        return Conditions(
+            before=shown_at(first, 0) if first is not None else (),
+            after=shown_at(samples, -1) if samples is not None else (),
+            readings_before=before,
+            readings_during=readings_during(samples if sampled else None, columns, self._said, self.suspended_s),
+            readings_after=self._watch.readings(samples),
+            telemetry=Telemetry.of(samples, columns) if samples is not None and sampled else None,
+            lost=self._lost,
+            kernel_log=self._said,
+        )
+
+    def _stop(self) -> Samples | None:
+        if not self._sampling:
+            return None
+        self._sampling = False
+        try:
+            return self._watch.sampling.stop()
+        except AgentError as error:
+            self._lost = error.message
+            return None

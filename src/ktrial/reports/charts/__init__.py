@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Charts of a comparison: one file for each kind, found by walking.
+
+A module holds PLACE, its place in the order of charts, and either `of_comparison(comparison, style)` or
+`of_outcome(comparison, outcome, style)`; both return the charts that these data allow, often none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+from ktrial.judge.model.comparison import Comparison, OutcomeComparison
+from ktrial.reports.charts.drawing import Chart, Style
+
+
+def _modules(function: str) -> list[ModuleType]:
+    found = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    return sorted((one for one in found if hasattr(one, function)), key=lambda one: int(one.PLACE))
+
+
+def comparison_charts(comparison: Comparison, style: Style) -> tuple[Chart, ...]:
+    """The charts that show all outcomes at once."""
+    return _all(module.of_comparison(comparison, style) for module in _modules("of_comparison"))
+
+
+def outcome_charts(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> tuple[Chart, ...]:
+    """The charts of one outcome."""
+    makers: list[Callable[..., Iterable[Chart]]] = [module.of_outcome for module in _modules("of_outcome")]
+    return _all(make(comparison, outcome, style) for make in makers)
+
+
+def _all(made: Iterable[Iterable[Chart]]) -> tuple[Chart, ...]:
+    return tuple(chart for charts in made for chart in charts)

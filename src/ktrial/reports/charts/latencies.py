@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A block device's requests by how long they took, beside what leaving its power states takes."""
+
+from __future__ import annotations
+
+from math import floor, log2
+
+from ktrial.kit.units import show_seconds
+from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, label
+from ktrial.watch.diagnosis.model import DeviceFound
+
+_HEIGHT = 150
+#: Bars to each doubling of the histograms.
+_BARS = 4
+#: The share of the axis that a line's name takes.
+_NAMES = 0.16
+
+
+def latencies_chart(device: DeviceFound, style: Style) -> Chart:
+    """Bars on a logarithmic axis of time; dashed lines where requests count as slow, and at exits of power states."""
+    bars = [(_begin(end_s), end_s, count) for end_s, count in device.histogram]
+    marks = [(device.limit_s, f"slow: {show_seconds(device.limit_s)}")]
+    marks += [(exit_s, f"exit of state {state}") for state, exit_s in device.exits]
+    first = min([begin for begin, _, _ in bars] + [at_s for at_s, _ in marks])
+    last = max([end for _, end, _ in bars] + [at_s for at_s, _ in marks])
+    # Beside the last line there is room for its name.
+    last = max(last, max(at_s for at_s, _ in marks) * (last / first) ** _NAMES)
+    name = label(device.name, 40)
+    exits = ", and at what leaving its power states takes by its own word" if device.exits else ""
+    return Chart(
+        name="latencies",
+        title=f"Requests to {name}",
+        caption=f"Requests to {name} by how long they took; a line stands where they count as slow{exits}.",
+        spec=frame(style, f"Requests to {name}", _body(bars, marks, (first * 1e3, last * 1e3), style)),
+        table=Table(
+            headers=("up to", "requests"),
+            rows=tuple((show_seconds(end), str(count)) for _, end, count in bars),
+            numeric=(0, 1),
+        ),
+    )
+
+
+def _body(
+    bars: list[tuple[float, float, int]], marks: list[tuple[float, str]], ends: tuple[float, float], style: Style
+) -> Spec:
+    x: Spec = {
+        "type": "quantitative",
+        "scale": {"type": "log", "domain": list(ends), "nice": False},
+        "axis": {"title": "milliseconds", "grid": False, "tickCount": 6, "format": "~g"},
+    }
+    y: Spec = {
+        "type": "quantitative",
+        "scale": {"type": "symlog"},
+        "axis": {
+            "title": "requests",
+            "values": _round_numbers(max(count for _, _, count in bars)),
+            "labelExpr": "format(datum.value, '~s')",
+            "labelOverlap": False,
+        },
+    }
+    drawn = [{"from": begin * 1e3, "to": end * 1e3, "zero": 0, "count": count} for begin, end, count in bars]
+    lines = [{"at": at_s * 1e3, "name": name, "y": 10 + 15 * place} for place, (at_s, name) in enumerate(marks)]
+    muted = style.palette.muted
+    return {
+        "width": style.width - 120,
+        "height": _HEIGHT,
+        "layer": [
+            {
+                "data": {"values": drawn},
+                "mark": {"type": "rect", "color": style.palette.arms[1]},
+                "encoding": {
+                    "x": {"field": "from"} | x,
+                    "x2": {"field": "to"},
+                    "y": {"field": "count"} | y,
+                    "y2": {"field": "zero"},
+                },
+            },
+            {
+                "data": {"values": lines},
+                "mark": {"type": "rule", "strokeDash": [4, 3], "color": muted},
+                "encoding": {"x": {"field": "at"} | x},
+            },
+            {
+                "data": {"values": lines},
+                "mark": {"type": "text", "align": "left", "dx": 4, "color": muted},
+                "encoding": {
+                    "x": {"field": "at"} | x,
+                    "y": {"field": "y", "type": "quantitative", "scale": None, "axis": None},
+                    "text": {"field": "name"},
+                },
+            },
+        ],
+        "resolve": {"scale": {"y": "independent"}},
+    }
+
+
+def _begin(end_s: float) -> float:
+    """Where a bar begins: four of equal width in each doubling."""
+    return end_s - 2.0 ** floor(log2(end_s * (1 - 1e-9))) / _BARS
+
+
+def _round_numbers(most: int) -> list[int]:
+    """1, 10, 100 … up to the highest bar, every second power where there are many."""
+    powers = len(str(most))
+    return [10**power for power in range(0, powers, 1 + powers // 5)]

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several machines: the effect on each, the mean of all, and where the effect on one more is expected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
+from ktrial.reports.charts.drawing import Chart, Style, Table, frame, label
+from ktrial.reports.charts.forest import Axis, Row, axis_words, panel, reach_of, ticks
+from ktrial.reports.machines import MachineRow, contrast_rows
+from ktrial.reports.order import by_weight
+
+PLACE = 3
+#: How many contrasts have a picture; all are in the table.
+MOST_PICTURES = 4
+
+
+def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
+    """A picture for each of the weightiest contrasts that were asked over several machines."""
+    pooled = [
+        (outcome, contrast, rows)
+        for outcome in by_weight(comparison.outcomes)
+        for contrast in outcome.contrasts
+        if (rows := _rows(outcome, contrast))
+    ]
+    for number, (outcome, contrast, rows) in enumerate(pooled[:MOST_PICTURES], 1):
+        yield Chart(
+            name=f"machines-{number}",
+            title=f"{outcome.name}, {contrast.arm}: machine by machine",
+            caption=_caption(contrast),
+            spec=frame(style, comparison.title, panel(rows, _axis(outcome, rows), style)),
+            table=_table(outcome, contrast),
+            marks=True,
+        )
+
+
+def _rows(outcome: OutcomeComparison, contrast: Contrast) -> list[Row]:
+    pooled = contrast.pooled
+    if pooled is None:
+        return []
+    rows = [
+        Row(outcome, contrast, one.effect, one.machine, f"{one.blocks} blocks")
+        for one in pooled.machines
+        if one.effect is not None
+    ]
+    whole = contrast.effect
+    if whole is not None and pooled.together:
+        rows.append(Row(outcome, contrast, whole, f"mean of {len(pooled.together)} machines"))
+        expected = replace(whole, low=pooled.predicted_low, high=pooled.predicted_high)
+        rows.append(Row(outcome, contrast, expected, "one more machine", "expected"))
+    return rows
+
+
+def _axis(outcome: OutcomeComparison, rows: list[Row]) -> Axis:
+    margin = math.log1p(outcome.margin)
+    return Axis(
+        reach=reach_of(rows, 1.5 * margin, 1e-4),
+        margins=(margin,) * len(rows),
+        title=axis_words("ratio to the control", [outcome]),
+        round_places=ticks,
+    )
+
+
+def _caption(contrast: Contrast) -> str:
+    told = f"Points are estimates against {label(contrast.control)}, lines their intervals."
+    if contrast.pooled is None or not contrast.pooled.together:
+        return f"{told} {contrast.why}."
+    return (
+        f"{told} The last line is a prediction interval: where the effect on a machine that was not measured may lie."
+    )
+
+
+def _table(outcome: OutcomeComparison, contrast: Contrast) -> Table:
+    rows = tuple(row[2:] for row in contrast_rows(outcome, contrast))
+    return Table(headers=MachineRow._fields[2:], rows=rows, numeric=(1, 2, 3))

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ratio bars: how many times as good as the control each arm is, outcome by outcome, with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ktrial.judge.model.comparison import Comparison
+from ktrial.judge.model.words import effect_text
+from ktrial.reports.charts.drawing import Cast, Chart, Spec, Style, Table, arm_colour, cast_of, frame, label
+from ktrial.reports.charts.forest import RATIO_LABEL, Row, axis_words, rows_of, ticks
+from ktrial.reports.order import short_names
+
+PLACE = 2
+_MOST_BARS = 40
+_BAR = 14
+#: The logarithm of the largest ratio that is a number.
+_LARGEST = 700.0
+
+
+def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
+    """Bars where several arms meet the control; with one arm the forest plot says it all."""
+    cast = cast_of(comparison)
+    rows = [row for row in rows_of(comparison)[0] if row.contrast.arm in cast.arms]
+    if len({row.contrast.arm for row in rows}) < 2:
+        return
+    shown = rows[:_MOST_BARS]
+    left_out = f" {len(rows) - len(shown)} more are in the verdict table." if len(rows) > len(shown) else ""
+    yield Chart(
+        name="ratios",
+        title="Ratios to the control, arm by arm",
+        caption=f"How many times as good as {label(comparison.control)} each arm is: bars to the right are "
+        f"{_right(shown)}. Thin lines are intervals.{left_out}{cast.note}",
+        spec=frame(style, "Ratios to the control", _body(shown, cast, style)),
+        table=_table(shown),
+        marks=True,
+        arm_column=1,
+    )
+
+
+def _right(rows: list[Row]) -> str:
+    told = all(row.outcome.direction is not None for row in rows)
+    return "better" if told else "better, or more where nobody said which way is better"
+
+
+def _table(rows: list[Row]) -> Table:
+    told = []
+    for row in rows:
+        estimate, interval = effect_text(row.effect, row.outcome.unit, row.outcome.direction)
+        told.append(
+            (
+                row.outcome.name,
+                row.contrast.arm,
+                f"{math.exp(min(row.effect.estimate, _LARGEST)):.4g}",
+                estimate,
+                interval,
+            )
+        )
+    headers = ("outcome", "arm", "times as good", "change", "interval")
+    return Table(headers=headers, rows=tuple(told), numeric=(2, 3, 4))
+
+
+def _body(rows: list[Row], cast: Cast, style: Style) -> Spec:
+    reach = 1.1 * max(
+        abs(end) for row in rows for end in (row.effect.estimate, row.effect.low, row.effect.high) if end is not None
+    )
+    reach = max(reach, 1e-4)
+    names = list(dict.fromkeys(row.outcome.name for row in rows))
+    shown = short_names(row.outcome for row in rows)
+    values = [
+        {
+            "outcome": names.index(row.outcome.name),
+            "arm": cast.number(row.contrast.arm),
+            "estimate": row.effect.estimate,
+            "low": row.effect.estimate if row.effect.low is None else row.effect.low,
+            "high": row.effect.estimate if row.effect.high is None else row.effect.high,
+            "zero": 0,
+            "label": cast.name(row.contrast.arm, 18),
+        }
+        for row in rows
+    ]
+    x: Spec = {
+        "type": "quantitative",
+        "scale": {"domain": [-reach, reach], "nice": False},
+        "axis": {
+            "values": ticks(reach, 2 if style.width < 500 else 3),
+            "labelExpr": RATIO_LABEL,
+            "title": axis_words("ratio", [row.outcome for row in rows]),
+        },
+    }
+    y: Spec = {
+        "field": "arm",
+        "type": "ordinal",
+        "axis": None,
+        "scale": {"paddingInner": 0.25, "domain": sorted({value["arm"] for value in values})},
+    }
+    panels = [
+        _panel(number, name, values, x, y, cast, style)
+        for number, name in enumerate(dict.fromkeys(shown[row.outcome.name] for row in rows))
+    ]
+    for panel in panels[:-1]:
+        panel["layer"][0]["encoding"]["x"] = x | {
+            "field": "estimate",
+            "stack": None,
+            "axis": {"labels": False, "title": None},
+        }
+    return {"vconcat": panels, "bounds": "flush", "spacing": 30, "config": frame(style, "", {})["config"]}
+
+
+def _panel(number: int, name: str, values: list[Spec], x: Spec, y: Spec, cast: Cast, style: Style) -> Spec:
+    own = [value for value in values if value["outcome"] == number]
+    colour = arm_colour(cast, style)
+    return {
+        "title": {"text": label(name, 40), "anchor": "start", "fontSize": 12, "offset": 4, "dx": -110},
+        "width": style.width - 130,
+        "height": {"step": _BAR + 4},
+        "data": {"values": own},
+        "layer": [
+            {
+                "name": f"values_{number}",
+                "mark": {"type": "bar"},
+                "encoding": {
+                    "x": {"field": "estimate", "stack": None} | x,
+                    "x2": {"field": "zero"},
+                    "y": y,
+                    "color": colour,
+                },
+            },
+            {
+                "mark": {"type": "rule", "color": style.palette.ink, "strokeWidth": 1.2},
+                "encoding": {"x": {"field": "low"} | x, "x2": {"field": "high"}, "y": y},
+            },
+            {
+                "mark": {"type": "text", "align": "right", "x": -8},
+                "encoding": {"text": {"field": "label"}, "y": y},
+            },
+        ],
+    }

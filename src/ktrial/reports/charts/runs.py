@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every run as a point in run order, so that drift is seen; below it, once a benchmark, what the runs ran under."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ktrial.bench.numbers import column
+from ktrial.bench.text import show
+from ktrial.judge.model.comparison import ArmValues, Comparison, OutcomeComparison
+from ktrial.reports.charts.drawing import (
+    Cast,
+    Chart,
+    Spec,
+    Style,
+    Table,
+    ValueAxis,
+    arm_colour,
+    arm_shape,
+    axis_title,
+    cast_of,
+    frame,
+    spread_labels,
+    value_axis,
+)
+from ktrial.reports.charts.points import Selection, select
+from ktrial.reports.order import by_weight
+from ktrial.reports.run_conditions import Condition, worth_showing
+
+PLACE = 10
+_HEIGHT = 170
+_CONDITION_HEIGHT = 46
+_CONDITION_GAP = 26
+_LABEL_ROOM = 84
+_LINE = 14
+
+
+def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> Iterator[Chart]:
+    """Points in order, the median of each arm as a line with the arm's name at its end."""
+    cast = cast_of(comparison)
+    selection = select(outcome, cast, style)
+    if not selection.shown:
+        return
+    order = "in the order in which they were made" if selection.ordered else "arm by arm: their order is not known"
+    first = next(one for one in by_weight(comparison.outcomes) if one.benchmark == outcome.benchmark)
+    found = worth_showing(one.point for one in selection.shown)
+    conditions = found if first.name == outcome.name else ()
+    elsewhere = f" What these runs ran under is shown with {first.name}." if found and not conditions else ""
+    yield Chart(
+        name="runs",
+        title="Every run",
+        caption=f"Every run {order}; dashed lines are medians.{elsewhere}{selection.note}{cast.note}",
+        spec=frame(style, outcome.name, _body(outcome, selection, conditions, cast, style)),
+        table=_table(outcome, selection, conditions, cast),
+        marks=True,
+        arm_column=1,
+    )
+
+
+def _table(outcome: OutcomeComparison, selection: Selection, conditions: Sequence[Condition], cast: Cast) -> Table:
+    kept = column((one.point.value for one in selection.shown), outcome.unit)
+    blocks = any(one.point.block is not None for one in selection.shown)
+    headers = ["place", "arm", kept.unit, "run"]
+    headers += (["block"] if blocks else []) + [one.title for one in conditions]
+    rows = []
+    for one in selection.shown:
+        point = one.point
+        row = [
+            "-" if point.place is None else str(point.place),
+            cast.arms[one.arm],
+            kept.show(point.value),
+            point.run,
+        ]
+        row += ([point.block or "-"] if blocks else []) + [each.show(each.of(point)) for each in conditions]
+        rows.append(tuple(row))
+    first = 5 if blocks else 4
+    numeric = (0, 2, *range(first, first + len(conditions)))
+    return Table(headers=tuple(headers), rows=tuple(rows), numeric=numeric)
+
+
+def _body(
+    outcome: OutcomeComparison, selection: Selection, conditions: Sequence[Condition], cast: Cast, style: Style
+) -> Spec:
+    arms = [values for values in outcome.arms if values.arm in cast.arms and values.points]
+    axis = value_axis(outcome, [one.point.value for one in selection.shown] + [values.median for values in arms])
+    first, last = selection.shown[0].at, selection.shown[-1].at
+    room = max(1.0, (last - first) * 0.02)
+    x: Spec = {
+        "type": "quantitative",
+        "scale": {"domain": [first - room, last + room], "nice": False, "zero": False},
+        "axis": {"title": "run" if selection.ordered else "run (order not known)", "grid": False, "tickMinStep": 1},
+    }
+    panel = _values_panel(outcome, selection, cast, style, axis, x)
+    if not conditions:
+        return panel
+    panel["layer"][0]["encoding"]["x"] = x | {"field": "at", "axis": None}
+    below = [
+        _condition_panel(one, selection, x if one is conditions[-1] else x | {"axis": None}, cast, style)
+        for one in conditions
+    ]
+    return {"vconcat": [panel, *below], "bounds": "flush", "spacing": _CONDITION_GAP}
+
+
+def _values_panel(
+    outcome: OutcomeComparison, selection: Selection, cast: Cast, style: Style, axis: ValueAxis, x: Spec
+) -> Spec:
+    y: Spec = {
+        "type": "quantitative",
+        "scale": axis.scale(),
+        "axis": {"title": axis_title(outcome, axis), "tickCount": 5},
+    }
+    points = [{"at": one.at, "value": axis.at(one.point.value), "arm": one.arm} for one in selection.shown]
+    many = len(points) > 150
+    colour = arm_colour(cast, style)
+    return {
+        "width": style.width - _LABEL_ROOM - 60,
+        "height": _HEIGHT,
+        "data": {"values": points},
+        "layer": [
+            {
+                "name": "values",
+                "mark": {"type": "point", "filled": True, "size": 18 if many else 42, "opacity": 0.55 if many else 0.8},
+                "encoding": {
+                    "x": {"field": "at"} | x,
+                    "y": {"field": "value"} | y,
+                    "color": colour,
+                    "shape": arm_shape(cast),
+                },
+            },
+            *_medians(outcome, cast, axis, y, colour),
+        ],
+    }
+
+
+def _medians(outcome: OutcomeComparison, cast: Cast, axis: ValueAxis, y: Spec, colour: Spec) -> list[Spec]:
+    arms = [values for values in outcome.arms if values.arm in cast.arms and values.points]
+    wanted = [axis.pixel(values.median, _HEIGHT) for values in arms]
+    places = spread_labels(wanted, _LINE, 4, _HEIGHT - 4)
+    medians = [_median(values, place, cast, axis, outcome) for values, place in zip(arms, places, strict=True)]
+    return [
+        {
+            "data": {"values": medians},
+            "mark": {"type": "rule", "strokeDash": [5, 3], "strokeWidth": 1.6},
+            "encoding": {"y": {"field": "median"} | y, "color": colour},
+        },
+        *(
+            {
+                "data": {"values": [one]},
+                "mark": {
+                    "type": "text",
+                    "align": "left",
+                    "dx": 6,
+                    "x": "width",
+                    "y": one["place"],
+                    "fontWeight": "bold",
+                },
+                "encoding": {"text": {"field": "label"}, "color": colour},
+            }
+            for one in medians
+        ),
+    ]
+
+
+def _median(values: ArmValues, place: float, cast: Cast, axis: ValueAxis, outcome: OutcomeComparison) -> Spec:
+    return {
+        "arm": cast.number(values.arm),
+        "median": axis.at(values.median),
+        "place": round(place, 1),
+        "label": cast.name(values.arm),
+        "shown": show(values.median, outcome.unit),
+    }
+
+
+def _condition_panel(condition: Condition, selection: Selection, x: Spec, cast: Cast, style: Style) -> Spec:
+    known = [
+        {"at": one.at, "shown": value, "arm": one.arm}
+        for one in selection.shown
+        if (value := condition.of(one.point)) is not None
+    ]
+    points: Spec = {
+        "data": {"values": known},
+        "mark": {"type": "point", "filled": True, "size": 10, "opacity": 0.7},
+        "encoding": {
+            "x": {"field": "at"} | x,
+            "y": {
+                "field": "shown",
+                "type": "quantitative",
+                "scale": {"zero": False, "padding": 4},
+                "axis": {"title": None, "tickCount": 2},
+            },
+            "color": arm_colour(cast, style),
+        },
+    }
+    title: Spec = {
+        "data": {"values": [{"title": condition.title}]},
+        "mark": {"type": "text", "align": "left", "x": 0, "y": -11, "color": style.palette.muted},
+        "encoding": {"text": {"field": "title"}},
+    }
+    return {"width": style.width - _LABEL_ROOM - 60, "height": _CONDITION_HEIGHT, "layer": [points, title]}

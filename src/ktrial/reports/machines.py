@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several machines as rows of a table: each by itself, all together, and what to expect on one more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison, Pooled
+from ktrial.judge.model.words import effect_text, percent_text, range_text, value_log_ratio
+from ktrial.reports.order import by_weight
+
+HEADERS = ("outcome", "arm", "machine", "blocks", "change", "interval", "why")
+#: Columns of numbers.
+NUMERIC = (3, 4, 5)
+
+
+class MachineRow(NamedTuple):
+    """One line, in the words of all reports."""
+
+    outcome: str
+    arm: str
+    machine: str
+    blocks: str
+    change: str
+    interval: str
+    why: str
+
+
+def machine_rows(comparison: Comparison) -> list[MachineRow]:
+    """Of all contrasts that were asked over several machines."""
+    return [
+        row
+        for outcome in by_weight(comparison.outcomes)
+        for contrast in outcome.contrasts
+        for row in contrast_rows(outcome, contrast)
+    ]
+
+
+def contrast_rows(outcome: OutcomeComparison, contrast: Contrast) -> Iterator[MachineRow]:
+    """Of one contrast; nothing where only one machine was asked."""
+    name, arm, pooled = outcome.name, contrast.arm, contrast.pooled
+    if pooled is None:
+        return
+    for one in pooled.machines:
+        change, interval = effect_text(one.effect, outcome.unit, outcome.direction)
+        yield MachineRow(name, arm, one.machine, str(one.blocks), change, interval, one.why or "")
+    count = len(pooled.together)
+    if not count:
+        yield MachineRow(name, arm, "all together", "-", "-", "-", contrast.why)
+        return
+    change, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
+    blocks = sum(one.blocks for one in pooled.together)
+    yield MachineRow(name, arm, f"mean of {count} machines", str(blocks), change, interval, _heterogeneity(pooled))
+    if pooled.predicted_low is not None and pooled.predicted_high is not None:
+        ends = [value_log_ratio(end, outcome.direction) for end in (pooled.predicted_low, pooled.predicted_high)]
+        yield MachineRow(name, arm, "one more machine", "-", "-", range_text(ends[0], ends[1]), "prediction interval")
+
+
+def _heterogeneity(pooled: Pooled) -> str:
+    """How far machines differ."""
+    if pooled.tau is None or pooled.i_squared is None:
+        return ""
+    spread = percent_text(pooled.tau).lstrip("+")
+    return f"machines differ by {spread} (tau), {100 * pooled.i_squared:.1f} % of the scatter (I\N{SUPERSCRIPT TWO})"

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The conditions of runs, as reports show them: which are worth showing, and how they were in each arm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from ktrial.judge.model.comparison import Comparison, Point
+
+
+class Condition(NamedTuple):
+    """One reading of runs in the unit in which it is shown. `matters` says of all its values whether they tell."""
+
+    name: str
+    title: str
+    factor: float
+    digits: int
+    matters: Callable[[Sequence[float]], bool]
+
+    def of(self, point: Point) -> float | None:
+        """The value in the unit that is shown; None where it is not known."""
+        found = point.temperature_c if self.name == "temperature_c" else point.conditions.get(self.name)
+        return None if found is None else found / self.factor
+
+    def show(self, value: float | None) -> str:
+        """The value as text."""
+        return "-" if value is None else f"{value:.{self.digits}f}"
+
+
+def _varies_by(least: float) -> Callable[[Sequence[float]], bool]:
+    return lambda values: max(values) - min(values) >= least
+
+
+def _any_above(least: float) -> Callable[[Sequence[float]], bool]:
+    return lambda values: max(values) > least
+
+
+#: In the order in which they are shown.
+CONDITIONS = (
+    Condition("temperature_c", "°C at start", 1, 1, lambda values: True),
+    Condition("frequency_hz", "clock, GHz", 1e9, 2, _varies_by(0.02)),
+    Condition("throttled_share", "% of time throttled", 0.01, 0, _any_above(0)),
+    Condition("kernel_warnings", "kernel warnings", 1, 0, _any_above(0)),
+    Condition("steal_share", "% of CPU stolen", 0.01, 1, _any_above(0.05)),
+    Condition("pressure_cpu_share", "% waiting for CPU", 0.01, 1, _varies_by(1)),
+    Condition("pressure_memory_share", "% waiting for memory", 0.01, 1, _varies_by(1)),
+    Condition("pressure_io_share", "% waiting for I/O", 0.01, 1, _varies_by(1)),
+    Condition("battery_percent", "battery, %", 1, 0, _varies_by(1)),
+)
+
+
+def worth_showing(points: Iterable[Point]) -> tuple[Condition, ...]:
+    """Those that were measured and vary, or that matter where they are not zero."""
+    runs = list(points)
+    found = []
+    for condition in CONDITIONS:
+        values = [value for point in runs if (value := condition.of(point)) is not None]
+        if values and condition.matters(values):
+            found.append(condition)
+    return tuple(found)
+
+
+def by_arm(comparison: Comparison) -> list[tuple[str, ...]]:
+    """One row for each condition worth showing: its title, and of each arm the median with the least and the most."""
+    arms: dict[str, dict[str, Point]] = {source.arm: {} for source in comparison.arms}
+    for outcome in comparison.outcomes:
+        for values in outcome.arms:
+            if values.arm in arms:
+                arms[values.arm].update({point.run: point for point in values.points})
+    shown = worth_showing(point for runs in arms.values() for point in runs.values())
+    return [(one.title, *(_told(one, runs.values()) for runs in arms.values())) for one in shown]
+
+
+def _told(condition: Condition, points: Iterable[Point]) -> str:
+    values = [value for point in points if (value := condition.of(point)) is not None]
+    if not values:
+        return "-"
+    middle, low, high = (condition.show(value) for value in (median(values), min(values), max(values)))
+    return middle if low == high else f"{middle} ({low} to {high})"

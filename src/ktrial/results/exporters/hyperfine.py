@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hyperfine's JSON: the times of commands."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from ktrial.kit.errors import BadInput
+from ktrial.results.model import Exported, SessionRuns, StoredRun, counts
+
+NAME = "hyperfine"
+WHAT = "The JSON of hyperfine: times of commands, in seconds."
+#: Outcomes that stand beside the time in the same result, and are none of their own.
+_BESIDE = ("user", "system")
+_MEMORY = "peak_memory"
+
+
+def write(sessions: Sequence[SessionRuns]) -> Exported:
+    """One result for each outcome that is a time, of each benchmark of each session."""
+    results: list[dict[str, Any]] = []
+    dropped: dict[str, None] = {}
+    bad = 0
+    for one in sessions:
+        bad += sum(not counts(run) for run in one.runs)
+        for benchmark in dict.fromkeys(run.benchmark for run in one.runs):
+            runs = [run for run in one.runs if run.benchmark == benchmark and counts(run)]
+            outcomes = dict.fromkeys((kept.outcome, kept.unit) for run in runs for kept in run.measurements)
+            wanted = [name for name, unit in outcomes if unit == "s" and name not in _BESIDE]
+            results += [_result(one, benchmark, outcome, runs, alone=len(wanted) == 1) for outcome in wanted]
+            named = {*wanted, *_BESIDE, _MEMORY} if wanted else set()
+            dropped |= {f"{benchmark}: {name}": None for name, _ in outcomes if name not in named}
+    if not results:
+        raise BadInput("these sessions hold no times, and hyperfine's format nothing else", hint="--format csv")
+    left_out = [f"what is no time: {', '.join(dropped)}"] if dropped else []
+    left_out += [f"{bad} runs that failed or do not count"] if bad else []
+    left_out.append("the order of runs between commands, and everything about the machine")
+    return Exported(data=json.dumps({"results": results}, indent=2).encode() + b"\n", left_out=tuple(left_out))
+
+
+def _result(one: SessionRuns, benchmark: str, outcome: str, runs: Sequence[StoredRun], *, alone: bool) -> Any:
+    used = [run for run in runs if _value(run, outcome) is not None]
+    times = [value for run in used if (value := _value(run, outcome)) is not None]
+    result = {
+        "command": _command(benchmark, used[0]) if alone else f"{benchmark} {outcome}",
+        "mean": statistics.fmean(times),
+        "stddev": statistics.stdev(times) if len(times) > 1 else None,
+        "median": statistics.median(times),
+        "user": _mean(used, "user"),
+        "system": _mean(used, "system"),
+        "min": min(times),
+        "max": max(times),
+        "times": times,
+    }
+    codes = [((run.document or {}).get("exit") or {}).get("status") for run in used]
+    if None not in codes:  # null would say that the command was killed
+        result["exit_codes"] = codes
+    memory = [_value(run, _MEMORY) for run in used]
+    if all(value is not None for value in memory):
+        result["memory_usage_byte"] = [round(value) for value in memory if value is not None]
+    told = {"label": one.session.label, "session": one.session.session if one.session.label is None else None}
+    return result | {"parameters": {name: value for name, value in told.items() if value is not None}}
+
+
+def _command(benchmark: str, run: StoredRun) -> str:
+    """The command line of an own command; a benchmark of ours by its name."""
+    document = run.document or {}
+    own = any(one.outcome == "wall" for one in run.measurements) and document.get("argv")
+    return shlex.join(map(str, document["argv"])) if own else benchmark
+
+
+def _value(run: StoredRun, outcome: str) -> float | None:
+    return next((one.value for one in run.measurements if one.outcome == outcome), None)
+
+
+def _mean(runs: Sequence[StoredRun], outcome: str) -> float | None:
+    values = [value for run in runs if (value := _value(run, outcome)) is not None]
+    return statistics.fmean(values) if len(values) == len(runs) else None

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring results of other tools into the store: tell the format, read, and keep one session for each group."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.run.ports import ImportStore
+from ktrial.kit.errors import BadInput, BadRun, Refused, UnknownName
+from ktrial.kit.formats.compressed import unpacked
+from ktrial.kit.json_strict import fault
+from ktrial.results.foreign import (
+    BroughtFile,
+    BroughtSession,
+    ForeignResults,
+    ForeignRun,
+    Importer,
+    ImportOptions,
+)
+from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession
+
+#: A larger file is refused before it is read.
+LIMIT_BYTES = 256 * 1024**2
+#: So much of a file is looked at to tell its format.
+HEAD_BYTES = 64 * 1024
+#: Texts that no database takes: half a character, and NUL.
+_NUL = b"\\u0000"
+
+
+class ForeignFile(msgspec.Struct, frozen=True):
+    """A file by the name that the user gave, and its bytes."""
+
+    name: str
+    data: bytes
+
+    @property
+    def sha256(self) -> str:
+        """Of the bytes."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """How to bring files in. `again` also keeps what is there already; `dry_run` keeps nothing."""
+
+    options: ImportOptions
+    as_format: str | None = None
+    again: bool = False
+    dry_run: bool = False
+
+
+def bring_in(
+    file: ForeignFile,
+    wanted: Wanted,
+    importers: Mapping[str, Importer],
+    store: ImportStore,
+    unix_ms: Callable[[], int],
+) -> BroughtFile:
+    """Read a file and keep its runs. Raises BadInput for what cannot be read, Refused for what is there already."""
+    results = read_results(file, wanted, importers)
+    sessions = () if wanted.again else store.sessions()
+    _check_own(file, results, sessions)
+    there = _already(file, sessions, wanted.options)
+    groups = _groups(results.runs)
+    missing = {group: runs for group, runs in groups.items() if group not in there}
+    if there and (not missing or None in there):
+        raise Refused(
+            f"{file.name} was brought in before, as {', '.join(sorted(there.values()))}",
+            hint="--again keeps it a second time",
+        )
+    notes = results.notes
+    if there:
+        notes = (*notes, f"groups that were there already: {', '.join(str(group) for group in there)}")
+    started_unix_ms = unix_ms()
+    brought = []
+    for place, (group, runs) in enumerate(missing.items()):
+        session = _session(file, wanted.options, results, group, runs, (started_unix_ms, place))
+        if not wanted.dry_run:
+            store.save_all(session, _stored(session, runs, file))
+        brought.append(_brought(session, runs))
+    return BroughtFile(
+        file=file.name, format=results.format, sha256=file.sha256, sessions=tuple(brought), notes=tuple(notes)
+    )
+
+
+def read_results(file: ForeignFile, wanted: Wanted, importers: Mapping[str, Importer]) -> ForeignResults:
+    """The results of a file in the format that was named, or in the one that it seems to have."""
+    if not file.data:
+        raise BadInput("the file is empty", file=file.name, hint="was the benchmark run, and its output written there?")
+    importer = None
+    try:
+        data, name = unpacked(file.data, file.name, LIMIT_BYTES)
+        importer = _chosen(data, name, wanted, importers)
+        _check_options(wanted.options, importer, file.name)
+        results = importer.read(data, name, wanted.options)
+    except BadRun as error:
+        read_as = (
+            ""
+            if importer is None
+            else f"correct it or export it again; it was read as {importer.name}, and --format FORMAT chooses another"
+        )
+        raise BadInput(error.message, hint=error.hint or read_as or None) from None
+    _check(results, file.name)
+    return results
+
+
+def _check_options(options: ImportOptions, importer: Importer, name: str) -> None:
+    """Raise BadInput for options of another kind of file."""
+    for given, takes, of, hint in (
+        (options.of_tables, importer.takes_columns, "tables (csv)", "leave it out, or say --format csv"),
+        (options.of_frames, importer.takes_frames, "logs of frames (mangohud)", "leave it out"),
+    ):
+        if given and not takes:
+            raise BadInput(f"{', '.join(given)}: of {of} only, and this is {importer.name}", file=name, hint=hint)
+
+
+def _chosen(data: bytes, name: str, wanted: Wanted, importers: Mapping[str, Importer]) -> Importer:
+    formats = ", ".join(importers)
+    as_format = wanted.as_format
+    if as_format is not None:
+        if as_format not in importers:
+            raise UnknownName("format", as_format, importers, hint=f"formats: {formats}")
+        return importers[as_format]
+    head = data[:HEAD_BYTES]
+    found = [importer for importer in importers.values() if importer.sniff(head, name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadInput(
+            f"it could be {' or '.join(one.name for one in found)}",
+            file=name,
+            hint=f"--format {found[0].name} says which",
+        )
+    tables = [importer for importer in importers.values() if importer.takes_columns]
+    if len(tables) == 1 and wanted.options.values and b"\0" not in head:
+        return tables[0]  # a table of one column looks like no table, but its column is named
+    if broken := fault(data.decode("utf-8-sig", "replace")):
+        raise BadInput(
+            f"{broken}, so its format cannot be told",
+            file=name,
+            hint="was it copied whole, and the tool ended by itself? write or fetch it again",
+        )
+    kind = "a binary file" if b"\0" in head else "no format that ktrial knows"
+    raise BadInput(f"{kind}; formats: {formats}", file=name, hint="--format FORMAT reads it as one of them")
+
+
+def _check(results: ForeignResults, name: str) -> None:
+    """Raise BadInput for what a store cannot hold."""
+    for run in results.runs:
+        names = [one.outcome for one in run.measurements]
+        if len(set(names)) != len(names):
+            double = next(one for one in names if names.count(one) > 1)
+            raise BadInput(f"run {run.number} of {run.benchmark} measures {double!r} twice", file=name)
+        wrong = next((one for one in run.measurements if not math.isfinite(one.value)), None)
+        if wrong is not None:
+            raise BadInput(f"{wrong.outcome} is {wrong.original}, which is no finite number", file=name)
+    try:
+        whole = msgspec.json.encode(results)
+    except UnicodeEncodeError:
+        whole = _NUL
+    if _NUL in whole:
+        raise BadInput(
+            "a text in it holds half a character or a NUL", file=name, hint="names must be whole Unicode text"
+        )
+
+
+def _groups(runs: Sequence[ForeignRun]) -> dict[str, list[ForeignRun]]:
+    groups: dict[str, list[ForeignRun]] = {}
+    for run in runs:
+        groups.setdefault(run.group, []).append(run)
+    return groups
+
+
+def _check_own(file: ForeignFile, results: ForeignResults, sessions: Sequence[StoredSession]) -> None:
+    """Raise Refused for a file of ktrial's own whose runs are in this store already."""
+    told = {run.attributes.get("session") for run in results.runs}
+    own = sorted(one.session for one in sessions if one.session in told)
+    if own:
+        raise Refused(
+            f"{file.name} holds runs of {', '.join(own)}, which is in this store already",
+            hint="--again keeps them a second time",
+        )
+
+
+def _already(file: ForeignFile, sessions: Sequence[StoredSession], options: ImportOptions) -> dict[str | None, str]:
+    """Group -> session of this file's earlier imports; None for one that was read with other options.
+
+    A group may be missing when an earlier import was ended in the middle: that one may go on.
+    """
+    found: dict[str | None, str] = {}
+    for one in sessions:
+        if one.document.get("sha256") == file.sha256 and one.origin.startswith("import:"):
+            same = one.document.get("options") == msgspec.to_builtins(options)
+            found[one.document.get("group") if same else None] = one.session
+    return found
+
+
+def _session(
+    file: ForeignFile,
+    options: ImportOptions,
+    results: ForeignResults,
+    group: str,
+    runs: Sequence[ForeignRun],
+    when: tuple[int, int],
+) -> StoredSession:
+    started_unix_ms, place = when
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(started_unix_ms / 1000))
+    mark = hashlib.sha256(f"{file.sha256}/{started_unix_ms}/{place}".encode()).hexdigest()[:6]
+    document = {
+        "schema": "ktrial.foreign-session/1",
+        "file": file.name.rsplit("/", 1)[-1],
+        "sha256": file.sha256,
+        "format": results.format,
+        "group": group,
+        "options": msgspec.to_builtins(options),
+        "notes": list(results.notes),
+    }
+    return StoredSession(
+        session=f"{stamp}-{mark}",
+        suite=results.format,
+        label=group,
+        origin=f"import:{results.format}",
+        kernel_release=_same(runs, "kernel", "kernel_release"),
+        boot_id=_same(runs, "boot_id"),
+        started_unix_ms=started_unix_ms,
+        runs={},
+        document=document,
+    )
+
+
+def _same(runs: Sequence[ForeignRun], *names: str) -> str | None:
+    """What all runs tell alike."""
+    told = {next((run.attributes[name] for name in names if name in run.attributes), None) for run in runs}
+    return told.pop() if len(told) == 1 else None
+
+
+def _stored(
+    session: StoredSession, runs: Sequence[ForeignRun], file: ForeignFile
+) -> Iterator[tuple[StoredRun, Mapping[str, bytes]]]:
+    """The runs as they are kept; the file itself lies beside the first."""
+    for run in runs:
+        raw = {"file": file.data} if run is runs[0] else {}
+        yield _stored_run(session, run), raw
+
+
+def _stored_run(session: StoredSession, run: ForeignRun) -> StoredRun:
+    measurements = tuple(
+        StoredMeasurement(
+            outcome=one.outcome, value=one.value, unit=one.unit, direction=one.direction, original=one.original
+        )
+        for one in run.measurements
+    )
+    return StoredRun(
+        session=session.session,
+        number=run.number,
+        benchmark=run.benchmark,
+        state="ok" if run.failure is None else "failed",
+        warm_up=False,
+        started_unix_ms=session.started_unix_ms,
+        measurements=measurements,
+        raw={},
+        document=document_of(run),
+    )
+
+
+def document_of(run: ForeignRun) -> dict[str, Any]:
+    """`ktrial.foreign-run/1`."""
+    return {
+        "schema": "ktrial.foreign-run/1",
+        "measurements": list(msgspec.to_builtins(run.measurements)),
+        "attributes": dict(run.attributes),
+        "block": run.block,
+        "part_of": run.part_of,
+        "failure": run.failure,
+    }
+
+
+def _brought(session: StoredSession, runs: Sequence[ForeignRun]) -> BroughtSession:
+    return BroughtSession(
+        session=session.session,
+        label=session.label or "",
+        benchmarks=tuple(dict.fromkeys(run.benchmark for run in runs)),
+        runs=len(runs),
+        failed=sum(run.failure is not None for run in runs),
+        measurements=sum(len(run.measurements) for run in runs),
+    )

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What importers share: names out of file names and texts, the label, and a look at JSON that may be cut off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET
+
+from ktrial.bench.benchmark import Direction, Measurement, Unit
+from ktrial.bench.frames.statistics import (
+    ONLY_SAMPLES,
+    SAMPLED_FPS,
+    SLOW_SAMPLES,
+    FrameOutcome,
+    FrameSamples,
+    sampled_statistics,
+)
+from ktrial.kit.errors import BadInput
+from ktrial.kit.formats.tool_output import Quantity
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.results.foreign_names import stem
+
+
+def looks_like_json(head: bytes) -> bool:
+    """Whether an object begins here."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+
+
+def has_keys(head: bytes, *keys: str) -> bool:
+    """Whether an object begins here and all these keys stand in what is seen of it."""
+    return looks_like_json(head) and all(re.search(rb'"%s"\s*:' % re.escape(key.encode()), head) for key in keys)
+
+
+def has_schema(head: bytes, schema: str) -> bool:
+    """Whether an object of this schema begins here."""
+    return looks_like_json(head) and re.search(rb'"schema"\s*:\s*"%s"' % re.escape(schema.encode()), head) is not None
+
+
+def is_own_table(head: bytes) -> bool:
+    """Whether this is the header of the tidy CSV that ktrial writes itself."""
+    return head.removeprefix(b"\xef\xbb\xbf").startswith(b"session,label,run,round,benchmark,outcome,value,")
+
+
+def group_of(label: str | None, name: str) -> str:
+    """The group of a file that tells none: its label, else its name."""
+    return label if label is not None else stem(name)
+
+
+def measurement(outcome: str, found: Quantity, unit: Unit, direction: Direction | None) -> ForeignMeasurement:
+    """A number that a reader of a tool's output found."""
+    return ForeignMeasurement(
+        outcome=outcome, value=found.value, unit=unit, direction=direction, original=found.original
+    )
+
+
+def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[ForeignRun, ...]:
+    """The runs of a file that tells its groups, under the label of the user where there is one."""
+    if label is None:
+        return tuple(runs)
+    groups = sorted({run.group for run in runs})
+    if len(groups) > 1:
+        raise BadInput(
+            f"it holds {len(groups)} groups, and one name cannot be that of all: {', '.join(groups)}",
+            file=name,
+            hint="leave --label out; of `compare` and `claim`, NAME=",
+        )
+    return tuple(msgspec.structs.replace(run, group=label) for run in runs)
+
+
+def framed(measured: Sequence[Measurement], outcomes: Sequence[FrameOutcome]) -> tuple[ForeignMeasurement, ...]:
+    """Statistics of frames as an importer gives them."""
+    known = {one.outcome.name: one.outcome for one in outcomes}
+    return tuple(
+        ForeignMeasurement(
+            outcome=one.outcome,
+            value=one.value,
+            unit=known[one.outcome].unit,
+            direction=known[one.outcome].direction,
+            original=one.original,
+        )
+        for one in measured
+    )
+
+
+def sampled_run(
+    samples: FrameSamples, form: str, name: str, benchmark: str, options: ImportOptions, **attributes: str
+) -> ForeignResults:
+    """The one run of a log of samples, with a note of what it cannot tell."""
+    below_fps = None if options.below_fps is UNSET else options.below_fps
+    version = {} if samples.version is None else {"tool_version": samples.version}
+    rate = {} if below_fps is None else {"below_fps": f"{below_fps:g}"}
+    whole = ForeignRun(
+        group=group_of(options.label, name),
+        benchmark=benchmark,
+        number=1,
+        measurements=framed(sampled_statistics(samples, below_fps), (SAMPLED_FPS, SLOW_SAMPLES)),
+        attributes={**samples.attributes, **version, **attributes, "samples": str(len(samples.fps)), **rate},
+    )
+    notes = ("one file is one run: import several", ONLY_SAMPLES, *samples.notes)
+    return ForeignResults(format=form, runs=(whole,), notes=notes)

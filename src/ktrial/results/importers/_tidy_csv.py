@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables as text: a header, then one row for each run, separated by commas, semicolons, tabs or blanks.
+
+Every row must be as long as the header. In tables of blanks a line that begins with `#` is a comment, but for a header
+that does.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from ktrial.kit.formats.tool_output import decoded, shown, unreadable
+
+DELIMITERS = ",;\t"
+_BLANK = " "
+_COMMENT = "#"
+#: What the line between a header and its rows is drawn with.
+_RULE = "-=+| \t\r"
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[^\d.]*", re.ASCII)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One row and the line on which it ends."""
+
+    line: int
+    cells: tuple[str, ...]
+
+
+class TidyTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole table."""
+
+    delimiter: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def delimiter_of(header: str) -> str | None:
+    """What separates the names of a header; None where nothing but blanks does."""
+    counts = {delimiter: header.count(delimiter) for delimiter in DELIMITERS}
+    most = max(counts, key=lambda delimiter: counts[delimiter])
+    return most if counts[most] else None
+
+
+def is_of_blanks(lines: Sequence[str]) -> bool:
+    """Whether nothing but blanks separates these lines, and the first row has the header's length and a number."""
+    found = list(islice((line for line in _of_blanks(lines) if line), 2))
+    if len(found) < 2 or delimiter_of(found[0]) is not None or "|" in found[0]:
+        return False
+    header, row = (line.split() for line in found)
+    return len(header) == len(row) > 1 and _has_number(row) and not _has_number(header) and header[0][0] not in "{[<"
+
+
+def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
+    """Read a table; a header without rows is refused, blank lines are passed over."""
+    text = decoded(data, source).removeprefix("\ufeff")
+    lines: Iterable[str] = text.split("\n")
+    first = next((line for line in lines if line.strip()), "")
+    delimiter = delimiter_of(first) or ","
+    if is_of_blanks(text.split("\n")):
+        delimiter, lines = _BLANK, _of_blanks(text.split("\n"))
+    rows = _rows(lines, delimiter, source)
+    head = next(rows, None)
+    if head is None:
+        raise unreadable(source, 1, first, "a table: it has no header")
+    columns = _named(head.cells)
+    found: list[Row] = []
+    for row in rows:
+        if len(row.cells) != len(columns):
+            raise unreadable(source, row.line, delimiter.join(row.cells), _wrong_length(row, columns, delimiter))
+        found.append(row)
+    if not found:
+        raise unreadable(source, head.line, first, "a table of results: no row follows its header")
+    return TidyTable(delimiter=delimiter, columns=columns, rows=tuple(found))
+
+
+def _named(cells: Sequence[str]) -> tuple[str, ...]:
+    """The columns; the second one of a name is `NAME#2`, and one without a name is called by its place."""
+    names: dict[str, None] = {}
+    times: Counter[str] = Counter()
+    for place, cell in enumerate(cells, 1):
+        name = plain = cell.strip() or f"column {place}"
+        while name in names:
+            times[plain] += 1
+            name = f"{plain}#{times[plain] + 1}"
+        names[name] = None
+    return tuple(names)
+
+
+def _of_blanks(lines: Sequence[str]) -> Iterator[str]:
+    """The same lines; those that are no part of a table are empty: comments, rules, and the mark before a header."""
+    plain = next((at for at, line in enumerate(lines) if line.strip() and not _is_beside(line)), len(lines))
+    marked = next((at for at in reversed(range(plain)) if lines[at].lstrip().startswith(_COMMENT)), None)
+    if marked is not None and plain < len(lines):
+        header, row = lines[marked].lstrip().lstrip(_COMMENT).split(), lines[plain].split()
+        if len(header) != len(row) or not _has_number(row):
+            marked = None
+    for at, line in enumerate(lines):
+        if at == marked:
+            yield " ".join(line.lstrip().lstrip(_COMMENT).split())
+        else:
+            yield "" if _is_beside(line) else " ".join(line.split())
+
+
+def _has_number(words: Sequence[str]) -> bool:
+    return any(map(_NUMBER.fullmatch, words))
+
+
+def _is_beside(line: str) -> bool:
+    return line.lstrip().startswith(_COMMENT) or not line.strip(_RULE)
+
+
+def _rows(lines: Iterable[str], delimiter: str, source: str) -> Iterator[Row]:
+    ended = (line + "\n" for line in lines)
+    reader = csv.reader(ended, delimiter=delimiter, skipinitialspace=delimiter == _BLANK, strict=True)
+    while True:
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise unreadable(source, reader.line_num, shown(str(error)), "a row of cells, quoted as in CSV") from None
+        if cells is None:
+            return
+        if any(cell.strip() for cell in cells):
+            yield Row(reader.line_num, tuple(cells))
+
+
+def _wrong_length(row: Row, columns: tuple[str, ...], delimiter: str) -> str:
+    comma = delimiter == "," and len(row.cells) > len(columns)
+    why = ": are decimals written with a comma?" if comma else ""
+    return f"a row of {len(columns)} cells: it has {len(row.cells)}{why}"

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MangoHud's logs: one run, the statistics of its frames as `ktrial frames` computes them."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import UNSET
+
+from ktrial.bench.frames.mangohud import SampledLog, is_mangohud, read_mangohud
+from ktrial.bench.frames.statistics import BELOW_FPS, FRAME_OUTCOMES, frame_statistics
+from ktrial.results.foreign import ForeignResults, ForeignRun, ImportOptions
+from ktrial.results.foreign_names import slug, stem
+from ktrial.results.importers._shared import framed, group_of, sampled_run
+
+NAME = "mangohud"
+WHAT = "Frame logs of MangoHud (CSV, one row per frame; of sampled ones the mean only)."
+TAKES_FRAMES = True
+_STAMP = re.compile(r"_(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)$")
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Its headers."""
+    return is_mangohud(head)
+
+
+def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
+    """One run; its benchmark is the program of which the file's name tells. Of a sampled log there is only a mean."""
+    benchmark = slug(_STAMP.sub("", stem(name)))
+    try:
+        log = read_mangohud(data, name)
+    except SampledLog as sampled:
+        return sampled_run(sampled.samples, NAME, name, benchmark, options, **_began(name))
+    given = {} if options.below_fps is UNSET else {"below_fps": options.below_fps}
+    statistics = frame_statistics(log.frame_times_s, given.get("below_fps", BELOW_FPS))
+    version = {"mangohud": log.version} if log.version is not None else {}
+    whole = ForeignRun(
+        group=group_of(options.label, name),
+        benchmark=benchmark,
+        number=1,
+        measurements=framed(statistics.measurements, FRAME_OUTCOMES),
+        attributes={
+            **log.system,
+            **version,
+            **_began(name),
+            "frames": str(statistics.frames),
+            **{name: f"{rate:g}" for name, rate in given.items()},
+        },
+    )
+    notes = [f"{one.outcome}: left out: {one.why}" for one in statistics.left_out]
+    if log.cut_off:
+        notes.append("the last line was cut off and is left out")
+    return ForeignResults(format=NAME, runs=(whole,), notes=("one file is one run: import several", *notes))
+
+
+def _began(name: str) -> dict[str, str]:
+    """The time that its name tells."""
+    found = _STAMP.search(stem(name))
+    return {} if found is None else {"date": f"{found[1]} {found[2]}:{found[3]}:{found[4]}"}

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables with one row for each run; the options say what the columns are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from ktrial.bench.adapters.fio.terse import is_fio_terse
+from ktrial.bench.frames.mangohud import is_mangohud
+from ktrial.bench.frames.samples import is_afterburner, is_telemetry
+from ktrial.kit.errors import BadInput
+from ktrial.kit.formats.tool_output import unreadable
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
+from ktrial.results.foreign_names import slug, stem
+from ktrial.results.importers._shared import group_of, is_own_table
+from ktrial.results.importers._tidy_csv import Row, TidyTable, delimiter_of, is_of_blanks, read_tidy_csv
+from ktrial.results.importers._units import AS_IT_STANDS, Scale, known_units, scale_of, signed_number
+
+NAME = "csv"
+WHAT = "Tidy CSV or a table of blanks: one row for each run; --value, --by, --block and --benchmark name the columns."
+TAKES_COLUMNS = True
+_NAMED_UNIT = re.compile(r"(.+?)(?<!\s)\s*+[(\[]([^()\[\]]+)[)\]]")
+_ENDING = re.compile(r"(.+)_(s|ms|us|ns|sec|bytes|percent)")
+_RATE = re.compile(r"(?:.*_)?([^_]+)_per_(s|sec|second|min|minute)")
+_CELL = re.compile(r"(\S*[\d.,])\s*([^\d\s.,+-].*)")
+#: Numbers of things that are no plural.
+_COUNTED = frozenset({"io", "irq", "req", "op", "tx", "rx", "bogo", "cswch", "packet", "frame"})
+_UNIT = "unit"
+#: How many values of a column a message names, and characters of each.
+_SHOWN, _LONGEST = 8, 40
+#: Formats whose files look like tables too.
+_OTHERS = (is_mangohud, is_own_table, is_fio_terse, is_afterburner, is_telemetry)
+_SUMMARY = ("mean", "stddev", "median")
+
+
+class _Column(msgspec.Struct, frozen=True, kw_only=True):
+    """A column of values: what it is called, where it stands, and the unit that its header tells."""
+
+    header: str
+    outcome: str
+    place: int
+    unit: str | None
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """A header that is separated, and a row of as many cells; neither of other formats' files."""
+    if any(is_other(head) for is_other in _OTHERS) or b"\0" in head:
+        return False
+    lines = [line for line in head.decode("utf-8", "replace").split("\n") if line.strip()]
+    if is_of_blanks(lines):
+        return True
+    delimiter = delimiter_of(lines[0]) if lines else None
+    if delimiter is None or lines[0].lstrip("\ufeff").lstrip()[:1] in {"{", "[", "<"}:
+        return False
+    named = name.lower().endswith((".csv", ".tsv"))
+    return named or (len(lines) > 1 and lines[0].count(delimiter) == lines[1].count(delimiter))
+
+
+def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
+    """A run for each row. An empty cell is a failed run, never 0."""
+    whole = read_tidy_csv(data, name)
+    _check_summary(whole, name)
+    numbers = _chosen(whole, options.where or (), name)
+    table = msgspec.structs.replace(whole, rows=tuple(whole.rows[number - 1] for number in numbers))
+    columns = _value_columns(table, options, name)
+    _check_unit(columns, options, name)
+    by = _group_places(table, options.by, name)
+    block, benchmark = (
+        _place(table, wanted, option, name)
+        for wanted, option in ((options.block, "--block"), (options.benchmark, "--benchmark"))
+    )
+    if options.by is not None and options.label is not None:
+        raise BadInput("--label and --by both name the groups", file=name, hint="leave one of them out")
+    scales = {column.header: _scale(column, table, options, name) for column in columns}
+    of_row = _unit_column(table, columns, options)
+    used = {column.place for column in columns}
+    used |= {place for place in (*by, block, benchmark, of_row) if place is not None}
+    fallback = group_of(options.label, name)
+    runs = [
+        ForeignRun(
+            group=" / ".join(_cell(row, place, table, name) for place in by) or fallback,
+            benchmark=slug(stem(name)) if benchmark is None else _cell(row, benchmark, table, name),
+            number=number,
+            block=None if block is None else _cell(row, block, table, name),
+            attributes={
+                header: row.cells[place].strip()
+                for place, header in enumerate(table.columns)
+                if place not in used and row.cells[place].strip()
+            },
+            measurements=(found := _measured(row, columns, _of_row(row, of_row, scales), options, name)),
+            failure=None if found else f"empty: {', '.join(column.header for column in columns)}",
+        )
+        for number, row in zip(numbers, table.rows, strict=True)
+    ]
+    if not any(run.measurements for run in runs):
+        raise BadInput("every cell of its values is empty", file=name, hint=f"columns: {', '.join(table.columns)}")
+    return ForeignResults(
+        format=NAME,
+        runs=tuple(runs),
+        notes=(
+            *_notes(columns, {} if of_row is not None else scales, options, runs),
+            *_twice(table),
+            *_left_out(len(whole.rows) - len(numbers), len(whole.rows)),
+        ),
+    )
+
+
+def _chosen(table: TidyTable, where: Sequence[str], name: str) -> list[int]:
+    """The numbers of the rows that have a wanted value in each column that is named; several of one column count."""
+    wanted: dict[int, set[str]] = {}
+    for text in where:
+        column = next((one for one in table.columns if text.startswith(f"{one}=")), text.partition("=")[0])
+        place = _place(table, column, "--where", name)
+        assert place is not None, "a name was asked for"
+        if "=" not in text:
+            raise BadInput(f"--where {text!r}: it has no value", file=name, hint="write COLUMN=VALUE")
+        wanted.setdefault(place, set()).add(text[len(column) + 1 :].strip())
+    found = [
+        number
+        for number, row in enumerate(table.rows, 1)
+        if all(row.cells[place].strip() in values for place, values in wanted.items())
+    ]
+    if not found:
+        there = (f"{table.columns[place]} is {', '.join(_values(table, place))}" for place in wanted)
+        raise BadInput("no row is so", file=name, hint=f"--where: {'; '.join(there)}")
+    return found
+
+
+def _values(table: TidyTable, place: int) -> list[str]:
+    """The first values of a column, each cut to what fits into a message."""
+    return [text[:_LONGEST] for text in sorted({row.cells[place].strip() for row in table.rows})[:_SHOWN]]
+
+
+def _left_out(count: int, all_rows: int) -> tuple[str, ...]:
+    return (f"{count} of {all_rows} rows are left out by --where",) if count else ()
+
+
+def _group_places(table: TidyTable, by: str | None, name: str) -> tuple[int, ...]:
+    """The column that names the groups, or several that do so together."""
+    if by is None:
+        return ()
+    names = [by] if by in table.columns else [one.strip() for one in by.split(",")]
+    return tuple(place for one in names if (place := _place(table, one, "--by", name)) is not None)
+
+
+def _twice(table: TidyTable) -> tuple[str, ...]:
+    """Columns whose name stood twice."""
+    there = frozenset(table.columns)
+    again = [name for name in table.columns if name.endswith("#2") and name[:-2] in there]
+    return tuple(f"column {name[:-2]!r} stands twice: the second one is {name!r}" for name in again)
+
+
+def _check_summary(table: TidyTable, name: str) -> None:
+    if all(word in table.columns for word in _SUMMARY):
+        raise BadInput(
+            "a table of summaries (mean, stddev, median): a mean of runs that are not there is no run",
+            file=name,
+            hint="export the runs themselves; hyperfine keeps them with --export-json",
+        )
+
+
+def _place(table: TidyTable, wanted: str | None, option: str, name: str) -> int | None:
+    if wanted is None:
+        return None
+    if wanted not in table.columns:
+        raise BadInput(
+            f"{option} {wanted!r}: no such column", file=name, hint=f"its columns are: {', '.join(table.columns)}"
+        )
+    return table.columns.index(wanted)
+
+
+def _value_columns(table: TidyTable, options: ImportOptions, name: str) -> tuple[_Column, ...]:
+    if not options.values:
+        raise BadInput(
+            "which column holds the values is not told",
+            file=name,
+            hint=f"--value COLUMN, of: {', '.join(table.columns)}; --by COLUMN names the groups",
+        )
+    found: dict[str, _Column] = {}
+    for header in options.values:
+        place = _place(table, header, "--value", name)
+        assert place is not None, "a name was asked for"
+        outcome, unit = _told_by(header)
+        if outcome in found:
+            raise BadInput(f"--value {header!r}: {outcome} is measured by another column already", file=name)
+        found[outcome] = _Column(header=header, outcome=outcome, place=place, unit=unit)
+    return tuple(found.values())
+
+
+def _told_by(header: str) -> tuple[str, str | None]:
+    """The outcome and the unit that a header names: `time(sec)`, `p99_us`, `requests_per_s`, `read_MB_per_s`."""
+    if named := _NAMED_UNIT.fullmatch(header):
+        return named[1], named[2].strip()
+    if rate := _RATE.fullmatch(header):
+        time = "min" if rate[2].startswith("min") else "s"
+        unit = f"{rate[1]}/{time}"
+        return header, unit if scale_of(unit) is not None else f"1/{time}"
+    ending = _ENDING.fullmatch(header)
+    if ending and ending[2] in {"s", "sec"} and (rate_unit := _counted(ending[1])) is not None:
+        return header, rate_unit
+    return (ending[1], ending[2]) if ending else (header, None)
+
+
+def _counted(name: str) -> str | None:
+    """The unit of `read_MB_s` or `faults_s`, where what stands before the seconds is a size or a number of things."""
+    word = name.rpartition("_")[2]
+    if (scale := scale_of(f"{word}/s")) is not None and scale.unit == "B/s":
+        return f"{word}/s"
+    plural = word.endswith("s") and not word.endswith(("ss", "times", "latencies", "seconds", "durations", "delays"))
+    return "1/s" if plural or word.lower() in _COUNTED else None
+
+
+def _cell(row: Row, place: int, table: TidyTable, name: str) -> str:
+    text = row.cells[place].strip()
+    if not text:
+        raise unreadable(name, row.line, "", f"a value of column {table.columns[place]!r}: the cell is empty")
+    return text
+
+
+def _scale(column: _Column, table: TidyTable, options: ImportOptions, name: str) -> tuple[str, Scale]:
+    """The unit of a column: told by the header, said by the user, or the one that stands in all of its cells."""
+    header = column.unit if column.unit is not None and scale_of(column.unit) is not None else None
+    told = header or options.unit or column.unit or _unit_of_cells(column, table, name)
+    if told is None:
+        return "", AS_IT_STANDS
+    return told, scale_of(told) or AS_IT_STANDS
+
+
+def _check_unit(columns: Sequence[_Column], options: ImportOptions, name: str) -> None:
+    """What --unit says must be a unit, and there must be a column that does not tell its own."""
+    if options.unit is None:
+        return
+    said = scale_of(options.unit)
+    if said is None:
+        raise BadInput(f"--unit {options.unit}: no such unit", hint=f"one of: {', '.join(known_units())}")
+    scales = [None if column.unit is None else scale_of(column.unit) for column in columns]
+    if None not in scales and said not in scales:
+        raise BadInput(
+            f"--unit {options.unit}: column {columns[0].header!r} is in {columns[0].unit}, as its header says",
+            file=name,
+            hint="leave --unit out, or rename the column if it is wrong",
+        )
+
+
+def _unit_column(table: TidyTable, columns: Sequence[_Column], options: ImportOptions) -> int | None:
+    """A column `unit` that tells of each row in what its value is, where no header does."""
+    alone = len(columns) == 1 and columns[0].unit is None
+    return table.columns.index(_UNIT) if alone and _UNIT in table.columns else None
+
+
+def _of_row(row: Row, place: int | None, scales: dict[str, tuple[str, Scale]]) -> dict[str, tuple[str, Scale]]:
+    """The scales, with the unit that the row itself tells."""
+    told = "" if place is None else row.cells[place].strip()
+    scale = scale_of(told) if told else None
+    return scales if scale is None else dict.fromkeys(scales, (told, scale))
+
+
+def _unit_of_cells(column: _Column, table: TidyTable, name: str) -> str | None:
+    first: tuple[int, str] | None = None
+    bare: tuple[int, str] | None = None
+    for row in table.rows:
+        text = row.cells[column.place].strip()
+        match = _CELL.fullmatch(text)
+        if match is None or scale_of(match[2]) is None:
+            bare = bare or ((row.line, text) if text else None)
+        elif first is None:
+            first = (row.line, match[2])
+        elif first[1] != match[2]:
+            raise unreadable(name, row.line, text, f"in {first[1]} as line {first[0]} is: mixed units")
+    if first is not None and bare is not None:
+        raise unreadable(name, bare[0], bare[1], f"in {first[1]} as line {first[0]} is: mixed units")
+    return first[1] if first else None
+
+
+def _measured(
+    row: Row,
+    columns: Sequence[_Column],
+    scales: dict[str, tuple[str, Scale]],
+    options: ImportOptions,
+    name: str,
+) -> tuple[ForeignMeasurement, ...]:
+    found: list[ForeignMeasurement] = []
+    for column in columns:
+        text = row.cells[column.place].strip()
+        if not text:
+            continue
+        unit, scale = scales[column.header]
+        match = _CELL.fullmatch(text)
+        if match is not None and scale_of(match[2]) is not None:
+            if match[2] != unit:
+                raise unreadable(name, row.line, text, f"in {unit}, the unit of column {column.header!r}: mixed units")
+            text = match[1]
+        wanted = f"a value of column {column.header!r}"
+        number = signed_number(text, name, row.line, wanted)
+        found.append(
+            ForeignMeasurement(
+                outcome=column.outcome,
+                value=scale.value(number, name, row.line, wanted),
+                unit=scale.unit,
+                direction=options.direction,
+                original=f"{number} {unit}".strip(),
+            )
+        )
+    return tuple(found)
+
+
+def _notes(
+    columns: Sequence[_Column],
+    scales: dict[str, tuple[str, Scale]],
+    options: ImportOptions,
+    runs: Sequence[ForeignRun],
+) -> tuple[str, ...]:
+    notes: list[str] = []
+    for column in columns:
+        unit, scale = scales.get(column.header, ("", None))
+        if scale is AS_IT_STANDS:
+            what = f"unit {unit!r} is not known" if unit else "no unit is told (--unit)"
+            notes.append(f"{column.header}: {what}: kept as it stands, as a score")
+    if options.direction is None:
+        notes.append("which direction is better is not told (--direction)")
+    failed = sum(run.failure is not None for run in runs)
+    if failed:
+        notes.append(f"{failed} of {len(runs)} rows have no value and are kept as failed runs")
+    return tuple(notes)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial with all that is kept of it beside its runs, as it goes from one store to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.record import RunRecord
+from ktrial.judge.model.log import Event, Protocol
+from ktrial.judge.model.noise_profile import NoiseProfile
+from ktrial.results.model import StoredRun, StoredSession
+from ktrial.results.trial_record import StoredTrial, protocol_sha256
+
+
+class KeptTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """`noise` is the profile that its protocol was planned with, null where there was none or it is no longer kept."""
+
+    stored: StoredTrial
+    log: tuple[Event, ...]
+    noise: NoiseProfile | None = None
+
+    @property
+    def protocol(self) -> Protocol:
+        """What was fixed before the first run."""
+        first = self.log[0]
+        assert isinstance(first, Protocol), "a log begins with its protocol"
+        return first
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the protocol as it is here."""
+        return protocol_sha256(self.stored.file, self.protocol, self.stored.arms)
+
+
+def cleaned(kept: KeptTrial, clean: Callable[[Any], Any]) -> KeptTrial:
+    """The trial with every text replaced; where that changes the protocol it has the hash of what it is now."""
+    document = msgspec.to_builtins(kept)
+    found = msgspec.convert(clean(document), KeptTrial)
+    if found.sha256 == kept.sha256:
+        return found
+    return msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, protocol_sha256=found.sha256))
+
+
+def record_of(run: StoredRun, session: StoredSession) -> RunRecord | None:
+    """The record of a run; None of one that never ended. Raises ValidationError for one that ktrial did not write."""
+    if run.document is None:
+        return None
+    return msgspec.convert({**run.document, "session": session.document}, RunRecord)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store keeps, as its readers see it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.bench.benchmark import Direction, Unit
+from ktrial.bench.record import RunRecord, Session, variation
+
+#: `running` has a writer that is alive; one whose writer is gone becomes `interrupted`.
+RunState = Literal["running", "ok", "failed", "void", "interrupted"]
+
+
+class StoredMeasurement(msgspec.Struct, frozen=True, kw_only=True):
+    """One number; `direction` is None where an imported file does not tell it."""
+
+    outcome: str
+    value: float
+    unit: Unit
+    direction: Direction | None
+    original: str
+
+
+class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runs of one command, or of one group of an imported file, have in common.
+
+    `origin` is `bench`, `import:FORMAT` or `bundle`; `runs` counts them by state; `document` is the session of
+    `ktrial.run/1`, or what an importer knew.
+    """
+
+    session: str
+    suite: str
+    label: str | None
+    origin: str
+    kernel_release: str | None
+    boot_id: str | None
+    started_unix_ms: int
+    runs: Mapping[RunState, int]
+    document: Mapping[str, Any]
+
+
+class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. `document` is its record without its session; null while it runs and when its writer was killed."""
+
+    session: str
+    number: int
+    benchmark: str
+    state: RunState
+    warm_up: bool
+    started_unix_ms: int
+    measurements: tuple[StoredMeasurement, ...]
+    raw: Mapping[str, str]
+    document: Mapping[str, Any] | None
+
+
+def state_of(record: RunRecord) -> RunState:
+    """How a run ended; one that was made again counts as little as a void one."""
+    if record.exit.interrupted:
+        return "interrupted"
+    if record.void or record.repeated:
+        return "void"
+    return "ok" if record.ok else "failed"
+
+
+def stored_session(session: Session, started_unix_ms: int) -> StoredSession:
+    """A session that was measured by ktrial."""
+    return StoredSession(
+        session=session.session,
+        suite=session.suite,
+        label=session.label,
+        origin="bench",
+        kernel_release=session.kernel_release,
+        boot_id=session.boot_id,
+        started_unix_ms=started_unix_ms,
+        runs={},
+        document=msgspec.to_builtins(session),
+    )
+
+
+def stored_run(record: RunRecord) -> StoredRun:
+    """A run that was measured by ktrial."""
+    document = msgspec.to_builtins(record)
+    del document["session"]
+    return StoredRun(
+        session=record.session.session,
+        number=record.run,
+        benchmark=record.benchmark,
+        state=state_of(record),
+        warm_up=record.is_warm_up,
+        started_unix_ms=record.started_unix_ms,
+        measurements=msgspec.convert(document["measurements"], tuple[StoredMeasurement, ...]),
+        raw={},
+        document=document,
+    )
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome of one benchmark under one label, over all good runs that count."""
+
+    benchmark: str
+    outcome: str
+    unit: Unit
+    direction: Direction | None
+    label: str | None
+    n: int
+    mean: float
+    minimum: float
+    maximum: float
+
+
+class StoredSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome of one benchmark over all good runs of a session. `cv` is null below two runs."""
+
+    benchmark: str
+    outcome: str
+    unit: Unit
+    direction: Direction | None
+    n: int
+    median: float
+    minimum: float
+    maximum: float
+    cv: float | None
+
+
+class SessionRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """A session with its runs, in order; `date` is when it began, as ISO 8601 has it."""
+
+    session: StoredSession
+    runs: tuple[StoredRun, ...]
+    date: str | None = None
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """Results in another tool's format; `left_out` says what that format cannot hold."""
+
+    data: bytes
+    left_out: tuple[str, ...]
+
+
+def summaries(runs: Iterable[StoredRun]) -> tuple[StoredSummary, ...]:
+    """Per benchmark and outcome, as first measured; warm-ups and runs that are not good do not count."""
+    found: dict[tuple[str, str], list[StoredMeasurement]] = {}
+    for run in runs:
+        for one in run.measurements if counts(run) else ():
+            found.setdefault((run.benchmark, one.outcome), []).append(one)
+    return tuple(_summary(benchmark, kept) for (benchmark, _), kept in found.items())
+
+
+def counts(run: StoredRun) -> bool:
+    """Whether its measurements are results."""
+    return run.state == "ok" and not run.warm_up
+
+
+def _summary(benchmark: str, kept: list[StoredMeasurement]) -> StoredSummary:
+    values = [one.value for one in kept]
+    return StoredSummary(
+        benchmark=benchmark,
+        outcome=kept[0].outcome,
+        unit=kept[0].unit,
+        direction=kept[0].direction,
+        n=len(values),
+        median=statistics.median(values),
+        minimum=min(values),
+        maximum=max(values),
+        cv=variation(values),
+    )

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What services need of a store of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from ktrial.results.model import StoredRun, StoredSession
+
+
+class ReadResults(Protocol):
+    """Sessions and their runs, to be read."""
+
+    def sessions(self) -> tuple[StoredSession, ...]:
+        """All sessions, the newest first."""
+
+    def runs(self, session: str) -> Iterator[StoredRun]:
+        """The runs of a session, in order."""
+
+    def raw(self, digest: str) -> bytes:
+        """Raw bytes by their SHA-256."""
+
+    def states(self, session: str) -> dict[str, str]:
+        """Place -> SHA-256 of the machine's state there."""
+
+
+class Results(ReadResults, Protocol):
+    """Sessions and their runs."""
+
+    def save_all(
+        self,
+        session: StoredSession,
+        found: Iterable[tuple[StoredRun, Mapping[str, bytes]]],
+        places: Mapping[str, bytes] = {},
+    ) -> None:
+        """A whole session that was measured elsewhere, with the machine's states, or nothing of it."""

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run by Alembic with the connection that `results.store.migrate` gives it."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from ktrial.results.store.schema import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+context.run_migrations()

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the runs of a measurement in the store; implements `bench.run.ports.RunStore`."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from ktrial.bench.record import Earlier, RunRecord, Session
+from ktrial.results.kept_trial import record_of
+from ktrial.results.model import stored_run, stored_session
+from ktrial.results.store.runs import Store
+
+
+class Recorder:
+    """`open_store` is called when something is to be kept, not before; `unix_ms` tells the time for people."""
+
+    def __init__(self, open_store: Callable[[], Store], unix_ms: Callable[[], int]) -> None:
+        self._open_store = open_store
+        self._unix_ms = unix_ms
+
+    def new_name(self) -> str:
+        """A name that no session has."""
+        return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(self._unix_ms() / 1000))}-{secrets.token_hex(3)}"
+
+    def where(self, session: str) -> str:
+        """Where the runs of a session are, for people."""
+        return f"{self._open_store().shown}, session {session}"
+
+    def earlier(self, plan: str) -> Earlier | None:
+        """What an earlier measurement of the same plan left; None when there is none, or somebody still measures it."""
+        store = self._open_store()
+        store.mark_interrupted()
+        name = store.take_up(plan)
+        return None if name is None else self._left(name)
+
+    def of_session(self, name: str) -> Earlier | None:
+        """What a session has so far, to go on with it; None when somebody else still measures it."""
+        store = self._open_store()
+        store.mark_interrupted()
+        return self._left(name) if store.take_up_session(name) else None
+
+    def records(self, session: str) -> tuple[RunRecord, ...]:
+        """The runs of a session that ended, only to be looked at."""
+        store = self._open_store()
+        stored = store.session(session)
+        records = [record_of(one, stored) for one in store.runs(session)]
+        return tuple(record for record in records if record is not None)
+
+    def _left(self, name: str) -> Earlier | None:
+        store = self._open_store()
+        stored = store.session(name)
+        runs = list(store.runs(name))
+        if any(run.state == "running" for run in runs):
+            return None
+        records = [record_of(one, stored) for one in runs]
+        return Earlier(
+            session=msgspec.convert(stored.document, Session),
+            records=tuple(record for record in records if record is not None),
+            next_run=max((run.number for run in runs), default=0) + 1,
+        )
+
+    def begin(self, session: Session, plan: str) -> None:
+        """A measurement begins."""
+        stored = stored_session(session, self._unix_ms())
+        self._open_store().begin(stored, plan)
+
+    def keep_state(self, session: str, place: str, state: bytes) -> None:
+        """The tunable state of the machine at a place of a session."""
+        self._open_store().keep_state(session, place, state)
+
+    def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
+        """A run begins: it is known from now on, whatever becomes of its writer."""
+        self._open_store().start(session, run, benchmark, self._unix_ms(), warm_up=warm_up)
+
+    def give_up(self, session: str, run: int) -> None:
+        """A run that began has come to nothing that could be recorded: it was interrupted."""
+        self._open_store().mark_interrupted(session, run)
+
+    def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
+        """A run ended; how `ktrial show` calls it."""
+        self._open_store().save(stored_run(record), parts)
+        return f"{record.session.session}/{record.run}"

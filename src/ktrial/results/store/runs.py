@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions and runs in the store: written the moment they begin and end, read in any order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from ktrial.kit.errors import BadInput, KtrialError, UnknownName
+from ktrial.results.model import RunState, Series, StoredMeasurement, StoredRun, StoredSession
+from ktrial.results.store import blobs
+from ktrial.results.store.database import Database, insert_new
+from ktrial.results.store.schema import artefacts, measurements, runs, series, sessions, states
+from ktrial.results.store.writer import is_gone, this_writer
+
+#: In the tables, where a direction is not known.
+_UNTOLD = ""
+#: Runs that go to the database in one piece.
+_PIECE = 1000
+#: Of names that begin alike so many are told.
+_NAMED = 3
+
+
+class Store:
+    """Everything that was measured here or brought here."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writer = this_writer()
+        self._keys: dict[str, int] = {}
+        self._series: dict[tuple[str, str, str, str], int] = {}
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for people."""
+        return self._database.shown
+
+    @property
+    def database(self) -> Database:
+        """What it lies in."""
+        return self._database
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._database.close()
+
+    # Writing
+
+    def begin(self, session: StoredSession, plan: str | None = None) -> None:
+        """A session begins. `plan` is the hash of what it is to measure."""
+        with self._writing() as connection:
+            self._begin(connection, session, plan, self._writer)
+
+    def start(self, session: str, number: int, benchmark: str, started_unix_ms: int, *, warm_up: bool = False) -> None:
+        """A run begins: from now on it is known, whatever happens to its writer."""
+        with self._writing() as connection:
+            connection.execute(
+                sa.insert(runs).values(
+                    session_key=self._key(connection, session),
+                    number=number,
+                    benchmark=benchmark,
+                    state="running",
+                    warm_up=int(warm_up),
+                    started_unix_ms=started_unix_ms,
+                    writer=self._writer,
+                )
+            )
+
+    def save(self, run: StoredRun, raw: Mapping[str, bytes]) -> None:
+        """A run ended: its record, its numbers and its raw output, all in one transaction."""
+        with self._writing() as connection:
+            self._save(connection, run, raw)
+
+    def save_all(
+        self,
+        session: StoredSession,
+        found: Iterable[tuple[StoredRun, Mapping[str, bytes]]],
+        places: Mapping[str, bytes] = {},
+    ) -> None:
+        """A whole session that was measured elsewhere, with the machine's states, or nothing of it."""
+        with self._writing() as connection:
+            self._begin(connection, session, None, None)
+            for some in _pieces(found):
+                rows = [{"session_key": self._key(connection, run.session), **_row(run)} for run, _ in some]
+                connection.execute(sa.insert(runs), rows)
+                self._keep(connection, some)
+            for place, data in places.items():
+                self._keep_state(connection, session.session, place, data)
+
+    def keep_state(self, session: str, place: str, data: bytes) -> None:
+        """The tunable state of the machine at a place of a session; a later one takes the place of an earlier."""
+        with self._writing() as connection:
+            self._keep_state(connection, session, place, data)
+
+    def mark_interrupted(self, session: str | None = None, number: int | None = None) -> tuple[StoredRun, ...]:
+        """Runs whose writer is gone, and the one that is named, are no longer running; those that were found so."""
+        with self._database.reading() as connection:
+            rows = connection.execute(_RUN_ROWS.where(runs.c.state == "running")).all()
+        gone = [
+            row
+            for row in rows
+            if row.writer is None or (row.session, row.number) == (session, number) or is_gone(row.writer)
+        ]
+        if not gone:
+            return ()
+        with self._writing() as connection:
+            for row in gone:
+                here = (runs.c.session_key == row.session_key) & (runs.c.number == row.number)
+                change = sa.update(runs).where(here, runs.c.state == "running", runs.c.writer == row.writer)
+                connection.execute(change.values(state="interrupted", writer=None))
+        return tuple(_run(row, "interrupted") for row in gone)
+
+    def take_up(self, plan: str) -> str | None:
+        """Become the writer of the newest session with this plan; None when there is none, or it has a living one."""
+        return self._take_up(
+            sa.select(sessions).where(sessions.c.plan == plan).order_by(sessions.c.key.desc()).limit(1)
+        )
+
+    def take_up_session(self, name: str) -> bool:
+        """Become the writer of a session; false when it has a living one."""
+        return self._take_up(sa.select(sessions).where(sessions.c.session == name)) is not None
+
+    def _take_up(self, chosen: sa.Select[Any]) -> str | None:
+        with self._writing() as connection:
+            row = connection.execute(chosen.with_for_update()).first()
+            if row is None or (row.writer not in (None, self._writer) and not is_gone(row.writer)):
+                return None
+            connection.execute(sa.update(sessions).where(sessions.c.key == row.key).values(writer=self._writer))
+        return str(row.session)
+
+    # Reading
+
+    def sessions(self) -> tuple[StoredSession, ...]:
+        """All sessions, the newest first."""
+        counted = sa.select(runs.c.session_key, runs.c.state, sa.func.count()).group_by(
+            runs.c.session_key, runs.c.state
+        )
+        with self._database.reading() as connection:
+            counts: dict[int, dict[RunState, int]] = {}
+            for key, state, count in connection.execute(counted):
+                counts.setdefault(key, {})[state] = count
+            rows = connection.execute(
+                sa.select(sessions).order_by(sessions.c.started_unix_ms.desc(), sessions.c.key.desc())
+            )
+            return tuple(_session(row, counts.get(row.key, {})) for row in rows)
+
+    def session(self, name: str) -> StoredSession:
+        """One session, by its name or the beginning of it."""
+        found = [one for one in self.sessions() if one.session == name or one.session.startswith(name)]
+        exact = [one for one in found if one.session == name]
+        if exact or len(found) == 1:
+            return (exact or found)[0]
+        if found:
+            named = ", ".join(one.session for one in found[:_NAMED])
+            raise BadInput(f"{len(found)} sessions begin with {name!r}", hint=f"write more of one: {named}")
+        raise UnknownName("session", name, [one.session for one in self.sessions()], hint="`ktrial runs` lists them")
+
+    def runs(self, session: str) -> Iterator[StoredRun]:
+        """The runs of a session, in order."""
+        with self._database.reading() as connection:
+            key = self._key(connection, session)
+            raw: dict[int, dict[str, str]] = {}
+            listed = sa.select(artefacts.c.number, artefacts.c.name, artefacts.c.sha256)
+            for number, name, digest in connection.execute(listed.where(artefacts.c.session_key == key)):
+                raw.setdefault(number, {})[name] = digest
+            for row in connection.execute(_RUN_ROWS.where(runs.c.session_key == key).order_by(runs.c.number)):
+                yield _run(row, row.state, raw.get(row.number, {}))
+
+    def raw(self, digest: str) -> bytes:
+        """Raw bytes by their SHA-256."""
+        with self._database.reading() as connection:
+            return blobs.get(connection, digest)
+
+    def states(self, session: str) -> dict[str, str]:
+        """Place -> SHA-256 of the machine's state there."""
+        with self._database.reading() as connection:
+            key = self._key(connection, session)
+            listed = sa.select(states.c.place, states.c.sha256).where(states.c.session_key == key)
+            return {row.place: row.sha256 for row in connection.execute(listed)}
+
+    def grouped(self) -> tuple[Series, ...]:
+        """Each outcome of each benchmark under each label: number, mean and range of its good runs."""
+        own = (
+            sa.select(
+                measurements.c.series_key,
+                measurements.c.session_key,
+                sa.func.count().label("n"),
+                sa.func.sum(measurements.c.value).label("total"),
+                sa.func.min(measurements.c.value).label("minimum"),
+                sa.func.max(measurements.c.value).label("maximum"),
+            )
+            .group_by(measurements.c.series_key, measurements.c.session_key)
+            .subquery()
+        )
+        chosen = (
+            sa.select(
+                series.c.benchmark,
+                series.c.outcome,
+                series.c.unit,
+                series.c.direction,
+                sessions.c.label,
+                sa.func.sum(own.c.n).label("n"),
+                sa.func.sum(own.c.total).label("total"),
+                sa.func.min(own.c.minimum).label("minimum"),
+                sa.func.max(own.c.maximum).label("maximum"),
+            )
+            .select_from(own.join(series, series.c.key == own.c.series_key))
+            .join(sessions, sessions.c.key == own.c.session_key)
+            .group_by(series.c.key, sessions.c.label)
+            .order_by(series.c.benchmark, series.c.outcome, sessions.c.label)
+        )
+        with self._database.reading() as connection:
+            return tuple(_series_of(row) for row in connection.execute(chosen))
+
+    # Inside
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """A transaction; what was learned in one that failed is forgotten."""
+        try:
+            with self._database.writing() as connection:
+                yield connection
+        except BaseException:
+            self._keys.clear()
+            self._series.clear()
+            raise
+
+    def _begin(self, connection: sa.Connection, session: StoredSession, plan: str | None, writer: str | None) -> None:
+        taken = sa.select(sessions.c.key).where(sessions.c.session == session.session)
+        if connection.execute(taken).scalar() is not None:
+            raise KtrialError(f"session {session.session} is in the store already")
+        inserted = connection.execute(
+            sa.insert(sessions).values(
+                session=session.session,
+                suite=session.suite,
+                label=session.label,
+                origin=session.origin,
+                plan=plan,
+                writer=writer,
+                kernel_release=session.kernel_release,
+                boot_id=session.boot_id,
+                started_unix_ms=session.started_unix_ms,
+                document=msgspec.json.encode(session.document).decode(),
+            )
+        )
+        self._keys[session.session] = _new_key(inserted)
+
+    def _save(self, connection: sa.Connection, run: StoredRun, raw: Mapping[str, bytes]) -> None:
+        key = self._key(connection, run.session)
+        here = (runs.c.session_key == key) & (runs.c.number == run.number)
+        change = sa.update(runs).where(here, runs.c.state == "running").values(**_row(run))
+        if not connection.execute(change).rowcount:
+            connection.execute(sa.insert(runs).values(session_key=key, **_row(run)))
+        self._keep(connection, [(run, raw)])
+
+    def _keep(self, connection: sa.Connection, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
+        """The numbers that count, and all raw output."""
+        numbers: list[dict[str, Any]] = []
+        kept: list[dict[str, Any]] = []
+        for run, raw in found:
+            here = {"session_key": self._key(connection, run.session), "number": run.number}
+            counted = () if run.warm_up or run.state != "ok" else run.measurements
+            numbers += [
+                {"series_key": self._series_key(connection, run.benchmark, one), **here, "value": one.value}
+                for one in counted
+            ]
+            kept += [{**here, "name": name, "sha256": blobs.put(connection, data)} for name, data in raw.items()]
+        if numbers:
+            connection.execute(sa.insert(measurements), numbers)
+        if kept:
+            connection.execute(sa.insert(artefacts), kept)
+
+    def _keep_state(self, connection: sa.Connection, session: str, place: str, data: bytes) -> None:
+        name = blobs.put(connection, data)
+        key = self._key(connection, session)
+        connection.execute(sa.delete(states).where(states.c.session_key == key, states.c.place == place))
+        connection.execute(sa.insert(states).values(session_key=key, place=place, sha256=name))
+
+    def _key(self, connection: sa.Connection, session: str) -> int:
+        if session not in self._keys:
+            key = connection.execute(sa.select(sessions.c.key).where(sessions.c.session == session)).scalar()
+            if key is None:
+                raise UnknownName("session", session, (), hint="`ktrial runs` lists them")
+            self._keys[session] = key
+        return self._keys[session]
+
+    def _series_key(self, connection: sa.Connection, benchmark: str, one: StoredMeasurement) -> int:
+        names = (benchmark, one.outcome, one.unit, one.direction or _UNTOLD)
+        if names in self._series:
+            return self._series[names]
+        columns = (series.c.benchmark, series.c.outcome, series.c.unit, series.c.direction)
+        values = {column.name: name for column, name in zip(columns, names, strict=True)}
+        connection.execute(insert_new(connection, series).values(**values))
+        here = (column == values[column.name] for column in columns)
+        key = connection.execute(sa.select(series.c.key).where(*here)).scalar_one()
+        self._series[names] = key
+        return int(key)
+
+
+_RUN_ROWS = sa.select(runs, sessions.c.session).join(sessions, sessions.c.key == runs.c.session_key)
+
+
+def _pieces(
+    found: Iterable[tuple[StoredRun, Mapping[str, bytes]]],
+) -> Iterator[list[tuple[StoredRun, Mapping[str, bytes]]]]:
+    iterator = iter(found)
+    while some := list(itertools.islice(iterator, _PIECE)):
+        yield some
+
+
+def _row(run: StoredRun) -> dict[str, Any]:
+    return {
+        "number": run.number,
+        "benchmark": run.benchmark,
+        "state": run.state,
+        "warm_up": int(run.warm_up),
+        "started_unix_ms": run.started_unix_ms,
+        "writer": None,
+        "document": None if run.document is None else msgspec.json.encode(run.document).decode(),
+    }
+
+
+def _new_key(inserted: sa.CursorResult[Any]) -> int:
+    key = inserted.inserted_primary_key
+    assert key is not None, "every table with a key of its own returns it"
+    return int(key[0])
+
+
+def _session(row: Any, counts: Mapping[RunState, int]) -> StoredSession:
+    return StoredSession(
+        session=row.session,
+        suite=row.suite,
+        label=row.label,
+        origin=row.origin,
+        kernel_release=row.kernel_release,
+        boot_id=row.boot_id,
+        started_unix_ms=row.started_unix_ms,
+        runs=dict(counts),
+        document=msgspec.json.decode(row.document),
+    )
+
+
+def _run(row: Any, state: RunState, raw: Mapping[str, str] | None = None) -> StoredRun:
+    document = None if row.document is None else msgspec.json.decode(row.document)
+    told = () if document is None else document.get("measurements", ())
+    return StoredRun(
+        session=row.session,
+        number=row.number,
+        benchmark=row.benchmark,
+        state=state,
+        warm_up=bool(row.warm_up),
+        started_unix_ms=row.started_unix_ms,
+        measurements=tuple(msgspec.convert(one, StoredMeasurement) for one in told),
+        raw=raw or {},
+        document=document,
+    )
+
+
+def _series_of(row: Any) -> Series:
+    return Series(
+        benchmark=row.benchmark,
+        outcome=row.outcome,
+        unit=row.unit,
+        direction=row.direction or None,
+        label=row.label,
+        n=int(row.n),
+        mean=float(row.total) / int(row.n),
+        minimum=row.minimum,
+        maximum=row.maximum,
+    )

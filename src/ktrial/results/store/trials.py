@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials and noise profiles in the store. A log only ever grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+import sqlalchemy as sa
+
+from ktrial.judge.model.log import Event, Protocol, decode, encode
+from ktrial.judge.model.noise_profile import NoiseProfile
+from ktrial.kit.errors import BadInput, KtrialError, UnknownName
+from ktrial.results.kept_trial import KeptTrial
+from ktrial.results.store.database import Database
+from ktrial.results.store.schema import noise_profiles, trial_events, trials
+from ktrial.results.trial_record import StoredTrial
+
+
+class Trials:
+    """`open_database` is called when something is read or kept, not before."""
+
+    def __init__(self, open_database: Callable[[], Database]) -> None:
+        self._open_database = open_database
+
+    def begin(self, trial: StoredTrial, first: Event) -> None:
+        """A trial begins: it and its protocol, both or neither."""
+        with self._open_database().writing() as connection:
+            taken = connection.execute(sa.select(trials.c.key).where(trials.c.trial == trial.trial)).scalar()
+            if taken is not None:
+                raise KtrialError(f"trial {trial.trial} is in the store already")
+            self._insert(connection, trial)
+            self._append(connection, trial.trial, [first])
+
+    def append(self, trial: str, events: Sequence[Event]) -> None:
+        """Add to a trial's log; on disk when this returns."""
+        with self._open_database().writing() as connection:
+            self._append(connection, trial, events)
+
+    def hold(self) -> None:
+        """Keep the store open until the end: closing and opening it after each event takes long."""
+        self._open_database().hold()
+
+    def log(self, trial: str) -> tuple[Event, ...]:
+        """The whole log of a trial."""
+        chosen = (
+            sa.select(trial_events.c.document)
+            .join(trials, trials.c.key == trial_events.c.trial_key)
+            .where(trials.c.trial == trial)
+            .order_by(trial_events.c.number)
+        )
+        with self._open_database().reading() as connection:
+            lines = [row.document for row in connection.execute(chosen)]
+        return decode("".join(f"{line}\n" for line in lines).encode(), f"trial {trial}")
+
+    def all(self) -> tuple[StoredTrial, ...]:
+        """All trials, the newest first."""
+        chosen = sa.select(trials.c.document).order_by(trials.c.started_unix_ms.desc(), trials.c.key.desc())
+        with self._open_database().reading() as connection:
+            return tuple(msgspec.json.decode(row.document, type=StoredTrial) for row in connection.execute(chosen))
+
+    def find(self, name: str | None) -> StoredTrial:
+        """A trial by its name or the beginning of it; the newest without one."""
+        every = self.all()
+        if not every:
+            raise BadInput("no trial was made here yet", hint="`ktrial try vm.swappiness=10` makes one")
+        found = [one for one in every if name is None or one.trial.startswith(name)]
+        exact = [one for one in found if one.trial == name]
+        if name is None or exact or len(found) == 1:
+            return (exact or found)[0]
+        if found:
+            some = ", ".join(one.trial for one in found[:3])
+            raise BadInput(f"{len(found)} trials begin with {name!r}", hint=f"write more of one: {some}")
+        raise UnknownName("trial", name, [one.trial for one in every], hint="`ktrial trial list` lists them")
+
+    def profiles(self, suite: str, machine: str) -> tuple[NoiseProfile, ...]:
+        """Noise profiles of a suite on a machine, the newest first."""
+        chosen = (
+            sa.select(noise_profiles.c.document)
+            .where(noise_profiles.c.suite == suite, noise_profiles.c.machine == machine)
+            .order_by(noise_profiles.c.made_unix_ms.desc(), noise_profiles.c.key.desc())
+        )
+        with self._open_database().reading() as connection:
+            return tuple(msgspec.json.decode(row.document, type=NoiseProfile) for row in connection.execute(chosen))
+
+    def keep_profile(self, profile: NoiseProfile) -> None:
+        """One more; older ones stay, as trials rest on them."""
+        with self._open_database().writing() as connection:
+            connection.execute(
+                sa.insert(noise_profiles).values(
+                    suite=profile.key.suite,
+                    machine=profile.key.machine,
+                    made_unix_ms=profile.made_unix_ms,
+                    document=msgspec.json.encode(profile).decode(),
+                )
+            )
+
+    def of_session(self, session: str) -> tuple[KeptTrial, ...]:
+        """The trials whose runs are in a session, the oldest first."""
+        return tuple(self._kept(one) for one in reversed(self.all()) if one.session == session)
+
+    def named(self, name: str) -> KeptTrial | None:
+        """The trial of exactly this name."""
+        return next((self._kept(one) for one in self.all() if one.trial == name), None)
+
+    def bring(self, trials: Iterable[KeptTrial]) -> None:
+        """Keep trials that were made elsewhere, all or none. Their noise profile is that of another machine."""
+        with self._open_database().writing() as connection:
+            for kept in trials:
+                self._insert(connection, kept.stored)
+                self._append(connection, kept.stored.trial, kept.log)
+
+    def _kept(self, stored: StoredTrial) -> KeptTrial:
+        log = self.log(stored.trial)
+        first = log[0]
+        assert isinstance(first, Protocol), "a log begins with its protocol"
+        return KeptTrial(stored=stored, log=log, noise=self._profile_with(first.profile) if first.profile else None)
+
+    def _profile_with(self, differences: Mapping[str, tuple[float, ...]]) -> NoiseProfile | None:
+        """The newest noise profile that holds these."""
+        chosen = sa.select(noise_profiles.c.document).order_by(noise_profiles.c.made_unix_ms.desc())
+        with self._open_database().reading() as connection:
+            for row in connection.execute(chosen):
+                found = msgspec.json.decode(row.document, type=NoiseProfile)
+                if all(found.differences.get(name) == values for name, values in differences.items()):
+                    return found
+        return None
+
+    @staticmethod
+    def _insert(connection: sa.Connection, trial: StoredTrial) -> None:
+        connection.execute(
+            sa.insert(trials).values(
+                trial=trial.trial,
+                session=trial.session,
+                protocol_sha256=trial.protocol_sha256,
+                started_unix_ms=trial.started_unix_ms,
+                document=msgspec.json.encode(trial).decode(),
+            )
+        )
+
+    @staticmethod
+    def _append(connection: sa.Connection, trial: str, events: Sequence[Event]) -> None:
+        key = connection.execute(sa.select(trials.c.key).where(trials.c.trial == trial)).scalar_one()
+        here = sa.select(sa.func.max(trial_events.c.number)).where(trial_events.c.trial_key == key)
+        last = connection.execute(here).scalar() or 0
+        lines = encode(events).decode().split("\n")[:-1]
+        rows = [{"trial_key": key, "number": last + at, "document": line} for at, line in enumerate(lines, start=1)]
+        connection.execute(sa.insert(trial_events), rows)

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Use cases: the order of steps and nothing else."""

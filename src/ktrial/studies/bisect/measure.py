@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The value of a commit: built once, booted in exact guests that differ in a word that means nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from ktrial.bench.frames.guest_tools import GuestRun
+from ktrial.guests.guest_number import read_number
+from ktrial.kit.commits import Untellable
+from ktrial.kit.errors import UnreadableOutput
+
+#: Gives the kernel of a commit. Raises Untellable.
+Image = Callable[[str], bytes]
+#: Boots a kernel with one more word on its command line, twice where told; both runs must be the same then.
+Boot = Callable[[bytes, str, bool], GuestRun]
+
+
+class BisectMeasure:
+    """Measures `outcome` of commits; a kernel's first boot is made twice, to see that its guests are exact."""
+
+    def __init__(self, outcome: str, image: Image, boot: Boot, seed: int) -> None:
+        self._outcome = outcome
+        self._image = image
+        self._boot = boot
+        self._seed = seed
+
+    def __call__(self, commit: str, run: int) -> float:
+        """The value of the boot of this number. Raises Untellable."""
+        found = self._boot(self._image(commit), perturbation(self._seed, commit, run), run == 1)
+        if found.failure is not None:
+            raise Untellable(f"{commit[:12]}: {found.failure}")
+        if found.exit_status != 0:
+            said = found.stderr.decode(errors="replace").strip()[-200:]
+            raise Untellable(
+                f"{commit[:12]}: the program ended with status {found.exit_status}: {said or 'it says nothing'}"
+            )
+        try:
+            return read_number(found.stdout, self._outcome)
+        except UnreadableOutput as error:
+            raise Untellable(f"{commit[:12]}: {error.message}") from None
+
+
+def perturbation(seed: int, commit: str, run: int) -> str:
+    """A word of the kernel's command line that means nothing, another for each boot, always of the same length."""
+    digest = hashlib.sha256(f"{seed} {commit} {run}".encode()).hexdigest()
+    return f"ktrial.visit={digest[:12]}"

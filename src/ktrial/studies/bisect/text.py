@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came of a bisection, as text and as JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.frames.guest_tools import EXACT_CLOCK
+from ktrial.judge.model.bisected import Bisected
+from ktrial.judge.model.verdict import Effect
+from ktrial.kit.commits import Commit
+from ktrial.kit.tables import paragraph, table
+
+_SHORT = 12
+_MOST_SUSPECTS = 10
+
+
+def bisected_json(found: Bisected) -> dict[str, Any]:
+    """`ktrial.kernel-bisect/1`."""
+    return {"schema": "ktrial.kernel-bisect/1", **msgspec.to_builtins(found), "clock": EXACT_CLOCK}
+
+
+def bisected_text(found: Bisected, *, width: int) -> str:
+    """The commits that were looked at, and the answer."""
+    rows = [
+        (
+            step.commit.id[:_SHORT],
+            step.commit.subject,
+            step.standing or "not told",
+            str(step.runs),
+            "-" if step.value is None else f"{step.value:g}",
+        )
+        for step in found.steps
+    ]
+    heads = ("commit", "", "is", "boots", found.outcome)
+    parts = [table(heads, rows, width=width, whole=1)] if rows else []
+    parts += [paragraph(f"{step.commit.id[:_SHORT]}: {step.why}", width=width) for step in found.steps if step.why]
+    parts += [paragraph(text, width=width) for text in (_ends(found), _answer(found))]
+    if found.why in ("untold", "spent"):
+        shown = found.suspects[:_MOST_SUSPECTS]
+        parts.append("\n".join(f"  {_named(commit)}" for commit in shown))
+    parts.append(paragraph(EXACT_CLOCK, width=width))
+    return "\n\n".join(parts) + "\n"
+
+
+def _ends(found: Bisected) -> str:
+    return f"{found.outcome} is {_change(found.ends)} at BAD than at GOOD ({found.boots} boots in all)."
+
+
+def _answer(found: Bisected) -> str:
+    suspects = found.suspects
+    first = _named(suspects[0])
+    if found.why == "found" and found.effect is not None:
+        share = found.effect.estimate / found.ends.estimate
+        return (
+            f"{first} is the first bad commit: {found.outcome} is {_change(found.effect)} with it than with its "
+            f"parent, {share:.0%} of the whole difference. The answer is wrong in at most {1 - found.confidence:.1%} "
+            "of such searches."
+        )
+    if found.why == "several steps":
+        middle = found.steps[-1].commit.id[:_SHORT]
+        return (
+            f"No single commit made the difference: {middle} lies between good and bad. Bisect up to it and from it on "
+            "by themselves."
+        )
+    if found.why == "unconfirmed":
+        return (
+            f"All that was measured leads to {first}, and against its parent it shows no such difference: "
+            "no commit is named. Was something else changed with it, as by a merge?"
+        )
+    count = len(suspects)
+    why = "the others cannot be told" if found.why == "untold" else "no more looks share the error"
+    return f"It is one of these {count} commits; {why}:"
+
+
+def _change(effect: Effect) -> str:
+    """How much more or less of the outcome there is."""
+
+    def percent(score: float) -> str:
+        return f"{abs(math.expm1(-score)):.1%}"
+
+    word = "less" if effect.estimate > 0 else "more"
+    ends = "" if effect.low is None or effect.high is None else f" ({percent(effect.low)} to {percent(effect.high)})"
+    return f"{percent(effect.estimate)} {word}{ends}"
+
+
+def _named(commit: Commit) -> str:
+    return f"{commit.id[:_SHORT]} {commit.subject}".strip()

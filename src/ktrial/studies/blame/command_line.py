@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries a blame out: one trial after the other, each kept like any trial, until the question is answered."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ktrial.bench.command_line import give_programs_of
+from ktrial.kit import plain_json
+from ktrial.kit.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+    from ktrial.studies.blame.model import Blame, BlamePart, BlameQuestion, Known
+    from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
+    from ktrial.trial.run.prepare import Prepared
+    from ktrial.tuning.plans.plan import Plan
+
+
+class Budgets(NamedTuple):
+    """What is known of the whole set; the most blocks of a screening, and of a trial that confirms."""
+
+    known: Known | None
+    cap: int
+    budget: int
+
+
+def asked(
+    app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
+) -> tuple[ArmFile, TrialFile]:
+    """All that was named as one arm, and what is measured."""
+    from ktrial.studies.blame.factors import symbol_factors
+    from ktrial.trial.guests.kernels import KernelChange
+    from ktrial.trial.protocol.file import CONTROL, ArmFile
+    from ktrial.trial.protocol.from_words import arms_of, default_suite, pair
+    from ktrial.trial.protocol.options import template_file
+
+    environment = dict(pair(one, "--env") for one in options["environment"])
+    guest = _guest(options)
+    boots, symbols = options["boots"], symbol_factors(options["settings"])
+    named = words or environment or not (boots or symbols)
+    arms = arms_of(words, app.catalog, environment, placebo=False) if named else {"all": ArmFile()}
+    if len(arms) > 2:
+        raise BadInput("a setting has one value here", hint="`ktrial try` tries several values of one knob")
+    arm = next(arm for name, arm in arms.items() if name != CONTROL)
+    together = {name: value for one in symbols for name, value in one.symbols.items()}
+    arm = msgspec.structs.replace(
+        arm,
+        boot=tuple(word for text in boots for word in text.split()),
+        kernel=KernelChange(set=together) if together else None,
+    )
+    number = len(arm.set) + len(arm.environment) + len(boots) + len(symbols)
+    title = [word for word in words if "=" not in word] or [f"{number}-settings"]
+    return arm, template_file(
+        f"blame-{'+'.join(title)}"[:40].rstrip("-._+"),
+        own,
+        options,
+        {},
+        suite=options["suite"] or (default_suite(words, app.catalog) if own is None else None),
+        parameters=dict(pair(one, "-p") for one in options["given"]),
+        primary=options["primary"],
+        secondary=options["secondary"],
+        arms={},
+        guest=guest,
+    )
+
+
+def _guest(options: Mapping[str, Any]) -> GuestFile | None:
+    """Where it is asked for, the guests that everything is tried in."""
+    from ktrial.trial.protocol.file import GuestFile
+    from ktrial.trial.protocol.options import guest_shape, recipe_of, refuse_shape
+
+    recipe = recipe_of(options, "settings")
+    if recipe is not None and options["kernel"]:
+        raise BadInput("--kernel names a kernel, and --tree builds one", hint="leave one of them out")
+    kernel = recipe or options["kernel"]
+    if options["guest"] or options["boots"] or kernel:
+        return GuestFile(kernel=kernel or "running", **guest_shape(options))
+    refuse_shape(options)
+    return None
+
+
+def question_of(
+    app: App,
+    arm: ArmFile,
+    template: TrialFile,
+    budgets: Budgets,
+    boots: Sequence[str],
+    symbols: Sequence[str],
+    *,
+    seed: int | None,
+    allow_dangerous: bool,
+) -> tuple[BlameQuestion, dict[str, str]]:
+    """What is asked on this machine or of its guests, and what was named and cannot have done it."""
+    from ktrial.studies.blame.factors import factors_of, left_out_of
+    from ktrial.studies.blame.model import BlameQuestion
+
+    if not app.may_run_trials:
+        raise Refused("trials run on this machine only", hint="leave --machine-root out")
+    if symbols:
+        _check_kernels(app, symbols, template)
+    give_programs_of(app, template.suite)
+    plan = _planned(app, arm, template, allow_dangerous=allow_dangerous)
+    factors = factors_of(plan, app.catalog.knobs, arm.environment, boots, symbols)
+    drawn = secrets.randbelow(2**32) if seed is None else seed
+    name = f"{template.name}-{secrets.token_hex(3)}"
+    known, cap, budget = budgets
+    question = BlameQuestion(
+        name=name, factors=factors, trial=template, seed=drawn, known=known, cap=cap, budget=budget
+    )
+    return question, left_out_of(plan)
+
+
+def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> None:
+    """Raise for a combination of symbols that cannot be built; how many kernels there are is said."""
+    from ktrial.kernels.build.arm_kernels import workshop_of
+    from ktrial.studies.blame.factors import combinations_of
+    from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
+    from ktrial.trial.protocol.file import check_trial_file
+
+    file = combinations_of(symbols, template)
+    check_trial_file(file)
+    workshop = workshop_of(app)
+    plans = planned_kernels(file, workshop)
+    refuse_same(file, plans)
+    missing = [plan for plan in plans.values() if plan.image is None]
+    workshop.check_room(missing)
+    app.say(f"{len(plans)} kernels, of which {len(missing)} have to be built when they are drawn")
+
+
+def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bool) -> Plan:
+    """What all of it comes to, on this machine or in a guest that has the words."""
+    from ktrial.studies.blame.factors import whole
+    from ktrial.trial.arms.plan_arms import arm_plans
+    from ktrial.trial.guests.prepare import plans_in_guests
+    from ktrial.trial.protocol.file import check_trial_file
+    from ktrial.tuning.plans.plan import Plan
+
+    file = whole(arm, template)
+    plan = partial(arm_plans, file, catalog=app.catalog, allow_dangerous=allow_dangerous)
+    if file.guest is None:
+        return plan(app.best_session("planning the settings"))["all"]
+    from ktrial.trial.guests.guest_trialing import scout, words_of
+
+    check_trial_file(file)
+    if not (arm.words or arm.boot):
+        return Plan(title="all", changes=(), same=(), refusals=())
+    words = words_of(app, file)
+    swap = app.kernels.lab.swap_programs(words[file.control])
+    return plans_in_guests(file, partial(scout, app), words, lambda root, names: plan(root, only=names), swap)["all"]
+
+
+def run_blame(
+    app: App, question: BlameQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
+) -> Blame | None:
+    """To the answer; None where somebody interrupted."""
+    from ktrial.studies.blame.blame import follow
+    from ktrial.studies.blame.factors import check_combinations
+    from ktrial.studies.several_trials import carry_out
+
+    def check(ready: Prepared) -> None:
+        check_combinations(question, ready.file, ready.arms)
+
+    course = partial(follow, question)
+    return carry_out(app, course, parts, check, allow_dangerous=allow_dangerous, as_json=as_json)
+
+
+def with_left_out(blame: Blame, left_out: Mapping[str, str]) -> Blame:
+    """The answer with what was named and cannot have done it."""
+    return msgspec.structs.replace(blame, left_out=left_out)
+
+
+def show(blame: Blame, *, as_json: bool) -> None:
+    """The answer on stdout."""
+    from ktrial.kit.tables import columns
+    from ktrial.studies.blame.text import blame_text
+
+    if as_json:
+        sys.stdout.write(plain_json.line({"event": "blame", "blame": blame}))
+    else:
+        sys.stdout.write(blame_text(blame, width=columns()))
+
+
+def picture(blame: Blame, suffix: str) -> bytes:
+    """The coefficients as .svg or .png."""
+    from ktrial.reports.charts.coefficients import coefficients_chart
+    from ktrial.reports.charts.drawing import Style
+    from ktrial.reports.charts.svg import png_bytes, svg_bytes
+
+    chart = coefficients_chart(blame.name, blame.screenings, Style(width=900))
+    return (svg_bytes if suffix == ".svg" else png_bytes)(chart)

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trial of `ktrial demo`: four arms of which it is known what they do, chosen from what this machine allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ktrial.bench.run.ports import Machine
+from ktrial.kit.errors import KtrialError
+from ktrial.kit.mounts import MOUNTS, device_of
+from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO, Demo
+from ktrial.trial.protocol.file import CONTROL, ArmFile, DesignFile, TrialFile, Value
+from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.knobs.observe import observe
+from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.resolve import make_plan
+
+#: Share of false claims that the whole demo may make.
+ALPHA = 0.01
+#: Smaller differences do not matter. Wide, because the demo has to end soon on any machine.
+MARGIN = "5%"
+#: Blocks at most; arms that are decided leave earlier.
+CAP = 40
+_SETTLE = "0.1s"
+_READ_AHEAD = "queue:read_ahead_kb"
+_HUGE_PAGES = "thp:enabled"
+_DIRECTORY = "/var/tmp"
+
+Settings = Mapping[str, Value]
+Plans = Callable[[Settings], Plan]
+
+
+class Arm(msgspec.Struct, frozen=True, kw_only=True):
+    """An arm and why it must do what it is there for, unless the catalog says so.
+
+    `also` are other values, where the first is in force already.
+    """
+
+    set: Settings = {}
+    parameters: Mapping[str, Any] = {}
+    why: str = ""
+    also: tuple[Settings, ...] = ()
+
+
+class Size(NamedTuple):
+    """Seconds of a run, blocks at most, and the seed if it is given."""
+
+    run_s: float
+    cap: int
+    seed: int | None
+
+
+class Showpiece(msgspec.Struct, frozen=True, kw_only=True):
+    """A load, and settings that help it, hurt it, or cannot matter to it. `what` is what the load measures."""
+
+    what: str
+    suite: str
+    primary: str
+    parameters: Mapping[str, Any] = {}
+    control: Settings = {}
+    help: Arm
+    hurt: Arm
+    copium: tuple[Arm, ...]
+
+
+def _system_copium(where: str) -> tuple[Arm, ...]:
+    return (
+        Arm(
+            set={"vm.swappiness": "10"},
+            also=({"vm.swappiness": "1"},),
+        ),
+        Arm(
+            set={"kernel.sched_rr_timeslice_ms": "10"},
+            also=({"kernel.sched_rr_timeslice_ms": "50"},),
+            why=f"it is for real-time tasks of the policy SCHED_RR, and {where} is none",
+        ),
+    )
+
+
+_HUGE = Showpiece(
+    what="how fast a program gets fresh memory, half of which it asks huge pages for",
+    suite="agent-pagefault-mixed",
+    primary="page-rate",
+    parameters={"bytes": 32 << 20},
+    control={_HUGE_PAGES: "madvise"},
+    help=Arm(
+        set={_HUGE_PAGES: "always"}, why="the other half gets huge pages too, so that one fault serves many pages"
+    ),
+    hurt=Arm(set={_HUGE_PAGES: "never"}, why="nothing gets huge pages, so that each page costs a fault"),
+    copium=_system_copium("the load"),
+)
+_OWN_HUGE = Showpiece(
+    what="how fast a program gets fresh memory, half of which it asks huge pages for",
+    suite="agent-pagefault-mixed",
+    primary="page-rate",
+    parameters={"bytes": 32 << 20},
+    help=Arm(
+        parameters={"huge_pages": "always"},
+        why="the program asks huge pages for all of it",
+    ),
+    hurt=Arm(parameters={"huge_pages": "never"}, why="the program declines them"),
+    copium=(Arm(parameters={"io_priority": 0}, why="the best I/O priority, for a load that reads and writes no file"),),
+)
+_OWN_BLOCKS = Showpiece(
+    what="how fast a program reads a file that is in the page cache, 4 KiB at a time",
+    suite="agent-fileio-read-sequential-warm",
+    primary="bandwidth",
+    parameters={"bytes": 16 << 20, "block_bytes": 4096},
+    help=Arm(parameters={"block_bytes": 65536}, why="it reads 64 KiB at a time, with a sixteenth of the system calls"),
+    hurt=Arm(parameters={"block_bytes": 512}, why="it reads 512 bytes at a time, with eight times the system calls"),
+    copium=(Arm(parameters={"io_priority": 0}, why="the best I/O priority, for reads that reach no disk"),),
+)
+
+
+def _reading(device: str) -> Showpiece:
+    knob = f"{_READ_AHEAD}@{device}"
+    return Showpiece(
+        what=f"how fast a program reads a fresh file on {device} in order",
+        suite="agent-fileio-read-sequential-cold",
+        primary="bandwidth",
+        parameters={"bytes": 32 << 20, "block_bytes": 4096},
+        control={knob: "16"},
+        help=Arm(set={knob: "512"}, why="one request to the disk fetches 512 KiB"),
+        hurt=Arm(set={knob: "0"}, why="nothing is read ahead, so that each page is a request to the disk"),
+        copium=_system_copium("the reader"),
+    )
+
+
+def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = CAP, seed: int | None = None) -> Demo:
+    """The first showpiece that this session can show here, with what spoke against those before it."""
+
+    def plan(settings: Settings) -> Plan:
+        return make_plan(machine, catalog, [f"{knob}={value}" for knob, value in settings.items()])[0]
+
+    passed: list[str] = []
+    for one in _showpieces(machine, catalog):
+        why_not = _why_not(one, machine, plan)
+        if why_not is None:
+            copium = _copium(one, plan)
+            if copium is not None:
+                return _demo(one, copium, plan, tuple(passed), Size(run_s, cap, seed))
+            why_not = "no setting that cannot matter was found"
+        passed.append(f"{', '.join(one.control) or one.what}: {why_not}")
+    own = _OWN_HUGE if _has_huge_pages(machine, catalog) else _OWN_BLOCKS
+    return _demo(own, own.copium[0], plan, tuple(passed), Size(run_s, cap, seed))
+
+
+def _showpieces(machine: Machine, catalog: Catalog) -> Sequence[Showpiece]:
+    """Those that write knobs, the clearest first."""
+    mounts = machine.read([MOUNTS])[MOUNTS]
+    device = device_of(_DIRECTORY, (mounts.text if mounts is not None else None) or "") or ""
+    queues = observe(machine, [catalog.knobs[_READ_AHEAD]])[_READ_AHEAD].instances
+    fitting = [one.label for one in queues if device.rpartition("/")[2].startswith(one.label)]
+    return (_HUGE, *(_reading(label) for label in sorted(fitting, key=len)[-1:]))
+
+
+def _has_huge_pages(machine: Machine, catalog: Catalog) -> bool:
+    """Whether a program that asks for them gets huge pages."""
+    found = observe(machine, [catalog.knobs[_HUGE_PAGES]])[_HUGE_PAGES].instances
+    return bool(found) and "[never]" not in (found[0].reading.text or "[never]")
+
+
+def _why_not(one: Showpiece, machine: Machine, plan: Plans) -> str | None:
+    """Why its settings cannot be made in this session; None where they can."""
+    try:
+        refused = [refusal for arm in (one.control, one.help.set, one.hurt.set) for refusal in plan(arm).refusals]
+    except KtrialError as error:
+        return error.message
+    if refused:
+        return refused[0].reason
+    return None if machine.is_root else "needs root"
+
+
+def _copium(one: Showpiece, plan: Plans) -> Arm | None:
+    """The first that changes something here and cannot matter: by its own reason, or as the catalog says."""
+    for arm in one.copium:
+        for settings in (arm.set, *arm.also):
+            found = plan(settings)
+            why = arm.why or next((change.inert for change in found.changes), None)
+            if why and found.changes and not found.refusals:
+                return msgspec.structs.replace(arm, set=settings, also=(), why=why)
+    return None
+
+
+def _demo(one: Showpiece, copium: Arm, plan: Plans, passed: tuple[str, ...], size: Size) -> Demo:
+    arms = {COPIUM: copium, HELP: one.help, HURT: one.hurt}
+    file = TrialFile(
+        name="demo",
+        suite=one.suite,
+        parameters={**one.parameters, "duration_s": size.run_s},
+        primary=one.primary,
+        margin=MARGIN,
+        design=DesignFile(
+            cap=size.cap,
+            alpha=ALPHA,
+            settle=_SETTLE,
+            time="4min",
+            seed=size.seed,
+            runs_per_visit=1,
+            until_all_decided=True,
+        ),
+        arms={
+            CONTROL: ArmFile(set=one.control),
+            PLACEBO: ArmFile(placebo=True),
+            **{name: ArmFile(set={**one.control, **arm.set}, parameters=arm.parameters) for name, arm in arms.items()},
+        },
+    )
+    plans = [plan(settings) for arm in file.arms.values() if (settings := arm.set)]
+    changes = {change.path: change for found in plans for change in found.changes}
+    in_force = plan(one.control).changes if one.control else ()
+    return Demo(
+        file=file,
+        what=one.what,
+        why={PLACEBO: "nothing is changed", **{name: arm.why for name, arm in arms.items()}},
+        paths=tuple(sorted({path for change in changes.values() for path in (change.path, *change.couples)})),
+        found={change.address: change.old_text or "" for change in in_force},
+        passed=passed,
+    )

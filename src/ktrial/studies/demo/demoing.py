@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries a demo out: its trial, its page, and what it came to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ktrial.studies.demo.model import DemoResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ktrial.bench.run.ports import Machine
+    from ktrial.cli.app import App
+    from ktrial.results.trial_record import StoredTrial
+    from ktrial.studies.demo.model import Demo
+    from ktrial.trial.run.prepare import Prepared
+
+
+def run_demo(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_json: bool) -> DemoResult:
+    """From the noise of this machine to the page; whoever interrupts gets no page."""
+    from ktrial.studies.demo.demo_story import found_in
+    from ktrial.trial.outcome.summary import judgement_of
+    from ktrial.trial.run.run_trial import prepare
+
+    before = _values(machine, demo.paths)
+    app.lock_trials()
+    ready = prepare(app, demo.file, allow_dangerous=False)
+    stored, interrupted = _carry_out(app, ready, as_json=as_json)
+    log = app.trials.log(stored.trial)
+    return DemoResult(
+        trial=stored.trial,
+        interrupted=interrupted,
+        what=demo.what,
+        why=demo.why,
+        found=found_in(log, judgement_of(log)),
+        before=before,
+        after=_values(machine, demo.paths),
+        passed=demo.passed,
+        report=None if interrupted else _write_report(app, stored, output),
+    )
+
+
+def _carry_out(app: App, ready: Prepared, *, as_json: bool) -> tuple[StoredTrial, bool]:
+    """The trial, from its noise profile to its end; whether it was interrupted."""
+    from ktrial.trial.run.conduct import begin, carry_on, planned
+    from ktrial.trial.run.prepare import rig_of
+    from ktrial.trial.run.progress import TrialProgress
+
+    rig = rig_of(app, ready)
+    listen = TrialProgress(app.clock, as_json=as_json)
+    with app.interrupts, listen:
+        app.say("first the noise of this machine: 20 runs of the control against itself")
+        protocol = planned(app, ready, rig, listen, profile=True).protocol
+        listen.announce(ready, protocol)
+        stored = begin(app, ready, protocol)
+        _, interrupted = carry_on(app, stored, ready, rig, listen)
+    return stored, interrupted
+
+
+def _write_report(app: App, stored: StoredTrial, output: Path | None) -> str:
+    """The page, and where it is."""
+    from ktrial.agent.user_folders import reports_folder
+    from ktrial.trial.run.run_trial import told, write_report
+
+    path = output or reports_folder() / f"{stored.trial}.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_report(told(app, stored), path)
+    return str(path)
+
+
+def _values(machine: Machine, paths: Sequence[str]) -> dict[str, str | None]:
+    """What each file shows."""
+    found = machine.read(paths) if paths else {}
+    return {path: None if reading is None else reading.text for path, reading in found.items()}

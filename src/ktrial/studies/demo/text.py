@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `ktrial demo` tells: what is about to be tried, what was found, and how to see that nothing stayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ktrial.judge.model.words import percent_text, range_text
+from ktrial.kit.tables import labelled, paragraph, table
+from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO, ArmFound, Demo, DemoFound
+from ktrial.trial.protocol.file import CONTROL
+
+_LABEL_COLUMNS = 11
+
+
+def demo_plan(demo: Demo, *, width: int) -> str:
+    """What is about to be done, and why each arm must do what it is there for."""
+    lines = [paragraph(f"Measured is {demo.what}.", width=width)]
+    for arm, why in demo.why.items():
+        said = changes_of(demo, arm)
+        text = f"{said}: {why}" if said else why
+        lines.append(labelled(f"  {arm}", text, width=width, label_columns=_LABEL_COLUMNS))
+    control = demo.file.arms[CONTROL].set
+    for knob, found in demo.found.items():
+        lines.append(paragraph(f"{knob} is {found} here; for the demo the control has {control[knob]}.", width=width))
+    return "\n".join(lines) + "\n"
+
+
+def changes_of(demo: Demo, arm: str) -> str:
+    """`vm.swappiness=10`: what an arm has and the control has not."""
+    control, own = demo.file.arms[CONTROL], demo.file.arms[arm]
+    different = {name: value for name, value in own.set.items() if control.set.get(name) != value}
+    return ", ".join(f"{name}={value}" for name, value in {**different, **own.parameters}.items())
+
+
+def demo_text(demo: Demo, found: DemoFound, *, width: int) -> str:
+    """The verdicts, and the story in plain words."""
+    rows = [
+        (
+            one.arm,
+            changes_of(demo, one.arm) or "nothing",
+            "-" if one.effect is None else percent_text(one.effect.estimate),
+            _interval(one),
+            one.verdict or "open",
+        )
+        for one in found.arms
+    ]
+    header = ("arm", "changes", "rate", "interval", "verdict")
+    return f"{table(header, rows, width=width, whole=1)}\n\n{paragraph(story(demo, found), width=width)}\n"
+
+
+def _interval(one: ArmFound) -> str:
+    if one.effect is None or one.effect.low is None or one.effect.high is None:
+        return "-"
+    return range_text(one.effect.low, one.effect.high)
+
+
+def story(demo: Demo, found: DemoFound) -> str:
+    """What was tried, what was found, and what a measurement before and after would have said."""
+    by_arm = {one.arm: one for one in found.arms}
+    rounds = f"We measured {demo.what}, in {found.blocks} rounds of random order."
+    if found.refused is not None:
+        return (
+            f"{rounds} Nothing of it can be compared: {found.refused}. Let nothing else change the machine meanwhile."
+        )
+    real = [_of_real(demo, by_arm[arm], wanted) for arm, wanted in ((HELP, "better"), (HURT, "worse"))]
+    return " ".join([rounds, *real, *_of_nothing(demo, by_arm, found.margin), _of_single_pairs(found)])
+
+
+def _of_real(demo: Demo, one: ArmFound, wanted: str) -> str:
+    said, why = changes_of(demo, one.arm), demo.why[one.arm]
+    if one.verdict == wanted and one.effect is not None:
+        word = "helps" if wanted == "better" else "hurts"
+        return f"{said} {word} ({percent_text(one.effect.estimate)}): {why}."
+    return f"{said} ought to be {wanted} ({why}), but here it is {one.verdict or 'not decided'}."
+
+
+def _of_nothing(demo: Demo, by_arm: Mapping[str, ArmFound], margin: float) -> list[str]:
+    """What was found of the arms that do nothing: in one sentence where it is the same."""
+    told = {
+        COPIUM: f"{changes_of(demo, COPIUM)} cannot matter ({demo.why[COPIUM]})",
+        PLACEBO: "The placebo changes nothing",
+    }
+    if by_arm[COPIUM].verdict == by_arm[PLACEBO].verdict:
+        both = f"{told[COPIUM]}, and the placebo changes nothing: "
+        return [both + _nothing_found(by_arm[COPIUM], margin)]
+    return [f"{what}: {_nothing_found(by_arm[arm], margin)}" for arm, what in told.items()]
+
+
+def _nothing_found(one: ArmFound, margin: float) -> str:
+    if one.verdict == "equivalent":
+        return f"shown, any difference is below {100 * margin:g} %."
+    if one.verdict in {"better", "worse"}:
+        return f"and yet found {one.verdict}, a false claim as one demo in a hundred may make."
+    return f"no difference was claimed, though the noise here does not let one of {100 * margin:g} % be ruled out."
+
+
+def _of_single_pairs(found: DemoFound) -> str:
+    single = found.single
+    if not single.pairs:
+        return ""
+    largest = f"the worst by {percent_text(single.largest)}"
+    if not single.apart:
+        return (
+            f"On this quiet machine none of the {single.pairs} single before/after pairs of placebo and copium is off "
+            f"by more than {100 * found.margin:g} % ({largest})."
+        )
+    return (
+        f"Yet of the {single.pairs} single before/after pairs of these two with the control, {single.apart} "
+        f"({100 * single.share:.0f} %) are off by more than {100 * found.margin:g} %, {largest}: "
+        "whoever runs a benchmark once before and once after believes such a number."
+    )
+
+
+def as_before(before: Mapping[str, str | None], after: Mapping[str, str | None], *, width: int) -> str:
+    """Every file that was written, before and after, and how to look for oneself."""
+    if not before:
+        return (
+            paragraph(
+                "Nothing of the system was changed: the arms differ in what the load itself asks for.", width=width
+            )
+            + "\n"
+        )
+    rows = [(path, before[path] or "?", after.get(path) or "?") for path in before]
+    changed = [path for path in before if before[path] != after.get(path)]
+    head = f"NOT as before: {', '.join(changed)}" if changed else "The machine is as before:"
+    look = "\n".join(["See for yourself:", "  ./ktrial status", *(f"  cat {path}" for path in before)])
+    return f"{head}\n\n{table(('file', 'before', 'after'), rows, width=width, whole=1)}\n\n{look}\n"
+
+
+def without_root(demo: Demo, *, asked: bool, width: int) -> str:
+    """What root would add; empty where settings of the kernel were tried."""
+    if demo.paths or not demo.passed:
+        return ""
+    missed = "; ".join(demo.passed)
+    more = "With root (sudo ./ktrial demo) the arms are" if asked else "Elsewhere the arms may be"
+    return (
+        paragraph(
+            f"{more} settings of the kernel instead, put back afterwards. Not possible here: {missed}.", width=width
+        )
+        + "\n"
+    )

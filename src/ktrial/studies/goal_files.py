@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads goals from `goals/*.toml` and checks that all they name is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ktrial.kit.errors import BadInput, KtrialError, UnknownName
+from ktrial.studies.goals import Goal
+from ktrial.tuning.catalog.loader import read_listed
+from ktrial.tuning.catalog.model import BUILT_IN, Catalog
+from ktrial.tuning.knobs.address import parse_address
+from ktrial.tuning.knobs.find import find_knob
+from ktrial.tuning.knobs.value import kernel_text
+
+
+def load_goals(folders: Iterable[Path], catalog: Catalog, measurable: Iterable[str]) -> dict[str, Goal]:
+    """The built-in goals and those of `goals/*.toml` in each folder. `measurable` are suites and benchmarks."""
+    known = tuple(measurable)
+    goals: dict[str, Goal] = {}
+    for folder in (BUILT_IN, *folders):
+        for path in sorted((folder / "goals").glob("*.toml")):
+            goal = read_listed(path, Goal)
+            try:
+                _check(goal, catalog, known)
+            except KtrialError as error:
+                raise BadInput(error.message, file=str(path), hint=error.hint) from None
+            if goal.name in goals:
+                raise BadInput(f"a goal called {goal.name} exists already", file=str(path), hint="rename it")
+            goals[goal.name] = goal
+    return goals
+
+
+def _check(goal: Goal, catalog: Catalog, measurable: tuple[str, ...]) -> None:
+    if not goal.measure:
+        raise BadInput(f"the goal {goal.name} has no [[measure]]", hint="nothing would tell whether it is reached")
+    for name in goal.profiles:
+        if name not in catalog.profiles:
+            raise UnknownName("profile", name, catalog.profiles, hint="`ktrial profiles` lists them")
+    for measure in goal.measure:
+        if measure.suite not in measurable:
+            raise UnknownName("suite or benchmark", measure.suite, measurable, hint="`ktrial bench --list` lists them")
+        for pattern in measure.knobs:
+            if not any(fnmatchcase(knob, pattern) for knob in catalog.knobs):
+                raise BadInput(f"no knob is meant by {pattern!r}", hint="`ktrial knobs` lists them")
+    for one in goal.candidate:
+        knob = find_knob(one.knob, catalog.knobs)
+        kernel_text(knob, one.value)
+        if goal.measure_of(parse_address(one.knob).knob) is None:
+            raise BadInput(f"no [[measure]] of {goal.name} is for {one.knob}", hint="add its knob to one of them")

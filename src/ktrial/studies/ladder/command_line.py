@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ladder where it is to be tried: on this machine, or in guests, each tier on its kernel."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ktrial.kit.errors import BadInput
+
+if TYPE_CHECKING:
+    from ktrial.bench.run.ports import Machine
+    from ktrial.cli.app import App
+    from ktrial.studies.ladder.ladder import Built, Ladder
+    from ktrial.trial.protocol.file import TrialFile
+    from ktrial.tuning.catalog.model import Catalog
+    from ktrial.tuning.plans.plan import Plan
+
+
+def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
+    """What `--kernel` says; None where nothing asks for guests."""
+    from ktrial.trial.protocol.from_words import pair
+    from ktrial.trial.protocol.options import refuse_shape
+
+    if not (options["guest"] or options["kernels"] or options["tree"]):
+        refuse_shape(options)
+        return None
+    if options["kernels"] and options["tree"]:
+        raise BadInput("--kernel names kernels, and --tree builds them", hint="leave one of them out")
+    named = dict(pair(word, "--kernel") for word in options["kernels"])
+    if nameless := next((tier for tier, kernel in named.items() if not kernel), None):
+        raise BadInput(f"--kernel {nameless}= names no kernel", hint=f"for example  --kernel {nameless}=./build")
+    return named
+
+
+def built_tiers(options: Mapping[str, Any]) -> Built | None:
+    """What of the tiers is built; None without sources."""
+    from ktrial.studies.ladder.ladder import Built
+    from ktrial.trial.protocol.from_words import pair
+    from ktrial.trial.protocol.options import recipe_of
+
+    if recipe_of(options, "patches") is None:
+        return None
+    patches: dict[str, tuple[str, ...]] = {}
+    for tier, patch in (pair(word, "--patch") for word in options["patches"]):
+        patches[tier] = (*patches.get(tier, ()), patch)
+    return Built(patches, exact=(options["mode"] or "exact") == "exact")
+
+
+def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]) -> TrialFile:
+    """The same where every visit is a boot."""
+    from ktrial.trial.protocol.file import GuestFile
+    from ktrial.trial.protocol.options import guest_shape, recipe_of
+
+    kernel = recipe_of(options) or kernels.get(ladder.control, "running")
+    return msgspec.structs.replace(template, guest=GuestFile(kernel=kernel, **guest_shape(options)))
+
+
+def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
+    """Of tiers that are built, those with another kernel. Builds nothing.
+
+    Raises for what cannot be built, and where the blocks are too few for the tiers that will surely run.
+    """
+    from ktrial.bench.suites import find_suite
+    from ktrial.kernels.build.arm_kernels import workshop_of
+    from ktrial.studies.ladder.ladder import ladder_trial, surely_run, with_own_kernels
+    from ktrial.trial.guests.guest_kernels import planned_kernels
+    from ktrial.trial.guests.prepare import refuse_before_building
+
+    plans = planned_kernels(ladder_trial(ladder, template), workshop_of(app))
+    ladder = with_own_kernels(ladder, {name: plan.key for name, plan in plans.items()})
+    if template.suite is not None:
+        suite = find_suite(template.suite, app.suites, app.benchmarks)
+        refuse_before_building(ladder_trial(surely_run(ladder), template), suite, app.benchmarks)
+    return ladder
+
+
+def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
+    """The protocol of tiers that are built, which of their kernels are there, and what is not run."""
+    from ktrial.kit.tables import columns
+    from ktrial.reports.ladder import tiers_text
+    from ktrial.studies.ladder.ladder import ladder_trial
+    from ktrial.trial.guests.guest_trialing import show_protocol
+
+    sys.stderr.write(tiers_text(ladder.not_run, {}, width=columns()))
+    show_protocol(app, ladder_trial(ladder, template))
+    return 0
+
+
+def planned(
+    app: App, ladder: Ladder, template: TrialFile, catalog: Catalog, *, allow_dangerous: bool
+) -> dict[str, Plan]:
+    """What each tier changes, asked of this machine or of a guest with its kernel."""
+    from functools import partial
+
+    from ktrial.bench.command_line import give_programs_of
+    from ktrial.studies.ladder.ladder import ladder_trial, tier_plans
+    from ktrial.trial.guests.guest_kernels import as_built
+    from ktrial.trial.guests.prepare import plans_in_guests
+
+    def plan(machine: Machine, names: Collection[str]) -> dict[str, Plan]:
+        some = ladder._replace(arms={name: ladder.arms[name] for name in names})
+        return tier_plans(some, machine, catalog, allow_dangerous=allow_dangerous)
+
+    if template.guest is None:
+        give_programs_of(app, template.suite)
+        return plan(app.best_session("planning the tiers"), ladder.arms)
+    from ktrial.trial.guests.guest_trialing import scout, words_of
+
+    file = ladder_trial(ladder, template)
+    words = words_of(app, file)
+    lab = app.kernels.lab
+    plans = plans_in_guests(file, partial(scout, app), words, plan, lab.swap_programs(words[file.control]))
+    return {name: as_built(one, lab.identify(words[name]).symbols) for name, one in plans.items()}

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ladder as a trial: its tiers stacked, each an arm, those that this kernel cannot take left out with the reason.
+
+In guests a tier may also be a kernel of its own, named or built, and words for its command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ktrial.bench.run.ports import Machine
+from ktrial.kernels.config.fragments import load_fragments
+from ktrial.kernels.request import with_extended
+from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.trial.guests.kernels import KernelChange
+from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
+from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.knobs.profile import Profile, Tier
+from ktrial.tuning.plans.plan import Plan, Refusal
+from ktrial.tuning.plans.resolve import make_plan
+
+_HINT = "`ktrial profiles` lists all; docs/ladder.md shows how one is written"
+_SHOWN_REASONS = 3
+
+
+class Ladder(NamedTuple):
+    """What a ladder comes to: `control` is the lowest tier, or the machine (or the guest) as it is found."""
+
+    name: str
+    #: All of its tiers, run or not.
+    tiers: tuple[str, ...]
+    control: str
+    baseline: Literal["found", "stock", "distro"]
+    arms: Mapping[str, ArmFile]
+    #: Tier -> why it is not run: it needs a boot or a build, or changes nothing here.
+    not_run: Mapping[str, str]
+
+
+class Built(NamedTuple):
+    """Tiers with fragments are built: `patches` are those that a person brings for tiers."""
+
+    patches: Mapping[str, tuple[str, ...]]
+    exact: bool
+
+
+def ladder_of(
+    name: str, catalog: Catalog, kernels: Mapping[str, str] | None = None, built: Built | None = None
+) -> Ladder:
+    """The tiers of a profile, each stacked on those before it; in guests `kernels` are those that tiers bring."""
+    if name not in catalog.profiles:
+        ladders = [profile.name for profile in catalog.profiles.values() if profile.tier]
+        raise UnknownName("ladder", name, ladders, hint=_HINT)
+    profile = catalog.profiles[name]
+    if not profile.tier:
+        named = ", ".join(one.name for one in catalog.profiles.values() if one.tier)
+        raise BadInput(f"{name} has no tiers", hint=f"`ktrial try {name}` tries it as a whole; ladders: {named}")
+    first = profile.tier[0]
+    generated = catalog.profiles[first.profile].generated if first.profile is not None else None
+    control = first.name if generated is not None else CONTROL
+    _check_kernels(profile, control, (*(kernels or {}), *(built.patches if built is not None else ())))
+    tiers = profile.tier[1:] if generated is not None else profile.tier
+    not_run = {tier.name: why for tier in tiers if (why := _why_not(tier, kernels, built)) is not None}
+    run = [tier for tier in tiers if tier.name not in not_run]
+    arms = {control: ArmFile()} | dict(_stacked(run, kernels or {}, built))
+    if len(arms) == 1:
+        hint = "--kernel TIER=KERNEL names the kernel of one, for a guest, and --tree builds those that it can"
+        raise BadInput(f"{name} has no tier that a running kernel takes", hint=hint)
+    return Ladder(name, tuple(tier.name for tier in profile.tier), control, generated or "found", arms, not_run)
+
+
+def _check_kernels(profile: Profile, control: str, named: Iterable[str]) -> None:
+    known = [control, *(tier.name for tier in profile.tier if tier.name != control)]
+    for name in named:
+        if name not in known:
+            raise UnknownName("tier", name, known, hint=f"`ktrial profiles {profile.name}` shows its tiers")
+
+
+def _why_not(tier: Tier, kernels: Mapping[str, str] | None, built: Built | None) -> str | None:
+    """What keeps a tier from being run; in guests only a kernel that nobody named and that cannot be built."""
+    if built is not None and tier.fragments:
+        return _why_not_built(tier, built)
+    if kernels is None or (tier.build is not None and tier.name not in kernels):
+        return tier.lacking
+    return None
+
+
+def _why_not_built(tier: Tier, built: Built) -> str | None:
+    known = load_fragments()
+    fragments = with_extended([one for one in tier.fragments if one in known], known)
+    asked = [f"{what} {value}" for one in fragments for what, value in one.build.asked.items()]
+    if built.exact and asked:
+        told = ", ".join(dict.fromkeys(asked))
+        return f"it asks for {told}, of which an exact guest says nothing; --mode emulated or kvm runs it"
+    patches = [f"{symbol} comes with {patch}" for one in fragments for symbol, patch in one.patches.items()]
+    if patches and tier.name not in built.patches:
+        return f"{'; '.join(patches)}: --patch {tier.name}=FILE brings it"
+    return None
+
+
+def _stacked(tiers: Sequence[Tier], kernels: Mapping[str, str], built: Built | None) -> Iterator[tuple[str, ArmFile]]:
+    profiles: list[str] = []
+    words: list[str] = []
+    change = KernelChange()
+    kernel: str | None = None
+    for tier in tiers:
+        profiles += [tier.profile] if tier.profile is not None else []
+        words += tier.boot
+        kernel = kernels.get(tier.name, kernel)
+        if built is not None:
+            more = [one for one in tier.fragments if one not in change.fragments]
+            patches = built.patches.get(tier.name, ())
+            change = KernelChange(fragments=(*change.fragments, *more), patches=(*change.patches, *patches))
+        own = change if change != KernelChange() else kernel
+        yield tier.name, ArmFile(profile=tuple(profiles), boot=tuple(words), kernel=own)
+
+
+def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
+    """The same where a tier of whose fragments no other kernel comes (`keys` tell them apart) has the one below it."""
+    arms: dict[str, ArmFile] = {}
+    below = ladder.control
+    for name, arm in ladder.arms.items():
+        same = keys.get(name) == keys.get(below) and name != below
+        arms[name] = msgspec.structs.replace(arm, kernel=arms[below].kernel) if same else arm
+        below = name
+    return ladder._replace(arms=arms)
+
+
+def surely_run(ladder: Ladder) -> Ladder:
+    """The ladder without tiers that may yet turn out to add nothing: those with the kernel and the words below them."""
+    below = ladder.arms[ladder.control]
+    arms = {ladder.control: below}
+    for name, arm in ladder.arms.items():
+        if (arm.kernel, arm.boot) != (below.kernel, below.boot):
+            arms[name] = arm
+        below = arm
+    return ladder._replace(arms=arms)
+
+
+def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dangerous: bool = False) -> dict[str, Plan]:
+    """What each tier changes here, and what of it cannot be set."""
+    prefix = () if ladder.baseline == "found" else (ladder.baseline,)
+    nothing = Plan(title=ladder.name, changes=(), same=(), refusals=())
+    return {
+        name: make_plan(machine, catalog, words, allow_dangerous=allow_dangerous, later_wins=True)[0]
+        if (words := (*prefix, *arm.words))
+        else nothing
+        for name, arm in ladder.arms.items()
+    }
+
+
+def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
+    """The ladder without tiers that add nothing here to the one before."""
+    below = ladder.arms[ladder.control]
+    arms = {ladder.control: below}
+    not_run = dict(ladder.not_run)
+    before = plans[ladder.control]
+    for name, arm in ladder.arms.items():
+        if name == ladder.control:
+            continue
+        if (arm.kernel, arm.boot, _values(plans[name])) == (below.kernel, below.boot, _values(before)):
+            not_run[name] = _why(plans[name], before)
+            continue
+        arms[name] = below = arm
+        before = plans[name]
+    if len(arms) == 1:
+        told = "; ".join(f"{name}: {why}" for name, why in not_run.items())
+        raise BadInput(f"no tier of {ladder.name} changes anything on this machine as it runs", hint=told)
+    return ladder._replace(arms=arms, not_run={name: not_run[name] for name in ladder.tiers if name in not_run})
+
+
+def left_out(ladder: Ladder, plans: Mapping[str, Plan]) -> dict[str, str]:
+    """Tier -> what of it is not set, of tiers that are run and add such a refusal to the control's."""
+    told = {}
+    before = {one.address for one in plans[ladder.control].refusals}
+    for name in ladder.arms:
+        refused = {one.address: one for one in plans[name].refusals}
+        new = [one for address, one in refused.items() if address not in before]
+        if new:
+            told[name] = _listed(new)
+        before |= set(refused)
+    return told
+
+
+def _values(plan: Plan) -> tuple[object, ...]:
+    return ({change.address: change.new_text for change in plan.changes}, plan.zram)
+
+
+def _why(plan: Plan, before: Plan) -> str:
+    known = {one.address for one in before.refusals}
+    new = [one for one in plan.refusals if one.address not in known]
+    return f"changes nothing here: {_listed(new)}" if new else "changes nothing here: it is in force already"
+
+
+def _listed(refusals: list[Refusal]) -> str:
+    shown = "; ".join(f"{one.address}: {one.reason}" for one in refusals[:_SHOWN_REASONS])
+    more = len(refusals) - _SHOWN_REASONS
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def ladder_trial(ladder: Ladder, template: TrialFile) -> TrialFile:
+    """The trial: every tier against the one before it and against the control, in the same blocks."""
+    return msgspec.structs.replace(
+        template, control=ladder.control, baseline=ladder.baseline, questions="ladder", arms=ladder.arms
+    )

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger as a file beside the store: small, so that it is read where opening the store would take too long."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ktrial.kit.errors import KtrialError
+
+
+class LedgerFile:
+    """Written whole, or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> bytes | None:
+        """What it holds; None where there is none."""
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise KtrialError(f"{self._path} cannot be read: {error.strerror}") from None
+
+    def write(self, data: bytes) -> None:
+        """Put it in place in one step."""
+        part = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part.write_bytes(data)
+            part.chmod(0o600)
+            part.replace(self._path)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise KtrialError(f"{self._path} cannot be written: {error.strerror}") from None

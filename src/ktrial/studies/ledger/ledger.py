@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From trials to the ledger."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ktrial.judge.model.log import Ended, Event, Protocol
+from ktrial.results.trial_record import StoredTrial
+from ktrial.studies.ledger.model import LedgerEntry
+from ktrial.trial.arms.builds import repeated
+from ktrial.trial.arms.manual import is_by_hand
+from ktrial.trial.run.trial_builds import builds_that_count
+from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.knobs.value import active_text
+from ktrial.tuning.state.state import MachineState
+
+_SCOPES = {"run": "on one boot", "boot": "across boots", "build": "across builds"}
+
+
+def entries_of(
+    trial: StoredTrial,
+    log: Sequence[Event],
+    kernel: str | None,
+    state: MachineState | None,
+    knobs: Mapping[str, Knob],
+) -> tuple[LedgerEntry, ...]:
+    """What a trial says of each of its arms against the control; a screening says nothing by itself."""
+    from ktrial.judge.judge import judge
+
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    if protocol.screen is not None:
+        return ()
+    over = any(isinstance(event, Ended) for event in log)
+    base = trial.arms[protocol.control]
+    scope = _scope(trial, protocol, log)
+    found = []
+    for one in judge(log).judged:
+        if one.role != "primary" or one.against != protocol.control:
+            continue
+        arm = trial.arms[one.arm]
+        changes = {name: value for name, value in arm.changes.items() if base.changes.get(name) != value}
+        environment = {key: value for key, value in arm.environment.items() if base.environment.get(key) != value}
+        found.append(
+            LedgerEntry(
+                trial=trial.trial,
+                arm=one.arm,
+                started_unix_ms=trial.started_unix_ms,
+                machine=trial.machine,
+                kernel=kernel,
+                scope=scope,
+                control=protocol.control if trial.file.baseline == "found" else trial.file.baseline,
+                changes=changes,
+                environment=environment,
+                placebo=trial.file.arms[one.arm].placebo,
+                workload=workload_of(trial),
+                outcome=one.outcome,
+                direction=protocol.outcomes[one.outcome].direction,
+                verdict=one.verdict,
+                effect=one.effect,
+                blocks=one.blocks,
+                over=over,
+                part=trial.file.part,
+                manual=arm.manual,
+                held=held(changes, state, knobs),
+            )
+        )
+    return tuple(found)
+
+
+def _scope(trial: StoredTrial, protocol: Protocol, log: Sequence[Event]) -> str:
+    """Boots that nobody drew anew replicate nothing, however many there were, and builds of the same bytes neither."""
+    if trial.file.guest is not None:
+        return f"in {trial.file.guest.mode} guests"
+    if protocol.replicate == "build" and repeated(builds_that_count(log)):
+        return "on the builds that were measured"
+    if protocol.replicate == "run" and is_by_hand(trial.file):
+        return "on the boots that were measured"
+    return _SCOPES[protocol.replicate]
+
+
+def workload_of(trial: StoredTrial) -> str:
+    """What was measured: two trials have the same when they can supersede each other."""
+    file = trial.file
+    said = (file.suite, file.command, file.metrics, file.parameters, file.cpus)
+    digest = hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()[:8]
+    return f"{file.suite or file.command[0].rpartition('/')[2]} {digest}"
+
+
+def held(changes: Iterable[str], state: MachineState | None, knobs: Mapping[str, Knob]) -> dict[str, str]:
+    """Values of the knobs that interact with those changed, as the control had them."""
+    if state is None:
+        return {}
+    near = interacting(changes, knobs)
+    found = {}
+    for address, path in state.knobs.items():
+        knob = address.partition("@")[0]
+        value = state.files.get(path)
+        if knob in near and value is not None and value.text is not None:
+            found[address] = active_text(knobs[knob], value.text)
+    return found
+
+
+def interacting(changes: Iterable[str], knobs: Mapping[str, Knob]) -> set[str]:
+    """Knobs that the catalog says to interact with these, or that the kernel changes with them."""
+    changed = {address.partition("@")[0] for address in changes}
+    near = {name for knob in changed if knob in knobs for name in (*knobs[knob].interacts, *knobs[knob].couples)}
+    return (near & set(knobs)) - changed

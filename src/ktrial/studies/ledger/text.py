@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger as a table, as Markdown, and what of it is about one knob."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from ktrial.judge.model.words import percent_text, range_text, value_log_ratio
+from ktrial.kit.tables import clean, labelled, paragraph, table
+from ktrial.studies.ledger.model import LedgerEntry, Now, changed_since, standing
+
+_HEADERS = ("date", "tried", "in", "verdict", "change", "interval", "now", "trial")
+_SHOWN = 6
+#: From this width on the table can be read.
+_WIDE = 120
+_DATE, _VERDICT = 12, 18
+
+
+def ledger_text(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> str:
+    """All entries, the newest first."""
+    if not entries:
+        return "Nothing was tried here yet. `ktrial try vm.swappiness=10` tries something.\n"
+    rows = [_row(entry, now) for entry in entries]
+    if width >= _WIDE:
+        return table(_HEADERS, rows, width=width, whole=1) + f"\n\n{_legend()}\n"
+    lines = [line for row in rows for line in _stacked(row, width)]
+    return "\n".join([*lines, "", paragraph(_legend(), width=width)]) + "\n"
+
+
+def _stacked(row: Sequence[str], width: int) -> Iterator[str]:
+    """A row where the table would be too narrow to be read."""
+    date, tried, outcome, verdict, change, interval, standing_now, trial = row
+    yield labelled(date, f"{verdict}: {tried}", width=width, label_columns=_DATE)
+    yield labelled(
+        "", f"{outcome} {_told(change, interval)}; {standing_now}; {trial}", width=width, label_columns=_DATE
+    )
+
+
+def ledger_markdown(entries: Sequence[LedgerEntry], now: Now) -> str:
+    """The same as a Markdown table."""
+    lines = ["# Ledger", "", f"| {' | '.join(_HEADERS)} |", "|" + " --- |" * len(_HEADERS)]
+    lines += [f"| {' | '.join(_cell(text) for text in _row(entry, now))} |" for entry in entries]
+    return "\n".join([*lines, "", _legend()]) + "\n"
+
+
+def measured_lines(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> list[str]:
+    """What `ktrial explain` says of own trials."""
+    if not entries:
+        return []
+    lines = ["", "measured here"]
+    for entry in entries[:_SHOWN]:
+        told = f"{entry.what} in {entry.outcome} ({entry.workload.partition(' ')[0]}): {_told(*_change(entry))}"
+        where = f"kernel {entry.kernel or '?'}, {entry.scope}, to {entry.control}"
+        label = f"  {entry.verdict or 'open'}"
+        text = f"{told} [{_date(entry)}, {entry.trial}; {where}]"
+        lines.append(labelled(label, text, width=width, label_columns=_VERDICT))
+        lines += [labelled("", doubt, width=width, label_columns=_VERDICT) for doubt in _doubts(entry, now)]
+    if len(entries) > _SHOWN:
+        lines.append(
+            labelled("", f"and {len(entries) - _SHOWN} more: `ktrial ledger`", width=width, label_columns=_VERDICT)
+        )
+    return lines
+
+
+def _doubts(entry: LedgerEntry, now: Now) -> list[str]:
+    found = []
+    if entry.superseded_by is not None:
+        found.append(f"{'Refuted' if entry.refuted else 'Superseded'} by {entry.superseded_by}.")
+    changed = changed_since(entry, now)
+    if changed and entry.superseded_by is None:
+        found.append(f"Measured under other settings: {'; '.join(changed)}. `ktrial retest {entry.trial}`")
+    return found
+
+
+def _row(entry: LedgerEntry, now: Now) -> tuple[str, ...]:
+    verdict: str = entry.verdict or ("open" if entry.blocks else "queued")
+    if entry.superseded_by is not None:
+        verdict += " (refuted)" if entry.refuted else " (superseded)"
+    elif changed_since(entry, now):
+        verdict += " (other settings)"
+    return (_date(entry), entry.what, entry.outcome, verdict, *_change(entry), standing(entry, now), entry.trial)
+
+
+def _change(entry: LedgerEntry) -> tuple[str, str]:
+    """Of the value, not of the score: the estimate, and its interval."""
+    effect = entry.effect
+    if effect is None:
+        return "-", "-"
+    if effect.scale == "difference":
+        return f"{value_log_ratio(effect.estimate, entry.direction):+.3g}", "-"
+    estimate = percent_text(value_log_ratio(effect.estimate, entry.direction))
+    if effect.low is None or effect.high is None:
+        return estimate, "-"
+    return estimate, range_text(*(value_log_ratio(end, entry.direction) for end in (effect.low, effect.high)))
+
+
+def _told(change: str, interval: str) -> str:
+    return "without an estimate" if change == "-" else f"{change} ({interval})" if interval != "-" else change
+
+
+def _date(entry: LedgerEntry) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(entry.started_unix_ms / 1000))
+
+
+def _cell(text: str) -> str:
+    return clean(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _legend() -> str:
+    return "kept: in force now; refused: not shown to be better; not applied: better, and not in force."

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What could be tried on this machine, as text."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+
+from ktrial.kit.tables import labelled, paragraph
+from ktrial.studies.goals import Candidate
+from ktrial.studies.ledger.model import LedgerEntry
+from ktrial.tuning.catalog.model import Source
+
+_CLAIMS = 2
+
+
+def suggestions_text(
+    found: Sequence[tuple[Candidate, LedgerEntry | None]],
+    sources: Mapping[str, Source],
+    not_here: Mapping[str, str],
+    inert: Mapping[str, str],
+    *,
+    width: int,
+) -> str:
+    """Each candidate with its price, its evidence, and the line that would test it."""
+    lines = []
+    for goal in dict.fromkeys(one.goal for one, _ in found):
+        own = [(one, entry) for one, entry in found if one.goal == goal]
+        lines += [f"{goal}: {len(own)} candidates, none of them proven here unless it says so", ""]
+        for one, entry in own:
+            lines += [*_candidate(one, entry, sources, width), ""]
+    if not found:
+        lines += ["Nothing is proposed that is not in force already.", ""]
+    for why in dict.fromkeys(inert.values()):
+        names = ", ".join(name for name, told in inert.items() if told == why)
+        lines.append(paragraph(f"inert here: {names}: {why}", width=width))
+    lines += [paragraph(f"not for this machine as it is: {name}: {why}", width=width) for name, why in not_here.items()]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _candidate(one: Candidate, entry: LedgerEntry | None, sources: Mapping[str, Source], width: int) -> list[str]:
+    def add(label: str, text: str) -> str:
+        return labelled(f"  {label}", text, width=width, label_columns=12)
+
+    changes = ", ".join(f"{address}: {one.now[address] or '?'} to {value}" for address, value in one.settings.items())
+    lines = [paragraph(changes, width=width)]
+    lines += [add("why", " ".join(one.why))] if one.why else []
+    lines.append(add("price", f"{one.price}{'' if one.risk == 'safe' else f' ({one.risk})'}"))
+    for claim in one.evidence[:_CLAIMS]:
+        title = sources[claim.source].title if claim.source in sources else claim.source
+        lines.append(add(claim.status, f"{claim.claim} [{title}]"))
+    if not one.evidence:
+        lines.append(add("evidence", "none"))
+    lines.append(add("from", ", ".join(one.sources)))
+    if entry is not None:
+        when = time.strftime("%Y-%m-%d", time.gmtime(entry.started_unix_ms / 1000))
+        lines.append(add("here", f"{entry.verdict or 'open'} on {when}: {entry.trial}"))
+    lines.append(f"  {shlex.join(one.try_line)}")
+    return lines

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries a tuning out: its trials, the one transaction that keeps what was proven, and the receipt."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ktrial.bench.command_line import give_programs_of, refuse_faulty
+from ktrial.kit import plain_json
+from ktrial.kit.errors import BadInput, KtrialError, Refused, UnknownName
+from ktrial.tuning.plans.unsettled import UNFINISHED, unfinished
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ktrial.cli.app import App
+    from ktrial.studies.blame.model import BlamePart
+    from ktrial.studies.goals import Candidate, Goal
+    from ktrial.studies.tune.model import Receipt, TuneQuestion
+
+
+def asked(
+    app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]
+) -> tuple[str, TuneQuestion, dict[str, str]]:
+    """What is to be tried here, and what cannot be measured."""
+    from ktrial.studies.suggest import candidates_of
+    from ktrial.studies.tune.model import TuneQuestion
+    from ktrial.studies.tune.select import groups_of
+    from ktrial.trial.protocol.from_words import pair
+    from ktrial.trial.protocol.options import budget_of, template_file
+
+    if not app.may_run_trials:
+        raise Refused("trials run on this machine only", hint="leave --machine-root out")
+    goal = _goal(app, name, own, options)
+    for one in goal.measure:
+        give_programs_of(app, one.suite)
+    found = candidates_of([goal], app.best_session("reading all values"), app.catalog)
+    candidates, left_out = list(found.candidates), dict(found.not_here)
+    if own is None:
+        candidates, unready = _measurable(app, candidates)
+        left_out |= unready
+    if not candidates:
+        told = "; ".join(f"{one}: {why}" for one, why in left_out.items())
+        raise BadInput(f"nothing of {name} would change anything here that can be measured", hint=told or None)
+    guards = dict(pair(one, "--guard") for one in options["guards"])
+    template = template_file(name, own, options, {"budget": budget_of(options)}, guards=guards, arms={})
+    groups = groups_of(candidates[: options["most"]], template)
+    if own is not None:
+        bare = {"suite": None, "primary": options["primary"]}
+        groups = tuple(msgspec.structs.replace(one, trial=msgspec.structs.replace(one.trial, **bare)) for one in groups)
+    title = f"tune-{name}"[:40]
+    seed = secrets.randbelow(2**32) if options["seed"] is None else options["seed"]
+    return title, TuneQuestion(name=f"{title}-{secrets.token_hex(3)}", groups=groups, seed=seed), left_out
+
+
+def _goal(app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]) -> Goal:
+    """The goal, measured otherwise where the command line says so; a profile is one with --suite or a command."""
+    from ktrial.studies.goals import Goal, Measure
+
+    elsewhere = None
+    if own is not None or options["suite"] is not None:
+        elsewhere = Measure(knobs=("*",), suite=options["suite"] or "", primary=options["primary"] or "")
+    if name in app.goals:
+        goal = app.goals[name]
+        return goal if elsewhere is None else msgspec.structs.replace(goal, measure=(elsewhere,))
+    if name not in app.catalog.profiles:
+        raise UnknownName("goal or profile", name, (*app.goals, *app.catalog.profiles), hint="`ktrial suggest`")
+    if elsewhere is None:
+        raise BadInput(
+            f"{name} is a profile: what tells whether it helps?", hint="--suite NAME --primary OUTCOME, or -- CMD"
+        )
+    return Goal(name=name, what=app.catalog.profiles[name].summary, measure=(elsewhere,), profiles=(name,))
+
+
+def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candidate], dict[str, str]]:
+    """Those whose benchmarks can run here, and why others cannot."""
+    from ktrial.bench.availability import examine_with
+    from ktrial.bench.suites import find_suite
+
+    why: dict[str, str] = {}
+    for suite in dict.fromkeys(one.measure.suite for one in candidates):
+        refuse_faulty(app, suite)
+        entries = find_suite(suite, app.suites, app.benchmarks).benchmark
+        for found in examine_with(((app.benchmarks[one.use], one.parameters) for one in entries), app.executor):
+            if not found.ready:
+                why[suite] = f"{found.why}; {found.next}" if found.next else str(found.why)
+    return [one for one in candidates if one.measure.suite not in why], why
+
+
+def carry_on_tuning(
+    app: App, question: TuneQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
+) -> Receipt | None:
+    """All trials; None where somebody interrupted."""
+    from ktrial.studies.several_trials import carry_out
+    from ktrial.studies.tune.select import follow
+
+    return carry_out(
+        app, partial(follow, question), parts, lambda _: None, allow_dangerous=allow_dangerous, as_json=as_json
+    )
+
+
+def applied(app: App, receipt: Receipt, *, ask: bool, allow_dangerous: bool) -> Receipt:
+    """Put all that is kept into force, in one transaction that stays."""
+    from ktrial.cli.options import is_terminal
+    from ktrial.tuning.plans.resolve import apply_plan, make_plan
+
+    words = [f"{address}={value}" for address, value in receipt.kept.items()]
+    if ask and is_terminal():
+        from ktrial.tuning.plans.confirm import must_agree
+
+        must_agree(f"Apply {' '.join(words)}?")
+    root = app.root_session(f"keeping {' '.join(words)}")
+    plan, _ = make_plan(root, app.catalog, words, allow_dangerous=allow_dangerous)
+    if plan.refusals:
+        first = plan.refusals[0]
+        raise KtrialError(f"{first.address} cannot be kept: {first.reason}", hint="nothing was applied")
+    answer = apply_plan(root, plan, {"kind": "keep"})
+    failed = [step for step in answer["steps"] if step["outcome"] not in {"accepted", "clamped"}]
+    if answer["state"] != "applied" or failed:
+        said = f"{failed[0]['path']}: {failed[0]['message']}" if failed else answer["state"]
+        hint = unfinished(answer) if answer["state"] == UNFINISHED else "all is as it was"
+        raise KtrialError(f"what was proven could not be applied: {said}", hint=hint)
+    return msgspec.structs.replace(receipt, transaction=int(answer["transaction"]))
+
+
+def keep_receipt(app: App, receipt: Receipt) -> Path:
+    """Put it beside the store."""
+    return app.receipts.save(receipt.name, plain_json.document(receipt))
+
+
+def show(receipt: Receipt, *, as_json: bool) -> None:
+    """The receipt on stdout."""
+    from ktrial.kit.tables import columns
+    from ktrial.studies.tune.text import receipt_text
+
+    if as_json:
+        sys.stdout.write(plain_json.line({"event": "receipt", "receipt": receipt}))
+    else:
+        sys.stdout.write(receipt_text(receipt, width=columns()))

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tuning a machine by trials: what is asked, what is kept and why, `ktrial.receipt/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from ktrial.judge.model.verdict import Effect, Verdict
+from ktrial.trial.protocol.file import TrialFile
+
+
+class TuneArm(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate as an arm: the knob and its settings, address -> value."""
+
+    name: str
+    knob: str
+    settings: Mapping[str, str]
+
+
+class TuneGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Candidates that one workload tells apart. `trial` says what is measured; its arms are not used."""
+
+    trial: TrialFile
+    arms: tuple[TuneArm, ...]
+
+
+class TuneQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is tried for a goal or a profile."""
+
+    name: str
+    groups: tuple[TuneGroup, ...]
+    seed: int
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one candidate; `reason` says why it is kept or not, `trial` is null of what was not tried."""
+
+    settings: Mapping[str, str]
+    kept: bool
+    reason: str
+    trial: str | None = None
+    outcome: str | None = None
+    direction: Literal["lower", "higher"] | None = None
+    verdict: Verdict | None = None
+    effect: Effect | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What was kept and refused, by which trials, and how to undo it. `transaction` null: nothing was applied."""
+
+    schema: Literal["ktrial.receipt/1"] = "ktrial.receipt/1"
+    name: str
+    tried: tuple[Tried, ...]
+    trials: tuple[str, ...]
+    runs: int
+    transaction: int | None = None
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Address -> value of all that is kept."""
+        return {address: value for one in self.tried if one.kept for address, value in one.settings.items()}
+
+    @property
+    def undo(self) -> str | None:
+        """The command that puts all of it back, and what was applied after it."""
+        return None if self.transaction is None else f"ktrial revert --to {self.transaction - 1}"

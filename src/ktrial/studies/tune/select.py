@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From candidates to what is kept: those that a trial calls better, that break no guard, and that hold together.
+
+The course is a pure function of its trials, as that of a blame is, so it goes on from the store alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
+
+import msgspec
+
+from ktrial.judge.model.judgement import Judged
+from ktrial.studies.blame.model import BlamePart
+from ktrial.studies.goals import Candidate
+from ktrial.studies.tune.model import Receipt, Tried, TuneArm, TuneGroup, TuneQuestion
+from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
+
+#: More arms make a block so long that the machine drifts inside it, and share the error of being wrong.
+MOST_ARMS = 8
+TOGETHER = "together"
+_UNNAMED = re.compile(r"[^A-Za-z0-9._+-]+")
+
+Course = Generator[TrialFile, BlamePart, Receipt]
+
+
+def groups_of(candidates: Iterable[Candidate], template: TrialFile) -> tuple[TuneGroup, ...]:
+    """Candidates by what measures them, no more in a group than one trial takes."""
+    by_measure: dict[tuple[str, str], list[Candidate]] = {}
+    for one in candidates:
+        by_measure.setdefault((one.measure.suite, one.measure.primary), []).append(one)
+    groups = []
+    for (suite, primary), together in by_measure.items():
+        trial = msgspec.structs.replace(template, suite=suite or None, primary=primary or None)
+        for start in range(0, len(together), MOST_ARMS):
+            some = together[start : start + MOST_ARMS]
+            arms = tuple(_arm(number, one) for number, one in enumerate(some, start=1))
+            groups.append(TuneGroup(trial=trial, arms=arms))
+    return tuple(groups)
+
+
+def _arm(number: int, one: Candidate) -> TuneArm:
+    value = next(iter(one.settings.values()))
+    text = _UNNAMED.sub("-", f"{number}-{re.split(r'[.:]', one.knob)[-1]}-{value}").strip("-.+_")
+    return TuneArm(name=text[:20].rstrip("-.+_"), knob=one.knob, settings=one.settings)
+
+
+def follow(question: TuneQuestion, parts: Iterable[BlamePart]) -> TrialFile | Receipt:
+    """The trial that comes after these, or what is to be kept."""
+    course = _course(question)
+    try:
+        wanted = next(course)
+        for part in parts:
+            wanted = course.send(part)
+    except StopIteration as end:
+        receipt: Receipt = end.value
+        return receipt
+    return wanted
+
+
+def _course(question: TuneQuestion) -> Course:
+    tried: list[Tried] = []
+    parts: list[BlamePart] = []
+    for number, group in enumerate(question.groups, start=1):
+        part = yield _trial(question, group, f"{number}", {one.name: one.settings for one in group.arms}, len(parts))
+        parts.append(part)
+        found = [_judged(one, part) for one in group.arms]
+        found = _one_value_each(group.arms, found)
+        kept = [one for one in found if one.kept]
+        if len(kept) > 1:
+            settings = {address: value for one in kept for address, value in one.settings.items()}
+            part = yield _trial(question, group, f"{number}.{TOGETHER}", {TOGETHER: settings}, len(parts))
+            parts.append(part)
+            found = _held_together(found, part)
+        tried += found
+    return Receipt(
+        name=question.name,
+        tried=tuple(tried),
+        trials=tuple(part.trial for part in parts),
+        runs=sum(part.runs for part in parts),
+    )
+
+
+def _trial(
+    question: TuneQuestion, group: TuneGroup, kind: str, arms: Mapping[str, Mapping[str, str]], done: int
+) -> TrialFile:
+    given = group.trial
+    return msgspec.structs.replace(
+        given,
+        name=f"{question.name}.{kind}",
+        part=question.name,
+        design=msgspec.structs.replace(given.design, seed=question.seed + done),
+        arms={CONTROL: ArmFile(), **{name: ArmFile(set=settings) for name, settings in arms.items()}},
+    )
+
+
+def _judged(arm: TuneArm, part: BlamePart) -> Tried:
+    """Kept only where it is better by the primary outcome and no guard is broken."""
+    of_arm = [one for one in part.judgement.judged if one.arm == arm.name and one.against == CONTROL]
+    primary = next(one for one in of_arm if one.role == "primary")
+    broken = [one.outcome for one in of_arm if one.guard == "broken"]
+    is_better = primary.verdict == "better"
+    if broken:
+        reason = f"{primary.verdict or 'open'}, and breaks the guard of {', '.join(broken)}"
+    elif is_better:
+        reason = "better, and breaks no guard"
+    else:
+        reason = str(primary.verdict or "not decided")
+    return _tried(arm.settings, primary, part, kept=is_better and not broken, reason=reason)
+
+
+def _tried(settings: Mapping[str, str], judged: Judged, part: BlamePart, *, kept: bool, reason: str) -> Tried:
+    return Tried(
+        settings=settings,
+        kept=kept,
+        reason=reason,
+        trial=part.trial,
+        outcome=judged.outcome,
+        direction=part.directions.get(judged.outcome),
+        verdict=judged.verdict,
+        effect=judged.effect,
+    )
+
+
+def _one_value_each(arms: Sequence[TuneArm], found: Sequence[Tried]) -> list[Tried]:
+    """Of several values of a knob that are better, the one with the largest effect."""
+    best: dict[str, Tried] = {}
+    for arm, one in zip(arms, found, strict=True):
+        if one.kept and _size(one) > _size(best.get(arm.knob)):
+            best[arm.knob] = one
+    return [
+        msgspec.structs.replace(one, kept=False, reason="better, and another value of the knob is better still")
+        if one.kept and best[arm.knob] is not one
+        else one
+        for arm, one in zip(arms, found, strict=True)
+    ]
+
+
+def _size(one: Tried | None) -> float:
+    return float("-inf") if one is None or one.effect is None else one.effect.estimate
+
+
+def _held_together(found: Sequence[Tried], part: BlamePart) -> list[Tried]:
+    """All of them where they are better together too; else the best one alone."""
+    together = _judged(TuneArm(name=TOGETHER, knob="", settings={}), part)
+    if together.kept:
+        return [
+            msgspec.structs.replace(one, reason=f"{one.reason}; better together too, in {part.trial}")
+            if one.kept
+            else one
+            for one in found
+        ]
+    best = max((one for one in found if one.kept), key=_size)
+    reason = f"better alone, but all of them together are {together.reason}, in {part.trial}"
+    return [
+        msgspec.structs.replace(one, kept=False, reason=reason) if one.kept and one is not best else one
+        for one in found
+    ]

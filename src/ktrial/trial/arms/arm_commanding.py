@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of arms: where their programs are, and what a killed trial has left of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ktrial.kit.errors import Busy
+
+if TYPE_CHECKING:
+    from ktrial.bench.run.undoable_command import ArmExtras
+    from ktrial.cli.app import App
+    from ktrial.trial.protocol.file import ArmFile, TrialFile
+
+
+def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
+    """What each arm runs: where the user stands. Raises BadInput.
+
+    A build gets the shell's environment; commands and schedulers a clean one, which is kept with what undoes them.
+    """
+    import os
+
+    from ktrial.bench.command_environment import shell_environment
+    from ktrial.bench.command_line import program_of
+    from ktrial.bench.environment import kept
+    from ktrial.bench.run.undoable_command import ArmBuild, ArmCheck, ArmCommand, ArmExtras, ArmScheduler
+    from ktrial.trial.arms.plan_arms import in_force
+
+    environment, directory = kept(os.environ), str(Path.cwd())
+    shell = shell_environment(app, clean=bool(file.clean_environment)).environment
+
+    def resolved(words: tuple[str, ...]) -> tuple[str, ...]:
+        return (str(program_of(words[0])), *words[1:])
+
+    def of(arm: ArmFile) -> ArmExtras:
+        scheduler = None
+        if arm.sched_ext is not None:
+            scheduler = ArmScheduler(
+                argv=resolved(arm.sched_ext.run),
+                ops=arm.sched_ext.name,
+                environment=environment,
+                directory=directory,
+            )
+        return ArmExtras(
+            commands=tuple(
+                ArmCommand(run=resolved(one.run), undo=resolved(one.undo), environment=environment, directory=directory)
+                for one in arm.commands
+            ),
+            checks=tuple(
+                ArmCheck(argv=resolved(one.check), environment=environment, directory=directory)
+                for one in arm.commands
+                if one.check
+            ),
+            scheduler=scheduler,
+            build=None
+            if arm.build is None
+            else ArmBuild(
+                argv=resolved(arm.build.run),
+                artefact=str(Path(directory, arm.build.artefact)),
+                environment=shell,
+                directory=directory,
+            ),
+        )
+
+    arms = {name: in_force(file, name) for name in file.arms}
+    return {
+        name: of(arm)
+        for name, arm in arms.items()
+        if arm.commands or arm.sched_ext is not None or arm.build is not None
+    }
+
+
+def undo_left_commands(app: App) -> int:
+    """Undo what the commands of a killed trial have left; how many there were. The measuring lock must be held.
+
+    They are this machine's: a guest has none.
+    """
+    journal = app.measuring_place.commands
+    if app.host is not None or not journal.left():
+        return 0
+    from ktrial.trial.arms.commands import undo_left
+
+    return undo_left(journal, app.executor, app.say)
+
+
+def recover_commands(app: App) -> int:
+    """The same for `ktrial recover`: what belongs to a trial that goes on is left alone."""
+    if app.host is not None or not app.measuring_place.commands.left():
+        return 0
+    try:
+        app.lock_runs()
+    except Busy:
+        return 0
+    return undo_left_commands(app)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""States of services as arms: started and stopped by the root agent's systemctl, looked at as the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from ktrial.bench.benchmark import Invocation
+from ktrial.bench.run.ports import Executor, Machine
+from ktrial.bench.run.undoable_command import ArmCheck, ArmExtras
+from ktrial.kit.errors import BadInput
+from ktrial.trial.arms.plan_arms import in_force
+from ktrial.trial.protocol.file import TrialFile
+from ktrial.tuning.plans.plan import Plan, ServiceStep
+from ktrial.tuning.plans.wire import wire_plan
+
+_LIMIT_S = 30.0
+#: What `systemctl is-active` says of a unit that is neither on its way up nor down.
+_STATES: Mapping[str, Literal["started", "stopped"]] = {
+    "active": "started",
+    "inactive": "stopped",
+    "failed": "stopped",
+}
+
+ServiceState = Literal["started", "stopped"]
+
+
+def service_states(trial: TrialFile, executor: Executor) -> dict[str, ServiceState]:
+    """The state, as found, of every service that an arm names. Raises BadInput for one that cannot be known."""
+    return {name: _state(executor, name) for name in sorted(_named(trial))}
+
+
+def _named(trial: TrialFile) -> set[str]:
+    return {arm.service.name for arm in trial.arms.values() if arm.service is not None}
+
+
+def _state(executor: Executor, name: str) -> ServiceState:
+    known = executor.run(
+        Invocation(argv=("systemctl", "show", "--property=LoadState", "--value", name), limit_s=_LIMIT_S)
+    ).raw
+    loaded = known.stdout.decode(errors="replace").strip()
+    if known.failed is not None or known.exit_status != 0:
+        said = known.failed or known.stderr.decode(errors="replace").strip().replace("\n", "; ")
+        raise BadInput(
+            f"systemctl tells nothing of {name}: {said}", hint="a service needs systemd as this machine's init"
+        )
+    if loaded != "loaded":
+        raise BadInput(f"{name} is {loaded or 'not known'} on this machine", hint="`systemctl list-units` lists units")
+    told = executor.run(Invocation(argv=("systemctl", "is-active", name), limit_s=_LIMIT_S)).raw
+    state = told.stdout.decode(errors="replace").strip()
+    if state not in _STATES:
+        raise BadInput(f"{name} is {state or 'in no state'} just now", hint="wait until it has started or stopped")
+    return _STATES[state]
+
+
+def with_services(trial: TrialFile, plans: Mapping[str, Plan], found: Mapping[str, ServiceState]) -> dict[str, Plan]:
+    """The plans of the arms with what is to be started and stopped."""
+    return {name: _with_service(trial, name, plan, found) for name, plan in plans.items()}
+
+
+def _with_service(trial: TrialFile, name: str, plan: Plan, found: Mapping[str, ServiceState]) -> Plan:
+    service = in_force(trial, name).service
+    if service is None or service.state == found[service.name]:
+        return plan
+    step = ServiceStep(name=service.name, start=service.state == "started")
+    return msgspec.structs.replace(plan, service=step, title=f"trial {trial.name}, arm {name}")
+
+
+def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
+    """Raise BadInput for an arm whose service the agent would not start or stop, whoever asks."""
+    for name, plan in plans.items():
+        if plan.service is None:
+            continue
+        alone = Plan(title=plan.title, changes=(), same=(), refusals=(), service=plan.service)
+        (step,) = machine.request("plan", plan=wire_plan(alone, {"kind": "while-session"}))["steps"]
+        if step["outcome"] == "forbidden":
+            raise BadInput(
+                f"arm {name}: {step['message']}", hint="let a person do it: `manual`, with `expect`, in the arm"
+            )
+
+
+def with_service_checks(
+    trial: TrialFile, extras: Mapping[str, ArmExtras], found: Mapping[str, ServiceState]
+) -> dict[str, ArmExtras]:
+    """Every service must be as its arm wants it, and in all other arms as it was found."""
+    checked = {}
+    for name in trial.arms:
+        service = in_force(trial, name).service
+        wanted = {**found, **({service.name: service.state} if service is not None else {})}
+        checks = tuple(
+            ArmCheck(argv=("systemctl", "is-active", "--quiet", unit), passes=state == "started")
+            for unit, state in wanted.items()
+        )
+        own = extras.get(name, ArmExtras())
+        checked[name] = msgspec.structs.replace(own, checks=(*own.checks, *checks))
+    return checked

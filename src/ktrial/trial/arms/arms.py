@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings the arms of a trial into force one after the other, each as a transaction that ends with the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.run.ports import Machine
+from ktrial.kit.errors import KtrialError, StalePlan
+from ktrial.kit.json_bytes import read_bytes
+from ktrial.machine.reading import Reading
+from ktrial.tuning.plans.plan import Change, Plan
+from ktrial.tuning.plans.resolve import apply_plan
+
+#: Outcomes of a step after which its value is in force.
+_IN_FORCE = frozenset(("accepted", "clamped"))
+#: What becomes of the steps before and after the one that fails.
+_FOR_OTHERS = frozenset(("rolled-back", "not-tried"))
+_LEASE: Mapping[str, Any] = {"kind": "while-session"}
+
+
+class ArmLost(KtrialError):
+    """An arm could not be brought into force, or not be taken back."""
+
+
+class Built(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was made anew for a visit, and the SHA-256 of its bytes."""
+
+    artefact: str
+    sha256: str
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that is not what the trial made of it, or found: somebody else changed it. `now` is null of no file."""
+
+    address: str
+    path: str
+    wanted: str
+    now: str | None
+
+    @property
+    def sentence(self) -> str:
+        """What happened, without who did it."""
+        now = "is gone" if self.now is None else f"reads {self.now!r}"
+        return f"{self.address} ({self.path}) {now} instead of {self.wanted!r}"
+
+
+#: Says who wrote it, where that can be known.
+NamesWriter = Callable[[Drift, int | None], str | None]
+
+
+def _nobody(_drift: Drift, _own: int | None) -> str | None:
+    return None
+
+
+class Arms:
+    """`plans` by arm; an arm that has none is the machine as it is. `root` is None where no arm needs it.
+
+    What the plans found is what every value that the present arm does not set must be.
+    """
+
+    def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter = _nobody) -> None:
+        self._root = root
+        self._plans = {arm: plan for arm, plan in plans.items() if not plan.empty}
+        self._found = {change.path: change for change in changes_of(plans) if change.old is not None}
+        self._writer_of = writer_of
+        self._present: str | None = None
+        self._transaction: int | None = None
+
+    @property
+    def in_force(self) -> int | None:
+        """The transaction of the present arm, if it has one."""
+        return self._transaction
+
+    def enter(self, arm: str) -> Sequence[Drift]:
+        """Leave the present arm and bring this one into force; nothing happens where it is there already.
+
+        What is not as the plans found it keeps an arm from being brought into force, and is told.
+        """
+        if arm == self._present:
+            return ()
+        self.leave()
+        plan = self._plans.get(arm)
+        if plan is not None:
+            try:
+                self._transaction = self._apply(arm, plan)
+            except StalePlan:
+                drifts = tuple(self._changed_beside(None))
+                if not drifts:
+                    raise
+                return drifts
+        self._present = arm
+        return ()
+
+    def renew(self, arm: str, number: int) -> Built | None:
+        """Make anew what the next visit of this arm measures, before the arm is in force; None where nothing is.
+
+        `number` is what the build varies by.
+        """
+        return None
+
+    def leave(self) -> None:
+        """Put back what the present arm changed."""
+        transaction, self._transaction, self._present = self._transaction, None, None
+        if transaction is None or self._root is None:
+            return
+        (ended,) = self._root.request("revert", select={"only": transaction})["transactions"]
+        failed = [step for step in ended["steps"] if step["outcome"] == "failed"]
+        if failed:
+            said = f"{failed[0]['path']} could not be put back: {failed[0]['message']}"
+            raise ArmLost(said, hint="`ktrial recover` tries again")
+
+    def drifted(self) -> tuple[Drift, ...]:
+        """What does not read as the present arm set it, or, of what it does not set, as it was found."""
+        return (*self._lost(), *self._changed_beside(self._present))
+
+    def failed(self) -> str | None:
+        """Why the present arm was lost during the run that has just ended: the arm's own doing, and its failure."""
+        return None
+
+    def told(self, drift: Drift) -> str:
+        """The drift, and who wrote it where that can be known."""
+        writer = self._writer_of(drift, self._transaction)
+        return f"{drift.sentence}; {writer}" if writer else drift.sentence
+
+    def _lost(self) -> Iterator[Drift]:
+        """Steps of the present arm that others have overwritten."""
+        if self._transaction is None or self._root is None:
+            return
+        (found,) = self._root.request("verify", transaction=self._transaction)["transactions"]
+        for step in found["steps"]:
+            if step["outcome"] in {"drifted", "gone"}:
+                change = self._found.get(step["path"])
+                yield Drift(
+                    address=change.address if change is not None else step["path"],
+                    path=step["path"],
+                    wanted=_text(step.get("wanted")) or "",
+                    now=_text(step.get("now")),
+                )
+
+    def _changed_beside(self, arm: str | None) -> Iterator[Drift]:
+        """What the arm does not set, nor the kernel with it, and is not as it was found."""
+        plan = self._plans.get(arm) if arm is not None else None
+        own = {path for change in (plan.changes if plan else ()) for path in (change.path, *change.couples)}
+        watched = [path for path in self._found if path not in own]
+        if self._root is None or not watched:
+            return
+        for path, reading in self._root.read(watched).items():
+            before = Reading(data=self._found[path].old)
+            if reading is None or (reading.data is not None and reading.text != before.text):
+                now = reading.text if reading is not None else None
+                yield Drift(address=self._found[path].address, path=path, wanted=before.text or "", now=now)
+
+    def _apply(self, arm: str, plan: Plan) -> int:
+        if self._root is None:
+            raise ArmLost(f"the arm {arm} needs root, and there is none")
+        answer = apply_plan(self._root, plan, _LEASE)
+        said = refusal_of(answer)
+        if said is not None:
+            raise ArmLost(f"the arm {arm} could not be brought into force: {said}", hint="all is as it was")
+        return int(answer["transaction"])
+
+
+def refusal_of(answer: Mapping[str, Any]) -> str | None:
+    """Why a plan that was applied is not in force; None where it is."""
+    failed = [step for step in answer["steps"] if step["outcome"] not in _IN_FORCE]
+    if failed:
+        # Swap that is set up otherwise than wanted is in force, and the reason why nothing else is.
+        own = [step for step in (*failed, *answer["steps"]) if step["outcome"] not in _FOR_OTHERS | {"accepted"}]
+        one = own[0] if own else failed[0]
+        return f"{one['path']}: {one['message']}"
+    return None if answer["state"] == "applied" else str(answer["state"])
+
+
+def changes_of(plans: Mapping[str, Plan]) -> Iterator[Change]:
+    """All changes of all arms."""
+    for plan in plans.values():
+        yield from plan.changes
+
+
+def _text(value: Any) -> str | None:
+    """Bytes of the agent as text."""
+    return None if value is None else read_bytes(value).decode(errors="replace").strip()

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials whose visits are builds: how each arm is built anew, and which build a visit measured."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ktrial.kit.errors import BadInput, Contradiction
+
+if TYPE_CHECKING:
+    from ktrial.judge.model.log import Event
+    from ktrial.trial.protocol.file import TrialFile
+
+#: Holds, for the command that builds, a number that was drawn for this visit.
+NUMBER_VARIABLE = "KTRIAL_BUILD"
+#: By which facts a kernel shows that it is another build.
+KERNEL_BUILD = ("kernel.build_id", "kernel.version")
+
+Visit = tuple[int, str]
+
+
+class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as it was looked at. `written` is another one when it was written or made again since."""
+
+    sha256: str
+    written: tuple[int, int, int]
+
+
+def check_builds(trial: TrialFile) -> None:
+    """Raise BadInput where visits are to be builds and nothing says how, or the reverse."""
+    arms = {name: arm for name, arm in trial.arms.items() if not arm.placebo}
+    built = [name for name, arm in arms.items() if arm.build is not None]
+    for name in built:
+        build = arms[name].build
+        if build is not None and not (build.run and build.run[0] and build.artefact):
+            raise BadInput(f"arm {name}: a build without {'a file' if build.run else 'a command'}", hint=_EXAMPLE)
+    if trial.design.replicate != "build":
+        if built:
+            raise BadInput(
+                f"arm {built[0]}: build is for visits that are builds of their own",
+                hint='[design]  replicate = "build"; a program that is built once is built before the trial',
+            )
+        return
+    if any(arm.manual is not None for arm in arms.values()):
+        if built:
+            raise Contradiction(
+                f"{built[0]} is built by a command, and other arms are booted by hand",
+                hint="build all of them by hand, or none",
+            )
+        return
+    unsaid = next((name for name in arms if name not in built), None)
+    if unsaid is not None:
+        raise BadInput(f'replicate = "build", and nothing says how {unsaid} is built', hint=_EXAMPLE)
+
+
+_EXAMPLE = 'build = { run = ["./build.sh"], artefact = "prog" }, or manual = "…" of a kernel that you build and boot'
+
+
+def build_number(seed: int, block: int | None, arm: str) -> int:
+    """What the build of a visit varies by: drawn by seed, block and arm alone."""
+    said = f"{seed} {'warm-up' if block is None else block} {arm}"
+    return int.from_bytes(hashlib.sha256(said.encode()).digest()[:4])
+
+
+def builds_of(log: Iterable[Event]) -> dict[Visit, str]:
+    """Which build each visit measured, as far as the log tells; of a block that did not count too."""
+    from ktrial.judge.model.log import ArmBuilt, ArmFound
+
+    found: dict[Visit, str] = {}
+    for event in log:
+        if isinstance(event, ArmBuilt):
+            found[event.block, event.arm] = event.sha256
+        elif isinstance(event, ArmFound) and (told := kernel_build(event.facts)) is not None:
+            found[event.block, event.arm] = told
+    return found
+
+
+def kernel_build(facts: Mapping[str, str]) -> str | None:
+    """What tells this build of a kernel from another one; None where nothing does."""
+    return " ".join(facts[name] for name in KERNEL_BUILD if facts.get(name)) or None
+
+
+def repeated(builds: Mapping[Visit, str]) -> dict[str, tuple[int, int]]:
+    """Arms that had one build in several visits: how many builds they had, in how many visits."""
+    arms = dict.fromkeys(arm for _, arm in builds)
+    counts = {name: Counter(build for (_, arm), build in builds.items() if arm == name) for name in arms}
+    return {name: (len(count), count.total()) for name, count in counts.items() if len(count) < count.total()}

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arms that also run commands of the user's: each is written down before it is run, and undone when the arm is left."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from ktrial.bench.benchmark import Invocation, RawOutput, why_failed
+from ktrial.bench.run.ports import Executor, Machine
+from ktrial.bench.run.undoable_command import ArmCheck, ArmCommand, ArmExtras, OpenCommand
+from ktrial.kit.errors import KtrialError, Refused
+from ktrial.trial.arms.arm_builds import BuildSite
+from ktrial.trial.arms.arms import ArmLost, Arms, Built, Drift, NamesWriter
+from ktrial.trial.arms.scheduler import SchedulerSeat
+from ktrial.tuning.plans.plan import Plan
+
+#: Seconds that a command may take.
+LIMIT_S = 300.0
+
+
+class CommandJournal(Protocol):
+    """Knows what was begun and not undone, whatever became of who began it."""
+
+    @property
+    def where(self) -> str:
+        """Its file."""
+
+    def begin(self, trial: str, arm: str, command: ArmCommand) -> int:
+        """Write down what is about to be run; its number. On disk when this returns."""
+
+    def end(self, number: int) -> None:
+        """It was undone."""
+
+    def left(self) -> tuple[OpenCommand, ...]:
+        """What is left to undo, the newest first."""
+
+
+class CheckFailed(Drift, frozen=True, kw_only=True):
+    """Something that commands or services brought about is not there: `wanted` is what the check should say."""
+
+    @property
+    def sentence(self) -> str:
+        """What happened."""
+        return f"`{self.address}` {self.now} instead of {self.wanted}"
+
+
+class Beside(NamedTuple):
+    """What the arms of a trial have beside their plans, and what carries it out.
+
+    `seat` where one has a scheduler, `site` where they are built for each visit.
+    """
+
+    trial: str
+    extras: Mapping[str, ArmExtras]
+    executor: Executor
+    journal: CommandJournal
+    seat: SchedulerSeat | None = None
+    site: BuildSite | None = None
+
+
+class CommandedArms(Arms):
+    """The commands of an arm come after its settings, and are undone before them."""
+
+    def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter, beside: Beside) -> None:
+        super().__init__(root, plans, writer_of)
+        self._beside = beside
+        self._seat = beside.seat
+        self._site = beside.site
+        self._commanded: str | None = None
+        self._open: list[tuple[int, ArmCommand]] = []
+
+    def enter(self, arm: str) -> Sequence[Drift]:
+        """Leave the present arm and bring this one into force; nothing happens where it is there already."""
+        if arm != self._commanded or self.failed() is not None:
+            self._undo()
+        drifts = super().enter(arm)
+        if not drifts and arm != self._commanded:
+            self._commanded = arm
+            extras = self._beside.extras.get(arm, ArmExtras())
+            for command in extras.commands:
+                self._run(arm, command)
+            if extras.scheduler is not None and self._seat is not None:
+                self._seat.start(arm, extras.scheduler)
+        return drifts
+
+    def renew(self, arm: str, number: int) -> Built | None:
+        """Make anew what the next visit of this arm measures: on the machine as it is found."""
+        build = self._beside.extras.get(arm, ArmExtras()).build
+        if build is None or self._site is None:
+            return None
+        self.leave()
+        return self._site.make(arm, build, number)
+
+    def leave(self) -> None:
+        """Put back what the present arm changed."""
+        try:
+            self._undo()
+        finally:
+            super().leave()
+
+    def drifted(self) -> tuple[Drift, ...]:
+        """What is not as the present arm made it, or as it was found."""
+        extras = self._beside.extras.get(self._commanded) if self._commanded is not None else None
+        checks = extras.checks if extras is not None else ()
+        failed = [one for check in checks if (one := _failed(self._beside.executor, check)) is not None]
+        schedulers = self._seat.drifted() if self._seat is not None else ()
+        return (*super().drifted(), *failed, *schedulers, *(self._site.drifted() if self._site is not None else ()))
+
+    def failed(self) -> str | None:
+        """Why the present arm was lost: its scheduler was ejected, or ended."""
+        return None if self._seat is None else self._seat.failed()
+
+    def _run(self, arm: str, command: ArmCommand) -> None:
+        number = self._beside.journal.begin(self._beside.trial, arm, command)
+        self._open.append((number, command))
+        raw = _carry(self._beside.executor, command.run, command)
+        if raw.interrupted:
+            raise KeyboardInterrupt
+        if (failure := why_failed(raw)) is not None:
+            raise ArmLost(
+                f"the arm {arm} could not be brought into force: `{command.text}` {failure}",
+                hint="what it had begun was undone",
+            )
+
+    def _undo(self) -> None:
+        """The newest first; one that fails does not keep the others from being undone."""
+        self._commanded = None
+        failed: list[KtrialError] = []
+        try:
+            if self._seat is not None:
+                self._seat.stop()
+        except KtrialError as error:
+            failed.append(error)
+        while self._open:
+            number, command = self._open.pop()
+            try:
+                _undo_one(self._beside.executor, self._beside.journal, number, command)
+            except KtrialError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+
+
+def undo_left(journal: CommandJournal, executor: Executor, tell: Callable[[str], None]) -> int:
+    """Undo what a killed trial has left, and say so; how many there were. Raises where one cannot be undone."""
+    failed: list[KtrialError] = []
+    left = journal.left()
+    for one in left:
+        tell(f"arm {one.arm} of {one.trial} was interrupted; undoing it: {one.command.undo_text}")
+        try:
+            _undo_one(executor, journal, one.number, one.command)
+        except KtrialError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return len(left)
+
+
+def refuse_what_holds_already(extras: Mapping[str, ArmExtras], executor: Executor) -> None:
+    """A check that passes before its command was run tells nothing, or the command changes nothing."""
+    for arm, one in extras.items():
+        for check in one.checks if one.commands else ():
+            if check.passes and _failed(executor, check) is None:
+                raise Refused(
+                    f"arm {arm}: `{check.text}` has status 0 although nothing was run yet",
+                    hint="it is in force already, or the check tells something else",
+                )
+
+
+def _undo_one(executor: Executor, journal: CommandJournal, number: int, command: ArmCommand) -> None:
+    failure = why_failed(_carry(executor, command.undo, command))
+    if failure is not None:
+        raise ArmLost(
+            f"`{command.undo_text}` {failure}: what `{command.text}` did is not undone",
+            hint=f"`ktrial recover` tries again; where it was undone by hand, remove {journal.where}",
+        )
+    journal.end(number)
+
+
+def _carry(executor: Executor, argv: tuple[str, ...], command: ArmCommand | ArmCheck) -> RawOutput:
+    invocation = Invocation(argv=argv, limit_s=LIMIT_S, environment=command.environment, directory=command.directory)
+    return executor.run(invocation).raw
+
+
+def _failed(executor: Executor, check: ArmCheck) -> CheckFailed | None:
+    raw = _carry(executor, check.argv, check)
+    if raw.interrupted:
+        raise KeyboardInterrupt
+    if raw.exit_status is None:
+        raise ArmLost(f"`{check.text}` {why_failed(raw)}", hint="a check ends by itself, with status 0 or another one")
+    if (raw.exit_status == 0) == check.passes:
+        return None
+    return CheckFailed(
+        address=shlex.join(check.argv),
+        path=check.argv[0],
+        wanted="0" if check.passes else "another one than 0",
+        now=f"has status {raw.exit_status}",
+    )

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arms that a person brings about: by which facts the machine shows that one is in force.
+
+What is expected of a fact is its value, of a fact that is a list of words the words that are in it. `!` before a value
+or word means that it is not so, `*` stands for any text, and the empty text for a fact that is not there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ktrial.kit.errors import BadInput, Contradiction, UnknownName
+from ktrial.machine.when import Truth
+
+if TYPE_CHECKING:
+    from ktrial.machine.facts import Fact, FactBook, FactKind
+    from ktrial.trial.protocol.file import TrialFile
+
+Expected = bool | int | float | str
+Signs = Mapping[str, Expected]
+
+_SCALARS = frozenset(("text", "int", "bool"))
+#: A text that is a list of words.
+_COMMAND_LINE = "kernel.command_line"
+_MOVES = frozenset(("boot.id",))
+_NOT = "!"
+_WHOLE_KERNEL = (
+    "kernel.release",
+    "kernel.version",
+    "kernel.build_id",
+    "kernel.config_hash",
+    "kernel.config_source",
+)
+#: Where the kernel shows its own release; its version has the fact's name.
+_SHOWN_TOO = ("kernel.osrelease",)
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """The visit whose turn it is. `place` is the arm as which the machine is to be brought about, `instruction` how.
+
+    `expect` is what the machine shows then; `confirm` says that it does not tell all arms apart, `new_boot` that the
+    machine must boot for it whatever is in force, `new_build` that this must be a kernel which was built for it.
+    """
+
+    trial: str
+    block: int
+    arm: str
+    visit: int
+    visits: int
+    place: str
+    instruction: str
+    expect: Mapping[str, Expected]
+    confirm: bool
+    new_boot: bool
+    new_build: bool = False
+
+    @property
+    def command(self) -> str:
+        """What makes the visit."""
+        return f"ktrial trial next {self.trial}"
+
+    @property
+    def todo(self) -> str:
+        """What a person does for it."""
+        said = f" --done {self.place}" if self.confirm else ""
+        return f"{self.instruction}; then  {self.command}{said}"
+
+
+def is_by_hand(trial: TrialFile) -> bool:
+    """Whether somebody must do something between the visits: bring an arm about, or boot."""
+    if trial.guest is not None:
+        return False
+    return trial.design.replicate == "boot" or any(arm.manual is not None for arm in trial.arms.values())
+
+
+def check_manual(trial: TrialFile) -> None:
+    """Raise BadInput for manual arms that cannot be carried out on any machine."""
+    for name, arm in trial.arms.items():
+        if arm.expect and arm.manual is None:
+            raise BadInput(f"arm {name}: expect is for manual arms", hint='say in  manual = "…"  what is to be done')
+        if arm.manual is None:
+            continue
+        if not arm.manual.strip():
+            raise BadInput(f"arm {name}: manual says nothing", hint='for example  manual = "boot the BORE kernel"')
+        if not msgspec.structs.replace(arm, manual=None, environment={}, parameters={}).changes_nothing:
+            what = f"sets {arm.words[0]}" if arm.words else "has a part that ktrial would bring about"
+            raise Contradiction(
+                f"arm {name} is brought about by hand and {what}",
+                hint="do that by hand too, so that its boots have it (a file in /etc/sysctl.d), and leave it out here",
+            )
+        if trial.baseline != "found":
+            raise Contradiction(
+                f"baseline = {trial.baseline!r} is set by ktrial, and the arm {name} is brought about by hand",
+                hint="leave the baseline out",
+            )
+
+
+def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
+    """Raise BadInput for facts that there are not, or by whose value no arm can be recognised."""
+    for name, arm in trial.arms.items():
+        for fact, wanted in arm.expect.items():
+            if fact not in kinds:
+                raise UnknownName("fact", fact, kinds, hint="`ktrial facts` lists them")
+            told = _unusable(kinds[fact], wanted)
+            if told is not None:
+                raise BadInput(
+                    f"arm {name}: {fact} = {wanted!r}: {told}",
+                    hint="`ktrial facts` shows them; without `expect` a person says it: ktrial trial next --done ARM",
+                )
+
+
+def _unusable(kind: FactKind, wanted: Expected) -> str | None:
+    """Why an arm cannot be recognised so."""
+    if kind.of is not None or kind.name in _MOVES or (kind.type not in _SCALARS and not _is_words(kind)):
+        return "no arm is recognised by this fact: it moves by itself, or is no single value"
+    if _is_words(kind):
+        return None if isinstance(wanted, str) and wanted.split() else "the words that are in it are wanted"
+    fits: dict[str, bool] = {
+        "text": isinstance(wanted, str),
+        "bool": isinstance(wanted, bool) or wanted in {"!true", "!false"},
+        "int": (isinstance(wanted, int) and not isinstance(wanted, bool))
+        or (isinstance(wanted, str) and re.fullmatch(r"!-?\d+", wanted) is not None),
+    }
+    return None if fits[kind.type] else f"the fact is of the type {kind.type}"
+
+
+def _is_words(kind: FactKind) -> bool:
+    return kind.type == "texts" or kind.name == _COMMAND_LINE
+
+
+class Look(NamedTuple):
+    """Whether a machine shows all the signs of an arm; `told` are those it does not, `found` what it shows."""
+
+    truth: Truth
+    told: tuple[str, ...]
+    found: Mapping[str, str]
+
+
+def look(signs: Signs, facts: FactBook, kinds: Mapping[str, FactKind]) -> Look:
+    """Hold the signs of an arm against a machine. An arm without signs can be told by nobody but a person."""
+    found: dict[str, str] = {}
+    against: list[str] = []
+    unknown: list[str] = []
+    for name, wanted in signs.items():
+        fact = facts.get(name)
+        if fact is None or fact.unknown is not None:
+            unknown.append(f"{name} could not be told: {fact.unknown if fact is not None else 'nobody asked'}")
+        elif _is_words(kinds[name]):
+            words = _words(fact)
+            missing = [word for word in str(wanted).split() if not _holds(word, words)]
+            against += [_told_word(name, word) for word in missing]
+            found[name] = str(wanted) if not missing else ""
+        else:
+            found[name] = _text(fact)
+            if not _holds(_told(wanted), (found[name],)):
+                against.append(f"{name} is {_shown(found[name])}, not {_wanted(_told(wanted))}")
+    truth = Truth.NO if against else Truth.UNKNOWN if unknown or not signs else Truth.YES
+    return Look(truth, (*against, *unknown), found)
+
+
+def _holds(wanted: str, values: Iterable[str]) -> bool:
+    """Whether one of the values is what is wanted; with `!`, whether none is."""
+    bare = wanted.removeprefix(_NOT)
+    pattern = re.compile(".*".join(map(re.escape, bare.split("*"))), re.DOTALL)
+    return any(pattern.fullmatch(value) for value in values) is not wanted.startswith(_NOT)
+
+
+def _told_word(name: str, word: str) -> str:
+    return f"{name} holds {word[1:]}" if word.startswith(_NOT) else f"{name} does not hold {word}"
+
+
+def _wanted(text: str) -> str:
+    return f"anything but {text[1:]}" if text.startswith(_NOT) else _shown(text)
+
+
+def _shown(text: str) -> str:
+    return text or "not there"
+
+
+def _words(fact: Fact) -> tuple[str, ...]:
+    if fact.value is None:
+        return ()
+    return tuple(fact.value.split() if isinstance(fact.value, str) else map(str, fact.value))
+
+
+def _text(fact: Fact) -> str:
+    return "" if fact.value is None else _told(fact.value)
+
+
+def _told(value: Expected) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def signs_as_found(trial: TrialFile, facts: FactBook, kinds: Mapping[str, FactKind]) -> dict[str, Expected]:
+    """By what a control that nobody brings about is recognised: the facts that tell other arms, as they are now.
+
+    Raises BadInput for one that cannot be told now.
+    """
+    found: dict[str, Expected] = {}
+    for name, wanted in _expected(trial):
+        fact = facts.get(name)
+        if fact is None or fact.unknown is not None:
+            raise BadInput(
+                f"{name} cannot be told here: {fact.unknown if fact is not None else 'nobody asked'}",
+                hint="another fact in `expect`, or none: then a person says it",
+            )
+        if _is_words(kinds[name]):
+            bare = [word.removeprefix(_NOT) for word in str(wanted).split()]
+            now = [word if _holds(word, _words(fact)) else f"{_NOT}{word}" for word in bare]
+            found[name] = " ".join(dict.fromkeys((*str(found.get(name, "")).split(), *now)))
+        else:
+            found[name] = _text(fact) if fact.value is None else fact.value
+    return found
+
+
+def _expected(trial: TrialFile) -> Iterator[tuple[str, Expected]]:
+    for arm in trial.arms.values():
+        yield from arm.expect.items()
+
+
+def place_of(trial: TrialFile, arm: str) -> str:
+    """The arm as which the machine is brought about: its own if that is done by hand, else the control."""
+    return arm if trial.arms[arm].manual is not None else trial.control
+
+
+def implied(signs: Signs) -> tuple[str, ...]:
+    """Facts that differ where these do: another kernel has all of its own, the command line the words of it."""
+    found: list[str] = []
+    for name, wanted in signs.items():
+        if name == _COMMAND_LINE:
+            found += [f"boot:{word.removeprefix(_NOT).partition('=')[0]}" for word in str(wanted).split()]
+        else:
+            found += (*_WHOLE_KERNEL, *_SHOWN_TOO) if name in _WHOLE_KERNEL else (name,)
+    return tuple(dict.fromkeys(found))

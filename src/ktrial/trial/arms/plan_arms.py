@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Before the first run of a trial: what its arms come to on this machine, and what cannot be tried here."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.benchmark import Benchmark
+from ktrial.bench.run.ports import Machine
+from ktrial.bench.suite import Suite, Task
+from ktrial.bench.suites import tasks_of, with_parameters
+from ktrial.kit.errors import BadInput, Refused
+from ktrial.machine.facts import FactBook
+from ktrial.results.trial_record import ArmSettings
+from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.knobs.address import is_assignment, parse_address
+from ktrial.tuning.knobs.knob import Knob, clear_each_other
+from ktrial.tuning.plans.plan import Plan, Refusal, ServiceStep, Why
+from ktrial.tuning.plans.resolve import make_plan
+
+#: Seconds to wait after commands and services that bring an arm into force, unless a setting wants more.
+SETTLE_S = 1.0
+#: What an arm is said to change that has a scheduler.
+SCHED_EXT = "sched_ext"
+#: And one that is built for every visit.
+BUILD = "build"
+
+
+def arm_plans(
+    trial: TrialFile,
+    machine: Machine,
+    catalog: Catalog,
+    *,
+    allow_dangerous: bool = False,
+    only: Collection[str] | None = None,
+) -> dict[str, Plan]:
+    """What each arm (or `only` some) changes here. Raises for a setting that cannot be made, before any is written."""
+    prefix = () if trial.baseline == "found" else (trial.baseline,)
+    plans = {}
+    for name in trial.arms if only is None else only:
+        words = (*prefix, *in_force(trial, name).words)
+        if not words:
+            plans[name] = Plan(title=name, changes=(), same=(), refusals=())
+            continue
+        plan, _ = make_plan(machine, catalog, words, allow_dangerous=allow_dangerous, later_wins=True)
+        _refuse(name, plan, {f"setting {word}" for word in words if is_assignment(word)}, allow_dangerous)
+        _refuse_pairs(name, in_force(trial, name), catalog.knobs)
+        plans[name] = msgspec.structs.replace(plan, title=f"trial {trial.name}, arm {name}")
+    return plans
+
+
+def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> None:
+    """Whatever is asked for by name must be possible; of a profile, something."""
+    dangerous = [one for one in plan.refusals if one.kind is Why.DANGEROUS]
+    if dangerous and not allow_dangerous:
+        names = ", ".join(one.address for one in dangerous)
+        raise Refused(f"arm {arm}: dangerous: {names}", hint="read `ktrial explain`; --yes-dangerous tries it")
+    named = [one for one in plan.refusals if one.origin in asked]
+    if named:
+        raise BadInput(f"arm {arm}: {_told(named[0])}", hint=named[0].hint or f"`ktrial explain {named[0].knob}`")
+    if plan.refusals and plan.empty and not plan.same:
+        first = plan.refusals[0]
+        raise BadInput(f"arm {arm}: nothing of it can be set here: {_told(first)}", hint=first.hint)
+
+
+def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:
+    """Of layers the later one wins; what one arm names by itself must all be in force."""
+    named = [
+        (f"{address}={value}", knobs[parse_address(address).knob])
+        for address, value in arm.set.items()
+        if str(value) != "0"
+    ]
+    for (word, knob), (other, partner) in itertools.combinations(named, 2):
+        if clear_each_other(knob, partner):
+            raise BadInput(
+                f"arm {name}: {word} and {other} exclude each other: the kernel clears one when the other is written",
+                hint="set only one of the two",
+            )
+
+
+def _told(refusal: Refusal) -> str:
+    return f"{refusal.address} = {refusal.value}: {refusal.reason}"
+
+
+def arm_settings(trial: TrialFile, plans: Mapping[str, Plan]) -> dict[str, ArmSettings]:
+    """What is recorded of each arm."""
+    return {name: _settings(plan, in_force(trial, name)) for name, plan in plans.items()}
+
+
+def in_force(trial: TrialFile, name: str) -> ArmFile:
+    """What an arm is: a placebo is the control, and all have what the trial sets for all."""
+    arm = trial.arms[trial.control if trial.arms[name].placebo else name]
+    if not trial.environment:
+        return arm
+    return msgspec.structs.replace(arm, environment={**trial.environment, **arm.environment})
+
+
+def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
+    changes = {change.address: change.new_text for change in plan.changes}
+    if plan.zram is not None:
+        changes["zram"] = f"{plan.zram.size_bytes} B, {plan.zram.algorithm or 'as it is'}"
+    if plan.service is not None:
+        changes[_service(plan.service)] = "started" if plan.service.start else "stopped"
+    if arm.sched_ext is not None:
+        changes[SCHED_EXT] = f"{arm.sched_ext.name} ({shlex.join(arm.sched_ext.run)})"
+    if arm.build is not None:
+        changes[BUILD] = f"{arm.build.artefact} by {shlex.join(arm.build.run)}"
+    return ArmSettings(
+        changes=changes,
+        same=tuple(change.address for change in plan.same),
+        refused={refusal.address: refusal.reason for refusal in plan.refusals},
+        inert={change.address: change.inert for change in plan.changes if change.inert},
+        environment=arm.environment,
+        parameters=arm.parameters,
+        manual=arm.manual,
+        expect=arm.expect,
+        commands=tuple(f"{shlex.join(one.run)}; undone by {shlex.join(one.undo)}" for one in arm.commands),
+    )
+
+
+def _service(step: ServiceStep) -> str:
+    return f"service {step.name}"
+
+
+def found_values(plans: Mapping[str, Plan]) -> dict[str, str]:
+    """What the arms change, as it is now: the control's values of it."""
+    found = {
+        change.address: change.old_text
+        for plan in plans.values()
+        for change in plan.changes
+        if change.old_text is not None
+    }
+    services = [plan.service for plan in plans.values() if plan.service is not None]
+    return found | {_service(one): "stopped" if one.start else "started" for one in services}
+
+
+def with_placebos(trial: TrialFile, arms: Mapping[str, ArmSettings]) -> tuple[TrialFile, tuple[str, ...]]:
+    """An arm that differs from the control in nothing here is a placebo: the trial that says so, and which they are."""
+    control = _what_differs(arms[trial.control])
+    found = tuple(
+        name
+        for name, arm in trial.arms.items()
+        if name != trial.control and not arm.placebo and arm.manual is None and _what_differs(arms[name]) == control
+    )
+    marked = {
+        name: msgspec.structs.replace(arm, placebo=True) if name in found else arm for name, arm in trial.arms.items()
+    }
+    return msgspec.structs.replace(trial, arms=marked), found
+
+
+def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
+    return arm.changes, arm.environment, arm.parameters, {"commands": arm.commands}
+
+
+def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:
+    """The longest wait that a setting of any arm wants: every visit waits the same."""
+    if trial.settle_s is not None:
+        return trial.settle_s
+    changed = [knobs[change.knob] for plan in plans.values() for change in plan.changes if change.knob in knobs]
+    waits = [knob.settle_s for knob in changed]
+    if any(arm.commands or arm.service or arm.sched_ext or arm.build for arm in trial.arms.values()):
+        waits.append(SETTLE_S)
+    return max(waits, default=0.0)
+
+
+def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> Suite:
+    """With the protocol's parameters, and only the benchmarks whose outcomes it names; all where it names none."""
+    suite = with_parameters(suite, benchmarks, parameter_words(trial.parameters))
+    named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
+    wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
+    return msgspec.structs.replace(suite, benchmark=wanted or suite.benchmark)
+
+
+def arm_tasks(
+    trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook, cpus: str | None
+) -> dict[str, tuple[Task, ...]]:
+    """What the arms run that have parameters of their own."""
+    return {
+        name: tasks_of(with_parameters(suite, benchmarks, parameter_words(given)), benchmarks, facts, cpus)
+        for name in trial.arms
+        if (given := in_force(trial, name).parameters)
+    }
+
+
+def parameter_words(parameters: Mapping[str, object]) -> list[str]:
+    """Parameters as words of a command line."""
+    return [f"{name}={_word(value)}" for name, value in parameters.items()]
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

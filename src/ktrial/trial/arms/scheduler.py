@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sched_ext scheduler as an arm: a program that runs as long as the arm is in force."""
+
+from __future__ import annotations
+
+from ktrial.bench.benchmark import Invocation, RawOutput, why_failed
+from ktrial.bench.run.ports import Clock, Executor, Machine, RunningLoad
+from ktrial.bench.run.undoable_command import EJECTED, ArmScheduler
+from ktrial.kit.errors import Refused
+from ktrial.trial.arms.arms import ArmLost, Drift
+
+STATE = "/sys/kernel/sched_ext/state"
+OPS = "/sys/kernel/sched_ext/root/ops"
+#: How often one was enabled since the boot.
+SEQUENCE = "/sys/kernel/sched_ext/enable_seq"
+#: Seconds in which one is in force after its start, and gone after its end; and the longest that it runs.
+START_S, _PAUSE_S, _LIMIT_S = 15.0, 0.05, 7 * 86400.0
+
+
+class SchedulerSeat:
+    """Which scheduler is in force, and whether it stayed so."""
+
+    def __init__(self, machine: Machine, executor: Executor, clock: Clock) -> None:
+        self._machine = machine
+        self._executor = executor
+        self._clock = clock
+        self._running: RunningLoad | None = None
+        self._wanted: ArmScheduler | None = None
+        self._sequence: str | None = None
+
+    def start(self, arm: str, scheduler: ArmScheduler) -> None:
+        """Raises ArmLost where it does not come into force."""
+        invocation = Invocation(
+            argv=scheduler.argv,
+            limit_s=_LIMIT_S,
+            environment=scheduler.environment,
+            directory=scheduler.directory,
+        )
+        before = self._texts()[SEQUENCE]
+        self._running, self._wanted = self._executor.start(invocation), scheduler
+        end_ns = self._clock.monotonic_ns() + int(START_S * 1e9)
+        # The kernel counts it after it has called it enabled.
+        while not self._is_in_force() or (before is not None and self._texts()[SEQUENCE] == before):
+            alive = self._running.alive()
+            if not alive or self._clock.monotonic_ns() > end_ns:
+                shown, ending = self._shown(), why_failed(self._stopped() or RawOutput(exit_status=0))
+                why = (
+                    f"sched_ext shows {shown} after {START_S:g} s" if alive else f"it {ending or 'ended with status 0'}"
+                )
+                raise ArmLost(
+                    f"the arm {arm} could not be brought into force: {scheduler.argv[0]}: {why}",
+                    hint=f"it must show {scheduler.ops!r} in {OPS}; it was stopped",
+                )
+            self._clock.sleep(_PAUSE_S)
+        self._sequence = self._texts()[SEQUENCE]
+
+    def failed(self) -> str | None:
+        """Why the scheduler was not in force all the time since it was started; None where it was, or there is none."""
+        if self._wanted is None or self._running is None:
+            return None
+        if not self._running.alive():
+            return f"{EJECTED}: {self._wanted.argv[0]} has ended; sched_ext shows {self._shown()}"
+        if not self._is_in_force():
+            return f"{EJECTED}: sched_ext shows {self._shown()} instead of {self._wanted.ops}"
+        if self._texts()[SEQUENCE] != self._sequence:
+            return f"{EJECTED}: another scheduler was in force meanwhile"
+        return None
+
+    def drifted(self) -> tuple[Drift, ...]:
+        """A scheduler that is in force although the present arm has none."""
+        if self._wanted is not None:
+            return ()
+        now = self._texts()[STATE]
+        if now != "enabled":
+            return ()
+        return (Drift(address="sched_ext", path=STATE, wanted="disabled", now=f"enabled: {self._texts()[OPS]}"),)
+
+    def stop(self) -> None:
+        """End it; raises ArmLost where sched_ext does not show that."""
+        if self._running is None:
+            return
+        wanted = self._wanted
+        self._stopped()
+        end_ns = self._clock.monotonic_ns() + int(START_S * 1e9)
+        while self._texts()[STATE] == "enabled":
+            if self._clock.monotonic_ns() > end_ns:
+                name = wanted.argv[0] if wanted is not None else "the scheduler"
+                raise ArmLost(f"{name} was ended, and sched_ext still shows {self._shown()}", hint=f"see {STATE}")
+            self._clock.sleep(_PAUSE_S)
+
+    def refuse_another(self) -> None:
+        """Raise Refused where sched_ext is not there, or in use, or needs rights that are not here."""
+        state = self._texts()[STATE]
+        if state is None:
+            raise Refused("this kernel has no sched_ext", hint=f"{STATE} is missing: it needs CONFIG_SCHED_CLASS_EXT")
+        if state == "enabled":
+            raise Refused(
+                f"a sched_ext scheduler is in force already: {self._texts()[OPS]}", hint="stop its program or service"
+            )
+        if not self._executor.runs_as_root:
+            raise Refused(
+                "a sched_ext scheduler needs root, and ktrial runs programs of yours as you",
+                hint="run it in a root shell, or have scx_loader do it: commands with  scxctl start  and  scxctl stop",
+            )
+
+    def _stopped(self) -> RawOutput | None:
+        running, self._running, self._wanted = self._running, None, None
+        return None if running is None else running.stop()
+
+    def _is_in_force(self) -> bool:
+        texts = self._texts()
+        wanted = self._wanted
+        return wanted is not None and texts[STATE] == "enabled" and (texts[OPS] or "").startswith(wanted.ops)
+
+    def _shown(self) -> str:
+        texts = self._texts()
+        return f"{texts[STATE] or 'nothing'}{f', {texts[OPS]}' if texts[OPS] else ''}"
+
+    def _texts(self) -> dict[str, str | None]:
+        found = self._machine.read((STATE, OPS, SEQUENCE))
+        return {path: reading.text if reading is not None else None for path, reading in found.items()}

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels that the arms of a trial in guests are built of: all are checked before the first one is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from ktrial.kit.errors import Contradiction, KtrialError, Refused
+from ktrial.trial.arms.plan_arms import in_force
+from ktrial.trial.guests.kernels import KernelChange, KernelRecipe, kernel_of
+from ktrial.trial.protocol.file import TrialFile
+from ktrial.tuning.plans.plan import Change, Plan, Refusal
+
+#: A symbol among the knobs, and how its values stand in a configuration.
+_SYMBOL = "kconfig:"
+_STANDS = {"on": "y", "off": "n"}
+
+
+class KernelPlan(NamedTuple):
+    """A kernel that could be built. `key` is another one where anything is that it is built of.
+
+    `compiled` tells how, as far as an exact guest is blind to it. `image` is there where it was built already.
+    """
+
+    recipe: KernelRecipe
+    version: str
+    key: str
+    compiled: Mapping[str, str]
+    image: str | None = None
+
+
+class Workshop(Protocol):
+    """Builds kernels, each once."""
+
+    def plan(self, recipe: KernelRecipe) -> KernelPlan:
+        """Open, patch and configure. Raises for whatever of it cannot be."""
+
+    def check_room(self, plans: Sequence[KernelPlan]) -> None:
+        """Raise Refused where these cannot be built for want of room or memory."""
+
+    def build(self, plan: KernelPlan) -> str:
+        """Where the image is."""
+
+
+#: The word for the kernel of every arm.
+KernelWords = Callable[[TrialFile], Mapping[str, str]]
+
+
+def kernel_words(file: TrialFile, workshop: Workshop, say: Callable[[str], None]) -> dict[str, str]:
+    """The word for each arm's kernel; those that are built of something are built by now."""
+    plans = planned_kernels(file, workshop)
+    refuse_same(file, plans)
+    images = built_images(plans, workshop, say)
+    words = {}
+    for name in file.arms:
+        kernel = kernel_of(file, in_force(file, name))
+        words[name] = kernel if isinstance(kernel, str) else images[plans[name].key]
+    return words
+
+
+def planned_kernels(file: TrialFile, workshop: Workshop) -> dict[str, KernelPlan]:
+    """Of each arm whose kernel is built. Raises for the first that cannot be, and names the arm."""
+    found: dict[str, KernelPlan] = {}
+    for name in file.arms:
+        kernel = kernel_of(file, in_force(file, name))
+        if isinstance(kernel, KernelRecipe):
+            try:
+                found[name] = workshop.plan(kernel)
+            except KtrialError as error:
+                error.message = f"arm {name}: {error.message}"
+                raise
+    if file.guest is not None and file.guest.mode == "exact":
+        _refuse_compiled(found)
+    return found
+
+
+def refuse_same(file: TrialFile, plans: Mapping[str, KernelPlan]) -> None:
+    """Raise Contradiction where arms ask for different kernels, and one comes of it."""
+    by_key: dict[str, str] = {}
+    for name, plan in plans.items():
+        other = by_key.setdefault(plan.key, name)
+        asked = file.arms[name].kernel
+        changes_nothing = isinstance(asked, KernelChange) and file.arms[other].kernel is None
+        if plans[other].recipe != plan.recipe or changes_nothing:
+            raise Contradiction(
+                f"the kernels of the arms {other} and {name} are built of the very same, whatever they are asked to be",
+                hint=f"leave {name} out, or ask for something that {other} has not",
+            )
+
+
+def built_images(plans: Mapping[str, KernelPlan], workshop: Workshop, say: Callable[[str], None]) -> dict[str, str]:
+    """Key -> image; what is not there is built, one after the other."""
+    found = {plan.key: plan.image for plan in plans.values() if plan.image is not None}
+    missing: dict[str, tuple[str, KernelPlan]] = {}
+    for name, plan in plans.items():
+        if plan.key not in found:
+            missing.setdefault(plan.key, (name, plan))
+    workshop.check_room([plan for _, plan in missing.values()])
+    for number, (key, (name, plan)) in enumerate(missing.items(), start=1):
+        say(f"the kernel of the arm {name}, {number} of {len(missing)} to be built")
+        found[key] = workshop.build(plan)
+    return found
+
+
+def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
+    """Raise Refused where kernels will differ in what an exact guest is blind to."""
+    first = next(iter(plans), None)
+    for name, plan in plans.items():
+        for what, value in plan.compiled.items():
+            if first is not None and (usual := plans[first].compiled[what]) != value:
+                raise Refused(
+                    f"the kernels of the arms {first} and {name} will differ in their {what} ({usual}, {value}): an "
+                    "exact guest counts instructions and not what they cost",
+                    hint='mode = "kvm" or "emulated" measures time; kernels of one compiler can be compared exactly',
+                )
+
+
+def as_built(plan: Plan, symbols: Mapping[str, str] | None) -> Plan:
+    """Of the symbols that no running kernel can change, those that this kernel was built with are in force already."""
+    if symbols is None:
+        return plan
+    same = [_in_force(one) for one in plan.refusals if _is_built_in(one, symbols)]
+    refusals = tuple(one for one in plan.refusals if not _is_built_in(one, symbols))
+    return msgspec.structs.replace(plan, same=(*plan.same, *same), refusals=refusals)
+
+
+def _is_built_in(refusal: Refusal, symbols: Mapping[str, str]) -> bool:
+    if not refusal.knob.startswith(_SYMBOL):
+        return False
+    return symbols.get(refusal.knob.removeprefix(_SYMBOL), "n") == _STANDS.get(refusal.value, refusal.value)
+
+
+def _in_force(refusal: Refusal) -> Change:
+    value = _STANDS.get(refusal.value, refusal.value)
+    return Change(
+        knob=refusal.knob,
+        address=refusal.address,
+        path="",
+        rule="plain",
+        new_text=value,
+        old_text=value,
+        old=None,
+        couples=(),
+        effective=None,
+        why=None,
+        origin=refusal.origin,
+        risk="safe",
+    )

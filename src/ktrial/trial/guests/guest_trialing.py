@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials in guests, from a protocol to a verdict."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ktrial.kit.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from ktrial.agent.session import AgentSession
+    from ktrial.bench.frames.guest_tools import GuestPlace
+    from ktrial.cli.app import App
+    from ktrial.results.trial_record import StoredTrial
+    from ktrial.trial.guests.kernels import KernelChange
+    from ktrial.trial.guests.prepare import GuestReady
+    from ktrial.trial.protocol.file import ArmFile, TrialFile
+    from ktrial.trial.run.prepare import Prepared
+    from ktrial.trial.run.progress import TrialProgress
+
+
+@contextmanager
+def scout(app: App, place: GuestPlace) -> Iterator[AgentSession]:
+    """A guest that answers as root.
+
+    It has no more than the place says: what else lies in its memory changes what the kernel makes of that by itself.
+    """
+    guest = app.kernels.lab.talk(place)
+    try:
+        session = app.kernels.session_in(guest, "root")
+        try:
+            yield session
+        finally:
+            session.close()
+    finally:
+        guest.close()
+
+
+def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> GuestReady:
+    """Find everything that the protocol names. Raises for what is not there."""
+    from functools import partial
+
+    from ktrial.bench.command_line import choose
+    from ktrial.trial.guests.prepare import GuestMeans, prepare_in_guests
+
+    suite, benchmarks = choose(app, file.suite, None, (), None)
+    means = GuestMeans(app.kernels.lab, partial(scout, app), partial(words_of, app))
+    return prepare_in_guests(app, file, suite, benchmarks, means, allow_dangerous=allow_dangerous)
+
+
+def words_of(app: App, file: TrialFile) -> Mapping[str, str]:
+    """The word for each arm's kernel; those that must be built are built."""
+    from ktrial.kernels.build.arm_kernels import workshop_of
+    from ktrial.trial.guests.guest_kernels import kernel_words
+
+    return kernel_words(file, workshop_of(app), app.say)
+
+
+def run_in_guests(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
+    """A new trial, from its protocol to its verdict."""
+    from ktrial.trial.run.progress import TrialProgress
+
+    guests = prepare(app, file, allow_dangerous=allow_dangerous)
+    listen = TrialProgress(app.clock, as_json=as_json)
+    with app.interrupts, listen:
+        stored = _begun(app, guests, listen, rules=True)
+    return _to_its_end(app, stored, guests, listen, as_json=as_json)
+
+
+def _begun(app: App, guests: GuestReady, listen: TrialProgress, *, rules: bool) -> StoredTrial:
+    """A new trial of the store, after it was announced."""
+    from ktrial.trial.guests.prepare import found_in_guests
+    from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
+    from ktrial.trial.run.conduct import begin
+
+    ready = guests.ready
+    workloads = ready.file.guest.workloads if ready.file.guest is not None else 1
+    around = outcomes_around(ready.suite)
+    protocol = protocol_of(ready.file, ready.tasks, {}, ready.seed, None, workloads, around)
+    listen.announce(ready, protocol, rules=rules)
+    return begin(app, ready, protocol, found_in_guests(ready, guests.places, app.kernels.lab.identify))
+
+
+def part_in_guests(
+    app: App,
+    file: TrialFile,
+    stored: StoredTrial | None,
+    check: Callable[[Prepared], None],
+    listen: TrialProgress,
+    *,
+    allow_dangerous: bool,
+) -> StoredTrial | None:
+    """One of several trials that answer a question, from where it stands; None where somebody interrupted."""
+    from ktrial.trial.guests.prepare import same_arms
+    from ktrial.trial.guests.visits import carry_on_in_guests
+
+    guests = prepare(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
+    check(guests.ready)
+    if stored is None:
+        stored = _begun(app, guests, listen, rules=False)
+    elif same_arms(stored.arms, guests.ready.arms):
+        raise Refused(f"a kernel or a value is not what it was when {stored.trial} began", hint="--fresh begins anew")
+    _, interrupted = carry_on_in_guests(app, stored, guests, app.kernels.lab, app.interrupts.check, listen)
+    return None if interrupted else stored
+
+
+def resume_in_guests(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
+    """Go on with a trial of the store, with exactly what was fixed."""
+    from ktrial.judge.model.log import Protocol
+    from ktrial.trial.guests.prepare import same_arms
+    from ktrial.trial.outcome.summary import judgement_of
+    from ktrial.trial.run.progress import TrialProgress
+
+    guests = prepare(app, stored.file, allow_dangerous=allow_dangerous)
+    if changed := same_arms(stored.arms, guests.ready.arms):
+        raise Refused(
+            f"the arm {changed[0]} would not be what it was when {stored.trial} began: its kernel or a value changed",
+            hint="put it back as it was, or begin a new trial",
+        )
+    log = app.trials.log(stored.trial)
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    listen = TrialProgress(app.clock, as_json=as_json)
+    listen.announce(guests.ready, protocol, judgement_of(log))
+    return _to_its_end(app, stored, guests, listen, as_json=as_json)
+
+
+def _to_its_end(app: App, stored: StoredTrial, guests: GuestReady, listen: Any, *, as_json: bool) -> int:
+    from ktrial.trial.guests.visits import carry_on_in_guests
+    from ktrial.trial.run.run_trial import finish
+
+    with app.interrupts, listen:
+        _, interrupted = carry_on_in_guests(app, stored, guests, app.kernels.lab, app.interrupts.check, listen)
+    return finish(app, stored, interrupted=interrupted, as_json=as_json)
+
+
+def arms_in_guests(
+    app: App,
+    kernels: Sequence[str],
+    built: Mapping[str, KernelChange],
+    words: Sequence[str],
+    boots: Sequence[str],
+    *,
+    placebo: bool,
+) -> Mapping[str, ArmFile]:
+    """The control and the arms: each kernel that is named or built, each set of boot words, what the settings say."""
+    from ktrial.trial.protocol.file import CONTROL, ArmFile
+    from ktrial.trial.protocol.from_words import arms_of
+
+    arms: dict[str, ArmFile] = {CONTROL: ArmFile()}
+    if placebo:
+        arms["placebo"] = ArmFile(placebo=True)
+    for kernel in kernels:
+        arms[_free(_name(kernel), arms)] = ArmFile(kernel=kernel)
+    for name, change in built.items():
+        arms[_free(_name(name), arms)] = ArmFile(kernel=change)
+    for text in boots:
+        arms[_free(_name(text), arms)] = ArmFile(boot=tuple(text.split()))
+    if words:
+        of_words = arms_of(words, app.catalog, {}, placebo=False)
+        if of_words[CONTROL] != ArmFile() and len(arms) > 1 + placebo:
+            raise BadInput(
+                "algorithms of zram are compared with the first of them, and a kernel or boot word with none",
+                hint="put them on a trial of their own",
+            )
+        arms |= of_words
+    if len(arms) < 2:
+        raise BadInput(
+            "nothing to compare",
+            hint="a second kernel, --boot WORDS, KNOB=VALUE, --placebo, or of --tree a --fragment, --set or --patch",
+        )
+    return arms
+
+
+def built_arms(fragments: Sequence[str], settings: Sequence[str], patches: Sequence[str]) -> Mapping[str, KernelChange]:
+    """An arm for each of them, by what it is called after; of fragments and symbols one word may name several."""
+    from ktrial.kernels.request import parse_set
+    from ktrial.kernels.source import parse_patch
+    from ktrial.trial.guests.kernels import KernelChange
+
+    found = {text: KernelChange(fragments=tuple(text.split())) for text in fragments}
+    for text in settings:
+        wishes = [parse_set(word) for word in text.split()]
+        found[text] = KernelChange(set={wish.symbol: wish.value for wish in wishes})
+    found |= {parse_patch(word).place.removesuffix(".patch"): KernelChange(patches=(word,)) for word in patches}
+    return found
+
+
+def _name(text: str) -> str:
+    """What an arm is called after a kernel's word or words of a command line."""
+    base = text.rstrip("/").rpartition("/")[2].removesuffix(".deb").removeprefix("linux-image-")
+    kept = "".join(character if character.isalnum() or character in "._+-" else "-" for character in base)
+    return kept.strip("._+-")[:60] or "arm"
+
+
+def _free(name: str, taken: Mapping[str, object]) -> str:
+    number = 2
+    found = name
+    while found in taken:
+        found, number = f"{name[:57]}-{number}", number + 1
+    return found
+
+
+def show_protocol(app: App, file: TrialFile) -> None:
+    """The protocol as a file, on stdout; then the kernels that would be built. Raises for those that cannot be."""
+    from ktrial.kernels.build.arm_kernels import workshop_of
+    from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
+    from ktrial.trial.protocol.file import trial_text
+    from ktrial.trial.run.run_trial import look_at
+
+    sys.stdout.write(trial_text(file))
+    sys.stdout.flush()
+    look_at(app, file, allow_dangerous=True)
+    plans = planned_kernels(file, workshop_of(app))
+    refuse_same(file, plans)
+    arms: dict[str, list[str]] = {}
+    for name, plan in plans.items():
+        arms.setdefault(plan.key, []).append(name)
+    for names in arms.values():
+        plan = plans[names[0]]
+        app.say(f"{', '.join(names)}: Linux {plan.version}, {plan.image or 'to be built'}")

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One visit of a trial in guests: what its boot is asked to do, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ktrial.bench.agent_output import load_output
+from ktrial.bench.benchmark import DIRECTORY, AgentLoad, Invocation, RawOutput
+from ktrial.bench.frames.guest_tools import GuestRun, Job, Program, Shape, status_of
+from ktrial.bench.suite import SuiteLoad, Task
+from ktrial.guests.agent_replies import Reply, read_replies
+from ktrial.guests.agreement import settle_s
+from ktrial.kit.errors import BadRun
+from ktrial.trial.arms.arms import refusal_of
+from ktrial.trial.guests.programs import folders_of, needs_root, output_of, requests_of
+from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.wire import wire_plan
+
+#: Numbers of requests; loads follow.
+_FACTS, _APPLY, _FIRST_LOAD = 1, 2, 3
+_ROOT_FILE, _USER_FILE, _BESIDE_FILE = "/ktrial/settings", "/ktrial/loads", "/ktrial/beside"
+_USER = 1000
+#: Where files of loads are made: the disk is there, where there is one.
+DISK_PLACE = "/var/tmp"
+_SHOWN_BYTES = 200
+SEED = "seed"
+
+
+class Asked(NamedTuple):
+    """One run: a benchmark with its parameters, the seed among them where it takes one."""
+
+    task: Task
+    invocation: Invocation
+
+
+class Came(NamedTuple):
+    """What came of a visit: an output for each run that was asked for, and on which boot of which kernel."""
+
+    outputs: tuple[RawOutput, ...]
+    kernel_release: str | None
+    boot_id: str | None
+
+
+def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple[Asked, ...]:
+    """Every benchmark once for each seed. `invocation_of` says how a task is run."""
+    found = []
+    for seed in range(1, workloads + 1):
+        for task in tasks:
+            own = {**task.parameters, SEED: seed} if SEED in task.parameters else task.parameters
+            seeded = msgspec.structs.replace(task, parameters=own)
+            found.append(Asked(seeded, invocation_of(seeded)))
+    return tuple(found)
+
+
+def needs_disk(parameters: Mapping[str, Any]) -> bool:
+    """Whether the files of a load with these need a file system that the kernel can take memory back from."""
+    return "directory" in parameters
+
+
+def job_of(
+    plan: Plan,
+    asked: Sequence[Asked],
+    background: SuiteLoad | None,
+    shape: Shape,
+    tools: Mapping[str, str],
+) -> tuple[Job, dict[str, bytes]]:
+    """What the guest does, and the files that it finds; `tools` are where its programs are on this machine."""
+    settings: list[dict[str, Any]] = [{"id": _FACTS, "do": "facts", "only": ["boot.id", "kernel.release"]}]
+    if not plan.empty:
+        settings.append({"id": _APPLY, "do": "apply", "plan": wire_plan(plan, {"kind": "keep"})})
+    numbered = list(enumerate(asked, start=_FIRST_LOAD))
+    runs = [request for number, one in numbered for request in _requests(number, one.invocation, tools)]
+    files = {_ROOT_FILE: _lines(settings), _USER_FILE: _lines(runs)}
+    for number, one in numbered:
+        if one.invocation.load is None:
+            files |= folders_of(number)
+    beside: tuple[Program, ...] = ()
+    if background is not None:
+        files[_BESIDE_FILE] = _lines([_load(_FIRST_LOAD, background.invocation(shape.cpus))])
+        beside = (_batch("user", _BESIDE_FILE, _USER),)
+    user = None if any(needs_root(one.invocation) for one in asked) else _USER
+    measured = msgspec.structs.replace(_batch("user", _USER_FILE, user), beside=beside)
+    return Job(programs=(_batch("root", _ROOT_FILE, None), measured), settle_s=settle_s(shape.mode)), files
+
+
+def _batch(role: str, file: str, user: int | None) -> Program:
+    return Program(argv=("/usr/bin/ktrial-agent", "batch", "--role", role, file), user=user)
+
+
+def _requests(number: int, invocation: Invocation, tools: Mapping[str, str]) -> list[dict[str, Any]]:
+    return requests_of(number, invocation, tools) if invocation.load is None else [_load(number, invocation)]
+
+
+def _load(number: int, invocation: Invocation) -> dict[str, Any]:
+    load = load_of(invocation)
+    placed = {
+        name: value.replace(DIRECTORY, DISK_PLACE) if isinstance(value, str) else value
+        for name, value in load.parameters.items()
+    }
+    found: dict[str, Any] = {"id": number, "do": "load", "load": load.name, "parameters": placed}
+    found["limit_s"] = invocation.limit_s
+    if invocation.cpus:
+        found["cpus"] = list(invocation.cpus)
+    return found
+
+
+def load_of(invocation: Invocation) -> AgentLoad:
+    """The agent's own load that it is; others are refused before anything is booted."""
+    assert invocation.load is not None, "what is no load is a program"
+    return invocation.load
+
+
+def _lines(requests: Sequence[Mapping[str, Any]]) -> bytes:
+    return b"".join(msgspec.json.encode(one) + b"\n" for one in requests)
+
+
+def came_of(run: GuestRun, asked: Sequence[Asked]) -> Came:
+    """What a boot gave of what it was asked for: where it failed, every run of it has."""
+    release = run.begun.release if run.begun is not None else None
+    try:
+        replies = read_replies(run.stdout)
+    except BadRun as error:
+        return Came((RawOutput(failed=error.message),) * len(asked), release, None)
+    facts = replies.get(_FACTS)
+    boot_id = _fact(facts, "boot.id")
+    refused = _refused(replies.get(_APPLY)) or _failed(run)
+    outputs = tuple(
+        _output(replies, number, one.invocation, refused) for number, one in enumerate(asked, start=_FIRST_LOAD)
+    )
+    return Came(outputs, release, boot_id)
+
+
+def _fact(reply: Reply | None, name: str) -> str | None:
+    told = (reply.ok or {}).get("facts", {}).get(name, {}) if reply is not None else {}
+    value = told.get("value") if isinstance(told, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _refused(reply: Reply | None) -> str | None:
+    """Why the settings are not in force; None where they are, or there were none."""
+    if reply is None:
+        return None
+    if reply.error is not None:
+        return f"its settings: the agent said {reply.error.kind}: {reply.error.message}"
+    said = refusal_of(reply.ok or {})
+    return None if said is None else f"its settings are not in force: {said}"
+
+
+def _failed(run: GuestRun) -> str | None:
+    """Why the guest, or what ran in it, did not come to a good end."""
+    if run.failure is not None:
+        return f"the guest failed: {run.failure}"
+    ended = run.ended
+    if ended is None or ended.status == 0:
+        return None
+    said = run.stderr[-_SHOWN_BYTES:].decode(errors="replace").strip()
+    how = ended.unstarted or f"status {status_of(ended)}"
+    return f"the agent ended with {how}{': ' if said else ''}{said}"
+
+
+def _output(replies: Mapping[int, Reply], number: int, invocation: Invocation, refused: str | None) -> RawOutput:
+    """What a run gave, as the executor of a machine tells it."""
+    reply = replies.get(number)
+    if refused is not None:
+        return RawOutput(failed=refused)
+    if reply is None:
+        return RawOutput(failed="the agent did not answer")
+    if reply.error is not None:
+        hint = f"; {reply.error.hint}" if reply.error.hint else ""
+        return RawOutput(failed=f"the agent said {reply.error.kind}: {reply.error.message}{hint}")
+    answer = reply.ok or {}
+    return load_output(answer) if invocation.load is not None else output_of(replies, number, answer, invocation)

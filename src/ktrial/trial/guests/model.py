@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials in guests: every visit is a boot of its own, of a kernel, with words on its command line and settings."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from ktrial.bench.frames.guest_tools import GuestPlace, Mode, Shape
+from ktrial.kit.errors import BadInput, Contradiction
+from ktrial.kit.units import parse_quantity, show_bytes
+from ktrial.trial.guests.kernels import KernelChange, KernelRecipe, check_kernel, kernel_of
+
+if TYPE_CHECKING:
+    from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
+
+LEAST_MEMORY_BYTES, MOST_CPUS = 64 << 20, 64
+#: Seeds of one boot: more of them are one long run.
+MOST_WORKLOADS = 100
+_PERTURBATION = "ktrial.visit"
+#: What an arm of a trial in guests cannot have, and where that is for.
+_ELSEWHERE = ("environment", "commands", "service", "sched_ext", "build", "manual", "expect")
+
+
+def check_guest_trial(trial: TrialFile) -> None:
+    """Raise BadInput where a protocol asks for what guests do not do, or for what only they do."""
+    guest = trial.guest
+    if guest is None:
+        for name, arm in trial.arms.items():
+            if arm.kernel is not None or arm.boot:
+                what = "boot" if arm.kernel is None else "kernel"
+                raise BadInput(
+                    f"arm {name}: {what} is for trials in guests",
+                    hint='[guest]  mode = "exact"  makes it one; for this machine:  manual = "boot …"',
+                )
+        return
+    _refuse_of_machines(trial)
+    for name, arm in trial.arms.items():
+        for field in _ELSEWHERE:
+            if getattr(arm, field):
+                raise Contradiction(
+                    f"arm {name}: {field} is for trials on a machine", hint="guests take kernel, boot, set and profile"
+                )
+        _check_words(f"arm {name}", arm.boot)
+        if isinstance(arm.kernel, KernelChange):
+            check_kernel(f"arm {name}", arm.kernel)
+            kernel_of(trial, arm)
+    _check_words("[guest]", guest.boot)
+    if isinstance(guest.kernel, KernelRecipe):
+        check_kernel("[guest]", guest.kernel)
+    if not 1 <= guest.workloads <= MOST_WORKLOADS:
+        raise BadInput(f"workloads = {guest.workloads}", hint=f"from 1 to {MOST_WORKLOADS}")
+    shape_of(guest)
+
+
+def _refuse_of_machines(trial: TrialFile) -> None:
+    """Raise for what holds for trials on a machine alone."""
+    if trial.command or trial.environment or trial.gates or trial.limits or trial.cpus is not None:
+        told = {name: getattr(trial, name) for name in ("command", "environment", "gates", "limits")}
+        found = next((name for name, value in told.items() if value), "cpus")
+        raise Contradiction(f"{found} is for trials on a machine, and [guest] is here", hint="leave one of both out")
+    if trial.design.time is not None:
+        raise Contradiction("time is for trials on a machine", hint="in guests  cap  says how many blocks there are")
+    if trial.design.replicate == "build" or trial.design.runs_per_visit is not None or trial.design.settle is not None:
+        raise Contradiction(
+            "in guests every visit is a boot, with a run for each of `workloads`",
+            hint="[guest]  workloads = 3  in place of replicate, runs_per_visit and settle",
+        )
+
+
+def _check_words(where: str, words: tuple[str, ...]) -> None:
+    for word in words:
+        if not word or not word.isprintable() or word.split() != [word] or word.startswith(_PERTURBATION):
+            raise BadInput(f"{where}: {word!r} is no word of a kernel's command line", hint='boot = ["preempt=full"]')
+
+
+def shape_of(guest: GuestFile) -> Shape:
+    """The machine that all arms get. Raises BadInput."""
+    try:
+        memory_bytes = int(parse_quantity(guest.memory, "bytes"))
+    except ValueError as error:
+        raise BadInput(f"memory = {guest.memory!r}: {error}", hint='for example "512MiB"') from None
+    if memory_bytes < LEAST_MEMORY_BYTES:
+        raise BadInput(f"memory = {guest.memory!r}: a guest needs {show_bytes(LEAST_MEMORY_BYTES)} or more")
+    mode: Mode = guest.mode
+    cpus = guest.cpus or (1 if mode == "exact" else 2)
+    if not 1 <= cpus <= MOST_CPUS:
+        raise BadInput(f"cpus = {cpus}", hint=f"from 1 to {MOST_CPUS}")
+    if mode == "exact" and cpus != 1:
+        raise BadInput(
+            f"cpus = {cpus}: an exact guest has one CPU",
+            hint="the emulator runs one CPU until it idles, so that a comparison on several means nothing",
+        )
+    return Shape(mode=mode, memory_bytes=memory_bytes, cpus=cpus)
+
+
+def place_of(
+    trial: TrialFile, arm: ArmFile, kernel: str, *, disk: bool, limit_s: float, tools: tuple[str, ...] = ()
+) -> GuestPlace:
+    """Where the visits of an arm are made; `kernel` is the word for its kernel."""
+    guest = trial.guest
+    assert guest is not None, "only trials in guests have places"
+    shape = shape_of(guest)
+    return GuestPlace(
+        kernel=kernel,
+        shape=Shape(
+            mode=shape.mode,
+            memory_bytes=shape.memory_bytes,
+            cpus=shape.cpus,
+            append=(*guest.boot, *arm.boot),
+        ),
+        modules=guest.modules,
+        disk=disk,
+        limit_s=limit_s,
+        tools=tools,
+    )
+
+
+def perturbation(seed: int, block: int, arm: str) -> str:
+    """A word on the command line that means nothing and is another for every visit, always of the same length.
+
+    In an exact guest it alone makes two boots of the same arm differ: what differs between arms by no more is noise.
+    """
+    digest = hashlib.sha256(f"{seed} {block} {arm}".encode()).hexdigest()
+    return f"{_PERTURBATION}={digest[:12]}"

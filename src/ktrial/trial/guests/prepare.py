@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial in guests that could begin: its kernels, what its arms come to on each of them, and what cannot be tried."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from ktrial.bench.availability import is_program
+from ktrial.bench.benchmark import Benchmark
+from ktrial.bench.frames.guest_tools import GuestPlace, GuestRun, Job
+from ktrial.bench.run.ports import Machine
+from ktrial.bench.suite import Suite, Task
+from ktrial.bench.suites import tasks_of
+from ktrial.kernels.identity import KernelFound, without_target
+from ktrial.kit.errors import AgentError, BadInput, KtrialError, Refused
+from ktrial.machine.facts import FactBook
+from ktrial.machine.watch_kernel_log import look
+from ktrial.results.trial_record import ArmSettings
+from ktrial.trial.arms.plan_arms import (
+    arm_plans,
+    arm_settings,
+    arm_tasks,
+    found_values,
+    in_force,
+    needed_suite,
+    with_placebos,
+)
+from ktrial.trial.arms.rehearsal import rehearse
+from ktrial.trial.guests.guest_kernels import KernelWords, as_built
+from ktrial.trial.guests.guest_visit import needs_disk
+from ktrial.trial.guests.kernels import KernelChange
+from ktrial.trial.guests.model import place_of, shape_of
+from ktrial.trial.guests.programs import tools_of
+from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile, seconds
+from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
+from ktrial.trial.run.ports import TrialWorld
+from ktrial.trial.run.prepare import Prepared
+from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.knobs.profile import flatten
+from ktrial.tuning.plans.plan import Plan
+
+#: Of words with a dot, which are for modules, kernels do not say it.
+_UNKNOWN = re.compile(r'Unknown kernel command line parameters "(.*)", will be passed')
+#: Of two kernels that differ in these an exact guest counts instructions and nothing of what those cost.
+_COMPILED = {"compiler": "compilers", "lto": "LTO", "optimised": "CPUs that they are optimised for"}
+
+
+class Lab(Protocol):
+    """Boots guests by their places. Guests are numbered by nobody: each boot is told what it is to do."""
+
+    @property
+    def workers(self) -> int:
+        """How many exact guests may run at once."""
+
+    def why_no_kvm(self, kernel: str) -> str | None:
+        """Why this kernel cannot be run with KVM; None where it can."""
+
+    def identify(self, kernel: str) -> KernelFound:
+        """What a kernel is, from itself."""
+
+    def swap_programs(self, kernel: str) -> tuple[str, ...]:
+        """Where the programs lie that an agent sets swap up with in guests with this kernel."""
+
+    def prepare(self, place: GuestPlace) -> None:
+        """Read what boots of this place need."""
+
+    def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
+        """One boot, to its end or a limit."""
+
+    def stop(self) -> None:
+        """End all guests that run in other threads."""
+
+
+#: A guest that answers while it is held, as root.
+Scout = Callable[[GuestPlace], AbstractContextManager[Machine]]
+
+
+class GuestMeans(NamedTuple):
+    """What trials in guests are made with: the guests, those that answer, and what tells each arm's kernel."""
+
+    lab: Lab
+    scout: Scout
+    kernels: KernelWords
+
+
+class GuestReady(NamedTuple):
+    """A trial in guests that could begin; `tools` are where programs that guests bring along are on this machine."""
+
+    ready: Prepared
+    places: Mapping[str, GuestPlace]
+    tools: Mapping[str, str] = {}
+
+
+def prepare_in_guests(
+    world: TrialWorld,
+    file: TrialFile,
+    suite: Suite,
+    benchmarks: Mapping[str, Benchmark],
+    means: GuestMeans,
+    *,
+    allow_dangerous: bool,
+) -> GuestReady:
+    """Find everything that the protocol names. Raises for what is not there, before anything is measured."""
+    lab = means.lab
+    guest = file.guest
+    assert guest is not None, "only trials in guests come here"
+    file = msgspec.structs.replace(file, design=msgspec.structs.replace(file.design, replicate="boot"))
+    suite = needed_suite(file, suite, benchmarks)
+    refuse_what_guests_cannot(guest, suite, benchmarks)
+    refuse_before_building(file, suite, benchmarks)
+    wanted = tasks_of(suite, benchmarks, FactBook({}), None)
+    disk = any(needs_disk(task.parameters) for task in wanted)
+    limit_s = seconds(guest.limit, "limit")
+    tools = tools_of(wanted, world.executor) if any(is_program(task.benchmark) for task in wanted) else {}
+    words = means.kernels(file)
+    swap = lab.swap_programs(words[file.control]) if _sets_swap_up(file, world.catalog) else ()
+    brought = (*tools.values(), *swap)
+    places = {
+        name: place_of(file, in_force(file, name), words[name], disk=disk, limit_s=limit_s, tools=brought)
+        for name in file.arms
+    }
+    kernels = {place.kernel: lab.identify(place.kernel) for place in places.values()}
+    _refuse_two_architectures(list(kernels.values()))
+    for kernel in kernels if guest.mode == "kvm" else ():
+        if (why := lab.why_no_kvm(kernel)) is not None:
+            raise KtrialError(f"no KVM here: {why}", hint='mode = "emulated" works without')
+    if guest.mode == "exact":
+        _refuse_compilers(kernels)
+    for place in places.values():
+        lab.prepare(place)
+    plans, facts = _scouted(world, file, places, means.scout, allow_dangerous=allow_dangerous)
+    tasks = tasks_of(suite, benchmarks, facts, None)
+    plans = {name: as_built(plan, kernels[places[name].kernel].symbols) for name, plan in plans.items()}
+    arms = _with_kernels(file, places, kernels, arm_settings(file, plans))
+    file, idle = with_placebos(file, arms)
+    ready = Prepared(
+        file=file,
+        suite=suite,
+        tasks=tasks,
+        own_tasks=arm_tasks(file, suite, benchmarks, facts, None),
+        facts=facts,
+        plans=plans,
+        arms=arms,
+        idle=idle,
+        root=None,
+        settle_s=0.0,
+        seed=secrets.randbelow(2**32) if file.design.seed is None else file.design.seed,
+    )
+    return GuestReady(ready, places, tools)
+
+
+def refuse_before_building(file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
+    """Raise for a protocol that could answer no question of its own, before kernels are built for it.
+
+    An arm with the control's kernel and command line may turn out to be a placebo, and is counted as one; but where
+    there are no others the first is not: something is asked.
+    """
+    suite = needed_suite(file, suite, benchmarks)
+    workloads = file.guest.workloads if file.guest is not None else 1
+    tasks = tasks_of(suite, benchmarks, FactBook({}), None)
+    control = file.arms[file.control]
+    asked = [name for name, arm in file.arms.items() if name != file.control and not arm.placebo]
+    idle = [name for name in asked if _boots_alike(file.arms[name], control)]
+    idle = idle[1:] if idle == asked else idle
+    arms = {
+        name: msgspec.structs.replace(arm, placebo=True) if name in idle else arm for name, arm in file.arms.items()
+    }
+    counted = msgspec.structs.replace(file, arms=arms)
+    protocol_of(counted, tasks, {}, file.design.seed or 0, None, workloads, outcomes_around(suite))
+
+
+def _boots_alike(one: ArmFile, other: ArmFile) -> bool:
+    return (one.kernel, one.boot) == (other.kernel, other.boot)
+
+
+def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
+    """Raise for benchmarks that guests do not run, or of which an exact guest's clock says nothing."""
+    if suite.load is not None and suite.load.use != "spin":
+        raise BadInput(f"the background load of {suite.name} is a program; guests have the agent's alone")
+    for task in tasks_of(suite, benchmarks, FactBook({}), None):
+        if not (is_program(task.benchmark) or _is_own(task)):
+            raise BadInput(
+                f"{task.label} is neither one of the agent's own loads nor a program that guests can have",
+                hint="agent-…, hackbench, cyclictest, schbench, stress-ng, sysbench and synthmark can be run there",
+            )
+        why = getattr(task.benchmark, "beyond_exact", None)
+        if guest.mode == "exact" and why is not None:
+            raise Refused(f"{task.label}: an exact guest cannot judge it: {why}", hint='mode = "kvm" or "emulated"')
+
+
+def _is_own(task: Task) -> bool:
+    load = task.benchmark.invocation(task.parameters, FactBook({})).load
+    return load is not None and not load.as_root
+
+
+def _refuse_two_architectures(kernels: Sequence[KernelFound]) -> None:
+    first, *others = kernels
+    for one in others:
+        if one.identity.architecture != first.identity.architecture:
+            raise BadInput(
+                f"{first.name} is for {first.identity.architecture} and {one.name} for {one.identity.architecture}",
+                hint="a trial compares kernels for one kind of machine",
+            )
+
+
+def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
+    """Raise where kernels differ in what an exact guest is blind to."""
+    found = list(kernels.values())
+    for one in found[1:]:
+        for field, what in _COMPILED.items():
+            pair = (_plain(found[0], field), _plain(one, field))
+            if pair[0] != pair[1]:
+                raise Refused(
+                    f"{found[0].name} and {one.name} differ in their {what} ({pair[0]}, {pair[1]}): an exact guest "
+                    "counts instructions and not what they cost",
+                    hint='mode = "kvm" measures time; kernels of one compiler can be compared exactly',
+                )
+
+
+def _plain(kernel: KernelFound, field: str) -> object:
+    """What was used, whatever name a compiler was called by."""
+    value = getattr(kernel.identity, field)
+    return without_target(value) if isinstance(value, str) else value
+
+
+def _scouted(
+    world: TrialWorld,
+    file: TrialFile,
+    places: Mapping[str, GuestPlace],
+    scout: Scout,
+    *,
+    allow_dangerous: bool,
+) -> tuple[dict[str, Plan], FactBook]:
+    """What the arms change, each on its own kernel, asked of an emulated guest of it; and the control's facts."""
+    plans: dict[str, Plan] = {}
+    facts: FactBook | None = None
+    for place, names in _by_place(file, places):
+        asks = file.baseline != "found" or any(in_force(file, name).words for name in names)
+        if not (asks or place.shape.append or file.control in names):
+            plans |= {name: Plan(title=name, changes=(), same=(), refusals=()) for name in names}
+            continue
+        with scout(place) as root:
+            _refuse_unknown_words(root, place)
+            own = arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous, only=names)
+            try:
+                rehearse(root, own, world.catalog.knobs)
+            except AgentError as error:
+                error.message = f"{', '.join(names)}, tried in a guest: {error.message}"
+                raise
+            plans |= own
+            if file.control in names:
+                facts = root.facts()
+    assert facts is not None, "the control has a place"
+    return {name: plans[name] for name in file.arms}, facts
+
+
+def _sets_swap_up(file: TrialFile, catalog: Catalog) -> bool:
+    """Whether any arm does, for which the agent starts programs: all guests bring the same."""
+    for word in (word for name in file.arms for word in in_force(file, name).words):
+        settings = flatten(word, catalog.profiles) if word in catalog.profiles else ()
+        if any(name.startswith("zram:") for name in (word, *(setting.knob for setting in settings))):
+            return True
+    return False
+
+
+def plans_in_guests(
+    file: TrialFile,
+    scout: Scout,
+    words: Mapping[str, str],
+    plans_of: Callable[[Machine, Collection[str]], Mapping[str, Plan]],
+    tools: tuple[str, ...] = (),
+) -> dict[str, Plan]:
+    """What a guest of each arm's kernel (`words` name them) and command line answers for the arms that have them.
+
+    `tools` are what arms may need there.
+    """
+    limit_s = seconds((file.guest or GuestFile()).limit, "limit")
+    places = {
+        name: place_of(file, in_force(file, name), words[name], disk=False, limit_s=limit_s, tools=tools)
+        for name in file.arms
+    }
+    found: dict[str, Plan] = {}
+    for place, names in _by_place(file, places):
+        with scout(place) as root:
+            _refuse_unknown_words(root, place)
+            found |= plans_of(root, names)
+    return {name: found[name] for name in file.arms}
+
+
+def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
+    """Raise for a word of the command line that the kernel says it does not know; such an arm would be a placebo."""
+    said = (_UNKNOWN.search(record.text) for record in look(root, 0).records) if place.shape.append else ()
+    unknown = {word for match in said if match is not None for word in match[1].split()}
+    found = [word for word in place.shape.append if word in unknown]
+    if found:
+        raise BadInput(
+            f"{place.kernel} does not know {found[0]} on its command line", hint="another spelling, or another kernel"
+        )
+
+
+def _by_place(file: TrialFile, places: Mapping[str, GuestPlace]) -> Iterator[tuple[GuestPlace, Collection[str]]]:
+    """Every place once, with the arms that it is of, as an emulated guest.
+
+    A screening has an arm for every set of words that it draws; they are planned as if there were none.
+    """
+    shape = shape_of(file.guest or GuestFile())
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, place in places.items():
+        found.setdefault((place.kernel, place.shape.append if file.screen is None else ()), []).append(name)
+    for names in found.values():
+        place = places[names[0]]
+        mode = "kvm" if shape.mode == "kvm" else "emulated"
+        yield msgspec.structs.replace(place, shape=msgspec.structs.replace(place.shape, mode=mode)), names
+
+
+def _with_kernels(
+    file: TrialFile,
+    places: Mapping[str, GuestPlace],
+    kernels: Mapping[str, KernelFound],
+    arms: Mapping[str, ArmSettings],
+) -> dict[str, ArmSettings]:
+    """The arms with what is special of their boots among what they change."""
+    usual = places[file.control].kernel
+    found = {}
+    for name, arm in arms.items():
+        place, given = places[name], in_force(file, name)
+        kernel = {} if place.kernel == usual else {"kernel": _told(kernels[place.kernel])}
+        own = given.kernel.told if isinstance(given.kernel, KernelChange) else {}
+        words = {f"boot:{word.partition('=')[0]}": word.partition("=")[2] for word in given.boot}
+        found[name] = msgspec.structs.replace(arm, changes={**kernel, **own, **words, **arm.changes})
+    return found
+
+
+def _told(kernel: KernelFound) -> str:
+    """A kernel so that another build of the same release is another one."""
+    build_id = kernel.identity.build_id
+    return f"{kernel.identity.release}{f', build {build_id[:12]}' if build_id else ''}"
+
+
+def found_in_guests(
+    ready: Prepared, places: Mapping[str, GuestPlace], kernels: Callable[[str], KernelFound]
+) -> dict[str, str]:
+    """What the arms change, as the control has it, and its kernel: a word like `running` names another one tomorrow."""
+    return {**found_values(ready.plans), "kernel": _told(kernels(places[ready.file.control].kernel))}
+
+
+def same_arms(before: Mapping[str, ArmSettings], now: Mapping[str, ArmSettings]) -> Sequence[str]:
+    """Arms that would not be what they were when the trial began."""
+    return [name for name in before if now.get(name) != before[name]]

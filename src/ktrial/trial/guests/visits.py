@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The course of a trial in guests: block after block of boots, until the judge says stop.
+
+Exact guests of a block run at the same time, one on each CPU, as none can see the others. Emulated ones run one after
+the other, in the order that was drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import msgspec
+
+from ktrial.bench.availability import is_program
+from ktrial.bench.benchmark import Invocation, RawOutput, pinned
+from ktrial.bench.frames.guest_tools import ODD_BOOT, GuestDiffers, GuestPlace, GuestRun
+from ktrial.bench.record import Execution, RunRecord, TrialPlace, Watch
+from ktrial.bench.run.make_run import RunMaker, Wanted
+from ktrial.bench.run.ports import Clock, RunStore
+from ktrial.bench.schedule import Place
+from ktrial.bench.suite import Task
+from ktrial.guests.agreement import agreement
+from ktrial.judge.model.judgement import Judgement, NextStep
+from ktrial.judge.model.log import BlockDrawn, Ended, Event, Looked, RunEnded, block_order
+from ktrial.kit.errors import BadRun, KtrialError
+from ktrial.results.trial_record import StoredTrial
+from ktrial.trial.guests.guest_visit import Asked, asked_of, came_of, job_of
+from ktrial.trial.guests.model import perturbation
+from ktrial.trial.guests.prepare import GuestReady, Lab
+from ktrial.trial.guests.programs import RUNS, environment_of, in_guest
+from ktrial.trial.protocol.protocol import refuse_few_events
+from ktrial.trial.run.boots import cut_off
+from ktrial.trial.run.events import BlockEnded, TrialEnded, TrialListener, VisitBegan, VisitEnded
+from ktrial.trial.run.loop import Standing, TrialStore
+from ktrial.trial.run.ports import TrialWorld
+from ktrial.trial.run.prepare import version_of
+from ktrial.trial.run.records import run_event
+from ktrial.trial.run.trial_resume import untold
+
+#: Seconds between two looks whether somebody interrupts.
+_LOOK_S = 0.2
+
+
+class Visit(NamedTuple):
+    """A boot that is due: in which block, of which arm, at which place of the block's order."""
+
+    block: int
+    arm: str
+    place: int
+    visits: int
+
+
+class Booted(NamedTuple):
+    """A visit's boot, how one of three was odd, and why no two were the same."""
+
+    run: GuestRun
+    odd: str | None = None
+    differs: str | None = None
+
+
+class _Told:
+    """Implements what `RunMaker` needs of an executor: hands over what a guest has given already."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.left: list[Execution] = []
+
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
+        """The output that is next."""
+        return self.left.pop(0)
+
+
+class GuestCourse:
+    """Carries a trial in guests out from where it stands."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
+        self,
+        standing: Standing,
+        guests: GuestReady,
+        lab: Lab,
+        runs: RunStore,
+        logs: TrialStore,
+        clock: Clock,
+        check: Callable[[], None],
+        listen: TrialListener,
+        versions: Mapping[str, str | None],
+    ) -> None:
+        """`check` raises KeyboardInterrupt where somebody interrupts; `versions` are those of the benchmarks."""
+        self._standing = standing
+        self._protocol = standing.protocol
+        self._guests = guests
+        self._guest = guests.ready.file.guest
+        self._lab = lab
+        self._runs = runs
+        self._logs = logs
+        self._clock = clock
+        self._check = check
+        self._listen = listen
+        self._versions = versions
+        self._told = _Told(clock)
+        self._maker = RunMaker(self._told, clock)
+        self._is_exact = self._guest is not None and self._guest.mode == "exact"
+        self._proven: set[str] = set()
+        #: Whether somebody ended it before its time.
+        self.interrupted = False
+
+    def carry_out(self) -> Judgement:
+        """Until the judge says stop or somebody interrupts."""
+        from ktrial.judge.judge import judge
+
+        try:
+            self._blocks()
+        except KeyboardInterrupt:
+            self.interrupted = True
+        judgement = judge(self._standing.log)
+        self._listen(TrialEnded(trial=self._standing.trial, judgement=judgement, interrupted=self.interrupted))
+        return judgement
+
+    def _blocks(self) -> None:
+        from ktrial.judge.judge import judge
+
+        while True:
+            self._look_if_due()
+            step = judge(self._standing.log).next
+            if step.action == "stop":
+                if not self._is_ended:
+                    self._append(Ended(reason=step.reason))
+                return
+            self._check()
+            self._block(step)
+
+    @property
+    def _is_ended(self) -> bool:
+        return isinstance(self._standing.log[-1], Ended)
+
+    def _block(self, step: NextStep) -> None:
+        """The boots of a block that are missing, each to its events."""
+        block = step.block or 1
+        drawn = {event.block: event.order for event in self._standing.log if isinstance(event, BlockDrawn)}
+        order = drawn[block] if step.drawn else block_order(self._protocol.seed, block, step.arms)
+        if block not in drawn:
+            self._append(BlockDrawn(block=block, order=order))
+        left = [
+            Visit(block, arm, place, len(order))
+            for place, arm in enumerate(order, start=1)
+            if self._runs_left(block, arm)
+        ]
+        with self._booting(left) as boots:
+            for visit, boot in zip(left, boots, strict=True):
+                began = VisitBegan(block=block, visit=visit.place, visits=visit.visits, left_s=None)
+                self._listen(began)
+                self._take(visit, self._awaited(boot))
+
+    def _runs_left(self, block: int, arm: str) -> int:
+        made = sum(
+            isinstance(event, RunEnded) and (event.block, event.arm) == (block, arm) for event in self._standing.log
+        )
+        return self._protocol.runs_per_visit - made
+
+    @contextmanager
+    def _booting(self, visits: Sequence[Visit]) -> Iterator[list[Future[Booted]]]:
+        """All boots of a block under way; whatever ends this ends them."""
+        with ThreadPoolExecutor(self._lab.workers if self._is_exact else 1) as pool:
+            boots = [pool.submit(self._boot, visit) for visit in visits]
+            try:
+                yield boots
+            except BaseException:
+                for boot in boots:
+                    boot.cancel()
+                self._lab.stop()
+                raise
+
+    def _awaited(self, boot: Future[Booted]) -> Booted:
+        while True:
+            try:
+                return boot.result(timeout=_LOOK_S)
+            except TimeoutError:
+                if boot.done():
+                    raise
+                self._check()
+
+    def _boot(self, visit: Visit) -> Booted:
+        """One boot; of an exact guest's first visit of an arm as many as it takes until two are the same, or three."""
+        place, asked = self._place(visit), self._asked(visit.arm)
+        ready = self._guests.ready
+        job, files = job_of(ready.plans[visit.arm], asked, ready.suite.load, place.shape, self._guests.tools)
+
+        def boot() -> GuestRun:
+            return self._lab.boot(place, job, files)
+
+        run = boot()
+        if not self._is_exact or self._proof(visit.arm) in self._proven:
+            return Booted(run)
+        try:
+            return Booted(*agreement(run, boot(), boot))
+        except GuestDiffers as error:
+            return Booted(run, differs=error.message)
+
+    def _proof(self, arm: str) -> str:
+        """What two same boots prove something for: the arm, or its kernel where each visit is of another arm."""
+        return arm if self._guests.ready.file.screen is None else self._guests.places[arm].kernel
+
+    def _place(self, visit: Visit) -> GuestPlace:
+        place = self._guests.places[visit.arm]
+        word = perturbation(self._protocol.seed, visit.block, visit.arm)
+        shape = msgspec.structs.replace(place.shape, append=(*place.shape.append, word))
+        return msgspec.structs.replace(place, shape=shape)
+
+    def _asked(self, arm: str) -> tuple[Asked, ...]:
+        ready = self._guests.ready
+        tasks = ready.own_tasks.get(arm, ready.tasks)
+
+        def invocation_of(task: Task) -> Invocation:
+            found = in_guest(task.benchmark.invocation(task.parameters, ready.facts), self._guests.tools)
+            return pinned(found, task.cpus)
+
+        return asked_of(tasks, self._protocol.runs_per_visit, invocation_of)
+
+    def _take(self, visit: Visit, booted: Booted) -> None:
+        """The records of a visit, then its events, all at once."""
+        if booted.differs is not None:
+            told = f"{visit.arm}: {booted.differs}"
+            self._append(Ended(reason=f"stopped: {told}"))
+            raise KtrialError(told, hint="nothing of this trial can be used; does `ktrial kernel boot` differ too?")
+        self._proven.add(self._proof(visit.arm))
+        asked = self._asked(visit.arm)
+        came = came_of(booted.run, asked)
+        word = perturbation(self._protocol.seed, visit.block, visit.arm)
+        where = TrialPlace(
+            trial=self._standing.trial,
+            protocol_sha256=self._standing.protocol_sha256,
+            block=visit.block,
+            arm=visit.arm,
+            kernel_release=came.kernel_release,
+            # All boots of exact guests have one boot id, as chance is the same in them; the word tells them apart.
+            boot_id=word if self._is_exact else came.boot_id,
+        )
+        each = len(asked) // self._protocol.runs_per_visit
+        # What a killed head had recorded of an exact visit is what this boot gives, too.
+        first = len(asked) - each * self._runs_left(visit.block, visit.arm)
+        notes = () if booted.odd is None else (f"{ODD_BOOT}: {booted.odd}",)
+        records = [self._record(visit, where, asked[at], came.outputs[at], notes) for at in range(first, len(asked))]
+        runs = [records[at : at + each] for at in range(0, len(records), each)]
+        events = [_event(visit, run) for run in runs]
+        if not any(isinstance(event, RunEnded) for event in self._standing.log):
+            refuse_few_events(self._protocol, events[0].events.get(self._protocol.primary))
+        self._refuse_never(visit.arm, events)
+        self._logs.append(self._standing.trial, events)
+        self._standing.log += events
+
+    def _record(
+        self, visit: Visit, where: TrialPlace, asked: Asked, raw: RawOutput, notes: tuple[str, ...]
+    ) -> RunRecord:
+        standing, task = self._standing, asked.task
+        number, standing.next_run = standing.next_run, standing.next_run + 1
+        session = standing.session.session
+        self._runs.start(session, number, task.label, warm_up=False)
+        self._told.left = [
+            Execution(
+                argv=asked.invocation.argv,
+                environment=environment_of(asked.invocation),
+                directory=RUNS if asked.invocation.argv else "/",
+                started_monotonic_ns=self._clock.monotonic_ns(),
+                started_unix_ms=self._clock.unix_ms(),
+                raw=raw,
+            )
+        ]
+        place = Place(task.label, visit.block, visit.place)
+        wanted = Wanted(number, place, task, asked.invocation, self._versions[task.label], None)
+        record, parts = self._maker.make(wanted, standing.session)
+        record = msgspec.structs.replace(record, trial=where, notes=(*record.notes, *notes))
+        name = self._runs.save(record, parts)
+        standing.records.append(record)
+        self._listen(VisitEnded(block=visit.block, record=record, name=name, failure=record.failure, void=None))
+        return record
+
+    def _refuse_never(self, arm: str, events: Sequence[RunEnded]) -> None:
+        """Raise where an arm fails that never gave anything: its kernel does not boot, or its settings do not hold."""
+        if any(event.measurements for event in events) or any(
+            isinstance(event, RunEnded) and event.arm == arm and event.measurements for event in self._standing.log
+        ):
+            return
+        told = f"{arm} gave nothing: {events[0].failure}"
+        self._append(Ended(reason=f"stopped: {told}"))
+        raise BadRun(told, hint="`ktrial kernel boot` shows what its guest says")
+
+    def _look_if_due(self) -> None:
+        """What the judge says after a block is an event too, once."""
+        from ktrial.judge.judge import judge
+
+        log = self._standing.log
+        at = max((at for at, event in enumerate(log) if isinstance(event, BlockDrawn)), default=None)
+        if at is None or any(isinstance(event, Looked | Ended) for event in log[at:]):
+            return
+        drawn = log[at]
+        assert isinstance(drawn, BlockDrawn), "it was found as one"
+        if any(self._runs_left(drawn.block, arm) for arm in drawn.order):
+            return
+        judgement = judge(log)
+        primaries = {f"{one.arm}:{one.against}": one.verdict for one in judgement.judged if one.role == "primary"}
+        self._append(Looked(blocks=judgement.blocks, verdicts=primaries))
+        self._listen(BlockEnded(block=drawn.block, judgement=judgement))
+
+    def _append(self, event: Event) -> None:
+        self._logs.append(self._standing.trial, [event])
+        self._standing.log.append(event)
+
+
+def _event(visit: Visit, records: Sequence[RunRecord]) -> RunEnded:
+    failure = next((f"{one.benchmark}: {one.failure}" for one in records if one.failure is not None), None)
+    return run_event(visit.block, visit.arm, records, failure)
+
+
+def _version(world: TrialWorld, task: Task) -> str | None:
+    """Of what this machine has, which is what the guests bring along."""
+    if not is_program(task.benchmark):
+        return world.executor.agent_version
+    return version_of(task.benchmark, world.executor)
+
+
+def carry_on_in_guests(
+    world: TrialWorld,
+    stored: StoredTrial,
+    guests: GuestReady,
+    lab: Lab,
+    check: Callable[[], None],
+    listen: TrialListener,
+) -> tuple[Judgement, bool]:
+    """From where the trial stands until it ends or is interrupted: what the judge says, and whether it was."""
+    earlier = world.run_store.of_session(stored.session)
+    if earlier is None:
+        raise KtrialError(f"another ktrial goes on with {stored.trial}", hint="wait for it, or stop it")
+    log = list(world.trials.log(stored.trial))
+    late = untold(log, earlier.records, [task.label for task in guests.ready.tasks])
+    guest = stored.file.guest
+    if guest is not None and guest.mode != "exact":
+        void = cut_off([*log, *late], earlier.records, None)
+        late += [void] if void is not None else []
+    if late:
+        world.trials.append(stored.trial, late)
+    standing = Standing(
+        trial=stored.trial,
+        protocol_sha256=stored.protocol_sha256,
+        session=earlier.session,
+        log=[*log, *late],
+        records=list(earlier.records),
+        next_run=earlier.next_run,
+    )
+    versions = {task.label: _version(world, task) for task in guests.ready.tasks}
+    course = GuestCourse(standing, guests, lab, world.run_store, world.trials, world.clock, check, listen, versions)
+    world.trials.hold()
+    return course.carry_out(), course.interrupted

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial as a comparison: the judge's answers with the runs behind them, for reports of every kind."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ktrial.bench.benchmark import Benchmark, Outcome
+from ktrial.bench.doubts import readings_of
+from ktrial.bench.record import Kept, RunRecord, variation
+from ktrial.compare.arms import SHOWN_READINGS
+from ktrial.compare.sentences import answer_of, contrast_sentence
+from ktrial.judge.model.comparison import (
+    ArmSource,
+    ArmValues,
+    Comparison,
+    Contrast,
+    OutcomeComparison,
+    Point,
+    StateChange,
+)
+from ktrial.judge.model.judgement import Judged, Judgement
+from ktrial.judge.model.log import BlockDrawn, BlockVoided, Ended, Event, Protocol, ReadingsTaken, RunEnded
+from ktrial.kit.finding import Finding
+from ktrial.machine.gate_words import idle_gates
+from ktrial.machine.gates import GATES
+from ktrial.results.trial_record import StoredTrial
+from ktrial.trial.arms.manual import is_by_hand
+from ktrial.trial.outcome.scope import claimed, clock_of_host, guest_findings, guest_scope, scope_of, title_of
+from ktrial.trial.outcome.trial_reasons import why
+from ktrial.trial.outcome.trial_story import story_of
+from ktrial.trial.protocol.protocol import outcome_around
+from ktrial.trial.run.trial_builds import builds_that_count, same_builds
+from ktrial.trial.run.trial_visits import visits_of
+
+_ROLES = ("primary", "secondary", "guard", "exploratory")
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What else a report needs: outcomes as their benchmarks declare them by `benchmark.outcome`, and the arms' states.
+
+    `records` are those of the trial's runs.
+    """
+
+    outcomes: Mapping[str, Outcome]
+    records: Sequence[RunRecord]
+    state_changes: tuple[StateChange, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark]) -> dict[str, Outcome]:
+    """`benchmark.outcome` -> what is known of it: from the benchmark, of an own command from its records."""
+    found: dict[str, Outcome] = {}
+    for record in records:
+        declared = {one.name: one for one in benchmarks[record.tool].outcomes} if record.tool in benchmarks else {}
+        for kept in record.measurements:
+            name = f"{record.benchmark}.{kept.outcome}"
+            if name not in found:
+                found[name] = declared.get(kept.outcome) or _recorded(kept)
+    return found
+
+
+def _recorded(kept: Kept) -> Outcome:
+    """What is known of an outcome that no benchmark here declares: it lies around the run, or its record says it."""
+    if (around := outcome_around(kept.outcome)) is not None:
+        return around
+    return Outcome(
+        name=kept.outcome,
+        unit=kept.unit,
+        direction=kept.direction,
+        kind="score",
+        low=-math.inf,
+        high=math.inf,
+        better="",
+        worse="",
+        blind_spots="",
+    )
+
+
+def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement, told: Told) -> Comparison:
+    """All of it."""
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    arms = [arm.name for arm in protocol.arms if arm.name != protocol.control]
+    runs = [one for one in _valid(log) if one.block is not None]
+    story = story_of(trial, log, judgement)
+    ran = _Ran(protocol, judgement, runs, visits_of(log, told.records), trial.session, story.ended)
+    outcomes = by_role(
+        _outcome(ran, name, told.outcomes[name])
+        for name in protocol.outcomes
+        if name in told.outcomes and any(name in run.measurements for run in runs)
+    )
+    builds = builds_that_count(log) if protocol.replicate == "build" else {}
+    findings = (
+        *judgement.findings,
+        *told.findings,
+        *claimed(log),
+        *same_builds(builds),
+        *_idle_gates(log),
+        *_ended(trial, log),
+    )
+    scope = scope_of(protocol, told.records, builds)
+    if trial.file.guest is not None:
+        scope = guest_scope(trial.file.guest, told.records)
+        findings = (*findings, *guest_findings(trial.file.guest))
+    else:
+        findings = (*findings, *clock_of_host(told.records))
+    named = [one for one in outcomes if one.role != "exploratory"]
+    return Comparison(
+        title=title_of(trial, protocol.name),
+        answer=answer_of(protocol.control, arms, named, findings, scope, None),
+        scope=scope,
+        control=protocol.control,
+        arms=tuple(_source(trial, protocol, name, log, told.records) for name in (protocol.control, *arms)),
+        outcomes=outcomes,
+        findings=findings,
+        state_changes=told.state_changes,
+        reproduce=("ktrial trial run trial.toml", f"ktrial trial recheck {trial.trial}"),
+        protocol=msgspec.to_builtins(trial.file),
+        protocol_sha256=trial.protocol_sha256,
+        versions=_versions(told.records),
+        trial=story,
+    )
+
+
+def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
+    """Gates that could not hold anything off, as the machine has not what they read."""
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    names = idle_gates(protocol.gates, [event.readings for event in log if isinstance(event, ReadingsTaken)])
+    if not names:
+        return ()
+    told = ", ".join(f"{name} ({GATES[name].what})" for name in names)
+    return (Finding(kind="gate-unread", level="note", sentence=f"nothing to read here for these gates: {told}"),)
+
+
+def by_role(outcomes: Iterable[OutcomeComparison]) -> tuple[OutcomeComparison, ...]:
+    """What decides first; a log does not keep the order of outcomes."""
+    return tuple(sorted(outcomes, key=lambda one: (_ROLES.index(one.role), one.name)))
+
+
+def _versions(records: Sequence[RunRecord]) -> dict[str, str]:
+    """What measured: ktrial, its agent and the tools."""
+    found: dict[str, str] = {}
+    for record in records:
+        found["ktrial"] = record.session.ktrial_version
+        if record.session.agent_version is not None:
+            found["agent"] = record.session.agent_version
+        if record.tool_version is not None:
+            found[record.tool] = record.tool_version
+    return found
+
+
+def _valid(log: Iterable[Event]) -> list[RunEnded]:
+    events = list(log)
+    voided = {event.block for event in events if isinstance(event, BlockVoided)}
+    return [event for event in events if isinstance(event, RunEnded) and event.block not in voided]
+
+
+class _Ran(NamedTuple):
+    """A trial with its runs that count, and what is read of each of them."""
+
+    protocol: Protocol
+    judgement: Judgement
+    runs: Sequence[RunEnded]
+    visits: Mapping[int, Mapping[str, RunRecord]]
+    session: str
+    ended: str | None
+
+
+def _outcome(ran: _Ran, name: str, about: Outcome) -> OutcomeComparison:
+    protocol, runs = ran.protocol, ran.runs
+    rule = protocol.outcomes[name]
+    values = tuple(
+        _values(arm.name, [(at, run) for at, run in enumerate(runs, 1) if run.arm == arm.name], name, ran)
+        for arm in protocol.arms
+        if any(run.arm == arm.name and name in run.measurements for run in runs)
+    )
+    found = OutcomeComparison(
+        benchmark=name.rpartition(".")[0],
+        outcome=about.name,
+        unit=about.unit,
+        direction=about.direction,
+        role=rule.role,
+        margin=rule.margin,
+        arms=values,
+        contrasts=(),
+        better=about.better,
+        worse=about.worse,
+        blind_spots=about.blind_spots,
+    )
+    judged = [one for one in ran.judgement.judged if one.outcome == name]
+    counts = {one.arm: one.n for one in values}
+    contrasts = [_contrast(one, ran, counts, found) for one in judged]
+    return msgspec.structs.replace(
+        found,
+        contrasts=tuple(one for one in contrasts if one.control == protocol.control),
+        steps=tuple(one for one in contrasts if (one.arm, one.control) in protocol.steps),
+    )
+
+
+def _contrast(judged: Judged, ran: _Ran, counts: Mapping[str, int], outcome: OutcomeComparison) -> Contrast:
+    contrast = Contrast(
+        arm=judged.arm,
+        control=judged.against,
+        verdict=judged.verdict or "inconclusive",
+        why=why(judged, ran.protocol, ran.judgement, ran.ended),
+        effect=judged.effect,
+        worth=judged.worth,
+        n_arm=counts.get(judged.arm, 0),
+        n_control=counts.get(judged.against, 0),
+        blocks=judged.blocks,
+        test=None,
+        sentence="",
+        findings=judged.findings,
+    )
+    return msgspec.structs.replace(contrast, sentence=contrast_sentence(contrast, outcome))
+
+
+def _values(arm: str, runs: Sequence[tuple[int, RunEnded]], name: str, ran: _Ran) -> ArmValues:
+    points = tuple(_point(at, run, name, ran) for at, run in runs if name in run.measurements)
+    values = [point.value for point in points]
+    return ArmValues(
+        arm=arm,
+        n=len(values),
+        mean=math.fsum(values) / len(values),
+        median=statistics.median(values),
+        sd=statistics.stdev(values) if len(values) > 1 else None,
+        cv=variation(values),
+        minimum=min(values),
+        maximum=max(values),
+        points=points,
+    )
+
+
+def _point(at: int, run: RunEnded, name: str, ran: _Ran) -> Point:
+    record = ran.visits.get(run.run, {}).get(name.rpartition(".")[0])
+    read = {} if record is None else readings_of(record)
+    known = {key: float(value) for key, value in read.items() if isinstance(value, int | float)}
+    return Point(
+        value=run.measurements[name],
+        run=f"{ran.session}/{run.run if record is None else record.run}",
+        place=at,
+        block=str(run.block),
+        temperature_c=known.get("temperature_c"),
+        conditions={key: known[key] for key in SHOWN_READINGS if key in known},
+    )
+
+
+def _source(
+    trial: StoredTrial, protocol: Protocol, arm: str, log: Sequence[Event], records: Sequence[RunRecord]
+) -> ArmSource:
+    runs = [event for event in log if isinstance(event, RunEnded) and event.arm == arm and event.block is not None]
+    drawn = {event.block for event in log if isinstance(event, BlockDrawn) and arm in event.order}
+    void = sum(isinstance(event, BlockVoided) and event.block in drawn for event in log)
+    boots = {one.trial.boot_id for one in records if one.trial is not None and one.trial.arm == arm}
+    known = {}
+    kernels = {one.trial.kernel_release for one in records if one.trial is not None and one.trial.arm == arm}
+    if len(kernels) == 1 and (kernel := kernels.pop()) is not None:
+        # Where kernels are arms, two of them may be of one release.
+        known["kernel"] = trial.arms[arm].changes.get("kernel", trial.found.get("kernel", kernel))
+    return ArmSource(
+        arm=arm,
+        sources=(trial.trial,),
+        runs=len(runs),
+        failed=sum(run.failure is not None for run in runs),
+        void=void,
+        boots=len(boots) or None,
+        machines=1,
+        known=known,
+    )
+
+
+def _ended(trial: StoredTrial, log: Sequence[Event]) -> tuple[Finding, ...]:
+    if isinstance(log[-1], Ended):
+        return ()
+    next_verb = "next" if is_by_hand(trial.file) else "resume"
+    sentence = f"the trial is not over: `ktrial trial {next_verb}` goes on with it"
+    return (Finding(kind="unfinished", level="note", sentence=sentence),)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What trials of several machines asked alike: only such can be pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ktrial.judge.model.log import Ended
+from ktrial.kit.errors import BadInput
+from ktrial.results.kept_trial import KeptTrial
+from ktrial.trial.protocol.file import TrialFile
+
+#: What must be the same in the files of all, as words of such a file.
+_ALIKE = ("suite", "command", "metrics", "parameters", "primary", "control", "baseline", "margin", "arms")
+
+
+class PooledQuestion(NamedTuple):
+    """What all of them fixed before their first runs. `declared` are conditions in which arms were meant to differ."""
+
+    control: str
+    primary: str
+    margin: float | None
+    declared: tuple[str, ...]
+
+
+def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
+    """The question of all; raises BadInput where one asked another one, or is not over."""
+    first, *others = trials
+    for kept in trials:
+        _check_over(kept)
+    for kept in others:
+        differs = [name for name in _ALIKE if getattr(kept.stored.file, name) != getattr(first.stored.file, name)]
+        if kept.protocol.primary != first.protocol.primary:
+            differs.append("primary")
+        if differs:
+            raise BadInput(
+                f"{kept.stored.trial} did not ask what {first.stored.trial} asked: {_shown(differs[0], first, kept)}",
+                hint="trials are pooled that were made from the same file; only the seed and the design may differ",
+            )
+    file, protocol = first.stored.file, first.protocol
+    return PooledQuestion(
+        control=protocol.control,
+        primary=protocol.primary,
+        margin=None if file.margin is None else protocol.outcomes[protocol.primary].margin,
+        declared=tuple(_declared(file)),
+    )
+
+
+def _check_over(kept: KeptTrial) -> None:
+    name = kept.stored.trial
+    if kept.stored.file.screen is not None:
+        raise BadInput(f"{name} screens settings: it has no arms that could be pooled")
+    if not isinstance(kept.log[-1], Ended):
+        raise BadInput(f"{name} is not over", hint=f"`ktrial trial resume {name}` goes on with it")
+
+
+def _shown(name: str, first: KeptTrial, other: KeptTrial) -> str:
+    """What differs; of arms the first that does."""
+    if name != "arms":
+        one, two = (getattr(kept.stored.file, name) or kept.protocol.primary for kept in (first, other))
+        return f"{name} is {_text(two)}, not {_text(one)}"
+    one, two = first.stored.file.arms, other.stored.file.arms
+    arm = next(arm for arm in (*one, *two) if one.get(arm) != two.get(arm))
+    if arm not in one or arm not in two:
+        return f"only {(first if arm in one else other).stored.trial} has the arm {arm}"
+    fields = (field for field in one[arm].__struct_fields__ if getattr(one[arm], field) != getattr(two[arm], field))
+    field = next(fields)
+    return f"{field} of the arm {arm} is {_text(getattr(two[arm], field))}, not {_text(getattr(one[arm], field))}"
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _declared(file: TrialFile) -> Iterator[str]:
+    arms = file.arms.values()
+    if any(arm.environment for arm in arms):
+        yield "environment"
+    if any(arm.parameters for arm in arms):
+        yield from ("parameters", "command")
+    if any(arm.manual is not None for arm in arms):
+        yield from ("kernel", "settings")

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trial's verdict holds for, by what was drawn anew; and what only a person vouches for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ktrial.bench.frames.guest_tools import EMULATED_CLOCK, EXACT_CLOCK
+from ktrial.bench.record import RunRecord, Session
+from ktrial.judge.model.log import ArmFound, Event, Protocol, RunEnded
+from ktrial.kit.errors import Refused
+from ktrial.kit.finding import Finding
+from ktrial.machine.facts import FactBook
+from ktrial.results.trial_record import StoredTrial
+from ktrial.trial.arms.builds import Visit
+from ktrial.trial.protocol.file import GuestFile
+from ktrial.trial.run.trial_builds import across
+
+
+def scope_of(protocol: Protocol, records: Iterable[RunRecord], builds: Mapping[Visit, str]) -> str:
+    """Only what was drawn anew for every visit is what a verdict reaches beyond."""
+    records = tuple(records)
+    here = "guest" if any(in_guest(one.session) for one in records) else "machine"
+    places = {(one.trial.arm, one.trial.boot_id) for one in records if one.trial is not None}
+    boots = {boot for _, boot in places}
+    if builds:
+        machine = f"on this boot of this {here}" if len(boots) <= 1 else f"on this {here}"
+        return f"{across(builds)}, {machine}"
+    if len(boots) <= 1:
+        return f"on this boot of this {here}"
+    if protocol.replicate != "run":
+        return f"on this {here}, across {len(boots)} boots"
+    arms = {arm for arm, _ in places}
+    if len(boots) == len(places) == len(arms) == 2:
+        return f"on this boot pair of this {here}"
+    return f"on these {len(boots)} boots of this {here}"
+
+
+def in_guest(session: Session) -> bool:
+    """Whether runs were made in a guest that ktrial booted."""
+    own = session.machine.get("virtualisation.ktrial")
+    return own is not None and own.value is True
+
+
+def refuse_elsewhere(trial: str, began: Session, facts: FactBook) -> None:
+    """What began in a guest does not go on outside of one, nor the other way round."""
+    if in_guest(began) != bool(facts.value("virtualisation.ktrial")):
+        there, next_ = ("in a guest", "--host guest:…") if in_guest(began) else ("on a machine", "no --host")
+        raise Refused(f"{trial} began {there}, and this is another place", hint=f"go on with it there: {next_}")
+
+
+def clock_of_host(records: Iterable[RunRecord]) -> tuple[Finding, ...]:
+    """What the clock means where runs were made in an emulated guest that was the host."""
+    sessions = {one.session.session: one.session for one in records}.values()
+    if not any(in_guest(one) and _hypervisor(one) != "kvm" for one in sessions):
+        return ()
+    return (Finding(kind="guest-clock", level="note", sentence=EMULATED_CLOCK),)
+
+
+def _hypervisor(session: Session) -> object:
+    kind = session.machine.get("virtualisation.kind")
+    return None if kind is None else kind.value
+
+
+def guest_scope(guest: GuestFile, records: Iterable[RunRecord]) -> str:
+    """What a verdict from guests holds for."""
+    boots = len({one.trial.boot_id for one in records if one.trial is not None})
+    clock = {"exact": ", whose time counts instructions", "emulated": ", whose time is an emulator's"}.get(guest.mode)
+    alike = " that differ in a meaningless word" if guest.mode == "exact" else ""
+    return f"in {guest.mode} guests{clock or ''}, across {boots} boots{alike}"
+
+
+def title_of(trial: StoredTrial, name: str) -> str:
+    """The trial's name; of one kernel against another also which they are."""
+    kernels = [told for arm in trial.arms.values() if (told := arm.changes.get("kernel")) is not None]
+    if len(kernels) != 1 or "kernel" not in trial.found:
+        return name
+    both = (kernels[0], trial.found["kernel"])
+    releases = tuple(one.partition(", build ")[0] for one in both)
+    new, old = both if releases[0] == releases[1] else releases
+    return f"{name}: Linux {new} against Linux {old}"
+
+
+def guest_findings(guest: GuestFile) -> tuple[Finding, ...]:
+    """What a guest's clock means; no result is told without it."""
+    sentence = {"exact": EXACT_CLOCK, "emulated": EMULATED_CLOCK}.get(guest.mode)
+    return () if sentence is None else (Finding(kind="guest-clock", level="note", sentence=sentence),)
+
+
+def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
+    """Runs of a trial by hand before which nothing says that their arm was in force."""
+    found = {(event.block, event.arm) for event in log if isinstance(event, ArmFound)}
+    for event in log:
+        if isinstance(event, RunEnded) and event.block is not None and (event.block, event.arm) not in found:
+            yield event.run, f"nothing says that {event.arm} was in force in block {event.block}"
+
+
+def claimed(log: Sequence[Event]) -> tuple[Finding, ...]:
+    """Arms that were in force because a person said so."""
+    visits = {(event.block, event.arm) for event in log if isinstance(event, ArmFound) and event.by == "person"}
+    counts = Counter(arm for _, arm in visits)
+    if not counts:
+        return ()
+    told = ", ".join(f"{arm} (in {number} block{'s'[: number != 1]})" for arm, number in sorted(counts.items()))
+    return (
+        Finding(
+            kind="arm-claimed",
+            level="note",
+            sentence=f"that these arms were in force was said by a person, the machine does not show it: {told}",
+            values={arm: float(number) for arm, number in sorted(counts.items())},
+        ),
+    )

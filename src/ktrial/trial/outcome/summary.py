@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ktrial.judge.model.judgement import Judgement
+from ktrial.judge.model.log import Ended, Event, Protocol
+from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.finding import Finding
+from ktrial.results.trial_record import StoredTrial, TrialSummary
+
+
+def judgement_of(log: Sequence[Event]) -> Judgement:
+    """What the judge says of a log."""
+    from ktrial.judge.judge import judge
+
+    return judge(log)
+
+
+def audited(log: Sequence[Event]) -> tuple[Finding, ...]:
+    """Orders that the seed does not give, and verdicts that the runs before them do not give."""
+    from ktrial.judge.audit import audit
+
+    return audit(log)
+
+
+def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
+    """Raise where a trial may not be extended to so many blocks."""
+    protocol, judgement = log[0], judgement_of(log)
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    if judgement.next.action != "stop":
+        raise BadInput(f"{name} is not over", hint=f"`ktrial trial resume {name}` goes on with it")
+    if not protocol.extend:
+        raise Refused(
+            f"{name} did not declare before its first run that it may be extended",
+            hint="a new trial; with  [design] extend = true  it can be extended, at the price of half its error rate",
+        )
+    if not any(one.verdict == "inconclusive" for one in judgement.judged if one.role == "primary"):
+        raise BadInput(f"{name} is decided", hint=f"`ktrial trial show {name}`")
+    if blocks <= judgement.blocks:
+        raise BadInput(
+            f"{name} has {judgement.blocks} blocks already, and {blocks} is not more",
+            hint="the number counts all blocks",
+        )
+
+
+def summary_of(trial: StoredTrial, log: Sequence[Event]) -> TrialSummary:
+    """The line of a trial, from its log."""
+    judgement = judgement_of(log)
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    return TrialSummary(
+        trial=trial.trial,
+        name=protocol.name,
+        started_unix_ms=trial.started_unix_ms,
+        primary=protocol.primary,
+        blocks=judgement.blocks,
+        verdicts={
+            one.arm: one.verdict
+            for one in judgement.judged
+            if one.role == "primary" and one.against == protocol.control
+        },
+        suspected=tuple(
+            one.setting for outcome in judgement.screened if outcome.role == "primary" for one in outcome.named
+        ),
+        ended=next((event.reason for event in log if isinstance(event, Ended)), None),
+    )

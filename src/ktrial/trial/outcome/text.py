@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial while it goes on, as text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from ktrial.bench.text import duration
+from ktrial.judge.model.judgement import Judged, Judgement
+from ktrial.judge.model.log import OutcomeRule, Protocol
+from ktrial.kit.tables import clean, labelled, paragraph
+from ktrial.machine.gate_words import gates_text
+from ktrial.results.trial_record import ArmSettings, TrialSummary
+from ktrial.studies.blame.text import screening_line
+from ktrial.trial.outcome.live_view import effect_figures
+from ktrial.trial.protocol.trial_forecast import TrialForecast
+
+#: What makes a block not count: nothing that was measured.
+EXCLUDED = (
+    "a block in which a setting does not read back, the machine slept, or a gate refuses; never because of a "
+    "measurement; it is repeated"
+)
+
+
+def announcement(  # noqa: PLR0913 (each is a line of it)
+    protocol: Protocol,
+    arms: Mapping[str, ArmSettings],
+    idle: Sequence[str],
+    settle_s: float,
+    forecast: TrialForecast | None = None,
+    *,
+    unread: Sequence[str] = (),
+    rules: bool = False,
+    width: int,
+) -> str:
+    """What is about to be done; with `rules` also what it costs, what it can see, and what is left out of it.
+
+    `unread` are gates that find nothing to read here.
+    """
+    rule = protocol.outcomes[protocol.primary]
+    if protocol.screen is not None:
+        told = f"{protocol.name}: which of {len(protocol.screen.settings)} settings is it? {protocol.primary}"
+        return f"{told}, at most {protocol.cap} blocks of 2 visits, seed {protocol.seed}; {settle_s:g} s to settle\n"
+    lines = [f"trial {protocol.name}: {protocol.primary}, {rule.direction} is better, margin {100 * rule.margin:.3g} %"]
+    for arm in protocol.arms:
+        said = "the control again: a placebo" if arm.placebo else changed_text(arms[arm.name]) or "as it is found"
+        lines.append(labelled(f"  {arm.name}", said, width=width, label_columns=24))
+    inert = dict(item for arm in arms.values() for item in arm.inert.items())
+    lines += [paragraph(f"{name} is inert here: {why}", width=width) for name, why in inert.items()]
+    lines += [paragraph(f"{name}: what it sets is in force already, so it is a placebo", width=width) for name in idle]
+    cap = f"at most {protocol.cap} blocks" if protocol.cap is not None else f"at most {protocol.budget} blocks"
+    visits = {"run": "visits", "boot": "boots", "build": "builds"}[protocol.replicate]
+    several = f", {protocol.runs_per_visit} runs each" if protocol.runs_per_visit > 1 else ""
+    lines.append(
+        f"{cap} of {len(protocol.arms)} {visits} in random order{several}, seed {protocol.seed}; "
+        f"{settle_s:g} s to settle"
+    )
+    if rules:
+        lines += [
+            labelled(label, text, width=width, label_columns=9) for label, text in _rules(protocol, forecast, unread)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _rules(protocol: Protocol, forecast: TrialForecast | None, unread: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if forecast is None:
+        yield "costs", "not known without a noise profile of this outcome"
+    else:
+        yield "costs", cost_text(forecast)
+        yield "sees", sight_text(forecast)
+    yield "void", EXCLUDED
+    refuse, doubt = gates_text(protocol.gates, "refuse"), gates_text(protocol.gates, "suspect")
+    yield "refuses", f"a run beyond: {refuse}" if refuse else "no gate refuses"
+    yield "doubts", f"a run beyond: {doubt}" if doubt else "no gate doubts"
+    if unread:
+        yield "unread", f"there is nothing to read here for {', '.join(unread)}: these gates hold nothing off"
+
+
+def changed_text(arm: ArmSettings) -> str:
+    """What an arm changes, on one line."""
+    by_hand = {} if arm.manual is None else {"by hand": arm.manual}
+    changed = {**by_hand, **arm.changes, **arm.environment, **arm.parameters}
+    return ", ".join((*(f"{name} = {value}" for name, value in changed.items()), *arm.commands))
+
+
+def cost_text(forecast: TrialForecast) -> str:
+    """How long it takes."""
+    if forecast.cap_s is None or forecast.expected_s is None:
+        return f"at most {forecast.cap} blocks; how long one takes is not known yet"
+    told = f"about {duration(forecast.cap_s)} to block {forecast.cap}"
+    if forecast.expected >= forecast.cap:
+        return told
+    wanted = _share(forecast.wanted)
+    return f"{told}, about {duration(forecast.expected_s)} if an effect of {wanted} is there"
+
+
+def sight_text(forecast: TrialForecast) -> str:
+    """Which effects it finds."""
+    wanted, seen = (_share(one) for one in (forecast.wanted, forecast.smallest_effect))
+    if forecast.sees_enough:
+        return f"an effect of {wanted}, as wanted, in 9 of 10 trials; {seen} is the smallest that it does"
+    return f"effects from {seen} on in 9 of 10 trials, and {wanted} is wanted: this noise hides it"
+
+
+def _share(value: float) -> str:
+    """0.034 -> `3.4 %`."""
+    percent = 100 * value
+    return f"{percent:.2g} %" if percent < 100 else f"{percent:.0f} %"
+
+
+def more_text(forecast: TrialForecast) -> str:
+    """What would let the wanted effect be seen."""
+    wanted = _share(forecast.wanted)
+    if forecast.affordable is None:
+        more = f"{wanted} would take {forecast.needed} blocks, more than a trial has"
+    else:
+        time_ = "" if forecast.affordable_s is None else f" (about {duration(forecast.affordable_s)})"
+        more = f"--budget {forecast.affordable}{time_} sees {wanted}"
+    return f"{more}; or longer runs, pinned CPUs, a quieter time, another outcome"
+
+
+def block_line(protocol: Protocol, judgement: Judgement) -> str:
+    """How far the trial has come, in one line: of every arm the verdict and the interval of the measured value."""
+    if judgement.screened:
+        return f"{screening_line(judgement.blocks, judgement.cap, judgement.screened)}\n"
+    cap = judgement.cap or f"at most {protocol.budget}"
+    rule = protocol.outcomes[protocol.primary]
+    parts = [_arm(one, rule, protocol.control) for one in judgement.judged if one.role == "primary"]
+    return clean(f"block {judgement.blocks}/{cap}: {'; '.join(parts)}") + "\n"
+
+
+def _arm(one: Judged, rule: OutcomeRule, control: str) -> str:
+    name = one.arm if one.against == control else f"{one.arm} to {one.against}"
+    figures = "" if one.effect is None else f" ({effect_figures(one.effect, rule)})"
+    return f"{name} {one.verdict or 'open'}{figures}"
+
+
+def trials_text(found: Sequence[TrialSummary], *, width: int) -> str:
+    """All trials, with their verdicts."""
+    if not found:
+        return "No trial was made here yet. `ktrial try vm.swappiness=10` makes one.\n"
+    return "\n".join(line for one in found for line in _listed(one, width)) + "\n"
+
+
+def _listed(one: TrialSummary, width: int) -> Iterator[str]:
+    date = time.strftime("%Y-%m-%d", time.gmtime(one.started_unix_ms / 1000))
+    yield f"{date}  {clean(one.trial)}"
+    arms: dict[str, list[str]] = {}
+    for arm, verdict in one.verdicts.items():
+        arms.setdefault(verdict or "open", []).append(arm)
+    told = [f"{verdict}: {', '.join(names)}" for verdict, names in arms.items()]
+    told += [f"suspected: {', '.join(one.suspected)}"] if one.suspected else []
+    over = "" if one.ended is not None else ", not over"
+    blocks = f"{one.blocks} block{'s'[: one.blocks != 1]}{over}"
+    yield paragraph(f"{one.primary}, {blocks}; {'; '.join(told)}", width=width, indent=" " * 12)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trial will cost and what it can see, from the noise profile that it rests on."""
+
+from __future__ import annotations
+
+from ktrial.judge.model.log import Protocol
+from ktrial.judge.model.noise_profile import NoiseProfile
+from ktrial.trial.protocol.trial_forecast import TrialForecast
+
+#: Runs that do not count, before the first block.
+_WARM_UPS = 2
+
+
+def planned_runs(profile: NoiseProfile, primary: str, settle_s: float) -> int:
+    """How many runs a visit is worth: more than one where the wait before it is long beside a run."""
+    from ktrial.judge.planning import runs_per_visit
+
+    if profile.run_s is None or not profile.run_s > 0:
+        return 1
+    return runs_per_visit(settle_s, profile.run_s, profile.run_sd.get(primary), profile.visit_sd.get(primary))
+
+
+def forecast_of(protocol: Protocol, profile: NoiseProfile, settle_s: float) -> TrialForecast | None:
+    """None where the profile tells nothing of the primary outcome, or nobody fixed how many blocks there may be."""
+    from ktrial.judge.planning import (
+        affordable_cap,
+        block_sd,
+        blocks_to_detect,
+        expected_blocks,
+        smallest_effect,
+    )
+    from ktrial.judge.primary_verdict import table_row
+
+    differences = profile.differences.get(protocol.primary)
+    if differences is None or protocol.cap is None:
+        return None
+    sd = block_sd(differences)
+    needed = blocks_to_detect(sd, protocol.detect)
+    affordable = affordable_cap(needed, table_row(protocol))
+    expected = expected_blocks(sd, protocol.detect, protocol.cap)
+
+    def seconds(blocks: int | None) -> float | None:
+        if blocks is None or profile.run_s is None:
+            return None
+        visit_s = settle_s + protocol.runs_per_visit * profile.run_s
+        return _WARM_UPS * (settle_s + profile.run_s) + blocks * len(protocol.arms) * visit_s
+
+    return TrialForecast(
+        wanted=protocol.detect,
+        smallest_effect=smallest_effect(sd, protocol.cap),
+        cap=protocol.cap,
+        needed=needed,
+        affordable=affordable,
+        expected=expected,
+        cap_s=seconds(protocol.cap),
+        expected_s=seconds(expected),
+        affordable_s=seconds(affordable),
+    )

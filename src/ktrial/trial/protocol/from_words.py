@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the words of `ktrial try` to the arms of a trial, and to a benchmark that can tell them apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import chain, product
+
+from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.trial.protocol.file import CONTROL, ArmFile
+from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.knobs.address import is_assignment, parse_assignment
+from ktrial.tuning.knobs.find import find_knob
+from ktrial.tuning.knobs.profile import Profile, flatten
+
+#: Kinds of values that hold commas themselves.
+_LISTS = frozenset(("ints", "text", "mask"))
+_ALGORITHM = "zram:comp_algorithm"
+#: Knob pattern -> what tells its values apart; the first that fits.
+_WORKLOADS: Mapping[str, str] = {
+    "thp:*": "agent-pagefault",
+    "vm.nr_hugepages*": "agent-pagefault",
+    "vm.compact*": "agent-pagefault",
+    "vm.dirty*": "agent-fileio-write-sequential-warm",
+    "queue:*": "agent-fileio-read-sequential-cold",
+    "vm.*": "memory-pressure",
+    "zram:*": "memory-pressure",
+    "lru_gen:*": "memory-pressure",
+    "sched:base_slice_ns": "wakeups-busy",
+    "kernel.sched*": "agent-messaging-pipe",
+    "sched:*": "agent-messaging-pipe",
+    "feature:*": "agent-messaging-pipe",
+    "net.*": "agent-tcp-request",
+}
+
+
+def arms_of(
+    words: Sequence[str], catalog: Catalog, environment: Mapping[str, str], *, placebo: bool
+) -> dict[str, ArmFile]:
+    """The control and what is tried: all words together, or an arm for each combination of the values in lists.
+
+    Algorithms of zram are tried against the first of them: against no zram they would all be the same news.
+    """
+    profiles = tuple(_profile(word, catalog) for word in words if not is_assignment(word))
+    values = dict(_values(word, catalog) for word in words if is_assignment(word))
+    grids = [knob for knob, some in values.items() if len(some) > 1]
+    first = {knob: values[knob][0] for knob in grids if knob.startswith(_ALGORITHM)}
+    control = (
+        ArmFile(set=first, profile=profiles, environment=environment) if first and grids == [*first] else ArmFile()
+    )
+    arms = {CONTROL: control} | ({"placebo": ArmFile(placebo=True)} if placebo else {})
+    for chosen in product(*values.values()):
+        own = dict(zip(values, chosen, strict=True))
+        arm = ArmFile(set=own, profile=profiles, environment=environment)
+        name = _name({knob: own[knob] for knob in grids}, (), {}) if grids else _name(own, profiles, environment)
+        if not arm.changes_nothing and arm != control:
+            arms[name] = arm
+    if len(arms) < 2:
+        raise BadInput(
+            "nothing to try",
+            hint="name a setting (`ktrial try vm.swappiness=10`), a profile, --env NAME=VALUE or --placebo",
+        )
+    return arms
+
+
+def name_of(arms: Mapping[str, ArmFile]) -> str:
+    """What a trial of these arms is called: by what is tried, of many values by their knobs."""
+    tried = {name: arm.set for name, arm in arms.items() if name != CONTROL and not arm.placebo}
+    if len(tried) > 2:
+        knobs = dict.fromkeys(knob for settings in tried.values() for knob in settings)
+        tried = {_short(knob): {} for knob in knobs if len({settings.get(knob) for settings in tried.values()}) > 1}
+    return "-".join(tried or ["placebo"])[:60].rstrip("-._+")
+
+
+def pair(text: str, option: str) -> tuple[str, str]:
+    """NAME=VALUE of an option. Raises BadInput."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise BadInput(f"{option} {text!r} cannot be read", hint="write NAME=VALUE")
+    return name, value
+
+
+def _profile(word: str, catalog: Catalog) -> str:
+    if word not in catalog.profiles and word in catalog.knobs:
+        raise BadInput(f"{word} is a knob: which value?", hint=f"write {word}=VALUE; `ktrial explain {word}`")
+    if word not in catalog.profiles:
+        raise UnknownName("profile", word, catalog.profiles, hint="`ktrial profiles` lists them")
+    return word
+
+
+def _values(word: str, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
+    """A setting's knob and the values to try; of a knob whose values hold commas there is one."""
+    address, value = parse_assignment(word)
+    knob = find_knob(address.knob, catalog.knobs)
+    several = knob.value.type not in _LISTS
+    return str(address), tuple(part.strip() for part in value.split(",")) if several else (value,)
+
+
+def _name(settings: Mapping[str, str], profiles: Sequence[str], environment: Mapping[str, str]) -> str:
+    parts = [*profiles]
+    parts += [f"{_short(knob)}-{value}" for knob, value in chain(settings.items(), environment.items())]
+    text = re.sub(r"[^A-Za-z0-9._+-]+", "-", "+".join(parts)).strip("-.+_")
+    return text[:60] or "tried"
+
+
+def _short(address: str) -> str:
+    """The last part of a knob's name, and which instance; of a group in others its own name alone."""
+    knob, at, selector = address.partition("@")
+    name = re.split(r"[.:]", knob)[-1]
+    instance = selector if selector.count("/") < 2 else selector.rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{name}{at}{instance}")
+
+
+def default_suite(words: Sequence[str], catalog: Catalog) -> str:
+    """What can tell these settings apart; raises BadInput where nothing is known to."""
+    for knob in _knobs(words, catalog):
+        found = next((suite for pattern, suite in _WORKLOADS.items() if fnmatchcase(knob, pattern)), None)
+        if found is not None:
+            return found
+    raise BadInput(
+        "what is to be measured?",
+        hint="--suite NAME (`ktrial bench --list`), or a command of yours:  ktrial try … -- CMD",
+    )
+
+
+def _knobs(words: Sequence[str], catalog: Catalog) -> list[str]:
+    found = []
+    for word in words:
+        if is_assignment(word):
+            found.append(parse_assignment(word)[0].knob)
+        elif word in catalog.profiles and catalog.profiles[word].generated is None:
+            settings = flatten(word, catalog.profiles)
+            found += [one.knob.partition("@")[0] for one in settings if not isinstance(one, Profile)]
+    return found

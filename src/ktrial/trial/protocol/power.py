@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans a trial from the noise of runs that are there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from ktrial.compare.arms import Arm, ComparedRun, places
+from ktrial.compare.series import Series, margin_of, series_of
+from ktrial.judge.model.power import Power, PowerAsked
+from ktrial.judge.planning import (
+    FEWEST_BLOCKS,
+    block_sd,
+    blocks_to_detect,
+    blocks_to_show_equivalence,
+    smallest_effect,
+)
+from ktrial.judge.stats.critical import LOOKS
+from ktrial.kit.errors import BadInput
+from ktrial.kit.percentile import MARGIN
+
+#: A noise profile has so many A/A blocks; with fewer the spread is a guess.
+PROFILE_BLOCKS = 10
+
+
+def power_of(arms: Sequence[Arm], asked: PowerAsked) -> tuple[Power, ...]:
+    """A plan for every outcome of every arm."""
+    order = places(arms)
+    return tuple(_power(arm, series, order, asked) for arm in arms for series in series_of([arm]).values())
+
+
+def power_of_spread(run_sd: float, asked: PowerAsked) -> Power:
+    """A plan from the relative spread of runs alone: a block is the difference of two."""
+    spread = math.sqrt(2) * math.log1p(run_sd)
+    margin = MARGIN if asked.margin is None else asked.margin
+    return _planned(Power(arm="", outcome="any", pairs=0, margin=margin), spread, asked)
+
+
+def _power(arm: Arm, series: Series, order: Mapping[str, int], asked: PowerAsked) -> Power:
+    found = series.independent(arm.name)
+    runs = sorted(found, key=lambda one: order.get(one[0].name, 0))
+    values = [value for _, value in runs]
+    power = Power(arm=arm.name, outcome=series.name, pairs=len(runs) // 2, margin=margin_of(series, asked.margin))
+    if series.mixed is not None:
+        return _without(power, series.mixed)
+    if min(values) <= 0:
+        return _without(power, "it holds zeros or less, which have no ratio: counters need 20 fixed blocks or more")
+    if power.pairs < 2:
+        return _without(power, f"{len(runs)} runs tell no noise: 20 make the 10 pairs that a plan rests on")
+    spread = block_sd(list(_differences(runs)))
+    if spread == 0:
+        return _without(power, "no spread was seen: the tool's step may be larger than the noise")
+    planned = _planned(power, spread, asked)
+    if power.pairs < PROFILE_BLOCKS:
+        return _without(planned, f"only {power.pairs} pairs: the noise is a guess")
+    return planned
+
+
+def _without(power: Power, why: str) -> Power:
+    return msgspec.structs.replace(power, why=why)
+
+
+def _planned(power: Power, spread: float, asked: PowerAsked) -> Power:
+    needed = blocks_to_detect(spread, asked.detect)
+    affordable = [cap for cap in LOOKS if cap <= asked.budget]
+    if not affordable:
+        raise BadInput(f"{asked.budget} blocks decide nothing", hint=f"a trial has at least {FEWEST_BLOCKS} blocks")
+    cap = next((cap for cap in affordable if cap >= needed), affordable[-1])
+    return msgspec.structs.replace(
+        power,
+        block_sd=spread,
+        needed=needed,
+        needed_equivalent=blocks_to_show_equivalence(spread, power.margin),
+        cap=cap,
+        smallest_effect=smallest_effect(spread, cap),
+    )
+
+
+def _differences(runs: Sequence[tuple[ComparedRun, float]]) -> Iterator[float]:
+    """Of successive runs, each used once: what a block of two equal arms would show."""
+    for (_, one), (_, other) in zip(runs[::2], runs[1::2], strict=False):
+        yield math.log(other / one)

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a protocol as it is written to one that can be judged: every outcome with its rule, the cap, the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ktrial.bench import energy
+from ktrial.bench.benchmark import Outcome
+from ktrial.bench.energy import EnergyCounter
+from ktrial.bench.record import LOAD_THROUGHPUT
+from ktrial.bench.suite import Suite, Task
+from ktrial.judge.model.comparison import Role
+from ktrial.judge.model.log import OutcomeRule, Protocol, TrialArm
+from ktrial.judge.model.noise_profile import NoiseProfile
+from ktrial.kit.errors import BadInput, Contradiction, UnknownName
+from ktrial.kit.percentile import counted, events_needed, longer, margin_of_tail, quantile_of
+from ktrial.machine.gates import GateLimits
+from ktrial.trial.protocol.file import TrialFile, share
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """An outcome that the benchmark of a trial may produce."""
+
+    name: str
+    outcome: Outcome
+
+
+def outcomes_around(suite: Suite, counters: Sequence[EnergyCounter] = ()) -> tuple[Outcome, ...]:
+    """What every run has beside its benchmark's own: the work of the background load, the energy of each domain."""
+    load = () if suite.load is None else (LOAD_THROUGHPUT,)
+    return (*load, *(outcome for counter in counters for outcome in energy.outcomes(counter.domain)))
+
+
+def outcome_around(name: str) -> Outcome | None:
+    """One of them by its name."""
+    known = (LOAD_THROUGHPUT, *energy.outcomes(name.partition(".")[2]))
+    return next((outcome for outcome in known if outcome.name == name), None)
+
+
+def candidates(tasks: Sequence[Task], around: Sequence[Outcome] = ()) -> tuple[Candidate, ...]:
+    """All outcomes of the benchmarks, and those around each, as `benchmark.outcome`."""
+    return tuple(
+        Candidate(f"{task.label}.{outcome.name}", outcome)
+        for task in tasks
+        for outcome in (*task.benchmark.outcomes, *around)
+    )
+
+
+def protocol_of(
+    trial: TrialFile,
+    tasks: Sequence[Task],
+    gates: Mapping[str, GateLimits],
+    seed: int,
+    profile: NoiseProfile | None,
+    runs_per_visit: int,
+    around: Sequence[Outcome] = (),
+) -> Protocol:
+    """What the judge goes by. Raises BadInput for an outcome that is not there, or a question without an answer.
+
+    `around` are outcomes of every run whatever it runs.
+    """
+    from ktrial.judge.judge import refuse_unanswerable
+    from ktrial.judge.screening import CAP as SCREENING_CAP
+    from ktrial.judge.stats.critical import LOOKS
+
+    found = candidates(tasks, around)
+    roles = _roles(trial, found)
+    outcomes = {
+        one.name: _rule(trial, one, roles.get(one.name, "exploratory"))
+        for one in sorted(found, key=lambda one: list(roles).index(one.name) if one.name in roles else len(roles))
+    }
+    cap = trial.design.cap
+    if trial.screen is not None:
+        cap = SCREENING_CAP if cap is None else cap
+    elif cap is not None:
+        cap = next((look for look in LOOKS if look >= cap), cap)
+    differences = {} if profile is None else {name: profile.differences.get(name, ()) for name in outcomes}
+    protocol = Protocol(
+        name=trial.name,
+        arms=_arms(trial),
+        control=trial.control,
+        outcomes=outcomes,
+        cap=cap,
+        budget=trial.budget,
+        detect=trial.detect_share,
+        alpha=trial.design.alpha,
+        seed=seed,
+        replicate=trial.design.replicate,
+        runs_per_visit=runs_per_visit,
+        questions=trial.questions,
+        profile={name: values for name, values in differences.items() if values},
+        gates=gates,
+        varies=_varies(trial),
+        until_all_decided=trial.design.until_all_decided,
+        extend=trial.design.extend,
+        pooled=bool(trial.design.pool),
+        screen=trial.screen,
+    )
+    protocol = _with_cap(protocol)
+    refuse_unanswerable(protocol)
+    if profile is not None:
+        refuse_few_events(protocol, profile.events.get(protocol.primary))
+    return protocol
+
+
+def refuse_few_events(protocol: Protocol, events: int | None) -> None:
+    """Raise BadInput where the primary outcome is a percentile of which a run has so few events that none decides."""
+    quantile = protocol.outcomes[protocol.primary].quantile
+    if quantile is None or events is None or events >= events_needed(quantile):
+        return
+    benchmark = protocol.primary.rpartition(".")[0]
+    nearer = [
+        name
+        for name, rule in protocol.outcomes.items()
+        if name.rpartition(".")[0] == benchmark and rule.quantile and events >= events_needed(rule.quantile)
+    ]
+    raise BadInput(
+        f"{protocol.primary} is too far a percentile to decide: {counted(events, quantile)}",
+        hint=f"{longer(events, quantile)}, or another primary: {', '.join(nearer) or 'one that is no percentile'}",
+    )
+
+
+def _with_cap(protocol: Protocol) -> Protocol:
+    """Where nobody gave one: planned from the noise profile, or, for a counter, all that the budget holds."""
+    differences = protocol.profile.get(protocol.primary)
+    if protocol.cap is None and protocol.outcomes[protocol.primary].scale == "count":
+        return msgspec.structs.replace(protocol, cap=protocol.budget)
+    if protocol.cap is not None or differences is None:
+        return protocol
+    from ktrial.judge.planning import forecast
+    from ktrial.judge.primary_verdict import table_row
+
+    planned = forecast(
+        differences,
+        detect=protocol.detect,
+        margin=protocol.outcomes[protocol.primary].margin,
+        budget=protocol.budget,
+        comparisons=table_row(protocol),
+    )
+    return msgspec.structs.replace(protocol, cap=planned.cap)
+
+
+def _arms(trial: TrialFile) -> tuple[TrialArm, ...]:
+    names = (trial.control, *(name for name in trial.arms if name != trial.control))
+    real = [name for name in names if name != trial.control and not trial.arms[name].placebo]
+    return tuple(TrialArm(name=name, placebo=trial.arms[name].placebo and bool(real)) for name in names)
+
+
+def _roles(trial: TrialFile, found: Sequence[Candidate]) -> dict[str, Role]:
+    """Name -> role of every outcome that the protocol names, the primary first."""
+    roles: dict[str, Role] = {_refuse_single(_primary(trial, found), found): "primary"}
+    named: list[tuple[Role, str]] = [("secondary", name) for name in trial.secondary]
+    named += [("guard", name) for name in trial.guards]
+    for role, name in named:
+        full = _find(name, found)
+        if full in roles:
+            raise Contradiction(f"{full} is {roles[full]} and {role}", hint="an outcome has one role")
+        roles[full] = role
+    for name in trial.margins:
+        _find(name, found)
+    return roles
+
+
+def _primary(trial: TrialFile, found: Sequence[Candidate]) -> str:
+    if trial.primary is not None:
+        return _find(trial.primary, found)
+    headlines = [one.name for one in found if one.outcome.headline] or [one.name for one in found]
+    if len(headlines) == 1:
+        return headlines[0]
+    listed = ", ".join(headlines[:8])
+    raise BadInput("which outcome decides is not said", hint=f"primary = one of: {listed}")
+
+
+def _refuse_single(primary: str, found: Sequence[Candidate]) -> str:
+    """The primary outcome, unless it is the worst event of a run: that grows with their number and is never primary."""
+    outcome = next(one.outcome for one in found if one.name == primary)
+    if outcome.kind == "latency-quantile" and outcome.name.rpartition("-")[2] == "max":
+        raise BadInput(
+            f"{primary} is a single event of a run, and the longer the run the larger: it cannot decide",
+            hint="primary = a percentile; the largest may be secondary",
+        )
+    return primary
+
+
+def _find(name: str, found: Sequence[Candidate]) -> str:
+    exact = [one.name for one in found if one.name == name] or [one.name for one in found if one.outcome.name == name]
+    if len(exact) == 1:
+        return exact[0]
+    if exact:
+        raise BadInput(f"{name!r} is an outcome of several benchmarks", hint=f"write one of: {', '.join(exact)}")
+    names = [one.name for one in found]
+    raise UnknownName("outcome of this benchmark", name, names, hint=f"it has {', '.join(names)}")
+
+
+def _rule(trial: TrialFile, one: Candidate, role: Role) -> OutcomeRule:
+    outcome = one.outcome
+    return OutcomeRule(
+        direction=outcome.direction,
+        role=role,
+        margin=_margin(trial, one, role),
+        scale="count" if outcome.kind == "count" else "log",
+        resolution=outcome.resolution,
+        quantile=_quantile(outcome),
+    )
+
+
+def _margin(trial: TrialFile, one: Candidate, role: Role) -> float:
+    keys = (one.name, one.outcome.name)
+    for table in (trial.guards, trial.margins) if role == "guard" else (trial.margins,):
+        for key in keys:
+            if key in table:
+                return share(table[key], key)
+    if trial.margin is not None and role == "primary":
+        return share(trial.margin, "margin")
+    return margin_of_tail(_quantile(one.outcome))
+
+
+def _quantile(outcome: Outcome) -> float | None:
+    return quantile_of(outcome.name) if outcome.kind == "latency-quantile" else None
+
+
+def _varies(trial: TrialFile) -> tuple[str, ...]:
+    """Identities that the arms are meant to change."""
+    varies = []
+    sets = {knob.partition("@")[0] for arm in trial.arms.values() for knob in arm.set}
+    expected = {fact for arm in trial.arms.values() for fact in arm.expect}
+    if "cpufreq:scaling_governor" in sets or "cpufreq.governor" in expected:
+        varies.append("governor")
+    if any(arm.manual is not None or arm.kernel is not None for arm in trial.arms.values()):
+        varies.append("kernel")
+    return tuple(varies)

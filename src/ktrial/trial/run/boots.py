@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which boot each visit of a trial was made in, where the boot is what is drawn anew: one visit, one boot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ktrial.bench.record import RunRecord
+from ktrial.judge.model.log import BlockDrawn, BlockVoided, Event, Protocol, RunEnded
+from ktrial.kit.errors import Refused
+from ktrial.trial.arms.manual import Due
+
+Visit = tuple[int, str]
+
+
+def visit_in(records: Sequence[RunRecord], boot_id: str) -> Visit | None:
+    """The newest visit that was made in this boot, or begun; warm-ups are none."""
+    for record in reversed(records):
+        place = record.trial
+        if place is not None and place.block is not None and place.boot_id == boot_id:
+            return place.block, place.arm
+    return None
+
+
+def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None) -> None:
+    """Raise where this boot had a visit already, and it is not the one that is due."""
+    if not due.new_boot:
+        return
+    if boot_id is None:
+        raise Refused("this machine does not tell its boot id: visits of one boot cannot be told from those of several")
+    had = visit_in(records, boot_id)
+    if had is not None and had != (due.block, due.arm):
+        raise Refused(
+            f"this boot had its visit ({had[1]} in block {had[0]}), and every visit is a boot of its own",
+            hint=f"reboot first: {due.todo}",
+        )
+
+
+def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | None) -> BlockVoided | None:
+    """A visit that lacks runs and whose boot is over: the others cannot be made any more, so its block is void.
+
+    Without a boot id: the visit was a build, which would be made anew.
+    """
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    last = next((event for event in reversed(log) if isinstance(event, BlockDrawn)), None)
+    if protocol.replicate == "run" or last is None:
+        return None
+    if any(isinstance(event, BlockVoided) and event.block == last.block for event in log):
+        return None
+    for arm in last.order:
+        made = sum(isinstance(event, RunEnded) and (event.block, event.arm) == (last.block, arm) for event in log)
+        if 0 < made < protocol.runs_per_visit and boots_of(records, (last.block, arm)) != {boot_id}:
+            over = f"its {protocol.replicate} is over"
+            reason = f"the visit was cut off after {made} of {protocol.runs_per_visit} runs, and {over}"
+            return BlockVoided(block=last.block, arm=arm, cause=protocol.replicate, reason=reason)
+    return None
+
+
+def boots_of(records: Sequence[RunRecord], visit: Visit) -> set[str | None]:
+    """The boots that the runs of a visit were made in."""
+    return {one.trial.boot_id for one in records if _is_whole(one) and _visit(one) == visit and one.trial is not None}
+
+
+def boots_misused(log: Sequence[Event], records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:
+    """Runs that convict a trial across boots: of a boot that had another visit, or of a visit in another boot."""
+    protocol = log[0]
+    if not isinstance(protocol, Protocol) or protocol.replicate != "boot":
+        return
+    voided = {event.block for event in log if isinstance(event, BlockVoided)}
+    visits: dict[str, Visit] = {}
+    boots: dict[Visit, str] = {}
+    for record in records:
+        visit, boot = _visit(record), record.trial.boot_id if record.trial is not None else None
+        if visit is None or visit[0] in voided or not _is_whole(record):
+            continue
+        if boot is None:
+            yield record.run, "the boot that it was made in is not known"
+            continue
+        before = visits.setdefault(boot, visit)
+        if before != visit:
+            yield record.run, f"its boot had a visit of {before[1]} in block {before[0]} already"
+        elif boots.setdefault(visit, boot) != boot:
+            yield record.run, "another run of its visit was made in another boot"
+
+
+def _visit(record: RunRecord) -> Visit | None:
+    place = record.trial
+    return None if place is None or place.block is None else (place.block, place.arm)
+
+
+def _is_whole(record: RunRecord) -> bool:
+    return not record.exit.interrupted

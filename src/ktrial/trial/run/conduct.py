@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries a trial out that could begin: its noise profile, its protocol on disk, and its course to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from ktrial.bench.run.ports import Machine
+from ktrial.judge.model.judgement import Judgement
+from ktrial.judge.model.log import Protocol
+from ktrial.judge.model.noise_profile import NoiseProfile
+from ktrial.kit.errors import AgentError, KtrialError
+from ktrial.machine.facts import machine_of
+from ktrial.results.trial_record import StoredTrial, protocol_sha256
+from ktrial.trial.arms.arm_builds import BuildSite
+from ktrial.trial.arms.commands import Beside, CommandedArms
+from ktrial.trial.arms.manual import is_by_hand
+from ktrial.trial.arms.plan_arms import found_values
+from ktrial.trial.arms.scheduler import SchedulerSeat
+from ktrial.trial.outcome.scope import refuse_elsewhere
+from ktrial.trial.protocol import noise_profile as noise
+from ktrial.trial.protocol.forecast import forecast_of, planned_runs
+from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
+from ktrial.trial.protocol.trial_forecast import TrialForecast
+from ktrial.trial.run.boots import cut_off
+from ktrial.trial.run.events import NoiseBegan, TrialAnnounced, TrialListener, VisitWaits
+from ktrial.trial.run.guards import limits_watched, writers
+from ktrial.trial.run.loop import Standing, TrialCourse
+from ktrial.trial.run.manual_visits import VisitTurn
+from ktrial.trial.run.ports import TrialWorld
+from ktrial.trial.run.prepare import Prepared, Rig, control_tasks, order_of, session_for, workload_of
+from ktrial.trial.run.trial_resume import untold
+from ktrial.tuning.plans.wait_for_lock import PatientMachine
+
+
+class Planned(NamedTuple):
+    """What the judge will go by, and what it will cost and can see, where a noise profile tells."""
+
+    protocol: Protocol
+    forecast: TrialForecast | None
+
+
+def planned(world: TrialWorld, ready: Prepared, rig: Rig, listen: TrialListener, *, profile: bool = False) -> Planned:
+    """Fix the protocol; with `profile` it rests on the noise of this machine, which is measured first."""
+    gates = order_of(ready).gates
+    fixed = ready.file.design.runs_per_visit
+    around = outcomes_around(ready.suite, rig.around.counters)
+    protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, None, fixed or 1, around)
+    if not profile or protocol.outcomes[protocol.primary].scale != "log":
+        return Planned(protocol, None)
+    made = noise_profile(world, ready, rig, protocol, listen)
+    switch_s = ready.settle_s + (made.build_s or 0.0)
+    runs = fixed or planned_runs(made, protocol.primary, switch_s)
+    protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, made, runs, around)
+    return Planned(protocol, forecast_of(protocol, made, switch_s))
+
+
+def announced(ready: Prepared, protocol: Protocol, forecast: TrialForecast | None) -> TrialAnnounced:
+    """What is about to be done, for programs."""
+    return TrialAnnounced(
+        protocol=protocol,
+        arms=ready.arms,
+        placebos=ready.idle,
+        settle_s=ready.settle_s,
+        limits=ready.file.safety,
+        forecast=forecast,
+    )
+
+
+def noise_profile(
+    world: TrialWorld, ready: Prepared, rig: Rig, protocol: Protocol, listen: TrialListener
+) -> NoiseProfile:
+    """The profile that holds here now: one of the store, or one that is made now."""
+    machine, versions = machine_of(ready.facts), rig.benchmarked.versions
+    key = noise.profile_key(workload_of(ready), machine, versions, ready.facts, protocol.replicate)
+    found = noise.usable(world.trials.profiles(key.suite, key.machine), key, world.clock.unix_ms())
+    if found is not None and protocol.primary in found.differences:
+        return found
+    pilot = noise.pilot_protocol(protocol)
+    listen(NoiseBegan(blocks=noise.BLOCKS))
+    control = ready.file.control
+    session = session_for(world, ready)
+    world.run_store.begin(session, "")
+    standing = Standing(trial=pilot.name, protocol_sha256="", session=session, log=[pilot], records=[], next_run=1)
+    course = TrialCourse(
+        standing,
+        msgspec.structs.replace(rig.benchmarked, tasks=control_tasks(ready), own={}),
+        {arm.name: ready.arms[control].environment for arm in pilot.arms},
+        _arms(world, ready, pilot.name, listen, {arm.name: control for arm in pilot.arms}),
+        rig.maker,
+        rig.around,
+        world.run_store,
+        noise.NoLog(),
+        world.clock,
+        ready.facts,
+        listen,
+        ready.settle_s,
+        most_blocks=noise.BLOCKS,
+    )
+    course.carry_out()
+    if course.interrupted:
+        raise KeyboardInterrupt(world.interrupts.number)
+    made = noise.profile_of(standing.log, key, world.clock.unix_ms(), course.run_s, course.build_s)
+    world.trials.keep_profile(made)
+    return made
+
+
+def _patient(world: TrialWorld, root: Machine | None, listen: TrialListener) -> Machine | None:
+    """A root session that waits for others who change the machine, and says so."""
+    return root and PatientMachine(root, world.clock, lambda waiting: listen(VisitWaits(waiting=waiting)))
+
+
+def _arms(
+    world: TrialWorld, ready: Prepared, trial: str, listen: TrialListener, names: Mapping[str, str]
+) -> CommandedArms:
+    """The arms of a course; `names` are those of the protocol by those of the course."""
+    has_build = any(one.build is not None for one in ready.extras.values())
+    has_scheduler = any(one.scheduler is not None for one in ready.extras.values())
+    return CommandedArms(
+        _patient(world, ready.root, listen),
+        {name: ready.plans[arm] for name, arm in names.items()},
+        writers(world, ready.root),
+        Beside(
+            trial=trial,
+            extras={name: ready.extras[arm] for name, arm in names.items() if arm in ready.extras},
+            executor=world.executor,
+            journal=world.measuring_place.commands,
+            seat=SchedulerSeat(world.looking_session, world.executor, world.clock) if has_scheduler else None,
+            site=BuildSite(world.executor, world.look_at_file) if has_build else None,
+        ),
+    )
+
+
+def begin(
+    world: TrialWorld, ready: Prepared, protocol: Protocol, found: Mapping[str, str] | None = None
+) -> StoredTrial:
+    """Put the protocol on disk: from now on nothing of it changes.
+
+    `found` is what the arms change, as the control has it; without it what the plans found.
+    """
+    file = msgspec.structs.replace(ready.file, design=msgspec.structs.replace(ready.file.design, seed=ready.seed))
+    digest = protocol_sha256(file, protocol, ready.arms)
+    session = session_for(world, ready)
+    world.run_store.begin(session, digest)
+    stored = StoredTrial(
+        trial=f"{ready.file.name}-{session.session.rpartition('-')[2]}",
+        session=session.session,
+        protocol_sha256=digest,
+        started_unix_ms=world.clock.unix_ms(),
+        file=file,
+        arms=ready.arms,
+        settle_s=ready.settle_s,
+        machine=machine_of(ready.facts),
+        found=found_values(ready.plans) if found is None else found,
+    )
+    world.trials.begin(stored, protocol)
+    return stored
+
+
+def carry_on(
+    world: TrialWorld,
+    stored: StoredTrial,
+    ready: Prepared,
+    rig: Rig,
+    listen: TrialListener,
+    turn: VisitTurn | None = None,
+) -> tuple[Judgement, bool]:
+    """From where the trial stands until it ends or is interrupted: what the judge says, and whether it was.
+
+    With a `turn` no further than that goes.
+    """
+    earlier = world.run_store.of_session(stored.session)
+    if earlier is None:
+        raise KtrialError(f"another ktrial goes on with {stored.trial}", hint="wait for it, or stop it")
+    refuse_elsewhere(stored.trial, earlier.session, ready.facts)
+    log = list(world.trials.log(stored.trial))
+    late = untold(log, earlier.records, [task.label for task in ready.tasks])
+    if not is_by_hand(stored.file) and (void := cut_off([*log, *late], earlier.records, None)) is not None:
+        late.append(void)
+    if late:
+        world.trials.append(stored.trial, late)
+        log += late
+    standing = Standing(
+        trial=stored.trial,
+        protocol_sha256=stored.protocol_sha256,
+        session=earlier.session,
+        log=log,
+        records=list(earlier.records),
+        next_run=earlier.next_run,
+    )
+    if rig.around.gates is not None:
+        rig.around.gates.take_up(earlier.records)
+    course = TrialCourse(
+        standing,
+        rig.benchmarked,
+        {name: arm.environment for name, arm in ready.arms.items()},
+        _arms(world, ready, stored.trial, listen, {name: name for name in ready.plans}),
+        rig.maker,
+        rig.around,
+        world.run_store,
+        world.trials,
+        world.clock,
+        ready.facts,
+        listen,
+        stored.settle_s,
+        ready.file.time_s,
+        keeps_states=ready.file.screen is None,
+        turn=turn,
+    )
+    world.trials.hold()
+    with limits_watched(world, ready.file):
+        return _carried_out(course, stored)
+
+
+def _carried_out(course: TrialCourse, stored: StoredTrial) -> tuple[Judgement, bool]:
+    """Until its end; whatever else stops it says how to go on."""
+    try:
+        return course.carry_out(), course.interrupted
+    except AgentError as error:
+        if error.kind != "lost":
+            raise
+        hint = f"`ktrial recover` puts back what was changed, `ktrial trial resume {stored.trial}` goes on"
+        raise AgentError(error.kind, error.message, hint=hint) from None

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials whose arms a person brings about: whose turn it is, whether that arm is in force, and one turn of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ktrial.bench.record import RunRecord
+from ktrial.bench.suite import Task
+from ktrial.judge.model.log import ArmFound, BlockDrawn, Ended, Event, Looked, Protocol, RunEnded, block_order
+from ktrial.kit.errors import Refused, UnknownName
+from ktrial.machine.facts import FactBook, FactKind
+from ktrial.machine.when import Truth
+from ktrial.results.trial_record import ArmSettings, StoredTrial
+from ktrial.trial.arms.builds import KERNEL_BUILD
+from ktrial.trial.arms.manual import Due, look, place_of, signs_as_found
+from ktrial.trial.outcome.summary import judgement_of
+from ktrial.trial.protocol.file import ArmFile, TrialFile
+
+#: What every turn must know of the machine, beside the signs of the arms.
+ALWAYS = ("boot.id", "kernel.release", *KERNEL_BUILD)
+#: About what a boot takes, for planning how many runs it is worth.
+BOOT_S = 120.0
+#: Runs in a boot where nobody can say how long one takes.
+_RUNS_PER_BOOT = 2
+_AS_FOUND = "bring the machine back to what it was when the trial began"
+
+
+def due_of(stored: StoredTrial, log: Sequence[Event]) -> Due | None:
+    """The visit that is to be made next; None when the trial is over."""
+    step = judgement_of(log).next
+    if step.action == "stop":
+        return None
+    protocol = log[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    block = step.block or 1
+    drawn = {event.block: event.order for event in log if isinstance(event, BlockDrawn)}
+    order = drawn[block] if step.drawn else block_order(protocol.seed, block, step.arms)
+    arm = step.arms[0] if step.drawn else order[0]
+    place = place_of(stored.file, arm)
+    return Due(
+        trial=stored.trial,
+        block=block,
+        arm=arm,
+        visit=order.index(arm) + 1,
+        visits=len(order),
+        place=place,
+        instruction=stored.arms[place].manual or _AS_FOUND,
+        expect=stored.arms[place].expect,
+        confirm=len(_places(stored)) > 1 and any(not stored.arms[one].expect for one in _places(stored)),
+        new_boot=protocol.replicate != "run",
+        new_build=protocol.replicate == "build",
+    )
+
+
+def closing(log: Sequence[Event]) -> list[Event]:
+    """The events of the end, where the judge says stop and the head was killed before they were in the log."""
+    from ktrial.judge.collect_log import collect
+
+    judgement = judgement_of(log)
+    if judgement.next.action != "stop" or isinstance(log[-1], Ended):
+        return []
+    found: list[Event] = []
+    at = max((at for at, event in enumerate(log) if isinstance(event, BlockDrawn)), default=None)
+    if at is not None and not any(isinstance(event, Looked) for event in log[at:]):
+        drawn = log[at]
+        if isinstance(drawn, BlockDrawn) and drawn.block in collect(log).complete:
+            verdicts = {f"{one.arm}:{one.against}": one.verdict for one in judgement.judged if one.role == "primary"}
+            found.append(Looked(blocks=judgement.blocks, verdicts=verdicts))
+    return [*found, Ended(reason=judgement.next.reason)]
+
+
+def facts_needed(arms: Mapping[str, ArmSettings]) -> tuple[str, ...]:
+    """Facts that a turn looks at."""
+    return tuple(dict.fromkeys((*ALWAYS, *(fact for arm in arms.values() for fact in arm.expect))))
+
+
+def _places(stored: StoredTrial) -> tuple[str, ...]:
+    """What the machine can be brought about as."""
+    return tuple(dict.fromkeys(place_of(stored.file, arm) for arm in stored.file.arms))
+
+
+def with_signs_of_control(
+    file: TrialFile, arms: Mapping[str, ArmSettings], facts: FactBook, kinds: Mapping[str, FactKind]
+) -> dict[str, ArmSettings]:
+    """The arms as they are kept, before the first run: by what the control is recognised is found now.
+
+    Raises Refused where the machine is an arm of its own now: what is found is not the control then.
+    """
+    control = file.control
+    settings = dict(arms)
+    if file.arms[control].manual is None:
+        _refuse_manual(file, arms, facts, kinds)
+        settings[control] = msgspec.structs.replace(arms[control], expect=signs_as_found(file, facts, kinds))
+    elif any(arm.changes for name, arm in arms.items() if file.arms[name].manual is None):
+        seen = look(arms[control].expect, facts, kinds)
+        if seen.truth is Truth.NO:
+            raise Refused(
+                f"the machine is not as {control}: {seen.told[0]}; what the arms set is looked up there",
+                hint=f"{file.arms[control].manual}; then begin",
+            )
+    return settings
+
+
+def _refuse_manual(
+    file: TrialFile, arms: Mapping[str, ArmSettings], facts: FactBook, kinds: Mapping[str, FactKind]
+) -> None:
+    for name, arm in file.arms.items():
+        if arm.manual is not None and look(arms[name].expect, facts, kinds).truth is Truth.YES:
+            raise Refused(
+                f"the machine is as {name} now, and {file.control} is what is found when the trial begins",
+                hint=f'boot or set it as {file.control}, then begin; or give [arms.{file.control}]  manual = "…"  and '
+                "expect",
+            )
+
+
+def recognise(
+    stored: StoredTrial, due: Due, facts: FactBook, kinds: Mapping[str, FactKind], done: str | None
+) -> ArmFound:
+    """That the arm which is due is in force. Raises Refused where the machine shows another, or nobody can tell.
+
+    `done` is the arm that a person says is in force; what the machine itself shows is not overruled by it.
+    """
+    if done is not None and done not in stored.arms:
+        raise UnknownName("arm", done, stored.arms, hint=f"{stored.trial} has {', '.join(stored.arms)}")
+    if done is not None and done not in (due.arm, due.place):
+        raise Refused(f"{due.arm} is due in block {due.block}, not {done}", hint=due.todo)
+    places = _places(stored)
+    seen = look(due.expect, facts, kinds)
+    others = {one: look(stored.arms[one].expect, facts, kinds).truth for one in places if one != due.place}
+    found = ArmFound(block=due.block, arm=due.arm, by="facts", facts=seen.found)
+    if seen.truth is Truth.NO:
+        shown = next((f": it is as {one}" for one, truth in others.items() if truth is Truth.YES), "")
+        raise Refused(
+            f"{due.arm} is due in block {due.block}, and the machine is not as {due.place}{shown}: "
+            f"{'; '.join(seen.told)}",
+            hint=due.todo,
+        )
+    rivals = [one for one, truth in others.items() if truth is not Truth.NO]
+    if not others or (seen.truth is Truth.YES and not rivals):
+        return found
+    if done is not None:
+        return msgspec.structs.replace(found, by="person")
+    why = "; ".join(seen.told) or (f"it may as well be {rivals[0]}" if rivals else "no fact is named for it")
+    raise Refused(
+        f"{due.arm} is due in block {due.block}, and the machine does not show whether it is in force: {why}",
+        hint=f"{due.instruction}; then  ktrial trial next {due.trial} --done {due.place}",
+    )
+
+
+def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunRecord], facts: FactBook) -> None:
+    """Raise where earlier visits of the arm ran on another kernel: it would not be one arm.
+
+    Builds of one kernel may have several releases; the facts that are expected tell its arm then.
+    """
+    if due.new_build and due.expect:
+        return
+    now = facts.value("kernel.release")
+    for record in records:
+        where = record.trial
+        if where is None or where.block is None or place_of(stored.file, where.arm) != due.place:
+            continue
+        if None not in (now, where.kernel_release) and where.kernel_release != now:
+            raise Refused(
+                f"{due.place} ran on kernel {where.kernel_release} in block {where.block}, and this is {now}",
+                hint="boot that kernel, or begin a new trial",
+            )
+
+
+def file_of_visit(file: TrialFile, due: Due) -> TrialFile:
+    """The protocol with only what can be looked up on the machine as it is for this visit."""
+    if file.arms[due.arm].manual is None:
+        arms = {name: arm for name, arm in file.arms.items() if name == file.control or arm.manual is None}
+    else:
+        arms = {file.control: ArmFile(), due.arm: file.arms[due.arm]}
+    return msgspec.structs.replace(file, arms=arms)
+
+
+def changed_arm(stored: StoredTrial, due: Due, now: Mapping[str, ArmSettings]) -> str | None:
+    """An arm of this machine that does not come to what it was when the trial began."""
+    for name, arm in now.items():
+        kept = stored.arms[name]
+        if place_of(stored.file, name) == due.place and msgspec.structs.replace(arm, expect=kept.expect) != kept:
+            return name
+    return None
+
+
+class VisitTurn:
+    """What one call of `ktrial trial next` may measure: all visits in a row for which nobody has to do anything."""
+
+    def __init__(self, stored: StoredTrial, due: Due, found: ArmFound) -> None:
+        self._file = stored.file
+        self._due = due
+        self._found = found
+
+    @property
+    def arm(self) -> str:
+        """The arm whose turn it is: it is warmed up too."""
+        return self._due.arm
+
+    def has(self, block: int, arm: str) -> bool:
+        """Whether this visit can be made now."""
+        if self._due.new_boot:
+            return (block, arm) == (self._due.block, self._due.arm)
+        return place_of(self._file, arm) == self._due.place
+
+    def found(self, block: int, arm: str) -> Event:
+        """How it is known that the arm is in force."""
+        return msgspec.structs.replace(self._found, block=block, arm=arm)
+
+
+def runs_per_visit(file: TrialFile, tasks: Sequence[Task], facts: FactBook) -> int:
+    """Runs in a visit: as the protocol says, else as many as a boot is worth; one where boots are no unit."""
+    from ktrial.judge.planning import runs_per_visit as planned
+
+    if file.design.runs_per_visit is not None or file.design.replicate == "run":
+        return file.design.runs_per_visit or 1
+    invocations = [task.benchmark.invocation(task.parameters, facts) for task in tasks]
+    if any(one.once_per_boot for one in invocations):
+        return 1
+    known = [one.expected_s for one in invocations if one.expected_s is not None]
+    if len(known) < len(invocations) or not sum(known) > 0:
+        return _RUNS_PER_BOOT
+    return planned(BOOT_S, sum(known))
+
+
+def visits_made(before: Sequence[Event], after: Sequence[Event]) -> list[tuple[int, str, int]]:
+    """Block, arm and number of runs of what was added to a log, in order."""
+    found: dict[tuple[int, str], int] = {}
+    for event in after[len(before) :]:
+        if isinstance(event, RunEnded) and event.block is not None:
+            found[event.block, event.arm] = found.get((event.block, event.arm), 0) + 1
+    return [(block, arm, runs) for (block, arm), runs in found.items()]

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trial needs of the world; everything is made when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ktrial.bench.run.ports import Clock, Desktop, Executor, Machine, RunRecorder, RunStore, Sampling, SleepClock
+from ktrial.trial.arms.commands import CommandJournal
+from ktrial.trial.run.loop import TrialStore
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
+
+    from ktrial.bench.record import Earlier
+    from ktrial.judge.model.log import Event
+    from ktrial.judge.model.noise_profile import NoiseProfile
+    from ktrial.machine.facts import FactBook
+    from ktrial.machine.sensors import Samples
+    from ktrial.results.trial_record import StoredTrial
+    from ktrial.trial.arms.builds import SeenFile
+    from ktrial.tuning.catalog.model import Catalog
+
+
+class TrialExecutor(Executor, Protocol):
+    """Also knows the machine."""
+
+    def facts(self) -> FactBook:
+        """All facts of the machine."""
+
+
+class TrialRuns(RunStore, Protocol):
+    """Also takes a session up again."""
+
+    def of_session(self, name: str) -> Earlier | None:
+        """What a session has so far, to go on with it; None when somebody else still measures it."""
+
+
+class Trials(TrialStore, Protocol):
+    """Also keeps whole trials, and noise profiles."""
+
+    def begin(self, trial: StoredTrial, first: Event) -> None:
+        """A trial begins: it and its protocol, both or neither."""
+
+    def log(self, trial: str) -> tuple[Event, ...]:
+        """The whole log of a trial."""
+
+    def hold(self) -> None:
+        """Keep the store open until the end."""
+
+    def profiles(self, suite: str, machine: str) -> tuple[NoiseProfile, ...]:
+        """Noise profiles of a suite on a machine, the newest first."""
+
+    def keep_profile(self, profile: NoiseProfile) -> None:
+        """One more; older ones stay, as trials rest on them."""
+
+
+class Stopping(Protocol):
+    """Ctrl-C and its like; `watch` is called about once a second while something is waited for."""
+
+    number: int
+    watch: Callable[[], None] | None
+
+
+class WorkPlace(Protocol):
+    """Where runs work."""
+
+    @property
+    def work(self) -> PurePath:
+        """Where private directories of runs are made."""
+
+    @property
+    def commands(self) -> CommandJournal:
+        """Commands of arms that must be undone."""
+
+
+class RunClock(Clock, SleepClock, Protocol):
+    """Also tells suspends."""
+
+
+class RunWorld(Protocol):
+    """What is needed to look at the machine around runs."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """Knobs and profiles."""
+
+    @property
+    def executor(self) -> TrialExecutor:
+        """Runs benchmarks as the user."""
+
+    @property
+    def clock(self) -> RunClock:
+        """The head's clocks."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """Samples the machine's sensors beside runs."""
+
+    @property
+    def looking_session(self) -> Machine:
+        """Looks on while something is measured."""
+
+    @property
+    def desktop(self) -> Desktop | None:
+        """The user's; None where no session bus leads to one."""
+
+    @property
+    def measuring_place(self) -> WorkPlace:
+        """Where runs work."""
+
+    @property
+    def run_recorder(self) -> RunRecorder:
+        """Records the machine beside a run."""
+
+    def pack_samples(self, samples: Samples) -> bytes:
+        """Samples as a file."""
+
+    def root_session(self, purpose: str) -> Machine:
+        """A root session; asks at most once, and says what for."""
+
+
+class TrialWorld(RunWorld, Protocol):
+    """What is needed to carry a trial out."""
+
+    @property
+    def run_store(self) -> TrialRuns:
+        """Keeps runs."""
+
+    @property
+    def trials(self) -> Trials:
+        """Keeps trials."""
+
+    @property
+    def interrupts(self) -> Stopping:
+        """What may stop a trial."""
+
+    def best_session(self, purpose: str) -> Machine:
+        """A root session where that needs no asking, else the user's."""
+
+    def sampling_of(self, sources: Sequence[str]) -> Sampling:
+        """Another one that looks at these sources only."""
+
+    def look_at_file(self, path: str) -> SeenFile | None:
+        """A file of the user's as it is; None where there is none, or it cannot be read."""
+
+    def protect(self) -> None:
+        """Have what is measured killed first when memory runs out."""
+
+    def say(self, text: str) -> None:
+        """Talk to the user."""

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial that could begin: everything that its protocol names, found on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ktrial.bench.around.around_run import Around
+from ktrial.bench.around.load import Background
+from ktrial.bench.around.surroundings import surroundings
+from ktrial.bench.availability import examine_with
+from ktrial.bench.benchmark import Benchmark
+from ktrial.bench.measure import session_of
+from ktrial.bench.record import Session
+from ktrial.bench.run.make_run import RunMaker
+from ktrial.bench.run.ports import Machine
+from ktrial.bench.run.undoable_command import ArmExtras
+from ktrial.bench.schedule import Order
+from ktrial.bench.suite import Suite, Task
+from ktrial.bench.suites import tasks_of
+from ktrial.kit.errors import BadInput
+from ktrial.machine.facts import FactBook
+from ktrial.machine.gates import parse_gates
+from ktrial.results.trial_record import ArmSettings
+from ktrial.trial.arms.arm_services import refuse_others, service_states, with_service_checks, with_services
+from ktrial.trial.arms.commands import refuse_what_holds_already
+from ktrial.trial.arms.plan_arms import (
+    arm_plans,
+    arm_settings,
+    arm_tasks,
+    needed_suite,
+    settle_s,
+    with_placebos,
+)
+from ktrial.trial.arms.rehearsal import rehearse
+from ktrial.trial.arms.scheduler import SchedulerSeat
+from ktrial.trial.protocol.file import TrialFile
+from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
+from ktrial.trial.run.guards import recover
+from ktrial.trial.run.loop import Benchmarked
+from ktrial.trial.run.ports import TrialExecutor, TrialWorld
+from ktrial.tuning.plans.plan import Plan
+from ktrial.tuning.plans.wait_for_lock import PatientMachine
+
+
+class Prepared(NamedTuple):
+    """A trial that could begin: nothing is written yet."""
+
+    file: TrialFile
+    suite: Suite
+    tasks: tuple[Task, ...]
+    #: Of the arms that set parameters.
+    own_tasks: Mapping[str, tuple[Task, ...]]
+    facts: FactBook
+    plans: Mapping[str, Plan]
+    arms: Mapping[str, ArmSettings]
+    #: Arms that change nothing here although they name settings: what they name is in force already.
+    idle: tuple[str, ...]
+    root: Machine | None
+    settle_s: float
+    seed: int
+    #: Commands and checks by arm.
+    extras: Mapping[str, ArmExtras] = {}
+
+
+def prepare(
+    world: TrialWorld,
+    file: TrialFile,
+    suite: Suite,
+    benchmarks: Mapping[str, Benchmark],
+    extras: Mapping[str, ArmExtras],
+    *,
+    allow_dangerous: bool,
+) -> Prepared:
+    """Find everything that the protocol names, on this machine. Raises for what is not there.
+
+    `extras` are commands and checks by arm.
+    """
+    suite = needed_suite(file, suite, benchmarks)
+    session = world.best_session("planning the arms")
+    recover(world, PatientMachine(session, world.clock, world.say))
+    services = service_states(file, world.executor)
+    plans = with_services(file, arm_plans(file, session, world.catalog, allow_dangerous=allow_dangerous), services)
+    refuse_others(session, plans)
+    root: Machine | None = None
+    if any(not plan.empty for plan in plans.values()):
+        root = world.root_session(f"the arms of the trial {file.name}")
+        recover(world, PatientMachine(root, world.clock, world.say))
+        plans = with_services(file, arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous), services)
+    world.protect()
+    refuse_what_holds_already(extras, world.executor)
+    if any(one.scheduler is not None for one in extras.values()):
+        SchedulerSeat(world.looking_session, world.executor, world.clock).refuse_another()
+    facts = world.executor.facts()
+    tasks = tasks_of(suite, benchmarks, facts, file.cpus)
+    arms = arm_settings(file, plans)
+    file, idle = with_placebos(file, arms)
+    seed = secrets.randbelow(2**32) if file.design.seed is None else file.design.seed
+    return Prepared(
+        file=file,
+        suite=suite,
+        tasks=tasks,
+        own_tasks=arm_tasks(file, suite, benchmarks, facts, file.cpus),
+        facts=facts,
+        plans=plans,
+        arms=arms,
+        idle=idle,
+        root=root,
+        settle_s=settle_s(file, plans, world.catalog.knobs),
+        seed=seed,
+        extras=with_service_checks(file, extras, services),
+    )
+
+
+def look_over(
+    world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], *, allow_dangerous: bool
+) -> None:
+    """Raise what a trial of this protocol would be refused for here, as far as looking shows it. Nothing is run."""
+    tasks = check_measured(world, file, suite, benchmarks)
+    arm_plans(file, world.best_session("planning the arms"), world.catalog, allow_dangerous=allow_dangerous)
+    _refuse_absent(tasks, world.executor)
+
+
+def check_measured(
+    world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]
+) -> tuple[Task, ...]:
+    """What would be measured. Raises for outcomes, guards or parameters that it does not have."""
+    suite = needed_suite(file, suite, benchmarks)
+    tasks = tasks_of(suite, benchmarks, world.executor.facts(), file.cpus)
+    around = outcomes_around(suite, Around(world.looking_session, world.clock).counters)
+    protocol_of(file, tasks, {}, 0, None, 1, around)
+    return tasks
+
+
+class Rig(NamedTuple):
+    """What runs of a trial are made with."""
+
+    benchmarked: Benchmarked
+    maker: RunMaker
+    around: Around
+
+
+def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
+    """Everything that is needed for a run; says what cannot run here, and asks for root where a benchmark needs it."""
+    executor = world.executor
+    _refuse_absent(ready.tasks, executor)
+    needy = [f"{one.label} ({one.benchmark.root_reason})" for one in ready.tasks if one.benchmark.root_reason]
+    if needy:
+        executor.obtain_root(", ".join(needy))
+    versions: dict[str, str | None] = {}
+    for task in ready.tasks:
+        told = version_of(task.benchmark, executor)
+        own = task.benchmark.invocation(task.parameters, ready.facts).load is not None
+        versions[task.label] = told or (executor.agent_version if own else None)
+    background = None
+    if ready.suite.load is not None:
+        background = Background(ready.suite.load, ready.facts.value("cpu.threads") or 1, executor, world.clock)
+        background.check()
+    around = surroundings(world, ready.suite, order_of(ready))
+    root = ready.root and PatientMachine(ready.root, world.clock, world.say)
+    rehearse(root, ready.plans, world.catalog.knobs)
+    maker = RunMaker(executor, world.clock, background, around)
+    return Rig(Benchmarked(tasks=ready.tasks, versions=versions, own=ready.own_tasks), maker, around)
+
+
+def version_of(benchmark: Benchmark, executor: TrialExecutor) -> str | None:
+    """The version that a tool tells; None where it tells none."""
+    asked = benchmark.version_invocation()
+    return benchmark.parse_version(executor.run(asked).raw) if asked else None
+
+
+def _refuse_absent(tasks: Sequence[Task], executor: TrialExecutor) -> None:
+    """Raise for a benchmark whose program is not there, or does not work."""
+    wanted = [(task.benchmark, task.parameters) for task in tasks]
+    for task, found in zip(tasks, examine_with(wanted, executor), strict=True):
+        if not found.ready:
+            raise BadInput(f"{task.label} cannot run here: {found.why}", hint=found.next)
+
+
+def order_of(ready: Prepared, label: str | None = None) -> Order:
+    """The session's frame: what is run once in every visit."""
+    return Order(
+        suite=ready.suite.name,
+        tasks=ready.tasks,
+        rounds=1,
+        seed=ready.seed,
+        label=label,
+        load=ready.suite.load,
+        gates=parse_gates({**ready.suite.gates, **ready.file.gates}),
+        sample_period_s=ready.suite.sample_period_s,
+    )
+
+
+def workload_of(ready: Prepared) -> str:
+    """A name that two trials share when they measure the same thing."""
+    said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in control_tasks(ready)]
+    words: tuple[object, ...] = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
+    control = ready.arms[ready.file.control]
+    if control.changes or control.environment or control.commands:
+        words = (*words, control.changes, control.environment, *control.commands)
+    digest = hashlib.sha256(msgspec.json.encode(words, order="deterministic")).hexdigest()
+    return f"{ready.suite.name}-{digest[:12]}"
+
+
+def control_tasks(ready: Prepared) -> tuple[Task, ...]:
+    """What the control runs."""
+    return ready.own_tasks.get(ready.file.control, ready.tasks)
+
+
+def session_for(world: TrialWorld, ready: Prepared) -> Session:
+    """A session of its own for the runs."""
+    return session_of(order_of(ready), ready.facts, world.executor.agent_version, world.run_store.new_name())

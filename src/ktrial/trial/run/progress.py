@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a trial shows that it goes on: a picture in place on a terminal, else a line per block as good in a log file.
+
+Everything is drawn by events, which come between runs only: nothing is drawn while one is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from typing import TYPE_CHECKING, Self
+
+from ktrial.kit import plain_json
+from ktrial.kit.console import LiveLines, is_live
+from ktrial.kit.streams import draw, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ktrial.bench.record import RunRecord
+    from ktrial.bench.run.ports import Clock
+    from ktrial.judge.model.judgement import Judgement
+    from ktrial.judge.model.log import Protocol
+    from ktrial.trial.protocol.trial_forecast import TrialForecast
+    from ktrial.trial.run.events import TrialEvent, VisitBegan, VisitEnded
+    from ktrial.trial.run.prepare import Prepared
+
+#: No faster than this, so that trials of very short runs are not slowed down.
+_DRAWN_EVERY_S = 0.2
+
+
+class TrialProgress:
+    """Talks on stderr; with `as_json` also writes every event on stdout."""
+
+    def __init__(self, clock: Clock, *, as_json: bool) -> None:
+        self._clock = clock
+        self._as_json = as_json
+        self._is_live = is_live(sys.stderr, os.environ) and not (as_json and sys.stdout.isatty())
+        self._live = _lines_of_stderr()
+        self._protocol: Protocol | None = None
+        self._profile_blocks = 0
+        self._judgement: Judgement | None = None
+        self._pace = _Pace(clock)
+        self._temperature_c: float | None = None
+        self._waiting: str | None = None
+        self._drawn_s: float | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def announce(
+        self,
+        ready: Prepared,
+        protocol: Protocol,
+        judgement: Judgement | None = None,
+        forecast: TrialForecast | None = None,
+        *,
+        unread: Sequence[str] = (),
+        rules: bool = False,
+    ) -> None:
+        """What is about to be done, what it costs and what it can see; `judgement` of a trial that goes on."""
+        from ktrial.kit.tables import columns
+        from ktrial.trial.outcome.text import announcement
+        from ktrial.trial.run.conduct import announced
+
+        self.take_up(protocol, judgement)
+        self._say(
+            announcement(
+                protocol,
+                ready.arms,
+                ready.idle,
+                ready.settle_s,
+                forecast,
+                unread=unread,
+                rules=rules,
+                width=columns(),
+            )
+        )
+        if self._as_json:
+            self._write(announced(ready, protocol, forecast))
+
+    def take_up(self, protocol: Protocol, judgement: Judgement | None) -> None:
+        """From now on this trial is shown, where nobody needs to be told what it is."""
+        self._protocol, self._judgement, self._pace = protocol, judgement, _Pace(self._clock)
+        self._live, self._drawn_s = _lines_of_stderr(), None
+        # A screening has a hundred arms: its line for each block says more than a picture of them.
+        self._is_live = self._is_live and protocol.screen is None
+
+    def _learns_noise(self, blocks: int) -> None:
+        """What follows until the trial is announced is the noise profile."""
+        self._profile_blocks = blocks
+        self._say(f"first, how much runs differ here when nothing does: {blocks} blocks of two equal arms\n")
+
+    def __call__(self, event: TrialEvent) -> None:
+        """Show one event."""
+        from ktrial.trial.run import events
+
+        if isinstance(event, events.NoiseBegan):
+            self._learns_noise(event.blocks)
+        elif isinstance(event, events.VisitBegan):
+            self._pace.begins(event)
+            if self._drawn_s is None:
+                self._draw()
+        elif isinstance(event, events.VisitWaits):
+            self._waits(event.waiting)
+        elif isinstance(event, events.VisitEnded):
+            self._ended(event)
+        elif isinstance(event, events.BlockEnded):
+            self._judgement = event.judgement
+            self._pace.block_ended()
+            self._block_ended(event.judgement)
+        elif self._protocol is not None and isinstance(event, events.TrialEnded):
+            self._judgement = event.judgement
+            self._draw()
+        if self._as_json:
+            self._write(event)
+
+    @staticmethod
+    def _write(event: TrialEvent) -> None:
+        tell(sys.stdout, plain_json.line(event))
+
+    def _waits(self, waiting: str) -> None:
+        if not self._is_live:
+            self._say(f"{waiting}\n")
+        elif waiting != self._waiting:
+            self._waiting = waiting
+            self._draw()
+
+    def _ended(self, event: VisitEnded) -> None:
+        self._waiting = None
+        self._pace.ended()
+        self._temperature_c = _temperature(event.record)
+        if event.failure or event.void:
+            self._say(f"a run gave nothing: {event.void or event.failure}\n")
+        if self._drawn_s is None or self._now_s() - self._drawn_s >= _DRAWN_EVERY_S:
+            self._draw()
+
+    def _block_ended(self, judgement: Judgement) -> None:
+        from ktrial.trial.outcome.text import block_line
+
+        if self._is_live:
+            self._draw()
+        elif self._protocol is None:
+            self._say(f"noise profile: block {judgement.blocks} of {self._profile_blocks}\n")
+        else:
+            self._say(block_line(self._protocol, judgement))
+
+    def _draw(self) -> None:
+        """Only between runs; what it takes is wall time of the trial, never of a run."""
+        if not self._is_live:
+            return
+        self._drawn_s = self._now_s()
+        self._live.draw(self._lines(self._live.columns))
+
+    def _lines(self, width: int) -> list[str]:
+        from ktrial.trial.outcome.live_view import Moment, profile_line, view
+        from ktrial.trial.run.trial_outlook import outlook
+
+        if self._protocol is None:
+            blocks = 0 if self._judgement is None else self._judgement.blocks
+            return [profile_line(blocks, self._profile_blocks, width=width)]
+        pace = self._pace
+        left = outlook(self._protocol, self._judgement, pace.run_s, pace.done)
+        return view(
+            Moment(
+                protocol=self._protocol,
+                judgement=self._judgement,
+                cap=left.cap,
+                done=pace.done,
+                runs=pace.runs * self._protocol.runs_per_visit,
+                warm_ups=pace.warm_ups,
+                temperature_c=self._temperature_c,
+                load=os.getloadavg()[0],
+                waiting=self._waiting,
+                left_s=left.cap_s,
+                stop=left.stop,
+                stop_s=left.stop_s,
+                now_unix_s=self._clock.unix_ms() / 1e3,
+            ),
+            width=width,
+        )
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ns() / 1e9
+
+    def _say(self, text: str) -> None:
+        if self._is_live:
+            self._live.say(text)
+        else:
+            _to_stderr(text)
+
+
+class _Pace:
+    """How far the present block has come, and how long a run takes with all that belongs to it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._block: int | None = None
+        self._begun = 0
+        self._ended_here = 0
+        self._benchmarks = 1
+        self._began_s: float | None = None
+        self._took_s: list[float] = []
+        self.runs = 0
+
+    def begins(self, event: VisitBegan) -> None:
+        """One more run of every benchmark of the visit."""
+        now_s = self._clock.monotonic_ns() / 1e9
+        if self._began_s is not None:
+            self._took_s.append(now_s - self._began_s)
+        self._began_s = now_s
+        if event.block != self._block:
+            self._block, self._begun = event.block, 0
+        self._begun += 1
+        self._ended_here = 0
+        self.runs = event.visits
+
+    def ended(self) -> None:
+        """A benchmark of it has ended; how many there are is learned from the first run."""
+        self._ended_here += 1
+        self._benchmarks = max(self._benchmarks, self._ended_here)
+
+    def block_ended(self) -> None:
+        """The next block begins from nothing."""
+        self._begun = self._ended_here = 0
+
+    @property
+    def warm_ups(self) -> int:
+        """Which run before the first block this is; 0 in blocks."""
+        return self._begun if self._block is None else 0
+
+    @property
+    def done(self) -> int:
+        """Runs of the present block that are over."""
+        if self._block is None or not self._begun:
+            return 0
+        return self._begun - (self._ended_here < self._benchmarks)
+
+    @property
+    def run_s(self) -> float | None:
+        """The median time from one run to the next."""
+        return statistics.median(self._took_s) if self._took_s else None
+
+
+def _lines_of_stderr() -> LiveLines:
+    return LiveLines(lambda text: draw(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
+
+
+def _temperature(record: RunRecord) -> float | None:
+    found = record.conditions
+    shown = () if found is None else (found.after or found.before)
+    return next((one.value for one in shown if one.name == "temperature"), None)
+
+
+def _to_stderr(text: str) -> None:
+    tell(sys.stderr, text)

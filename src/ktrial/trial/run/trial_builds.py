@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which build each visit of a trial measured, where the build is what is drawn anew: one visit, one build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ktrial.judge.model.log import ArmFound, BlockVoided, Event, Protocol, RunEnded
+from ktrial.kit.errors import Refused
+from ktrial.kit.finding import Finding
+from ktrial.machine.facts import FactBook
+from ktrial.trial.arms.builds import KERNEL_BUILD, Visit, builds_of, kernel_build, repeated
+from ktrial.trial.arms.manual import Due
+
+
+def build_facts(facts: FactBook) -> dict[str, str]:
+    """By what the running kernel tells which build it is."""
+    return {name: str(value) for name in KERNEL_BUILD if (value := facts.value(name)) is not None}
+
+
+def refuse_used_build(due: Due, log: Sequence[Event], facts: FactBook) -> None:
+    """Raise where this build of a kernel had a visit already, and it is not the one that is due."""
+    if not due.new_build:
+        return
+    now = kernel_build(build_facts(facts))
+    if now is None:
+        raise Refused("this kernel tells neither its build id nor its version: builds of it cannot be told apart")
+    for (block, arm), build in builds_of(log).items():
+        if build == now and (block, arm) != (due.block, due.arm):
+            raise Refused(
+                f"this build of the kernel had its visit ({arm} in block {block}), and every visit is a build of its "
+                "own",
+                hint=f"build anew first: {due.todo}",
+            )
+
+
+def builds_misused(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
+    """Runs that convict a trial across builds: of a build that is not known, or of a kernel used twice."""
+    protocol = log[0]
+    if not isinstance(protocol, Protocol) or protocol.replicate != "build":
+        return
+    by_hand = any(isinstance(event, ArmFound) for event in log)
+    voided = {event.block for event in log if isinstance(event, BlockVoided)}
+    builds = builds_of(log)
+    visits: dict[str, Visit] = {}
+    for event in log:
+        if not isinstance(event, RunEnded) or event.block is None or event.block in voided:
+            continue
+        visit = event.block, event.arm
+        build = builds.get(visit)
+        if build is None:
+            yield event.run, "nothing says which build it measured"
+        elif by_hand and (before := visits.setdefault(build, visit)) != visit:
+            yield event.run, f"its build had a visit of {before[1]} in block {before[0]} already"
+
+
+def builds_that_count(log: Sequence[Event]) -> dict[Visit, str]:
+    """The builds of visits of blocks that count."""
+    voided = {event.block for event in log if isinstance(event, BlockVoided)}
+    measured = {(event.block, event.arm) for event in log if isinstance(event, RunEnded)} if log else set()
+    return {visit: build for visit, build in builds_of(log).items() if visit[0] not in voided and visit in measured}
+
+
+def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
+    """Builds that replicate nothing, and arms that are one program."""
+    found = []
+    if again := repeated(builds):
+        told = ", ".join(f"{arm} ({made} in {visits} visits)" for arm, (made, visits) in again.items())
+        found.append(
+            Finding(
+                kind="build-repeated",
+                level="suspect",
+                sentence=f"builds gave the same bytes again, and such a build replicates nothing: {told}; have it vary "
+                'by KTRIAL_BUILD (the order of linking, padding), or say replicate = "run"',
+                values={arm: float(made) for arm, (made, _) in again.items()},
+            )
+        )
+    arms: dict[str, set[str]] = {}
+    for (_, arm), build in builds.items():
+        arms.setdefault(arm, set()).add(build)
+    names = list(arms)
+    shared = [(one, two) for at, one in enumerate(names) for two in names[at + 1 :] if arms[one] & arms[two]]
+    if shared:
+        told = ", ".join(f"{one} and {two}" for one, two in shared)
+        found.append(
+            Finding(kind="build-shared", level="suspect", sentence=f"builds of these arms are the same bytes: {told}")
+        )
+    return tuple(found)
+
+
+def across(builds: Mapping[Visit, str]) -> str:
+    """The scope: beyond the builds only where every visit had one of its own."""
+    number = len(set(builds.values()))
+    if not repeated(builds):
+        return f"across {number} builds"
+    arms = {arm for _, arm in builds}
+    return "on this build of each arm" if number <= len(arms) else f"on these {number} builds"

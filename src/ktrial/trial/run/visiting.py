@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials whose arms a person brings about, or whose visits are boots: begun, and gone on with visit by visit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ktrial.kit import plain_json
+from ktrial.kit.errors import BadInput, LimitPassed, Refused
+from ktrial.trial.arms.manual import Due, check_signs, is_by_hand
+
+if TYPE_CHECKING:
+    from ktrial.bench.record import RunRecord
+    from ktrial.cli.app import App
+    from ktrial.judge.model.log import ArmFound, Event
+    from ktrial.results.trial_record import StoredTrial
+    from ktrial.trial.protocol.file import TrialFile
+    from ktrial.trial.run.prepare import Prepared
+
+
+class Past(NamedTuple):
+    """What a trial has measured so far."""
+
+    records: Sequence[RunRecord]
+    log: Sequence[Event]
+
+
+def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
+    """Put a new trial on disk, and make its first visit where that arm is in force already."""
+    from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
+    from ktrial.trial.run.conduct import begin
+    from ktrial.trial.run.manual_visits import due_of, facts_needed, runs_per_visit, with_signs_of_control
+    from ktrial.trial.run.prepare import order_of, rig_of
+    from ktrial.trial.run.progress import TrialProgress
+    from ktrial.trial.run.run_trial import prepare
+
+    check_signs(file, app.catalog.kinds)
+    app.lock_trials()
+    ready = prepare(app, file, allow_dangerous=allow_dangerous)
+    facts = app.best_session("recognising the arms").facts(facts_needed(ready.arms))
+    ready = ready._replace(arms=with_signs_of_control(ready.file, ready.arms, facts, app.catalog.kinds))
+    around = outcomes_around(ready.suite, rig_of(app, ready).around.counters)
+    runs = runs_per_visit(file, ready.tasks, ready.facts)
+    protocol = protocol_of(ready.file, ready.tasks, order_of(ready).gates, ready.seed, None, runs, around)
+    TrialProgress(app.clock, as_json=as_json).announce(ready, protocol)
+    stored = begin(app, ready, protocol)
+    app.say(f"begun as {stored.trial}: `ktrial trial next` makes its visits")
+    due = due_of(stored, [protocol])
+    assert due is not None, "a trial that has just begun is not over"
+    try:
+        found = _in_force(app, stored, due, Past((), ()), None)
+    except Refused:
+        show(due, (), as_json=as_json)
+        return 0
+    return _visit(app, stored, due, found, allow_dangerous=allow_dangerous, as_json=as_json)
+
+
+def next_visit(
+    app: App, name: str | None, *, done: str | None, dry_run: bool, allow_dangerous: bool, as_json: bool
+) -> int:
+    """Make the visit that is due, if its arm is in force; the verdict where it was the last one."""
+    from ktrial.trial.run.manual_visits import due_of
+    from ktrial.trial.run.run_trial import finish
+
+    stored = _open_by_hand(app, name)
+    if not is_by_hand(stored.file):
+        hint = f"`ktrial trial resume {stored.trial}` goes on with it"
+        raise BadInput(f"{stored.trial} needs nobody's hand between its visits", hint=hint)
+    if not dry_run:
+        app.lock_trials()
+    records = app.run_store.records(stored.session)
+    log = _caught_up(app, stored, records, dry_run=dry_run)
+    due = due_of(stored, log)
+    if due is None:
+        return finish(app, stored, interrupted=False, as_json=as_json)
+    past = Past(records, log)
+    if dry_run:
+        return _tell(app, stored, due, past, done, as_json=as_json)
+    found = _in_force(app, stored, due, past, done)
+    return _visit(app, stored, due, found, allow_dangerous=allow_dangerous, as_json=as_json)
+
+
+def _caught_up(app: App, stored: StoredTrial, records: Sequence[RunRecord], *, dry_run: bool) -> Sequence[Event]:
+    """The log with what became of it when a head was killed, or the machine booted in a visit."""
+    from ktrial.judge.model.log import RunEnded
+    from ktrial.trial.run.boots import cut_off
+    from ktrial.trial.run.manual_visits import closing
+    from ktrial.trial.run.trial_resume import untold
+
+    log = app.trials.log(stored.trial)
+    benchmarks = list(dict.fromkeys(record.benchmark for record in records))
+    late = [event for event in untold(log, records, benchmarks) if not isinstance(event, RunEnded) or event.block]
+    boot_id = app.best_session("recognising the arm").facts(["boot.id"]).value("boot.id")
+    void = cut_off([*log, *late], records, boot_id)
+    late += [] if void is None else [void]
+    late += closing([*log, *late])
+    if late and not dry_run:
+        app.trials.append(stored.trial, late)
+    return (*log, *late)
+
+
+def _tell(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None, *, as_json: bool) -> int:
+    """Only say which visit is due, and whether it could be made now."""
+    try:
+        _in_force(app, stored, due, past, done)
+    except Refused as error:
+        show(due, (), as_json=as_json, now=error.message)
+    else:
+        show(due, (), as_json=as_json, now="the visit can be made")
+    return 0
+
+
+def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None) -> ArmFound:
+    """How it is known that the arm is in force; raises Refused where it is not, or this boot or build had its visit."""
+    from ktrial.trial.run.boots import refuse_used_boot
+    from ktrial.trial.run.manual_visits import facts_needed, recognise, refuse_other_kernel
+    from ktrial.trial.run.trial_builds import build_facts, refuse_used_build
+
+    facts = app.best_session("recognising the arm").facts(facts_needed(stored.arms))
+    refuse_used_boot(due, past.records, facts.value("boot.id"))
+    refuse_used_build(due, past.log, facts)
+    found = recognise(stored, due, facts, app.catalog.kinds, done)
+    refuse_other_kernel(stored, due, past.records, facts)
+    if due.new_build:
+        found = msgspec.structs.replace(found, facts={**found.facts, **build_facts(facts)})
+    return found
+
+
+def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_dangerous: bool, as_json: bool) -> int:
+    """The visit, and those after it for which nobody has to do anything; then what is due."""
+    from ktrial.judge.model.log import Protocol
+    from ktrial.kit import interruption
+    from ktrial.trial.outcome.summary import judgement_of
+    from ktrial.trial.run.conduct import carry_on
+    from ktrial.trial.run.manual_visits import VisitTurn, due_of, visits_made
+    from ktrial.trial.run.prepare import rig_of
+    from ktrial.trial.run.progress import TrialProgress
+    from ktrial.trial.run.run_trial import finish
+
+    ready = _prepared(app, stored, due, allow_dangerous=allow_dangerous)
+    rig = rig_of(app, ready)
+    before = app.trials.log(stored.trial)
+    protocol = before[0]
+    assert isinstance(protocol, Protocol), "a log begins with its protocol"
+    listen = TrialProgress(app.clock, as_json=as_json)
+    with app.interrupts, listen:
+        listen.take_up(protocol, judgement_of(before))
+        try:
+            _, interrupted = carry_on(app, stored, ready, rig, listen, VisitTurn(stored, due, found))
+        except LimitPassed:
+            finish(app, stored, interrupted=False, as_json=as_json)
+            raise
+    after = app.trials.log(stored.trial)
+    due_next = due_of(stored, after)
+    if due_next is None:
+        return finish(app, stored, interrupted=interrupted, as_json=as_json)
+    if interrupted:
+        app.say(f"{interruption.words(app.interrupts.number)}; `{due_next.command}` goes on with it")
+        return interruption.status(app.interrupts.number)
+    made = [f"{arm} in block {block}, {runs} run{'s'[: runs != 1]}" for block, arm, runs in visits_made(before, after)]
+    show(due_next, made, as_json=as_json)
+    return 0
+
+
+def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool) -> Prepared:
+    """What the visit needs of this machine; raises Refused where an arm would not be what it was."""
+    from ktrial.trial.arms.plan_arms import found_values
+    from ktrial.trial.run.guards import refuse_changed
+    from ktrial.trial.run.manual_visits import changed_arm, file_of_visit
+    from ktrial.trial.run.run_trial import prepare
+
+    ready = prepare(app, file_of_visit(stored.file, due), allow_dangerous=allow_dangerous)
+    changed = changed_arm(stored, due, ready.arms)
+    if changed is not None:
+        raise Refused(
+            f"the arm {changed} would not be what it was when {stored.trial} began: the machine has changed",
+            hint="put it back as it was, or begin a new trial",
+        )
+    refuse_changed(stored, found_values(ready.plans))
+    return ready
+
+
+def _open_by_hand(app: App, name: str | None) -> StoredTrial:
+    """The trial of this name; without one the newest that waits for somebody, else the newest of its kind."""
+    from ktrial.trial.run.manual_visits import due_of
+
+    if name is not None:
+        return app.trials.find(name)
+    found = [one for one in app.trials.all() if is_by_hand(one.file)]
+    if not found:
+        raise BadInput(
+            "no trial waits for somebody to bring an arm about",
+            hint="`ktrial trial run FILE` begins one whose protocol has manual arms or boots (docs/trial.md)",
+        )
+    return next((one for one in found if due_of(one, app.trials.log(one.trial)) is not None), found[0])
+
+
+def show(due: Due, done: Sequence[str], *, as_json: bool, now: str | None = None) -> None:
+    """Whose turn it is; `now` is how the machine stands to that, where somebody looked."""
+    from ktrial.kit.tables import columns
+    from ktrial.trial.outcome.trial_due import due_text
+
+    if as_json:
+        sys.stdout.write(plain_json.line({"event": "due", "due": due, "done": done, "now": now}))
+    else:
+        sys.stdout.write(due_text(due, done, now, width=columns()))

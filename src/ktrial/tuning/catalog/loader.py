@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the catalog's TOML files, the built-in ones and those of the user, and checks them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ktrial.kit import toml as toml_text
+from ktrial.kit.errors import BadInput, KtrialError, UnknownName
+from ktrial.kit.toml import locate
+from ktrial.machine.facts import FactKind
+from ktrial.machine.when import check_condition
+from ktrial.tuning.catalog.model import BUILT_IN, Catalog, Source, catalog_files
+from ktrial.tuning.knobs.computed import COMPUTED_DEFAULTS, check_recipe
+from ktrial.tuning.knobs.find import find_knob
+from ktrial.tuning.knobs.knob import Knob, check_knob
+from ktrial.tuning.knobs.meaning import MEANINGS
+from ktrial.tuning.knobs.profile import Profile, flatten
+from ktrial.tuning.knobs.value import kernel_text
+
+T = TypeVar("T")
+_PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_HINT = "docs/catalog.md lists the keys and their values"
+
+
+class _KnobFile(msgspec.Struct, forbid_unknown_fields=True):
+    knob: list[Knob]
+
+
+class _FactFile(msgspec.Struct, forbid_unknown_fields=True):
+    fact: list[FactKind]
+
+
+class _SourceFile(msgspec.Struct, forbid_unknown_fields=True):
+    source: list[Source]
+
+
+def load_catalog(folders: Iterable[Path] = ()) -> Catalog:
+    """Read and check the built-in catalog and the users' folders."""
+    kinds = {kind.name: kind for kind in read_toml(BUILT_IN / "facts.toml", _FactFile).fact}
+    sources = {source.key: source for source in read_toml(BUILT_IN / "sources.toml", _SourceFile).source}
+    knobs: dict[str, Knob] = {}
+    profiles: dict[str, Profile] = {}
+    places: dict[str, Place] = {}
+    for path in catalog_files(folders)[2:]:
+        if path.parent.name == "knobs":
+            _read_knobs(path, knobs, sources, places)
+        else:
+            profile = _checked_profile(path, read_listed(path, Profile), profiles)
+            places[f"profile {profile.name}"] = Place(path, "$")
+    own = {name: str(places[name].file) for name in knobs if BUILT_IN not in places[name].file.parents}
+    catalog = Catalog(knobs, profiles, kinds, sources, own)
+    _check_catalog(catalog, places)
+    return catalog
+
+
+def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
+    """The catalog with the profile of one more file, checked like the others, and that profile's name."""
+    profiles = dict(catalog.profiles)
+    profile = _checked_profile(path, read_toml(path, Profile), profiles)
+    larger = msgspec.structs.replace(catalog, profiles=profiles)
+    check_profile(profile, larger, path)
+    return larger, profile.name
+
+
+def read_toml(path: Path, shape: type[T]) -> T:
+    """A TOML file as `shape`; raises BadInput with file, line and column."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
+    return toml_text.parse_bytes(data, str(path), shape, _HINT)
+
+
+def read_listed(path: Path, shape: type[T]) -> T:
+    """A file that nobody named, as its folder lists it; one that might be waited for, such as a named pipe, is none."""
+    if path.exists() and not path.is_file():
+        raise BadInput("is no regular file", file=str(path), hint="take it out of the folder, or rename it")
+    return read_toml(path, shape)
+
+
+def parse_toml(text: str, file: str, shape: type[T]) -> T:
+    """TOML text as `shape`; raises BadInput with file, line and column."""
+    return toml_text.parse(text, file, shape, _HINT)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where something is described: a file, and a path in its document such as `$.knob[3]`."""
+
+    file: Path
+    at: str
+
+    def mended(self, error: KtrialError, *, key: str = "", about: str = "") -> BadInput:
+        """The error with file and line."""
+        message = f"{about}: {error.message}" if about else error.message
+        line, column = locate(self.file.read_text(encoding="utf-8", errors="replace"), f"{self.at}{key}", "")
+        return BadInput(message, file=str(self.file), line=line, column=column, hint=error.hint)
+
+
+def _check_catalog(catalog: Catalog, places: Mapping[str, Place]) -> None:
+    """Raise BadInput for a reference, value or condition that cannot be right."""
+    for knob in catalog.knobs.values():
+        try:
+            _check_references(knob, catalog.knobs)
+            for rule in knob.inert:
+                check_condition(rule.when, catalog.kinds)
+        except KtrialError as error:
+            raise places[knob.id].mended(error, about=knob.id) from None
+    for profile in catalog.profiles.values():
+        check_profile(profile, catalog, places[f"profile {profile.name}"].file)
+
+
+def _check_references(knob: Knob, knobs: Mapping[str, Knob]) -> None:
+    for name in (
+        *(*knob.couples, *knob.after, *knob.successor, *knob.interacts),
+        *(one for rule in knob.inert for one in rule.unless),
+    ):
+        if name not in knobs:
+            raise UnknownName("knob", name, knobs)
+    if knob.meaning is not None and knob.meaning not in MEANINGS:
+        raise UnknownName("meaning", knob.meaning, MEANINGS)
+    if isinstance(knob.default, Mapping):
+        if knob.default.get("compute") not in COMPUTED_DEFAULTS:
+            raise UnknownName("computed default", str(knob.default.get("compute")), COMPUTED_DEFAULTS)
+    elif knob.default is not None:
+        kernel_text(knob, knob.default)
+
+
+def check_profile(profile: Profile, catalog: Catalog, file: Path | None = None) -> None:
+    """Raise BadInput for a profile that names what is not there, or a value that its knob does not take."""
+    at = "$"
+    try:
+        flatten(profile.name, catalog.profiles)
+        if profile.source not in {None, "own", *catalog.sources}:
+            raise UnknownName("source", str(profile.source), ["own", *catalog.sources], hint="`own` is always right")
+        for requirement in profile.require:
+            check_condition(requirement.that, catalog.kinds)
+        for number, setting in enumerate(profile.setting):
+            at = f"$.setting[{number}]"
+            knob = find_knob(setting.knob, catalog.knobs)
+            if setting.when is not None:
+                check_condition(setting.when, catalog.kinds)
+            if isinstance(setting.value, dict):
+                check_recipe(setting.value, catalog.kinds)
+            else:
+                kernel_text(knob, setting.value)
+    except KtrialError as error:
+        about = f"profile {profile.name}"
+        if file is None:
+            raise BadInput(f"{about}: {error.message}", hint=error.hint) from None
+        raise Place(file, at).mended(error, about=about) from None
+
+
+def _read_knobs(path: Path, knobs: dict[str, Knob], sources: Mapping[str, Source], places: dict[str, Place]) -> None:
+    for number, knob in enumerate(read_listed(path, _KnobFile).knob):
+        place = Place(path, f"$.knob[{number}]")
+        try:
+            check_knob(knob)
+            if knob.id in knobs:
+                raise BadInput(f"the knob {knob.id} is described twice")
+            for evidence in knob.evidence:
+                if evidence.source not in sources and evidence.source != "own":
+                    raise UnknownName("source", evidence.source, sources, hint="`own` is always right")
+        except KtrialError as error:
+            raise place.mended(error) from None
+        knobs[knob.id] = knob
+        places[knob.id] = place
+
+
+def _checked_profile(path: Path, profile: Profile, profiles: dict[str, Profile]) -> Profile:
+    if not _PROFILE_NAME.fullmatch(profile.name):
+        raise Place(path, "$").mended(
+            BadInput(f"{profile.name!r} is no profile's name", hint="use letters, digits and . _ - alone"), key=".name"
+        )
+    if profile.name in profiles:
+        raise BadInput(f"a profile called {profile.name} exists already", file=str(path), hint="give it another name")
+    profiles[profile.name] = profile
+    return profile

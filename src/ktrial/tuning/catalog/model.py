@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the catalog holds, and which files it is read from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ktrial.machine.facts import FactKind
+from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.knobs.profile import Profile
+
+BUILT_IN = Path(__file__).parent
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where claims come from: what was measured on what, how, and what speaks against believing it."""
+
+    key: str
+    title: str
+    kind: str
+    machine: str | None = None
+    method: str | None = None
+    address: str | None = None
+    doubts: tuple[str, ...] = ()
+
+
+class Catalog(msgspec.Struct, frozen=True):
+    """Everything that the catalog's files say. `own` tells of knobs that are not built in the file that has them."""
+
+    knobs: Mapping[str, Knob]
+    profiles: Mapping[str, Profile]
+    kinds: Mapping[str, FactKind]
+    sources: Mapping[str, Source]
+    own: Mapping[str, str] = {}
+
+
+def own_files(catalog: Catalog) -> dict[str, bytes]:
+    """The files of knobs that are not built in."""
+    return {file: Path(file).read_bytes() for file in dict.fromkeys(catalog.own.values())}
+
+
+def catalog_files(folders: Iterable[Path]) -> list[Path]:
+    """All catalog files of the built-in folder and of `folders`, in the order in which they are read."""
+    files = [BUILT_IN / "facts.toml", BUILT_IN / "sources.toml"]
+    for folder in (BUILT_IN, *folders):
+        files += sorted((folder / "knobs").glob("*.toml"))
+        files += sorted((folder / "profiles").glob("*.toml"))
+    return files

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How people name knobs, instances and settings: `queue:scheduler@[rotational=false]=none`."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ktrial.kit.errors import BadInput
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A knob and, where it has instances, which of them."""
+
+    knob: str
+    selector: str | None = None
+
+    def __str__(self) -> str:
+        return self.knob if self.selector is None else f"{self.knob}@{self.selector}"
+
+
+def parse_address(text: str) -> Address:
+    """`vm.swappiness`, `queue:scheduler@nvme0n1`, `@nvme*`, `@[rotational=false]`."""
+    knob, at, selector = text.partition("@")
+    if not knob or any(character.isspace() for character in knob) or (at and not selector):
+        raise BadInput(
+            f"{text!r} is not a knob's name",
+            hint="names are like vm.swappiness or queue:scheduler@nvme0n1; `ktrial knobs` lists them",
+        )
+    if selector.startswith("["):
+        selector_conditions(selector)
+    return Address(knob, selector if at else None)
+
+
+def parse_assignment(text: str) -> tuple[Address, str]:
+    """`KNOB=VALUE`: the first `=` outside brackets separates the two."""
+    depth = 0
+    for position, character in enumerate(text):
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        if character == "=" and depth == 0:
+            value = text[position + 1 :].strip()
+            if not value:
+                raise BadInput(f"{text!r} gives no value", hint="write KNOB=VALUE, for example vm.swappiness=10")
+            return parse_address(text[:position].strip()), value
+    if depth > 0:
+        raise BadInput(
+            f"{text!r}: the selector lacks its closing bracket",
+            hint="for example queue:scheduler@[rotational=false]=none",
+        )
+    raise BadInput(f"{text!r} is no setting", hint="write KNOB=VALUE, for example vm.swappiness=10")
+
+
+def is_assignment(text: str) -> bool:
+    """Whether `text` is KNOB=VALUE rather than a profile's name."""
+    return "=" in text
+
+
+def selector_conditions(selector: str) -> dict[str, str]:
+    """`[rotational=false,transport=nvme]` -> the fields that an instance's record must have."""
+    if not selector.endswith("]"):
+        raise BadInput(f"the selector {selector!r} lacks its closing bracket")
+    conditions: dict[str, str] = {}
+    for part in selector[1:-1].split(","):
+        field, equals, wanted = part.partition("=")
+        if not equals or not field.strip() or not wanted.strip():
+            raise BadInput(
+                f"{part!r} is not FIELD=VALUE in the selector {selector!r}",
+                hint="for example queue:scheduler@[rotational=false]=none",
+            )
+        conditions[field.strip()] = wanted.strip()
+    return conditions
+
+
+def group_pattern(selector: str) -> str | None:
+    """The pattern for the agent's `list` of control groups within others; None of those that lie in no other.
+
+    Raises BadInput for what is no path of a group.
+    """
+    parts = selector.split("/")
+    if len(parts) == 1:
+        return None
+    if any(part in {"", ".", ".."} for part in parts):
+        raise BadInput(
+            f"{selector!r} names no control group",
+            hint="its path below /sys/fs/cgroup, without a / at its ends: user.slice/user-1000.slice",
+        )
+    return re.sub(r"\?|\[[^\]/]*\]", "*", selector)
+
+
+def selects(selector: str, label: str, record: Mapping[str, Any] | None, *, nested: bool = False) -> bool:
+    """Whether an instance is meant: by a name pattern, or by fields of its fact record.
+
+    Of instances that lie within one another `*` stands for anything within one name, and each is meant by itself.
+    """
+    if nested:
+        parts, wanted = label.split("/"), selector.split("/")
+        fits = len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+        return fits or label == selector
+    if not selector.startswith("["):
+        return any(fnmatch.fnmatchcase(name, selector) for name in (label, label.partition("/")[0]))
+    if record is None:
+        return False
+    return all(_text(record.get(field)) == wanted for field, wanted in selector_conditions(selector).items())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)

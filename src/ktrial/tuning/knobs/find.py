@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding what somebody named: a knob of the catalog, its instances on a machine, and why it is not there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.machine.facts import FactBook
+from ktrial.machine.reading import InstanceState, KnobState
+from ktrial.tuning.knobs.address import parse_address, selector_conditions, selects
+from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
+
+
+def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
+    """The catalog's entry, or UnknownName with a did-you-mean."""
+    name = parse_address(address_text).knob
+    knob = knobs.get(name) or _by_sysctl_name(name, knobs)
+    if knob is None:
+        raise UnknownName(
+            "knob", name, knobs, hint="`ktrial knobs` lists all; own ones go into ~/.config/ktrial/knobs/"
+        )
+    return knob
+
+
+def _by_sysctl_name(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
+    """A knob that was a sysctl on older kernels is also found under that name."""
+    place = f"/proc/sys/{name.replace('.', '/')}"
+    return next((knob for knob in knobs.values() if place in knob.files), None)
+
+
+def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:
+    """Why a knob is not on this machine, in words: what left the kernel needs no right or mount to be looked for."""
+    if knob.gone and (state.blocked is None or not _may_be_in(knob, str(facts.value("kernel.release") or ""))):
+        return f"not on this kernel: {knob.gone}"
+    if state.blocked is not None:
+        return state.blocked
+    if knob.only:
+        return f"not on this kernel: only on {knob.only} kernels"
+    return "not on this machine: neither the kernel's configuration nor a device here offers it"
+
+
+def _may_be_in(knob: Knob, release: str) -> bool:
+    """Whether a kernel is as old as the last one that has the knob."""
+    last, here = (re.match(r"(\d+)\.(\d+)", text) for text in (knob.until or "", release))
+    return last is not None and here is not None and [*map(int, here.groups())] <= [*map(int, last.groups())]
+
+
+def successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
+    """What took a knob's place, as a hint."""
+    names = [name for name in knob.successor if name in knobs]
+    return f"its place was taken by {', '.join(names)}" if names else None
+
+
+def meant_instances(
+    knob: Knob, selector: str, instances: Iterable[InstanceState], facts: FactBook
+) -> list[InstanceState]:
+    """The instances that a selector means. Raises BadInput for a field that no record of such instances has."""
+    source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
+    if selector.startswith("["):
+        _check_fields(knob, selector, facts.records(source) if source else ())
+    return [
+        instance
+        for instance in instances
+        if selects(
+            selector,
+            instance.label,
+            facts.record(source, instance.label.partition("/")[0]) if source else None,
+            nested=knob.nested,
+        )
+    ]
+
+
+def _check_fields(knob: Knob, selector: str, records: Iterable[Mapping[str, Any]]) -> None:
+    fields = list(dict.fromkeys(field for record in records for field in record))
+    for field in selector_conditions(selector):
+        if fields and field not in fields:
+            raise UnknownName(f"field of {knob.id}'s instances", field, fields, hint=f"there are {', '.join(fields)}")
+    if not fields:
+        raise BadInput(
+            f"no facts are known about the instances of {knob.id}", hint=f"name them: {knob.id}@NAME, or {knob.id}@'*'"
+        )

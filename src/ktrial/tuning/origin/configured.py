@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who says what about knobs: every file of a machine that may set one, read and parsed; nothing is judged here.
+
+Sources in the order in which they act: kernel command line, module options, zram-generator, tmpfiles.d, sysctl.d, udev,
+TuneD, and ktrial's own transactions. Of two sources that name one knob the later one has the last word.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.run.ports import Machine
+from ktrial.kit.errors import AgentError
+from ktrial.machine.reading import Reading as FileReading
+from ktrial.tuning.origin.formats import command_line, modprobe_d, sysctl_d, tmpfiles_d, tuned, udev, zram_generator
+from ktrial.tuning.origin.formats.lines import Assignment, ForeignFormatError, Reading, Unread
+from ktrial.tuning.origin.origin import Source
+from ktrial.tuning.plans.unsettled import unsettled
+
+COMMAND_LINE = "/proc/cmdline"
+ACTIVE_PROFILE = "/etc/tuned/active_profile"
+_PLACES = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+_VENDOR = ("/usr/lib/", "/lib/")
+_TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
+_MOST_INCLUDES = 20
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One source's word on one target, and those of the same source that it overrode, oldest first."""
+
+    source: Source
+    assignment: Assignment
+    overrode: tuple[Assignment, ...] = ()
+    rule: udev.Rule | None = None
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """All claims of a machine.
+
+    `untold` says, in sentences, what could not be looked at, `unsettled` what ktrial's own journals leave for somebody
+    to decide.
+    """
+
+    sysctl: sysctl_d.Merged
+    others: tuple[Claim, ...]
+    unread: tuple[Unread, ...]
+    untold: tuple[str, ...]
+    unsettled: tuple[str, ...] = ()
+
+
+class _Files:
+    """Files of the machine, listed once and read at once."""
+
+    def __init__(self, machine: Machine, *, vendor_only: bool) -> None:
+        self._vendor_only = vendor_only
+        patterns = [f"{place}/{name}" for name in _PATTERNS for place in _PLACES]
+        patterns += ["/etc/sysctl.conf", "/etc/systemd/zram-generator.conf", "/usr/lib/systemd/zram-generator.conf"]
+        patterns += [f"{folder}/*/tuned.conf" for folder in _TUNED_FOLDERS]
+        matches = machine.list([*patterns, COMMAND_LINE, ACTIVE_PROFILE])
+        paths = list(dict.fromkeys(path for found in matches.values() for path in found))
+        if vendor_only:
+            paths = [path for path in paths if path.startswith(_VENDOR)]
+        self.readings: Mapping[str, FileReading | None] = machine.read(paths)
+        self.untold = [
+            f"{path} cannot be read: {reading.unreadable or reading.invalid}"
+            for path, reading in self.readings.items()
+            if reading is not None and reading.data is None
+        ]
+
+    def text(self, path: str) -> bytes | None:
+        """A file's content; None where it is missing or cannot be read."""
+        reading = self.readings.get(path)
+        return None if reading is None else reading.data
+
+    def below(self, folder: str, suffix: str) -> list[tuple[str, bytes]]:
+        """Files of `folder` in all places that have one: of equal names the preferred one, in the order of names."""
+        chosen: dict[str, tuple[str, bytes]] = {}
+        for place in _PLACES:
+            for path in sorted(self.readings):
+                data = self.text(path)
+                if posixpath.dirname(path) == f"{place}/{folder}" and path.endswith(suffix) and data is not None:
+                    chosen.setdefault(posixpath.basename(path), (path, data))
+        return [chosen[name] for name in sorted(chosen)]
+
+
+_PATTERNS = (
+    "sysctl.d/*.conf",
+    "udev/rules.d/*.rules",
+    "tmpfiles.d/*.conf",
+    "modprobe.d/*.conf",
+    "systemd/zram-generator.conf.d/*.conf",
+)
+
+
+def gather(machine: Machine, *, vendor_only: bool = False) -> Claims:
+    """Read every file that may set a knob. With `vendor_only`: only those that the distribution brought."""
+    files = _Files(machine, vendor_only=vendor_only)
+    unread: list[Unread] = []
+    claims: list[Claim] = []
+    readers: tuple[Callable[[_Files, list[Unread]], Iterable[Claim]], ...] = (
+        _command_line,
+        _modprobe,
+        _zram,
+        _tmpfiles,
+        _udev,
+        _tuned,
+    )
+    for reader in readers:
+        claims += reader(files, unread)
+    untold = list(files.untold)
+    status: Mapping[str, Any] = {}
+    if not vendor_only:
+        status, why_not = _status(machine)
+        claims += _transactions(status)
+        untold += [why_not] if why_not else []
+    merged = _sysctl(files)
+    return Claims(
+        sysctl=merged,
+        others=tuple(claims),
+        unread=(*merged.unread, *unread),
+        untold=tuple(untold),
+        unsettled=tuple(unsettled(status)),
+    )
+
+
+def _sysctl(files: _Files) -> sysctl_d.Merged:
+    paths = [path for path in files.readings if "/sysctl.d/" in path or path == sysctl_d.SYSCTL_CONF]
+    return sysctl_d.merge([(path, files.text(path) or b"") for path in _distinct(paths)])
+
+
+def _distinct(paths: Sequence[str]) -> list[str]:
+    """Without the files of /lib where /lib is /usr/lib."""
+    return [path for path in paths if not (path.startswith("/lib/") and f"/usr{path}" in paths)]
+
+
+def _command_line(files: _Files, unread: list[Unread]) -> list[Claim]:
+    data = files.text(COMMAND_LINE)
+    found = _parsed(lambda text, path: command_line.parse(text, path).assignments, data, COMMAND_LINE, unread)
+    return _last_of_each("command-line", found)
+
+
+def _modprobe(files: _Files, unread: list[Unread]) -> list[Claim]:
+    return _last_of_each("modprobe.d", _all(files, "modprobe.d", ".conf", modprobe_d.parse, unread, b"options"))
+
+
+def _tmpfiles(files: _Files, unread: list[Unread]) -> list[Claim]:
+    found = _all(files, "tmpfiles.d", ".conf", tmpfiles_d.parse, unread, b"/sys/")
+    return _last_of_each("tmpfiles.d", found)
+
+
+def _zram(files: _Files, unread: list[Unread]) -> list[Claim]:
+    found: list[Assignment] = []
+    for path in ("/usr/lib/systemd/zram-generator.conf", "/etc/systemd/zram-generator.conf"):
+        found += _parsed(
+            lambda text, name: zram_generator.parse(text, name).assignments, files.text(path), path, unread
+        )
+    found += _all(files, "systemd/zram-generator.conf.d", ".conf", zram_generator.parse, unread, b"zram")
+    return _last_of_each("zram-generator", found)
+
+
+def _udev(files: _Files, unread: list[Unread]) -> list[Claim]:
+    claims: list[Claim] = []
+    for path, data in files.below("udev/rules.d", ".rules"):
+        if not re.search(rb"(?:ATTR|SYSCTL)\{[^}]*\}\s*(?:=|:=|\+=)\s*\"", data):
+            continue
+        try:
+            parsed = udev.parse(data, path)
+        except ForeignFormatError:
+            unread.append(Unread(file=path, line_number=1, text="", reason="nothing here reads as udev rules"))
+            continue
+        claims += [
+            Claim(source="udev", assignment=item, rule=rule) for rule in parsed.rules for item in rule.assignments
+        ]
+    return claims
+
+
+def _tuned(files: _Files, unread: list[Unread]) -> list[Claim]:
+    """The active profile and all that it includes; parents first."""
+    active = files.text(ACTIVE_PROFILE)
+    if active is None:
+        return []
+    units: dict[str, list[Assignment]] = {}
+    done: set[str] = set()
+
+    def add(name: str) -> None:
+        if name in done or len(done) >= _MOST_INCLUDES:
+            return
+        done.add(name)
+        for folder in _TUNED_FOLDERS:
+            path = f"{folder}/{name}/tuned.conf"
+            data = files.text(path)
+            if data is None:
+                continue
+            try:
+                profile = tuned.parse(data, path)
+            except ForeignFormatError:
+                unread.append(Unread(file=path, line_number=1, text="", reason="nothing here reads as a TuneD profile"))
+                return
+            for parent in profile.include:
+                add(parent)
+            for unit in profile.units:
+                before = [] if unit.replace else units.get(unit.name, [])
+                units[unit.name] = [*before, *unit.assignments]
+            unread.extend(profile.unread)
+            return
+        unread.append(
+            Unread(file=ACTIVE_PROFILE, line_number=1, text=name, reason="no such TuneD profile is installed")
+        )
+
+    for name in active.decode(errors="replace").split():
+        add(name)
+    return _last_of_each("tuned", (item for assignments in units.values() for item in assignments))
+
+
+def _status(machine: Machine) -> tuple[Mapping[str, Any], str | None]:
+    """What ktrial's own journals tell, and why that cannot be told."""
+    try:
+        return machine.request("status"), None
+    except AgentError as error:
+        why = error.message if machine.is_root else "only root reads its journal, as with `sudo ./ktrial …`"
+        return {}, f"what ktrial itself changed: {why}"
+
+
+def _transactions(status: Mapping[str, Any]) -> list[Claim]:
+    """What ktrial itself changed since this boot."""
+    found: list[Assignment] = []
+    for transaction in status.get("transactions", ()):
+        if not transaction.get("this_boot", True) or transaction.get("state") not in ("applied", "confirmed"):
+            continue
+        for step in transaction.get("steps", ()):
+            new = step.get("new")
+            if isinstance(step.get("path"), str) and isinstance(new, str):
+                title = f"transaction {transaction['transaction']}: {transaction.get('title', '')}"
+                found.append(
+                    Assignment(
+                        kind="path",
+                        name=step["path"],
+                        value=new.strip(),
+                        file="ktrial",
+                        line_number=int(transaction["transaction"]),
+                        text=title,
+                    )
+                )
+    return _last_of_each("ktrial", found)
+
+
+Parse = Callable[[bytes, str], Iterable[Assignment]]
+
+
+def _parsed(parse: Parse, data: bytes | None, path: str, unread: list[Unread]) -> list[Assignment]:
+    if data is None:
+        return []
+    try:
+        return list(parse(data, path))
+    except ForeignFormatError as error:
+        unread.append(Unread(file=path, line_number=error.line_number or 1, text="", reason=error.reason))
+        return []
+
+
+def _all(
+    files: _Files,
+    folder: str,
+    suffix: str,
+    parse: Callable[[bytes, str], Reading],
+    unread: list[Unread],
+    telling: bytes,
+) -> list[Assignment]:
+    """Assignments of all files of a folder that hold the bytes `telling`."""
+    found: list[Assignment] = []
+    for path, data in files.below(folder, suffix):
+        if telling in data:
+            found += _parsed(lambda text, name: parse(text, name).assignments, data, path, unread)
+    return found
+
+
+def _last_of_each(source: Source, assignments: Iterable[Assignment]) -> list[Claim]:
+    """One claim per target: the last one, with those before it."""
+    by_target: dict[tuple[str, str, str | None], list[Assignment]] = {}
+    for item in assignments:
+        by_target.setdefault((item.kind, item.name, item.instance), []).append(item)
+    return [Claim(source=source, assignment=items[-1], overrode=tuple(items[:-1])) for items in by_target.values()]

@@ -1,0 +1,487 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shell scripts that set knobs: `sysctl -w`, `echo V > FILE`, `echo V | tee FILE`, helper functions, simple loops.
+
+A script is read, never run. Variables and whole-number arithmetic are put in, functions of the script are followed,
+loops over written lists are unrolled (globs stay patterns). What an assignment depends on (`if`, `&&`, `while`) is
+kept as its conditions. A loop that breaks at the first fit gives one assignment with alternatives. Every command
+that may set something and is not understood is named.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from itertools import islice
+
+import msgspec
+
+from ktrial.tuning.origin.formats import sysctl_d
+from ktrial.tuning.origin.formats.lines import (
+    Assignment,
+    Reading,
+    Unread,
+    in_order,
+    require_something,
+    split_lines,
+    unread_line,
+)
+from ktrial.tuning.origin.formats.shell_commands import Command, closing, group
+from ktrial.tuning.origin.formats.shell_words import Unknown, expand, tokenise
+
+_HARMLESS = frozenset(
+    [
+        ":",
+        "true",
+        "false",
+        "test",
+        "[",
+        "[[",
+        "]]",
+        "exit",
+        "return",
+        "break",
+        "continue",
+        "shift",
+        "set",
+        "unset",
+        "local",
+        "export",
+        "readonly",
+        "declare",
+        "typeset",
+        "sleep",
+        "wait",
+        "sync",
+        "cd",
+        "pwd",
+        "echo",
+        "printf",
+        "cat",
+        "grep",
+        "egrep",
+        "fgrep",
+        "sed",
+        "awk",
+        "cut",
+        "tr",
+        "head",
+        "tail",
+        "sort",
+        "uniq",
+        "wc",
+        "ls",
+        "find",
+        "read",
+        "basename",
+        "dirname",
+        "id",
+        "whoami",
+        "uname",
+        "date",
+        "log",
+        "log_print",
+        "ui_print",
+        "chmod",
+        "chown",
+        "mkdir",
+        "rm",
+        "touch",
+        "getprop",
+        "command",
+        "type",
+        "which",
+        "trap",
+        "umask",
+        "alias",
+        "logger",
+        "dmesg",
+        "tput",
+        "clear",
+        "stat",
+        "seq",
+        "expr",
+        "let",
+        "shopt",
+    ]
+)
+_PREFIXES = frozenset(("sudo", "doas", "command", "exec", "busybox", "env", "nohup", "builtin"))
+_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "su"))
+_KNOB_FOLDERS = ("/sys/", "/proc/", "/dev/cpuctl/", "/dev/stune/", "/dev/cpuset/")
+_DEEPEST = 8
+_MOST_COMMANDS = 20_000
+#: Each command that stands deeper than that within blocks counts for more.
+_ORDINARY_DEPTH = 16
+#: So many commands may stand between `if` and `then`.
+_LONGEST_CONDITION = 100
+
+Variables = dict[str, list[str] | Unknown]
+
+
+class _Frame(msgspec.Struct):
+    """An open `if`, `while` or `case`, with the variables as they were before it; `entered` once past its condition."""
+
+    kind: str
+    condition: str
+    before: Variables
+    entered: bool = False
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """Where a command stands for messages: the outermost call of a function stands for all within it."""
+
+    line_number: int
+    text: str
+
+
+def parse(data: str | bytes, file: str) -> Reading:
+    """Read one script."""
+    lines, unread = split_lines(data, file)
+    numbered = {line.number: line.text for line in lines}
+    text = "\n".join(numbered.get(number, "") for number in range(1, max(numbered, default=0) + 1))
+    reader = _Reader(file, numbered)
+    reader.unread.extend(unread)
+    reader.script(text)
+    require_something(file, len(reader.assignments) + reader.passed_over, reader.unread, "a shell script")
+    return Reading(file=file, assignments=tuple(reader.assignments), unread=in_order(_distinct(reader.unread)))
+
+
+def _distinct(unread: list[Unread]) -> list[Unread]:
+    return list(dict.fromkeys(unread))
+
+
+class _Reader:
+    """Walks commands in order and collects what they set."""
+
+    def __init__(self, file: str, lines: dict[int, str]) -> None:
+        self.file = file
+        self.lines = lines
+        self.assignments: list[Assignment] = []
+        self.unread: list[Unread] = []
+        self.passed_over = 0
+        self.variables: Variables = {}
+        self.functions: dict[str, tuple[list[Command], int, int]] = {}
+        self.called: set[str] = set()
+        self.frames: list[_Frame] = []
+        self.call: _Place | None = None
+        self.depth = 0
+        self.budget = _MOST_COMMANDS
+
+    def script(self, text: str, line_offset: int = 0) -> None:
+        """Read a whole text; `line_offset` is added to its line numbers."""
+        tokens, failures = tokenise(text)
+        for number, reason in failures:
+            self.unread.append(unread_line(self.file, number + line_offset, self.lines.get(number, ""), reason))
+        commands = group(tokens)
+        known = set(self.functions)
+        self.run(commands, 0, len(commands))
+        for name in [name for name in self.functions if name not in known | self.called]:
+            definition, start, _ = self.functions[name]
+            place = self._place(definition[start])
+            reason = f"the function {name} is never called: what it would set is not read"
+            self.unread.append(unread_line(self.file, place.line_number, place.text, reason))
+
+    def run(self, commands: list[Command], start: int, stop: int) -> None:
+        """Walk commands[start:stop]."""
+        open_frames = len(self.frames)
+        index = start
+        while index < stop:
+            self.budget -= 1 + len(self.frames) // _ORDINARY_DEPTH
+            if self.budget < 0:
+                self.fail(commands[index], "the script is too long to unroll from here on")
+                break
+            index = self._step(commands, index, stop)
+        del self.frames[open_frames:]
+
+    def _step(self, commands: list[Command], index: int, stop: int) -> int:
+        """Deal with one command or block; the index of the next."""
+        command = commands[index]
+        if command.keyword in ("for", "select"):
+            end = closing(commands, index, stop)
+            self._loop(commands, index, end)
+            return end + 1
+        if command.keyword == "function":
+            if index + 1 < stop and commands[index + 1].keyword == "{":
+                end = closing(commands, index + 1, stop)
+                self.functions[command.words[0]] = (commands, index + 1, end)
+                return end + 1
+            self.fail(command, "a function whose body is not within { } is not read")
+            return index + 1
+        if command.keyword is not None:
+            self._keyword(commands, index)
+            return index + 1
+        return self._simple(commands, index, stop)
+
+    def _keyword(self, commands: list[Command], index: int) -> None:
+        """Open, turn and close the frames of `if`, `while` and `case`."""
+        command = commands[index]
+        word = command.keyword
+        if word in ("if", "while", "until", "case"):
+            subject = command.text if word == "case" else _condition_text(commands, index)
+            self.frames.append(_Frame(word, subject, dict(self.variables)))
+        elif word in ("elif", "else", "pattern") and self.frames:
+            frame = self.frames[-1]
+            frame.entered = word != "elif"
+            self.variables = dict(frame.before)
+            if word == "pattern":
+                frame.condition = f"{frame.condition.split(': ')[0]}: {' | '.join(command.words)}"
+            else:
+                frame.condition = _condition_text(commands, index) if word == "elif" else f"unless {frame.condition}"
+        elif word in ("then", "do") and self.frames:
+            self.frames[-1].entered = True
+        elif word in ("fi", "done", "esac") and self.frames:
+            frame = self.frames.pop()
+            for name, values in list(self.variables.items()):
+                if frame.before.get(name) != values:
+                    self.variables[name] = Unknown(f"${name} is set under a condition ({frame.condition})")
+
+    def _loop(self, commands: list[Command], index: int, end: int) -> None:
+        """A `for` loop: once per value; once with all values where the body breaks at the first fit."""
+        command = commands[index]
+        words = command.words
+        body = next((at + 1 for at in range(index + 1, end) if commands[at].keyword == "do"), None)
+        if body is None or len(words) < 2 or (len(words) > 2 and words[2] != "in"):
+            self.fail(command, "a loop of this form is not read")
+            return
+        values: list[str] = []
+        for word in words[3:]:
+            expanded = expand(word, self.variables)
+            if isinstance(expanded, Unknown):
+                self.fail(command, f"the list of the loop is not known: {expanded.reason}")
+                self.variables[words[1]] = Unknown(f"${words[1]} runs over a list that is not known")
+                self.run(commands, body, end)
+                return
+            quoted = word.startswith(('"', "'"))
+            values.extend(part for value in expanded for part in ([value] if quoted else value.split()))
+        if len(words) == 2:
+            self.variables[words[1]] = Unknown(f"${words[1]} runs over the script's arguments")
+            self.run(commands, body, end)
+        elif any("break" in item.words for item in commands[body:end]):
+            self.variables[words[1]] = values
+            self.run(commands, body, end)
+        else:
+            for value in values:
+                self.variables[words[1]] = [value]
+                self.run(commands, body, end)
+
+    def _simple(self, commands: list[Command], index: int, stop: int) -> int:
+        """A simple command, together with a `tee` that its output is piped into; the index of the next."""
+        command = commands[index]
+        words = _without_prefix(command.words)
+        if not words:
+            self.passed_over += 1
+            self._set_variables(command)
+            return index + 1
+        name = posixpath.basename(words[0])
+        piped = commands[index + 1] if index + 1 < stop and command.after == "|" else None
+        chain = _chain(commands, index)
+        if name in ("echo", "printf"):
+            tee = _tee_operands(piped) if piped is not None else None
+            self._write(command, words, chain, tee)
+            return index + (1 if tee is None else 2)
+        if name in self.functions:
+            self._call(command, name, words[1:])
+        elif name == "sysctl":
+            self._sysctl(command, words[1:], chain)
+        elif name in _SHELLS and "-c" in words[:-1]:
+            self._shell(command, words[words.index("-c") + 1])
+        elif name in ("export", "readonly", "local", "declare", "typeset"):
+            self.passed_over += 1
+            self._set_variables(msgspec.structs.replace(command, words=tuple(w for w in words[1:] if w[0] != "-")))
+        else:
+            self._other(command, name)
+        return index + 1
+
+    def _other(self, command: Command, name: str) -> None:
+        """A command that sets nothing that is read here: harmless, or to be named."""
+        target = next((x.target for x in command.redirects if x.operator in (">", ">>", ">|", "&>", "&>>")), None)
+        if target is not None and re.search(r"^[\"']?(/sys/|/proc/|/etc/)", target):
+            self.fail(command, f"writes {target} with content that is not known here")
+        elif name in _HARMLESS:
+            self.passed_over += 1
+        elif name in (".", "source", "eval"):
+            self.fail(command, "takes commands from elsewhere")
+        else:
+            self.fail(command, f"{name} is not understood")
+
+    def _set_variables(self, command: Command) -> None:
+        """`name=value` words."""
+        for word in command.words:
+            found = re.match(r"([A-Za-z_]\w*)(\+?)=", word)
+            if found is None:
+                continue
+            value = expand(word[found.end() :], self.variables)
+            self.variables[found[1]] = Unknown(f"${found[1]} is added to") if found[2] else value
+
+    def _call(self, command: Command, name: str, arguments: tuple[str, ...]) -> None:
+        """Follow a function of the script with its arguments."""
+        self.called.add(name)
+        self.passed_over += 1
+        if self.depth >= _DEEPEST:
+            self.fail(command, f"{name} calls itself too often")
+            return
+        definition, start, end = self.functions[name]
+        saved = {key: value for key, value in self.variables.items() if key.isdigit() or key in "@*#"}
+        outer = {key: value for key, value in self.variables.items() if key not in saved}
+        given: Variables = {str(at): expand(word, self.variables) for at, word in enumerate(arguments, start=1)}
+        call = self.call
+        self.call = call or self._place(command)
+        self.variables = {**outer, **given, "#": [str(len(arguments))]}
+        self.depth += 1
+        self.run(definition, start + 1, end)
+        self.depth -= 1
+        self.call = call
+        self.variables = {**{k: v for k, v in self.variables.items() if k not in given and k != "#"}, **saved}
+
+    def _shell(self, command: Command, word: str) -> None:
+        """`sh -c 'commands'`."""
+        text = expand(word, self.variables)
+        if isinstance(text, Unknown) or len(text) != 1 or self.depth >= _DEEPEST:
+            self.fail(command, "the commands given to -c are not known")
+            return
+        call = self.call
+        self.call = call or self._place(command)
+        self.depth += 1
+        self.script(text[0])
+        self.depth -= 1
+        self.call = call
+
+    def _sysctl(self, command: Command, arguments: tuple[str, ...], chain: tuple[str, ...]) -> None:
+        """`sysctl [-w] key=value …`; without a value it only reads."""
+        self.passed_over += 1
+        for argument in arguments:
+            if argument in ("-p", "--load", "--system", "-f") or argument.startswith(("-p", "--load", "--pattern")):
+                self.fail(command, "loads other files: import those by themselves")
+                return
+            if argument.startswith("-"):
+                continue
+            values = expand(argument, self.variables)
+            if isinstance(values, Unknown):
+                self.fail(command, values.reason)
+                continue
+            for value in values:
+                key, equals, setting = value.partition("=")
+                if equals and setting.strip():
+                    self.found(command, "sysctl", sysctl_d.canonical(key.strip()), [setting.strip()], chain)
+                elif equals:
+                    self.fail(command, f"no value for {key}")
+
+    def _write(
+        self, command: Command, words: tuple[str, ...], chain: tuple[str, ...], tee: tuple[str, ...] | None
+    ) -> None:
+        """`echo` or `printf` into files, through redirections or `tee`."""
+        out = [x.target for x in command.redirects if x.operator in (">", ">>", ">|") and x.descriptor in (None, "1")]
+        self.passed_over += 1
+        for target in [*out, *(tee or ())]:
+            paths = expand(target, self.variables)
+            if isinstance(paths, Unknown):
+                self.fail(command, f"where to is not known: {paths.reason}")
+                continue
+            for path in (posixpath.normpath(path) for path in paths):
+                if path.startswith("/etc/"):
+                    self.fail(command, f"writes {path}: import that file by itself")
+                if not path.startswith(_KNOB_FOLDERS):
+                    continue
+                value = _printed(words, self.variables)
+                if isinstance(value, Unknown):
+                    self.fail(command, f"the value is not known: {value.reason}")
+                    continue
+                self.found(command, "path", path, value, chain)
+
+    def found(self, command: Command, kind: str, name: str, values: list[str], chain: tuple[str, ...]) -> None:
+        """Record one assignment."""
+        place = self.call or self._place(command)
+        self.assignments.append(
+            Assignment(
+                kind="sysctl" if kind == "sysctl" else "path",
+                name=name,
+                value=values[0],
+                file=self.file,
+                line_number=place.line_number,
+                text=place.text,
+                alternatives=tuple(values) if len(values) > 1 else (),
+                conditions=(*(frame.condition for frame in self.frames if frame.entered), *chain),
+            )
+        )
+
+    def fail(self, command: Command, reason: str) -> None:
+        """Record that a command could not be read."""
+        place = self.call or self._place(command)
+        self.unread.append(unread_line(self.file, place.line_number, place.text, reason))
+
+    def _place(self, command: Command) -> _Place:
+        return self.call or _Place(command.line_number, self.lines.get(command.line_number, command.text).strip())
+
+
+def _condition_text(commands: list[Command], index: int) -> str:
+    """The commands between `if` and `then` (or `while` and `do`), as written."""
+    texts: list[str] = []
+    for command in islice(commands, index + 1, index + 1 + _LONGEST_CONDITION):
+        if command.keyword in ("then", "do", "fi", "done"):
+            break
+        texts.append("!" if command.keyword == "!" else command.text)
+    return " ".join(texts)
+
+
+def _chain(commands: list[Command], index: int) -> tuple[str, ...]:
+    """The tests that a command stands behind: `[ -f x ] && command`."""
+    conditions: list[str] = []
+    while index > 0 and commands[index].before in ("&&", "||"):
+        earlier = commands[index - 1]
+        if earlier.words and earlier.words[0] in ("[", "[[", "test"):
+            conditions.append(earlier.text if commands[index].before == "&&" else f"unless {earlier.text}")
+        index -= 1
+    return tuple(reversed(conditions))
+
+
+def _without_prefix(words: tuple[str, ...]) -> tuple[str, ...]:
+    """A command without `sudo` and its like, and without variables set for it alone; may be empty."""
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if re.match(r"[A-Za-z_]\w*\+?=", word):
+            index += 1
+        elif posixpath.basename(word) in _PREFIXES:
+            index += 1
+            while index < len(words) and words[index].startswith("-"):
+                index += 2 if words[index] in ("-u", "-g") else 1
+        else:
+            break
+    return words[index:]
+
+
+def _tee_operands(command: Command) -> tuple[str, ...] | None:
+    """The files of a `tee`; None where the command is another one."""
+    words = _without_prefix(command.words)
+    if not words or posixpath.basename(words[0]) != "tee":
+        return None
+    return tuple(word for word in words[1:] if not word.startswith("-"))
+
+
+def _printed(words: tuple[str, ...], variables: Variables) -> list[str] | Unknown:
+    """What `echo` or `printf` prints, without white space around it."""
+    arguments: list[list[str]] = []
+    for word in words[1:]:
+        values = expand(word, variables)
+        if isinstance(values, Unknown):
+            return values
+        arguments.append(values)
+    if posixpath.basename(words[0]) == "printf":
+        return _formatted(arguments)
+    while arguments and re.fullmatch(r"-[neE]+", arguments[0][0]):
+        arguments.pop(0)
+    results = [""]
+    for values in arguments:
+        results = [f"{left} {right}" for left in results for right in values]
+    return [result.strip() for result in results]
+
+
+def _formatted(arguments: list[list[str]]) -> list[str] | Unknown:
+    """`printf` with plain text, or with one `%s` or `%d` for the whole value."""
+    if not arguments:
+        return Unknown("printf without a format")
+    pattern = arguments[0][0].replace("\\n", "").strip()
+    if "%" not in pattern and "\\" not in pattern:
+        return [pattern]
+    if pattern in ("%s", "%d", "%i", "%u") and len(arguments) == 2:
+        return arguments[1]
+    return Unknown(f"printf {pattern!r} is not read")

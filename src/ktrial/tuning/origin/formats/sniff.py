@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which format a text is, told from its name and content, and the reader for each format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from ktrial.tuning.origin.formats import (
+    command_line,
+    modprobe_d,
+    shell,
+    sysctl_d,
+    tmpfiles_d,
+    tuned,
+    udev,
+    zram_generator,
+)
+from ktrial.tuning.origin.formats import pasted_list as blog_list
+from ktrial.tuning.origin.formats.lines import LONGEST_LINE_BYTES, Reading
+
+Format = Literal[
+    "sysctl.d", "udev", "tuned", "shell", "command-line", "modprobe.d", "tmpfiles.d", "zram-generator", "list"
+]
+
+READERS: dict[Format, Callable[[str | bytes, str], Reading]] = {
+    "sysctl.d": lambda data, file: sysctl_d.parse(data, file).reading(),
+    "udev": lambda data, file: udev.parse(data, file).reading(),
+    "tuned": lambda data, file: tuned.parse(data, file).reading(),
+    "shell": shell.parse,
+    "command-line": command_line.parse,
+    "modprobe.d": modprobe_d.parse,
+    "tmpfiles.d": tmpfiles_d.parse,
+    "zram-generator": zram_generator.parse,
+    "list": blog_list.parse,
+}
+"""The reader of each format: (text, file name) -> what it sets."""
+
+
+class Sniffed(msgspec.Struct, frozen=True):
+    """The format that a text seems to be, and what tells it."""
+
+    format: Format
+    reason: str
+
+
+_BY_NAME: tuple[tuple[str, Format, str], ...] = (
+    (r"(?:^|/)tuned\.conf$", "tuned", "named tuned.conf"),
+    (r"\.rules$", "udev", "named *.rules"),
+    (r"(?:^|/)sysctl(?:\.d/.*)?\.conf$", "sysctl.d", "a sysctl file by its name"),
+    (r"(?:^|/)modprobe(?:\.d/.*)?\.conf$", "modprobe.d", "a modprobe file by its name"),
+    (r"(?:^|/)tmpfiles\.d/", "tmpfiles.d", "in a tmpfiles.d folder"),
+    (r"zram-generator\.conf", "zram-generator", "a zram-generator file by its name"),
+    (r"(?:^|/)(?:proc/cmdline|kernel/cmdline|default/grub|grub\.d/[^/]*\.cfg)$", "command-line", "named so"),
+    (r"\.sh$", "shell", "named *.sh"),
+    (r"\.(?:md|markdown|html?)$", "list", "a text to be read by people, by its name"),
+)
+_BY_LINE: tuple[tuple[str, Format, str], ...] = (
+    (r"#!.*\b(?:sh|bash|dash|ash|zsh)\b", "shell", "begins with a shell's #! line"),
+    (r"GRUB_CMDLINE_LINUX", "command-line", "sets GRUB_CMDLINE_LINUX"),
+    (r"\[zram\d+\]", "zram-generator", "has a [zram0] section"),
+    (r"\[(?:main|sysctl|sysfs|vm|cpu|disk|bootloader|variables)\]", "tuned", "has a section of TuneD"),
+    (r"options\s+[\w-]+\s+[\w-]+=", "modprobe.d", "has an options line"),
+    (r"[wfdDLcb][!+=~^-]*\s+/\S+\s+\S+\s+\S+\s+\S+\s+\S+", "tmpfiles.d", "has a line of a type and a path"),
+    (r'[A-Z]+(?:\{[^}]*\})?\s*[=!:+]=?\s*".*(?:ATTR|SYSCTL)\{', "udev", "has a rule that sets ATTR{} or SYSCTL{}"),
+)
+_SHELL_LINE = re.compile(
+    r"(?:sudo\s+)?(?:sysctl\s|echo\s.*>|echo\s.*\|\s*(?:sudo\s+)?tee\s|printf\s.*>|write\s+/|for\s+\w+\s+in\s|if\s|fi$|done$)"
+)
+_SYSCTL_LINE = re.compile(r"-?(?:vm|kernel|net|fs|dev|user|abi|debug)[./][\w./*:-]+\s*=\s*[^>]*")
+_BOOT_LINE = re.compile(r"(?:[\w.-]+\s+)*(?:[\w.-]+=\S|(?:quiet|splash|ro|rw|nosmt|threadirqs)\b)")
+_MARKDOWN_LINE = re.compile(r"(?:[-*•]\s|#{1,6}\s.*(?:vm|kernel|net|fs)\.|\||```|.*-->|.*→)")
+
+
+def sniff(name: str, data: str | bytes) -> Sniffed:
+    """Tell the format. The name decides where it is telling, then telling lines, then what most lines look like."""
+    for pattern, found, reason in _BY_NAME:
+        if re.search(pattern, name):
+            return Sniffed(found, reason)
+    text = data if isinstance(data, str) else data.decode("utf-8-sig", "replace")
+    lines = [line.strip()[:LONGEST_LINE_BYTES] for line in text.split("\n") if line.strip()]
+    markdown = sum(1 for line in lines if _MARKDOWN_LINE.match(line))
+    prose = sum(1 for line in lines if _is_prose(line))
+    for pattern, found, reason in _BY_LINE:
+        if any(re.match(pattern, line) for line in lines) and (found == "shell" or not prose):
+            return Sniffed(found, reason)
+    content = [line for line in lines if line[0] not in "#;"]
+    shells = sum(1 for line in content if _SHELL_LINE.match(line))
+    sysctls = sum(1 for line in content if _SYSCTL_LINE.fullmatch(line))
+    if sysctls * 2 >= len(content) > 0 and not (prose or markdown or shells):
+        return Sniffed("sysctl.d", "most lines are key = value with a sysctl name")
+    if shells and not prose and not markdown:
+        return Sniffed("shell", "has commands that set values")
+    if len(content) == 1 and not (sysctls or markdown or prose) and _BOOT_LINE.match(content[0]):
+        return Sniffed("command-line", "is one line of words as on a kernel command line")
+    return Sniffed("list", "nothing tells another format: read as a list with text around it")
+
+
+def _is_prose(line: str) -> bool:
+    """A sentence: four words in a row, and no comment."""
+    return (
+        line[0] not in "#;"
+        and re.search(r"(?:\b[A-Za-z]{2,}[,']?\s+){3}[A-Za-z]{2,}[.,:;!?)]*(?:\s|$)", line) is not None
+    )
+
+
+def read(data: str | bytes, file: str, as_format: Format | None = None) -> tuple[Reading, Sniffed]:
+    """Read a text as `as_format`, or as what it seems to be."""
+    sniffed = sniff(file, data) if as_format is None else Sniffed(as_format, "said so")
+    return READERS[sniffed.format](data, file), sniffed

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sysctl.d files: `key = value` lines, and the rule by which several files become one set of values.
+
+Canonical ids use dots between the parts of a name; a dot that belongs to a part (an interface `eth0.100`) is
+written as a slash: `net.ipv4.conf.eth0/100.rp_filter`. That is the spelling of `sysctl` itself.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from ktrial.tuning.origin.formats.globs import fits
+from ktrial.tuning.origin.formats.lines import (
+    Assignment,
+    Reading,
+    Unread,
+    in_order,
+    is_comment,
+    require_something,
+    split_lines,
+    unread_line,
+)
+
+DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+"""Directories in order of preference: of two files with one base name, the one found earlier in this list counts."""
+
+SYSCTL_CONF = "/etc/sysctl.conf"
+"""Applied after all directories by `sysctl --system`; systemd reads it only where a link in sysctl.d leads to it."""
+
+_KEY = re.compile(r"[A-Za-z0-9_*?\[\]!,@:+-]+(?:[./][A-Za-z0-9_*?\[\]!,@:+-]+)*")
+_GLOB = re.compile(r"[*?\[]")
+
+
+class SysctlFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file: its assignments, and the keys it keeps out of globs (`-key` without a value)."""
+
+    file: str
+    assignments: tuple[Assignment, ...] = ()
+    exclusions: tuple[Assignment, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+    def reading(self) -> Reading:
+        """The assignments without the exclusions."""
+        return Reading(file=self.file, assignments=self.assignments, unread=self.unread)
+
+
+class Masked(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that does not count, and the file of the same base name that hides it."""
+
+    file: str
+    by: str
+
+
+class Winner(msgspec.Struct, frozen=True, kw_only=True):
+    """The assignment in force for a key (or glob) and those it overrode, oldest first."""
+
+    assignment: Assignment
+    overrode: tuple[Assignment, ...] = ()
+
+
+class Merged(msgspec.Struct, frozen=True, kw_only=True):
+    """What a set of files comes to. `order` lists the files that count in the order they are applied."""
+
+    order: tuple[str, ...]
+    winners: tuple[Winner, ...]
+    exclusions: tuple[Assignment, ...]
+    masked: tuple[Masked, ...]
+    unread: tuple[Unread, ...]
+
+    def winner(self, key: str) -> Winner | None:
+        """Who sets `key` (canonical): a line with its own name, else the last glob that matches and is not excluded."""
+        for winner in self.winners:
+            if winner.assignment.name == key:
+                return winner
+        if any(excluded.name == key for excluded in self.exclusions):
+            return None
+        matching = [
+            item for item in self.winners if is_glob(item.assignment.name) and matches(item.assignment.name, key)
+        ]
+        if not matching:
+            return None
+        *earlier, last = matching
+        overrode = tuple(item.assignment for item in earlier)
+        return Winner(assignment=last.assignment, overrode=(*overrode, *last.overrode))
+
+
+def canonical(key: str) -> str:
+    """The one spelling of a sysctl name: the separator that comes first decides what the others mean."""
+    first = re.search(r"[./]", key)
+    if first is not None and first.group() == "/":
+        return key.translate(str.maketrans("./", "/."))
+    return key
+
+
+def is_glob(name: str) -> bool:
+    """Whether a name stands for several keys."""
+    return _GLOB.search(name) is not None
+
+
+def matches(pattern: str, key: str) -> bool:
+    """Whether a glob over canonical names matches `key`; `*` does not cross a dot."""
+    wanted, given = pattern.split("."), key.split(".")
+    return len(wanted) == len(given) and all(map(fits, given, wanted))
+
+
+def parse(data: str | bytes, file: str) -> SysctlFile:
+    """Read one sysctl.d file. Comments begin a line with `#` or `;`; there are none after a value."""
+    lines, unread = split_lines(data, file)
+    assignments: list[Assignment] = []
+    exclusions: list[Assignment] = []
+    for line in lines:
+        if is_comment(line.text, "#;"):
+            continue
+        entry = _line(line.text.strip(), file, line.number)
+        if isinstance(entry, Unread):
+            unread.append(entry)
+        elif entry.value is None:
+            exclusions.append(entry)
+        else:
+            assignments.append(entry)
+    require_something(file, len(assignments) + len(exclusions), unread, "sysctl.d")
+    return SysctlFile(file=file, assignments=tuple(assignments), exclusions=tuple(exclusions), unread=in_order(unread))
+
+
+def _line(text: str, file: str, number: int) -> Assignment | Unread:
+    """One line that is no comment: an assignment, or an exclusion (value None)."""
+    dashed = text.startswith("-")
+    left, equals, right = text.removeprefix("-").partition("=")
+    key, value = left.strip(), right.strip()
+    if not equals and not dashed:
+        return unread_line(file, number, text, "no = in the line")
+    if not _KEY.fullmatch(key):
+        return unread_line(file, number, text, f"{key!r} is not a sysctl name")
+    if re.search(r"\s[#;]", value):
+        return unread_line(file, number, text, f"no comment can follow a value here: the kernel is given {value!r}")
+    return Assignment(
+        kind="sysctl",
+        name=canonical(key),
+        value=value if equals else None,
+        file=file,
+        line_number=number,
+        text=text,
+        ignore_failure=dashed,
+    )
+
+
+def merge(files: Sequence[tuple[str, str | bytes | None]]) -> Merged:
+    """Merge files as the system does at boot.
+
+    `files` are (path, text); text None is a file that is a link to /dev/null (it masks and sets nothing). Of equal
+    base names the one in the directory that comes first in `DIRECTORIES` counts. Those that count are applied in
+    order of their base names, then `/etc/sysctl.conf`; a later line wins. A key with a line of its own is not
+    touched by globs. Files that do not end in `.conf` are passed over.
+    """
+    chosen, masked = _choose(files)
+    parsed: list[SysctlFile] = []
+    unread: list[Unread] = []
+    for path, text in chosen:
+        if text is None:
+            continue
+        try:
+            parsed.append(parse(text, path))
+        except ValueError:
+            unread.extend(_all_unread(text, path))
+    by_name: dict[str, list[Assignment]] = {}
+    for assignment in (item for one in parsed for item in one.assignments):
+        previous = by_name.pop(assignment.name, [])
+        by_name[assignment.name] = [*previous, assignment]
+    return Merged(
+        order=tuple(path for path, _ in chosen),
+        winners=tuple(Winner(assignment=items[-1], overrode=tuple(items[:-1])) for items in by_name.values()),
+        exclusions=tuple(item for one in parsed for item in one.exclusions),
+        masked=tuple(masked),
+        unread=(*unread, *(item for one in parsed for item in one.unread)),
+    )
+
+
+def _choose(
+    files: Sequence[tuple[str, str | bytes | None]],
+) -> tuple[list[tuple[str, str | bytes | None]], list[Masked]]:
+    """The files that count, in the order of application, and those that others hide."""
+
+    def preference(path: str) -> int:
+        folder = posixpath.dirname(path)
+        return DIRECTORIES.index(folder) if folder in DIRECTORIES else len(DIRECTORIES)
+
+    by_base: dict[str, tuple[str, str | bytes | None]] = {}
+    masked: list[Masked] = []
+    last: list[tuple[str, str | bytes | None]] = []
+    for path, text in sorted(files, key=lambda item: preference(item[0])):
+        base = posixpath.basename(path)
+        if path == SYSCTL_CONF:
+            last.append((path, text))
+        elif not base.endswith(".conf"):
+            continue
+        elif base in by_base:
+            masked.append(Masked(file=path, by=by_base[base][0]))
+        else:
+            by_base[base] = (path, text)
+    return [by_base[base] for base in sorted(by_base)] + last, masked
+
+
+def _all_unread(text: str | bytes, path: str) -> list[Unread]:
+    """Every line with content of a file of which nothing could be read."""
+    lines, unread = split_lines(text, path)
+    reason = "not a line of sysctl.d"
+    return unread + [unread_line(path, x.number, x.text, reason) for x in lines if not is_comment(x.text, "#;")]

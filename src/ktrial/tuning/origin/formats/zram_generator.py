@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""zram-generator files: which zram devices are made at boot, and how.
+
+Assignments have the device as `instance` (`zram0`) and the key as `name` (`compression-algorithm`). Sizes are
+expressions over `ram` in MB (`min(ram / 2, 4096)`) and are kept as written.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ktrial.tuning.origin.formats import ini as _ini
+from ktrial.tuning.origin.formats.lines import Assignment, Reading, in_order, require_something, unread_line
+
+KEYS = frozenset(
+    [
+        "zram-size",
+        "compression-algorithm",
+        "zram-resident-limit",
+        "host-memory-limit",
+        "swap-priority",
+        "fs-type",
+        "fs-options",
+        "mount-point",
+        "options",
+        "writeback-device",
+        "zram-fraction",
+        "max-zram-size",
+        "memory-limit",
+    ]
+)
+"""Keys that zram-generator knows, older spellings included."""
+
+
+def parse(data: str | bytes, file: str) -> Reading:
+    """Read one zram-generator file."""
+    sections, entries, unread = _ini.parse(data, file, inline_comments=False)
+    assignments: list[Assignment] = []
+    for entry in entries:
+        if not re.fullmatch(r"zram\d+", entry.section):
+            reason = f"[{entry.section}] is not a zram device ([zram0] is)"
+            unread.append(unread_line(file, entry.line_number, entry.text, reason))
+        elif entry.key not in KEYS:
+            unread.append(
+                unread_line(file, entry.line_number, entry.text, f"{entry.key} is not a key of zram-generator")
+            )
+        elif not entry.value:
+            unread.append(unread_line(file, entry.line_number, entry.text, f"{entry.key} has no value"))
+        else:
+            assignments.append(
+                Assignment(
+                    kind="zram",
+                    name=entry.key,
+                    value=entry.value,
+                    file=file,
+                    line_number=entry.line_number,
+                    text=entry.text,
+                    instance=entry.section,
+                )
+            )
+    devices = sum(1 for section in sections if re.fullmatch(r"zram\d+", section))
+    require_something(file, devices, unread, "zram-generator")
+    return Reading(file=file, assignments=tuple(assignments), unread=in_order(unread))

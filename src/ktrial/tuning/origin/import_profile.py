@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn what people have (scripts, sysctl.d files, rules, pasted lists) into a profile of this catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ktrial.kit.errors import BadInput
+from ktrial.kit.toml import quoted
+from ktrial.tuning.catalog.loader import check_profile, parse_toml
+from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.knobs.profile import Profile, Setting
+from ktrial.tuning.knobs.value import kernel_text
+from ktrial.tuning.origin.formats.lines import Assignment, ForeignFormatError, Unread
+from ktrial.tuning.origin.formats.sniff import Format, Sniffed, read
+from ktrial.tuning.origin.meant import Target, Unknown, targets
+
+_PLAIN_BOOT = re.compile(
+    r"(?:BOOT_IMAGE|root|rootfstype|rootflags|ro|rw|quiet|splash|initrd|init|resume|resume_offset|console|rd\..*|"
+    r"loglevel|systemd\..*|vt\..*|cryptdevice|ostree|fbcon)"
+)
+
+_MOST_SPANS = 20
+_EXPRESSED = re.compile(r"(?:unless )?(?:ACTION|SUBSYSTEM|KERNEL|ATTR\{queue/rotational\})[=!]=")
+"""Conditions of udev rules that a setting's selector and `when` say in their own way."""
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """A profile and everything that did not make it there.
+
+    `unread` are lines nobody understood, `unknown` settings that the catalog does not have (the reason holds near
+    names), `notes` things that were decided: a value given twice, a pair that excludes each other.
+    """
+
+    profile: Profile
+    toml: str
+    sniffed: Sniffed
+    unread: tuple[Unread, ...]
+    unknown: tuple[Unread, ...]
+    notes: tuple[str, ...]
+
+
+def import_profile(
+    data: bytes, file: str, catalog: Catalog, *, name: str | None = None, as_format: Format | None = None
+) -> Imported:
+    """Read foreign text. Raises BadInput where nothing of it can be used; what it returns loads with the loader."""
+    try:
+        reading, sniffed = read(data, file, as_format)
+    except ForeignFormatError as error:
+        raise BadInput(error.reason, file=error.file, line=error.line_number, hint=error.hint) from None
+    settings: dict[str, tuple[Setting, Assignment]] = {}
+    unread = list(reading.unread)
+    unknown: list[Unread] = []
+    notes: list[str] = []
+    for item in reading.assignments:
+        for outcome in _settings(item, catalog):
+            if isinstance(outcome, Unknown):
+                kept = unknown if outcome.no_such_knob else unread
+                kept.append(_unread(item, outcome.reason))
+                continue
+            _add(settings, outcome, item, notes)
+    if not settings:
+        raise _nothing(file, sniffed, unread, unknown)
+    profile = Profile(
+        name=name or _slug(file),
+        summary=f"Imported from {_shown(file)} ({sniffed.format}).",
+        notes=tuple(_pair_notes(settings, catalog)),
+        setting=tuple(setting for setting, _ in settings.values()),
+    )
+    return Imported(
+        profile=profile,
+        toml=_checked_toml(profile, catalog),
+        sniffed=sniffed,
+        unread=tuple(unread),
+        unknown=tuple(unknown),
+        notes=(*notes, *profile.notes, *_passed_over(reading.passed_over)),
+    )
+
+
+def _passed_over(lines: Sequence[int]) -> list[str]:
+    """Where text around settings was taken for prose."""
+    spans: list[list[int]] = []
+    for line in lines:
+        if spans and spans[-1][1] == line - 1:
+            spans[-1][1] = line
+        else:
+            spans.append([line, line])
+    shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans[:_MOST_SPANS])
+    more = ", …" if len(spans) > _MOST_SPANS else ""
+    several = "lines name no setting and were" if len(lines) != 1 else "line names no setting and was"
+    return [f"{len(lines)} {several} passed over: {shown}{more}"] if lines else []
+
+
+def _settings(item: Assignment, catalog: Catalog) -> Iterator[Setting | Unknown]:
+    """The settings that an assignment amounts to, or why it amounts to none."""
+    if item.kind == "boot" and _PLAIN_BOOT.fullmatch(item.name):
+        return
+    for target in targets(item, catalog.knobs):
+        if isinstance(target, Unknown):
+            yield target
+            continue
+        value = _value(item, target)
+        if isinstance(value, Unknown):
+            yield value
+            continue
+        yield Setting(knob=target.address, value=value, why=_why(item), when=target.when)
+
+
+def _value(item: Assignment, target: Target) -> Any:
+    """The value in the catalog's own types, or `Unknown` with the catalog's objection."""
+    knob = target.knob
+    if item.alternatives:
+        return {"compute": "first-offered", "of": list(item.alternatives)}
+    given = target.value
+    if isinstance(given, dict):
+        return given
+    if given is None:
+        given = "1" if knob.value.type in ("bool", "feature") else None
+    if given is None:
+        return Unknown(f"{knob.id} needs a value")
+    try:
+        text = kernel_text(knob, given)
+    except BadInput as error:
+        return Unknown(error.message)
+    return _typed(knob, text)
+
+
+def _typed(knob: Knob, text: str) -> Any:
+    """Kernel text as a TOML value."""
+    if knob.value.type == "int" or (knob.value.type == "ints" and " " not in text):
+        return int(text, 0) if re.fullmatch(r"[+-]?(?:0x[0-9a-fA-F]+|\d+)", text) else text
+    if knob.value.type == "ints":
+        return [int(word) for word in text.split()]
+    if knob.value.type == "bool":
+        return text == "1"
+    if knob.value.type == "feature":
+        return not text.startswith("NO_")
+    return text
+
+
+def _why(item: Assignment) -> str:
+    """Where it comes from, and under which conditions it acted there."""
+    parts = [f"{_shown(item.file)}:{item.line_number}"]
+    conditions = [text for text in item.conditions if not _EXPRESSED.match(text)]
+    if conditions:
+        parts.append("there only if " + "; ".join(re.sub(r"^unless ", "not ", text) for text in conditions))
+    if item.direction is not None:
+        parts.append(f"there only to {item.direction} the value")
+    return ", ".join(parts)
+
+
+def _add(settings: dict[str, tuple[Setting, Assignment]], setting: Setting, item: Assignment, notes: list[str]) -> None:
+    """The later of two settings of one knob counts; that there were two is noted."""
+    key = setting.knob if setting.when is None else f"{setting.knob} when {setting.when}"
+    before = settings.pop(key, None)
+    settings[key] = (setting, item)
+    if before is None:
+        return
+    earlier, where = before
+    if earlier.value == setting.value:
+        notes.append(f"{key} is given twice, the same both times: lines {where.line_number} and {item.line_number}")
+    else:
+        notes.append(
+            f"{key} is given twice: {_toml_value(earlier.value)} (line {where.line_number}), then"
+            f" {_toml_value(setting.value)} (line {item.line_number}); the later one was taken"
+        )
+
+
+def _pair_notes(settings: dict[str, tuple[Setting, Assignment]], catalog: Catalog) -> Iterator[str]:
+    """Pairs of which the kernel clears one when the other is written."""
+    values = {setting.knob: setting.value for setting, _ in settings.values()}
+    for name, value in values.items():
+        knob = catalog.knobs.get(name)
+        for other in knob.couples if knob else ():
+            mutual = other in values and name in catalog.knobs[other].couples
+            if mutual and name < other and value != 0 and values[other] != 0:
+                yield f"{name} and {other} exclude each other: the kernel clears one when the other is written"
+
+
+def _nothing(file: str, sniffed: Sniffed, unread: list[Unread], unknown: list[Unread]) -> BadInput:
+    """The error for a text of which no setting could be used."""
+    first = next(iter([*unknown, *unread]), None)
+    reason = f"no setting of this text (read as {sniffed.format}: {sniffed.reason}) is a knob of the catalog"
+    if first is not None:
+        reason += f"; the first: {first.reason}"
+    return BadInput(
+        reason,
+        file=_shown(file),
+        line=None if first is None else first.line_number,
+        hint="name the format with --format if it is another one; `ktrial knobs` lists the knobs",
+    )
+
+
+def _unread(item: Assignment, reason: str) -> Unread:
+    return Unread(file=item.file, line_number=item.line_number, text=item.text, reason=reason)
+
+
+def _shown(file: str) -> str:
+    return "standard input" if file == "-" else file
+
+
+def _slug(file: str) -> str:
+    """A profile's name from a file's: lower case letters, digits and `-`."""
+    stem = re.sub(r"\.(?:conf|rules|sh|md|txt)$", "", file.rsplit("/", 1)[-1])
+    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "imported"
+
+
+def _checked_toml(profile: Profile, catalog: Catalog) -> str:
+    """The profile as TOML, after the loader has taken it."""
+    text = profile_toml(profile)
+    loaded = parse_toml(text, f"{profile.name}.toml", Profile)
+    check_profile(loaded, msgspec.structs.replace(catalog, profiles={**catalog.profiles, loaded.name: loaded}))
+    return text
+
+
+def profile_toml(profile: Profile) -> str:
+    """A profile as people would write it."""
+    lines = [f"name = {_toml_value(profile.name)}", f"summary = {_toml_value(profile.summary)}"]
+    if profile.notes:
+        lines += ["notes = [", *(f"  {_toml_value(note)}," for note in profile.notes), "]"]
+    for setting in profile.setting:
+        lines += ["", "[[setting]]", f"knob = {_toml_value(setting.knob)}", f"value = {_toml_value(setting.value)}"]
+        if setting.why is not None:
+            lines.append(f"why = {_toml_value(setting.why)}")
+        if setting.when is not None:
+            lines.append(f"when = {_toml_value(setting.when)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + " }"
+    return quoted(str(value))

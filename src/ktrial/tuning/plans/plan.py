@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: settings resolved on one machine into ordered changes and reasoned refusals, nothing left to look up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from ktrial.kit.errors import BadInput, Contradiction
+from ktrial.machine.facts import FactBook, FactKind
+from ktrial.machine.reading import InstanceState, KnobState, Reading
+from ktrial.machine.when import Truth, evaluate
+from ktrial.tuning.knobs.address import parse_address
+from ktrial.tuning.knobs.computed import computed_value
+from ktrial.tuning.knobs.find import absence, find_knob, meant_instances, successors
+from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob, clear_each_other
+from ktrial.tuning.knobs.profile import Setting
+from ktrial.tuning.knobs.relevance import inert_here
+from ktrial.tuning.knobs.value import active_text, kernel_text, offered, same_value, show_value
+
+
+class Why(Enum):
+    """Why a setting is not part of the plan."""
+
+    ABSENT = "absent"
+    CONDITION = "condition"
+    UNTOLD = "could-not-tell"
+    AT_BOOT = "at-boot"
+    AT_BUILD = "at-build"
+    NOT_OFFERED = "not-offered"
+    NO_INSTANCE = "no-instance"
+    DANGEROUS = "dangerous"
+    UNREADABLE = "unreadable"
+    READ_ONLY = "read-only"
+    NOT_ADDED = "not-added"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One value to be written. `old` and `old_text` are None where this session cannot read the file.
+
+    `inert` is why it changes nothing here.
+    """
+
+    knob: str
+    address: str
+    path: str
+    rule: str
+    new_text: str
+    old_text: str | None
+    old: bytes | None
+    couples: tuple[str, ...]
+    effective: str | None
+    why: str | None
+    origin: str
+    risk: str
+    controlled: bool = False
+    inert: str | None = None
+
+    @property
+    def already(self) -> bool:
+        """Whether the value is in force already: writing it would change nothing."""
+        return self.old_text is not None and self.old_text == self.new_text
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One setting that is not written, why, and what to do instead."""
+
+    knob: str
+    address: str
+    kind: Why
+    reason: str
+    value: str
+    origin: str
+    hint: str | None = None
+
+
+class ZramStep(msgspec.Struct, frozen=True):
+    """A zram swap device to be set up as one step; `usual_size` if nobody asked for one."""
+
+    device: str | None
+    size_bytes: int
+    algorithm: str | None
+    priority: int
+    origin: str
+    usual_size: bool = False
+
+
+class ServiceStep(msgspec.Struct, frozen=True):
+    """A unit of systemd to be started or stopped; it is in the other state."""
+
+    name: str
+    start: bool
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What applying would do on this machine."""
+
+    title: str
+    changes: tuple[Change, ...]
+    same: tuple[Change, ...]
+    refusals: tuple[Refusal, ...]
+    zram: ZramStep | None = None
+    service: ServiceStep | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self.changes and self.zram is None and self.service is None
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Settings of one origin: a profile, or one KNOB=VALUE of the command line."""
+
+    origin: str
+    settings: tuple[Setting, ...]
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What resolving looks at: the catalog's knobs, this machine's facts and states."""
+
+    knobs: Mapping[str, Knob]
+    kinds: Mapping[str, FactKind]
+    facts: FactBook
+    states: Mapping[str, KnobState]
+
+
+def resolve(
+    title: str,
+    requests: Iterable[Request],
+    context: Context,
+    *,
+    allow_dangerous: bool = False,
+    later_wins: bool = False,
+) -> Plan:
+    """Turn settings into a plan. Raises BadInput for what cannot be right on any machine.
+
+    Requests that contradict each other are refused, unless the later one wins: layers on top of each other.
+    """
+    outcomes: dict[str, Change | Refusal] = {}
+    zram: list[tuple[Knob, Setting, str]] = []
+    for request in requests:
+        for setting in request.settings:
+            knob = find_knob(setting.knob, context.knobs)
+            if knob.kind == "zram":
+                zram.append((knob, setting, request.origin))
+                continue
+            for outcome in _resolve_setting(knob, setting, request.origin, context, allow_dangerous):
+                _add(outcomes, outcome, later_wins=later_wins)
+    changes = [outcome for outcome in outcomes.values() if isinstance(outcome, Change)]
+    if later_wins:
+        changes = _uncleared(changes, context.knobs)
+    _check_pairs(changes, context.knobs)
+    refusals = [outcome for outcome in outcomes.values() if isinstance(outcome, Refusal)]
+    step = None
+    if zram:
+        from ktrial.tuning.plans.zram import resolve_zram
+
+        step, refused = resolve_zram(zram, context)
+        refusals += refused
+    together = {one.knob for one in changes} | {knob.id for knob, _, _ in zram}
+    changes = [_with_relevance(one, context, together) for one in changes]
+    return Plan(
+        title=title,
+        changes=tuple(_ordered([change for change in changes if not change.already], context.knobs)),
+        same=tuple(change for change in changes if change.already),
+        refusals=tuple(refusals),
+        zram=step,
+    )
+
+
+def _with_relevance(change: Change, context: Context, together: Collection[str]) -> Change:
+    why = inert_here(context.knobs[change.knob], context.facts, context.kinds, together)
+    return change if why is None else msgspec.structs.replace(change, inert=why)
+
+
+def _add(outcomes: dict[str, Change | Refusal], outcome: Change | Refusal, *, later_wins: bool) -> None:
+    key = outcome.address if isinstance(outcome, Change) else f"{outcome.address} refused {outcome.origin}"
+    before = outcomes.get(key)
+    if isinstance(before, Change) and isinstance(outcome, Change) and not later_wins:
+        _check_agreement(before, outcome)
+    outcomes.pop(key, None)
+    outcomes[key] = outcome
+
+
+def _check_agreement(before: Change, after: Change) -> None:
+    if before.origin != after.origin and before.new_text != after.new_text:
+        raise Contradiction(
+            f"{after.address} is set twice: {before.new_text} by {before.origin}, {after.new_text} by {after.origin}",
+            hint="take one of them out, or put both into a profile of your own, where the later one wins",
+        )
+
+
+def _uncleared(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:
+    """The changes without those whose value a later layer clears through their partner."""
+    kept: list[Change] = []
+    for change in changes:
+        if change.new_text != "0":
+            cleared = {
+                other for other in knobs[change.knob].couples if clear_each_other(knobs[change.knob], knobs[other])
+            }
+            kept = [one for one in kept if one.knob not in cleared or one.origin == change.origin]
+        kept.append(change)
+    return kept
+
+
+def _check_pairs(changes: list[Change], knobs: Mapping[str, Knob]) -> None:
+    wanted = {change.knob: change for change in changes}
+    for change in changes:
+        for other in knobs[change.knob].couples:
+            partner = wanted.get(other)
+            mutual = other in knobs and clear_each_other(knobs[change.knob], knobs[other])
+            if partner is not None and mutual and change.new_text != "0" and partner.new_text != "0":
+                raise Contradiction(
+                    f"{change.knob}={change.new_text} ({change.origin}) and"
+                    f" {other}={partner.new_text} ({partner.origin}) exclude each other:"
+                    " the kernel clears one when the other is written",
+                    hint="set only one of the two",
+                )
+
+
+def _resolve_setting(
+    knob: Knob, setting: Setting, origin: str, context: Context, allow_dangerous: bool
+) -> list[Change | Refusal]:
+    def refuse(kind: Why, reason: str, hint: str | None = None, address: str = setting.knob) -> Refusal:
+        return Refusal(knob.id, address, kind, reason, show_value(setting.value), origin, hint)
+
+    if not isinstance(setting.value, dict):
+        kernel_text(knob, setting.value)
+    late = _late(knob, setting)
+    if late is not None:
+        return [refuse(late[0], late[1], late[2])]
+    state = context.states[knob.id]
+    if not state.instances:
+        return [refuse(Why.ABSENT, absence(knob, state, context.facts), successors(knob, context.knobs))]
+    chosen = _chosen(knob, setting, state, context)
+    if not chosen:
+        return [refuse(Why.NO_INSTANCE, f"no instance here is meant by {setting.knob}", _instances_hint(state))]
+    if knob.risk == "dangerous" and not allow_dangerous and not _is_default(knob, setting.value):
+        return [refuse(Why.DANGEROUS, f"dangerous: {knob.price}", "`--yes-dangerous` applies it all the same")]
+    outcomes: list[Change | Refusal] = []
+    for instance in chosen:
+        address = f"{knob.id}@{instance.label}" if instance.label else knob.id
+        facts = _device_facts(knob, instance, context)
+        if setting.when is not None:
+            truth, why = evaluate(setting.when, facts, context.kinds)
+            if truth is not Truth.YES:
+                kind = Why.CONDITION if truth is Truth.NO else Why.UNTOLD
+                outcomes.append(refuse(kind, why, address=address))
+                continue
+        outcomes.append(_change(knob, setting, origin, instance, facts, address, context))
+    return outcomes
+
+
+def _is_default(knob: Knob, value: Any) -> bool:
+    """Whether a fixed value is the fixed mainline default: going back to it is never the dangerous step."""
+    if knob.default is None or isinstance(knob.default, Mapping) or isinstance(value, Mapping):
+        return False
+    return kernel_text(knob, value) == kernel_text(knob, knob.default)
+
+
+def _late(knob: Knob, setting: Setting) -> tuple[Why, str, str] | None:
+    if knob.kind == "boot":
+        flag = knob.short_name if setting.value is True else f"{knob.short_name}={setting.value}"
+        return (
+            Why.AT_BOOT,
+            "a boot parameter: takes effect at the next boot",
+            f"add  {flag}  to the kernel command line",
+        )
+    if knob.kind in {"kconfig", "build", "patch"}:
+        return Why.AT_BUILD, "decided when the kernel is built", "needs a kernel built with it"
+    return None
+
+
+def _chosen(knob: Knob, setting: Setting, state: KnobState, context: Context) -> list[InstanceState]:
+    selector = parse_address(setting.knob).selector
+    if not knob.placeholders:
+        if selector is not None:
+            raise BadInput(f"{knob.id} has no instances, but {setting.knob} names one")
+        return list(state.instances)
+    if selector is None:
+        raise BadInput(
+            f"{knob.id} has several instances; say which",
+            hint=f"{knob.id}@{state.instances[0].label} for one, {knob.id}@'*' for all; "
+            + (_instances_hint(state) or ""),
+        )
+    return meant_instances(knob, selector, state.instances, context.facts)
+
+
+def _instances_hint(state: KnobState) -> str | None:
+    labels = [instance.label for instance in state.instances]
+    more = f" and {len(labels) - 6} more" if len(labels) > 6 else ""
+    return f"here: {', '.join(labels[:6])}{more}" if labels else None
+
+
+def _device_facts(knob: Knob, instance: InstanceState, context: Context) -> FactBook:
+    source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
+    if source is None:
+        return context.facts
+    return context.facts.with_device(context.kinds, source, instance.label.partition("/")[0])
+
+
+def _withheld(knob: Knob, path: str, reading: Reading) -> tuple[Why, str, str | None] | None:
+    """Why the file there sets nothing on this machine; None when it does."""
+    if reading.locked:
+        what = "debugfs" if path.startswith("/sys/kernel/debug/") else "it"
+        hint = "a locked down kernel (Secure Boot) or a security module does that"
+        return Why.UNREADABLE, f"{what} is locked down here: {reading.invalid}", hint
+    if reading.invalid is not None:
+        return Why.ABSENT, f"the kernel does not offer it for this device ({reading.invalid})", None
+    if reading.text in knob.value.states:
+        return Why.ABSENT, f"nothing to set here: {knob.value.states[reading.text]}", None
+    return None
+
+
+def _change(
+    knob: Knob,
+    setting: Setting,
+    origin: str,
+    instance: InstanceState,
+    facts: FactBook,
+    address: str,
+    context: Context,
+) -> Change | Refusal:
+    def refuse(kind: Why, reason: str, hint: str | None = None) -> Refusal:
+        return Refusal(knob.id, address, kind, reason, show_value(setting.value), origin, hint)
+
+    if instance.barred is not None:
+        return refuse(Why.NOT_ADDED, instance.barred.reason, instance.barred.hint)
+    shown = instance.reading.text
+    withheld = _withheld(knob, instance.path, instance.reading)
+    if withheld is not None:
+        return refuse(*withheld)
+    fixed = _fixed(knob, instance)
+    if fixed is not None:
+        return refuse(Why.READ_ONLY, *fixed)
+    value = setting.value
+    if isinstance(value, dict):
+        value, why_not = computed_value(knob, value, shown, facts, instance)
+        if why_not is not None:
+            return refuse(Why.UNTOLD, why_not)
+    text = kernel_text(knob, value)
+    words = offered(shown) if shown is not None else ()
+    if words and knob.rule == "choice" and text not in words:
+        return refuse(Why.NOT_OFFERED, f"{text} is not offered here", f"offered: {', '.join(words)}")
+    if shown is not None and knob.rule == "token" and not active_text(knob, shown):
+        return refuse(
+            Why.ABSENT, absence(knob, context.states[knob.id], context.facts), successors(knob, context.knobs)
+        )
+    return Change(
+        knob=knob.id,
+        address=address,
+        path=instance.path,
+        rule="clamped" if text in knob.value.special else knob.rule,
+        new_text=_like_old(knob, shown, text),
+        old_text=None if shown is None else active_text(knob, shown),
+        old=instance.reading.data,
+        couples=_couple_paths(knob, instance, context),
+        effective=instance.effective,
+        why=setting.why,
+        origin=origin,
+        risk=knob.risk,
+        controlled=setting.controlled,
+    )
+
+
+def _fixed(knob: Knob, instance: InstanceState) -> tuple[str, str | None] | None:
+    """Why nobody can write the file, and what to do instead; None where its mode and its mount let somebody."""
+    if instance.read_only is not None:
+        return f"{instance.read_only} is mounted read-only, as containers have it", "run ktrial on the host itself"
+    if instance.reading.writable:
+        return None
+    at_load = f"set it when the module loads: options line in /etc/modprobe.d, or {knob.short_name}=… at boot"
+    return "the file is read-only on this kernel", at_load if knob.kind == "module" else None
+
+
+def _like_old(knob: Knob, shown: str | None, text: str) -> str:
+    """The old text where old and new mean the same, so that equal values compare equal."""
+    if shown is not None and same_value(knob, active_text(knob, shown), text):
+        return active_text(knob, shown)
+    return text
+
+
+def _couple_paths(knob: Knob, instance: InstanceState, context: Context) -> tuple[str, ...]:
+    paths: list[str] = []
+    for name in knob.couples:
+        state = context.states.get(name)
+        for other in state.instances if state else ():
+            if other.label in {"", instance.label} and other.reading.readable:
+                paths.append(other.path)
+    return tuple(paths)
+
+
+def _ordered(changes: list[Change], knobs: Mapping[str, Knob]) -> list[Change]:
+    """Changes in an order that honours every knob's `after`; otherwise as asked for."""
+    wanted = {change.knob for change in changes}
+    done: set[str] = set()
+    result: list[Change] = []
+    rest = list(changes)
+    while rest:
+        ready = [c for c in rest if not {n for n in knobs[c.knob].after if n in wanted and n != c.knob} - done]
+        if not ready:
+            circle = ", ".join(sorted({change.knob for change in rest}))
+            raise BadInput(
+                f"these knobs want to be written after each other: {circle}", hint="mend their `after` lists"
+            )
+        result += ready
+        names = {change.knob for change in ready}
+        rest = [change for change in rest if change.knob not in names]
+        done |= names
+    return result

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan as a table of now -> wanted, refusals with reasons and successors, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ktrial.kit.tables import paragraph, table
+from ktrial.kit.units import show_bytes
+from ktrial.machine.facts import FactBook
+from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.knobs.meaning import meaning
+from ktrial.tuning.plans.plan import Change, Plan, Refusal, Why
+from ktrial.tuning.plans.wire import wire_plan
+
+UNREADABLE = "unreadable here"
+_STEERING = "irq:smp_affinity"
+
+
+def plan_text(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, *, width: int) -> str:
+    """The whole plan for a person."""
+    parts = []
+    if plan.changes:
+        parts.append(table(("knob", "now", "wanted", "what that means here"), _rows(plan, knobs, facts), width=width))
+    if plan.zram is not None:
+        parts.append(
+            f"zram: {plan.zram.device or 'a new device'}, {show_bytes(plan.zram.size_bytes)},"
+            f" {plan.zram.algorithm or 'its default algorithm'}, as swap with priority {plan.zram.priority}"
+        )
+        if plan.zram.usual_size:
+            parts.append("No size was given: half of the memory, at most 4 GiB. zram:disksize=SIZE sets another.")
+    if plan.refusals:
+        parts.append(_refusals(plan.refusals, width))
+    fixed = [refusal for refusal in plan.refusals if refusal.knob == _STEERING and refusal.kind is Why.READ_ONLY]
+    if fixed:
+        others = sum(change.knob == _STEERING for change in (*plan.changes, *plan.same))
+        parts.append(f"{len(fixed)} of {len(fixed) + others} interrupts cannot be steered at all.")
+    prices = _prices(plan, knobs)
+    if prices:
+        parts.append("price:\n" + "\n".join(paragraph(price, width=width, indent="  ") for price in prices))
+    parts.append(summary(plan))
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(plan: Plan) -> str:
+    """One line: how many to change, already so, refused."""
+    changes = len(plan.changes) + (plan.zram is not None)
+    return (
+        f"{changes} to change, {len(plan.same)} already as wanted, {len(plan.refusals)} left out"
+        + ("; nothing was written" if changes else "")
+        + "."
+    )
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """The resolved plan: what the agent would take, what is already so, and what was left out."""
+    return {
+        "schema": "ktrial.resolved/1",
+        "plan": wire_plan(plan, {"kind": "keep"}),
+        "inert": [{"knob": change.address, "why": change.inert} for change in plan.changes if change.inert],
+        "same": [{"knob": change.address, "path": change.path, "value": change.new_text} for change in plan.same],
+        "refusals": [
+            {
+                "knob": refusal.address,
+                "value": refusal.value,
+                "why": refusal.kind.value,
+                "reason": refusal.reason,
+                "hint": refusal.hint,
+                "origin": refusal.origin,
+            }
+            for refusal in plan.refusals
+        ],
+    }
+
+
+def _rows(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook) -> list[tuple[str, str, str, str]]:
+    """A row per knob and pair of values; instances that change alike share one."""
+    alike: dict[tuple[str, str, str], list[Change]] = {}
+    for change in plan.changes:
+        alike.setdefault((change.knob, _shown(change.old_text), change.new_text), []).append(change)
+    rows = []
+    for (knob, old, new), changes in alike.items():
+        labels = ", ".join(change.address.partition("@")[2] for change in changes)
+        rows.append((f"{knob}@{labels}" if labels else knob, old, new, _meaning(changes[0], knobs, facts)))
+    return rows
+
+
+def _shown(text: str | None) -> str:
+    return UNREADABLE if text is None else text
+
+
+def _meaning(change: Change, knobs: Mapping[str, Knob], facts: FactBook) -> str:
+    amounts = meaning(knobs[change.knob].meaning, change.new_text, facts)
+    inert = f"inert here: {change.inert}" if change.inert else None
+    return "; ".join(filter(None, (inert, amounts)))
+
+
+def _refusals(refusals: tuple[Refusal, ...], width: int) -> str:
+    grouped: dict[tuple[str, str | None], list[Refusal]] = {}
+    for refusal in refusals:
+        grouped.setdefault((refusal.reason, refusal.hint), []).append(refusal)
+    lines = ["left out:"]
+    for (reason, hint), members in grouped.items():
+        names = ", ".join(f"{refusal.address}={refusal.value}" for refusal in members)
+        to_copy = members[0].kind is Why.NOT_ADDED and hint is not None
+        said = f"{names}: {reason}" + (f" ({hint})" if hint and not to_copy else "")
+        lines.append(paragraph(said + ("; root adds it with" if to_copy else ""), width=width, indent="  "))
+        lines += [f"    {hint}"] if to_copy else []
+    return "\n".join(lines)
+
+
+def _prices(plan: Plan, knobs: Mapping[str, Knob]) -> list[str]:
+    notes = []
+    for name in dict.fromkeys(change.knob for change in plan.changes):
+        knob = knobs[name]
+        for label, text in (("security", knob.security), ("measuring", knob.measuring)):
+            if text:
+                notes.append(f"{name} ({label}): {text}")
+        if knob.risk != "safe":
+            notes.append(f"{name} ({knob.risk}): {knob.price}")
+    return notes

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plan, apply, verify and revert settings on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ktrial.bench.run.ports import Machine
+from ktrial.kit.errors import BadInput, Refused
+from ktrial.machine.facts import FactBook
+from ktrial.machine.reading import InstanceState
+from ktrial.machine.when import Truth, evaluate
+from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.knobs.address import is_assignment, parse_address, parse_assignment
+from ktrial.tuning.knobs.computed import default_value
+from ktrial.tuning.knobs.find import find_knob
+from ktrial.tuning.knobs.knob import Knob, clear_each_other
+from ktrial.tuning.knobs.observe import observe, with_couples
+from ktrial.tuning.knobs.profile import Profile, Setting, flatten, requirements
+from ktrial.tuning.knobs.value import kernel_text
+from ktrial.tuning.plans.plan import Context, Plan, Request, resolve
+from ktrial.tuning.plans.wire import wire_plan
+
+
+def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]:
+    """PROFILE and KNOB=VALUE words of a command line, in order."""
+    if not words:
+        raise BadInput(
+            "nothing to plan",
+            hint="name a profile (`ktrial profiles`) or settings, for example  ktrial plan vm.swappiness=10",
+        )
+    requests = []
+    for word in words:
+        if is_assignment(word):
+            address, value = parse_assignment(word)
+            find_knob(address.knob, catalog.knobs)
+            requests.append(Request(f"setting {word}", (Setting(knob=str(address), value=value),)))
+        elif word not in catalog.profiles and word in catalog.knobs:
+            raise BadInput(f"{word} is a knob: which value?", hint=f"write {word}=VALUE; `ktrial explain {word}`")
+        else:
+            requests.append(Request(f"profile {word}", flatten(word, catalog.profiles)))
+    return tuple(requests)
+
+
+def check_words(words: Sequence[str], catalog: Catalog) -> None:
+    """Raise BadInput for what is wrong on any machine: names, and values that their knobs do not take."""
+    for request in requests_from(words, catalog):
+        for setting in request.settings:
+            if not isinstance(setting.value, dict):
+                kernel_text(find_knob(setting.knob, catalog.knobs), setting.value)
+
+
+def make_plan(
+    machine: Machine,
+    catalog: Catalog,
+    words: Sequence[str],
+    *,
+    allow_dangerous: bool = False,
+    later_wins: bool = False,
+) -> tuple[Plan, FactBook]:
+    """Resolve what the words ask for on this machine."""
+    facts = machine.facts()
+    _check_requirements(words, catalog, facts)
+    requests = tuple(_generated(request, machine, catalog, facts) for request in requests_from(words, catalog))
+    names = [setting.knob for request in requests for setting in request.settings if not isinstance(setting, Profile)]
+    knobs = [find_knob(name, catalog.knobs) for name in names]
+    meant = [parse_address(name).selector for name in names]
+    states = observe(machine, with_couples(knobs, catalog.knobs), meant)
+    if catalog.own.keys() & states.keys():
+        from ktrial.tuning.plans.added_knobs import with_barred
+
+        states = with_barred(machine, states, catalog.own)
+    context = Context(catalog.knobs, catalog.kinds, facts, states)
+    found = resolve(" ".join(words), requests, context, allow_dangerous=allow_dangerous, later_wins=later_wins)
+    return found, facts
+
+
+def _check_requirements(words: Sequence[str], catalog: Catalog, facts: FactBook) -> None:
+    for name in words:
+        for requirement in requirements(name, catalog.profiles) if name in catalog.profiles else ():
+            truth, why = evaluate(requirement.that, facts, catalog.kinds)
+            if truth is Truth.NO:
+                raise Refused(f"profile {name} is not for this machine as it is now: {why}", hint=requirement.why)
+
+
+def _generated(request: Request, machine: Machine, catalog: Catalog, facts: FactBook) -> Request:
+    """A profile that is computed on the machine gets its settings; others stay as they are."""
+    name = request.origin.removeprefix("profile ")
+    profile = catalog.profiles.get(name)
+    if profile is None or profile.generated is None:
+        return request
+    if profile.generated == "stock":
+        return Request(request.origin, stock_settings(machine, catalog, facts))
+    from ktrial.tuning.origin.why import vendor_settings
+
+    return Request(request.origin, vendor_settings(machine, catalog))
+
+
+def stock_settings(machine: Machine, catalog: Catalog, facts: FactBook) -> tuple[Setting, ...]:
+    """The mainline default of every knob that is here and has a known one."""
+    from ktrial.tuning.knobs.knob import INSTANCE_FACTS
+
+    settings = []
+    for state in observe(machine, (knob for knob in catalog.knobs.values() if knob.files)).values():
+        knob = catalog.knobs[state.knob]
+        if knob.kind == "zram" or knob.risk == "dangerous":
+            continue
+        for instance in state.instances:
+            source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
+            near = facts.with_device(catalog.kinds, source, instance.label.partition("/")[0]) if source else facts
+            value, _ = default_value(knob, near)
+            if value is not None and _settable(knob, instance) and near.value("device.virtual") is not True:
+                address = f"{knob.id}@{instance.label}" if instance.label else knob.id
+                settings.append(Setting(knob=address, value=value, why="the mainline default"))
+    return tuple(setting for setting in settings if not _cleared_by_partner(setting, catalog))
+
+
+def _settable(knob: Knob, instance: InstanceState) -> bool:
+    """Whether the file takes values here at all."""
+    reading = instance.reading
+    return reading.writable and reading.invalid is None and reading.text not in knob.value.states
+
+
+def _cleared_by_partner(setting: Setting, catalog: Catalog) -> bool:
+    """Whether writing it would clear its partner of a mutually clearing pair: the pair's `0` half needs no write."""
+    knob = catalog.knobs.get(setting.knob)
+    mutual = knob is not None and any(clear_each_other(knob, catalog.knobs[other]) for other in knob.couples)
+    return mutual and setting.value == 0
+
+
+def apply_plan(root: Machine, plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False) -> dict[str, Any]:
+    """Carry the plan out as one transaction; the agent's answer."""
+    return root.request("apply", plan=wire_plan(plan, lease, keep_going=keep_going))

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Undo everything on the machine, then take unit and journal away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ktrial.bench.run.ports import Machine
+from ktrial.kit.errors import KtrialError
+from ktrial.tuning.plans.unsettled import UNFINISHED
+
+
+class Uninstalled(msgspec.Struct, frozen=True):
+    """What was reverted and removed."""
+
+    reverted: tuple[dict[str, Any], ...]
+    files: tuple[str, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a value could not be put back."""
+        failed = any(step["outcome"] == "failed" for item in self.reverted for step in item["steps"])
+        return failed or any(item["state"] == UNFINISHED for item in self.reverted)
+
+
+def uninstall(root: Machine, *, force: bool) -> Uninstalled:
+    """Recover, revert all, remove unit and journal. The journal stays while something could not be put back."""
+    recovered = root.request("recover")["transactions"]
+    reverted = root.request("revert", select="all", force=force)["transactions"]
+    gone = Uninstalled((*recovered, *reverted), tuple(root.request("recovery", install=False)["files"]))
+    if gone.failed:
+        raise KtrialError(
+            "not everything could be put back, so the journal with the old values is kept",
+            hint="`ktrial status` shows what is left, and how it is ended",
+        )
+    forgotten = root.request("forget")["files"]
+    return msgspec.structs.replace(gone, files=(*gone.files, *forgotten))

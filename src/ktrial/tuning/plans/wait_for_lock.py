@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A session that waits for its turn where another transaction holds the machine's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ktrial.bench.run.ports import Clock, Machine
+from ktrial.kit.errors import Busy
+from ktrial.machine.facts import FactBook
+from ktrial.machine.reading import Reading
+
+#: Seconds that another one may take, and between two attempts.
+LIMIT_S, _PAUSE_S = 60.0, 0.2
+
+
+class PatientMachine:
+    """Implements `bench.run.ports.Machine`; `tell` hears once for whom a request waits."""
+
+    def __init__(self, machine: Machine, clock: Clock, tell: Callable[[str], None], limit_s: float = LIMIT_S) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._tell = tell
+        self._limit_s = limit_s
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this session reads and writes as root."""
+        return self._machine.is_root
+
+    def facts(self, only: Sequence[str] = ()) -> FactBook:
+        """Facts named in `only` or below a name in it; all when it is empty."""
+        return self._machine.facts(only)
+
+    def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        """Paths that fit each pattern."""
+        return self._machine.list(patterns)
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
+        """What each file shows; None where there is no such file."""
+        return self._machine.read(paths)
+
+    def request(self, do: str, **fields: Any) -> dict[str, Any]:
+        """Any other request; one that was told to wait has done nothing, and is made again until the limit."""
+        end_ns = self._clock.monotonic_ns() + int(self._limit_s * 1e9)
+        told: str | None = None
+        while True:
+            try:
+                return self._machine.request(do, **fields)
+            except Busy as error:
+                if self._clock.monotonic_ns() >= end_ns:
+                    message = f"{error.message}, for more than {self._limit_s:g} s"
+                    raise Busy(error.kind, message, hint=error.hint) from None
+                if told != error.message:
+                    told = error.message
+                    self._tell(f"waiting at most {self._limit_s:g} s: {error.message}")
+            self._clock.sleep(_PAUSE_S)

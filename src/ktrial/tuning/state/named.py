@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state that `SESSION`, `LABEL`, `SESSION:PLACE` or `LABEL:PLACE` names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ktrial.kit.errors import BadInput, UnknownName
+
+if TYPE_CHECKING:
+    from ktrial.results.store.runs import Store
+
+_HINT = "name a saved state, a file, a session or label of the store, or `now`; `ktrial state save NAME` keeps one"
+
+
+def stored_state(store: Store, which: str, saved: Sequence[str]) -> tuple[bytes, str]:
+    """Its document, and where it was found. `saved` are names that were looked through before.
+
+    A label stands for the newest session under it that has states, and there for the newest one.
+    """
+    name, _, place = which.partition(":")
+    sessions = store.sessions()
+    known = [one.session for one in sessions]
+    under = [one.session for one in sessions if one.label == name]
+    if under and name not in known:
+        session, states = next(((one, found) for one in under if (found := store.states(one))), (under[0], {}))
+        place = place or _newest(states)
+    elif any(one.startswith(name) for one in known):
+        session = store.session(name).session
+        states = store.states(session)
+    else:
+        labels = {one.label for one in sessions if one.label}
+        raise UnknownName("state", which, [*saved, *sorted(labels), *known], hint=_HINT)
+    if place and place not in states:
+        raise UnknownName(f"state of session {session}", place, states, hint=_places(states))
+    if not place and len(set(states.values())) != 1:
+        what = f"has {len(set(states.values()))} states" if states else "has no state"
+        raise BadInput(f"session {session} {what}", hint=_places(states) if states else _HINT)
+    place = place or next(iter(states))
+    return store.raw(states[place]), f"session {session}, {place}"
+
+
+def _newest(states: Mapping[str, str]) -> str:
+    """`end`, else the last of `begin`, `begin-7`, `begin-12`; "" where there is none."""
+    if "end" in states:
+        return "end"
+    return max(states, key=lambda place: int(place.rpartition("-")[2]) if "-" in place else 0, default="")
+
+
+def _places(states: Mapping[str, str]) -> str:
+    return f"write SESSION:PLACE with one of {', '.join(sorted(states))}" if states else _HINT

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""States of machines that a user saved, one file each."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from ktrial.kit.errors import BadInput, KtrialError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LIMIT_BYTES = 64 << 20
+
+
+class SavedStates:
+    """`FOLDER/NAME.json`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def names(self) -> tuple[str, ...]:
+        """All saved ones."""
+        return tuple(sorted(path.stem for path in self._folder.glob("*.json")))
+
+    def has(self, name: str) -> bool:
+        """Whether one is saved under this name."""
+        return name != "now" and bool(_NAME.fullmatch(name)) and self._path(name).is_file()
+
+    def read(self, name: str) -> tuple[bytes, str]:
+        """What was saved under a name, and its file."""
+        return read_limited(self._path(name)), str(self._path(name))
+
+    def save(self, name: str, data: bytes) -> Path:
+        """Keep it; replaces what had the name."""
+        if not _NAME.fullmatch(name) or name == "now":
+            raise BadInput(
+                f"{name!r} is no name for a state", hint="use letters, digits and . _ -, or -o FILE; `now` is taken"
+            )
+        path = self._path(name)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise KtrialError(f"{self._folder} cannot be made: {error.strerror}") from None
+        write_whole(path, data)
+        return path
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.json"
+
+
+def read_limited(path: Path) -> bytes:
+    """A file that somebody named; raises BadInput where it is none, or too large for a state."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", file=str(path)) from None
+    if len(data) > _LIMIT_BYTES:
+        raise BadInput(f"is larger than {_LIMIT_BYTES >> 20} MiB: no saved state", file=str(path))
+    return data
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Put a file in place in one step, on the disk when this returns."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise KtrialError(f"{path} cannot be written: {error.strerror}") from None

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes the whole tunable state of a machine, and says what differs between two of them and who declared it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from ktrial.bench.run.ports import Machine
+from ktrial.kit.errors import AgentError
+from ktrial.machine.facts import FactBook
+from ktrial.machine.reading import Reading
+from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.catalog.volatile import moving_files
+from ktrial.tuning.knobs.address import parse_address
+from ktrial.tuning.knobs.find import find_knob
+from ktrial.tuning.knobs.observe import observe, with_couples
+from ktrial.tuning.knobs.profile import Profile
+from ktrial.tuning.plans.plan import Request
+from ktrial.tuning.plans.unsettled import UNFINISHED
+from ktrial.tuning.state.diff import Declaration, StateDifference, difference
+from ktrial.tuning.state.state import FACTS, MachineState, StateValue, fact_values, file_text
+
+_SYSCTLS = "/proc/sys"
+_MODULES = ("/sys/module/*/parameters/**", "/sys/module/*/version")
+_DEBUGFS = "/sys/kernel/debug/"
+_FEATURES = (f"{_DEBUGFS}sched/features", f"{_DEBUGFS}sched_features")
+#: Files per request: their values fit a reply many times over.
+_READ_AT_ONCE = 2000
+_IN_FORCE = frozenset(("applied", UNFINISHED))
+
+
+def take_state(machine: Machine, catalog: Catalog, facts: FactBook | None = None) -> MachineState:
+    """All knobs of the catalog, all of /proc/sys, modules and their parameters, and what the facts tell."""
+    facts = facts if facts is not None else machine.facts(FACTS)
+    knobs: dict[str, str] = {}
+    readings: dict[str, Reading | None] = {}
+    for state in observe(machine, (knob for knob in catalog.knobs.values() if knob.files)).values():
+        for instance in state.instances:
+            knobs[f"{state.knob}@{instance.label}" if instance.label else state.knob] = instance.path
+            readings[instance.path] = instance.reading
+    matches = machine.list([*_MODULES, *_FEATURES, f"{_DEBUGFS}*"])
+    listed = {path for pattern in (*_MODULES, *_FEATURES) for path in matches[pattern]}
+    listed |= set(_files_below(machine, _SYSCTLS))
+    left_out = dict(_left_out({*listed, *readings}))
+    wanted = sorted(listed - set(readings) - set(left_out))
+    for start in range(0, len(wanted), _READ_AT_ONCE):
+        readings |= machine.read(wanted[start : start + _READ_AT_ONCE])
+    files = {path: _value(path, reading) for path, reading in readings.items() if reading is not None}
+    return MachineState(
+        facts=fact_values(facts),
+        knobs={address: path for address, path in knobs.items() if path not in left_out},
+        files={path: value for path, value in files.items() if path not in left_out},
+        left_out=left_out,
+        hidden={} if matches[f"{_DEBUGFS}*"] else {_DEBUGFS: _why_hidden(machine)},
+    )
+
+
+def compare_states(
+    before: MachineState, after: MachineState, declarations: Sequence[Declaration] = ()
+) -> StateDifference:
+    """What differs, with what the catalog knows of values that the kernel changes itself."""
+    paths = {*before.files, *after.files}
+    noted = [(re.compile(_pattern(entry.path)), entry.why) for entry in moving_files() if entry.compared]
+    notes = {path: why for path in paths for pattern, why in noted if pattern.fullmatch(path)}
+    return difference(before, after, declarations, notes)
+
+
+def declared_knobs(words: Iterable[str], catalog: Catalog) -> tuple[Declaration, ...]:
+    """Knobs that somebody named, KNOB or KNOB@INSTANCE; a path of a kernel file as it is."""
+    found = []
+    for word in words:
+        if word.startswith("/"):
+            found.append(Declaration(by="--declared", path=word.rstrip("/")))
+        else:
+            address = parse_address(word)
+            knob = find_knob(address.knob, catalog.knobs).id
+            found.append(Declaration(by="--declared", knob=word.replace(address.knob, knob, 1)))
+    return tuple(found)
+
+
+def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[Declaration, ...]:
+    """The knobs of settings and profiles, and those that the kernel changes with them."""
+    found: list[Declaration] = []
+    for request in requests:
+        for setting in request.settings:
+            if isinstance(setting, Profile):
+                continue
+            found.append(Declaration(by=request.origin, knob=setting.knob))
+            found += coupled_with(setting.knob, request.origin, catalog)
+    return tuple(found)
+
+
+def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declaration, ...]:
+    """What transactions in force changed; raises AgentError where this session may not read the journal."""
+    found: list[Declaration] = []
+    for transaction in machine.request("status")["transactions"]:
+        if transaction["state"] in _IN_FORCE:
+            by = f"transaction {transaction['transaction']}"
+            for step in transaction["steps"]:
+                if step["path"].startswith("/"):
+                    found.append(Declaration(by=by, path=step["path"]))
+                if str(step.get("knob", "")).partition("@")[0] in catalog.knobs:
+                    found += coupled_with(step["knob"], by, catalog)
+    return tuple(found)
+
+
+def coupled_with(address: str, by: str, catalog: Catalog) -> Iterator[Declaration]:
+    """Knobs that the kernel changes with this one."""
+    knob = find_knob(address, catalog.knobs)
+    for other in with_couples([knob], catalog.knobs):
+        if other is not knob:
+            yield Declaration(by=f"{by}, with {knob.id}", knob=other.id)
+
+
+def _files_below(machine: Machine, folder: str) -> Iterator[str]:
+    """All files below a folder, asked for in parts where one reply cannot hold them."""
+    try:
+        yield from machine.list([f"{folder}/**"])[f"{folder}/**"]
+    except AgentError as error:
+        if error.kind != "oversized":
+            raise
+        below = machine.list([f"{folder}/*"])[f"{folder}/*"]
+        for path in below:
+            found = tuple(_files_below(machine, path))
+            yield from found or (path,)
+
+
+def _left_out(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    yield from ((entry.path, entry.why) for entry in moving_files() if entry.hidden)
+    entries = [(re.compile(_pattern(entry.path)), entry.why) for entry in moving_files() if not entry.compared]
+    for path in paths:
+        why = next((why for pattern, why in entries if pattern.fullmatch(path)), None)
+        if why is not None:
+            yield path, why
+
+
+def _pattern(path: str) -> str:
+    return "[^/]*".join(re.escape(part) for part in path.split("*"))
+
+
+def _value(path: str, reading: Reading) -> StateValue:
+    if reading.data is not None:
+        return StateValue(text=file_text(reading.data))
+    why = reading.unreadable or reading.invalid or "no reason given"
+    return StateValue(unreadable=why.rpartition(f"{path}: ")[2])
+
+
+def _why_hidden(machine: Machine) -> str:
+    return "debugfs is not mounted" if machine.is_root else "only root can see debugfs"

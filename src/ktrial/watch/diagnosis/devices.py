@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long the requests of each block device took, and what its heaps of long ones fit."""
+
+from __future__ import annotations
+
+from ktrial.judge.stats.latency_modes import Mode, modes
+from ktrial.watch.diagnosis.latency import Latencies, PowerState
+from ktrial.watch.diagnosis.model import DeviceFound, ModeFound
+from ktrial.watch.recordings.model import Recording
+
+#: What the share of slow requests is told above.
+SLOW_S = 0.005
+#: A heap is that of a drive that wakes up where it holds so much more of the requests after idleness than of all.
+_MORE = 3.0
+
+
+def devices(recording: Recording) -> tuple[DeviceFound, ...]:
+    """Those that had requests, the slowest first."""
+    found = [_device(name, one) for name, one in recording.latencies.items() if one.requests]
+    return tuple(sorted(found, key=lambda one: -(one.p99_s or 0.0)))
+
+
+def _device(name: str, one: Latencies) -> DeviceFound:
+    return DeviceFound(
+        name=name,
+        requests=one.requests,
+        bytes=one.bytes,
+        median_s=one.quantile(0.5),
+        p99_s=one.quantile(0.99),
+        longest_s=one.histogram[-1][0] if one.histogram else None,
+        limit_s=SLOW_S,
+        above_share=one.above(SLOW_S),
+        modes=tuple(_mode(mode, one) for mode in modes(one.histogram)),
+        histogram=one.histogram,
+        exits=tuple((state.id, state.exit_s) for state in one.states if not state.operational and state.exit_s > 0),
+    )
+
+
+def _mode(mode: Mode, one: Latencies) -> ModeFound:
+    left = _state(mode, one)
+    return ModeFound(
+        at_s=mode.at_s,
+        share=mode.share,
+        state=None if left is None else left.id,
+        exit_s=None if left is None else left.exit_s,
+    )
+
+
+def _state(mode: Mode, one: Latencies) -> PowerState | None:
+    """The state whose exit takes about so long, where it is requests after idleness that do."""
+    fitting = [state for state in one.states if state.fits(mode.at_s)]
+    if not fitting or _near(mode.at_s, one.after_idle) < _MORE * _near(mode.at_s, one.histogram):
+        return None
+    return min(fitting, key=lambda state: abs(mode.at_s - state.exit_s))
+
+
+def _near(at_s: float, histogram: tuple[tuple[float, int], ...]) -> float:
+    """The share of requests within a quarter of that length."""
+    total = sum(count for _, count in histogram)
+    near = sum(count for end_s, count in histogram if 0.75 * at_s <= end_s <= 1.34 * at_s)
+    return near / total if total else 0.0

@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording comes to in numbers that two recordings can be compared by, whole or per phase.
+
+What a recording cannot tell has no number and a reason; it is never 0.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import fsum, isnan
+
+import msgspec
+
+from ktrial.bench.benchmark import Measurement, Outcome, OutcomeKind, Unit
+from ktrial.bench.frames.statistics import (
+    BELOW_FPS,
+    NEIGHBOURS,
+    SLOW_FRAMES,
+    STUTTER_FACTOR,
+    STUTTER_S,
+    LeftOut,
+    is_stutter,
+    slow_share,
+    usual,
+)
+from ktrial.watch.recordings.model import Event, Recording, Series
+
+#: Begin and end in seconds.
+Span = tuple[float, float]
+#: Devices that pass on to others: what goes through them is counted there.
+PASSING_ON = ("loop", "dm-", "md", "zram", "ram", "nbd", "sr")
+_USUAL = f"{STUTTER_FACTOR:g} times the median of the {NEIGHBOURS} on each side of it and {STUTTER_S * 1e3:g} ms"
+_DIRTY = "memory.Dirty"
+_SESSION = "Depends on what was done in the session: compare the same route, level or load."
+_WAKE_UPS = (
+    "Where no frames were told, wake-ups of a thread of the agent's stand for them (60 a second): they feel what holds "
+    "up every thread, not what the program itself waits for. "
+)
+
+
+class WatchFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured, and what could not be, with the reason."""
+
+    measurements: tuple[Measurement, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def _figure(name: str, unit: Unit, kind: OutcomeKind, what: str, definition: str, blind_spots: str = "") -> Outcome:
+    """One whose blind spots begin with how it is computed: reports show them beside its value."""
+    return Outcome(
+        name=name,
+        unit=unit,
+        kind=kind,
+        direction="lower",
+        low=0,
+        high={"ratio": 1.0, "s": 3600.0}.get(unit, 1e16),
+        better=f"{what} became fewer or less.",
+        worse=f"{what} became more.",
+        blind_spots=f"{definition} {blind_spots}{_SESSION}",
+        headline=name == "stutter-rate",
+    )
+
+
+WHOLE: tuple[Outcome, ...] = (
+    _figure(
+        "stutter-rate",
+        "1/s",
+        "count",
+        "Stutters in a given time",
+        f"Frames that took more than {_USUAL}, or more than limit_ms where that is given, over the time.",
+        _WAKE_UPS,
+    ),
+    _figure(
+        "late-share",
+        "ratio",
+        "count",
+        "The share of the time lost in stutters",
+        "What stutters took beyond that median, or beyond limit_ms, over the time.",
+        _WAKE_UPS,
+    ),
+    _figure(
+        "allocation-stalls",
+        "1/s",
+        "count",
+        "Waits of programs for memory",
+        "Growth of allocstall of all zones in /proc/vmstat over the time, of all programs.",
+    ),
+    _figure(
+        "frame-reclaim",
+        "ratio",
+        "count",
+        "The time in which the frame thread freed memory",
+        "Time between begin and end of direct reclaim of the frame thread (the program's first), over the time.",
+        "Needs root. ",
+    ),
+    _figure(
+        "slow-io",
+        "1/s",
+        "count",
+        "Slow requests to block devices",
+        "Requests that took 5 ms or longer from issue to completion, over the time, of all programs and devices.",
+        "Needs root. ",
+    ),
+    _figure(
+        "write-latency",
+        "s",
+        "time",
+        "The mean time of a write request",
+        "Growth of the time of writes over that of their number, of all devices in /proc/diskstats that pass nothing "
+        "on to others (no loop, dm, md, zram).",
+        "A mean hides the slow ones. ",
+    ),
+    _figure(
+        "write-latency-max",
+        "s",
+        "time",
+        "The longest mean time of a write request from one sample to the next",
+        "The same mean from one sample to the next, the largest of them.",
+        "One moment of the session, and a mean: a slow request among fast ones hides in it. ",
+    ),
+    _figure(
+        "written",
+        "B",
+        "count",
+        "Bytes written",
+        "Growth of the bytes written to the same devices.",
+        "More in a longer session: compare equal lengths. ",
+    ),
+    _figure(
+        "dirty-mean",
+        "B",
+        "size",
+        "The memory that waits to be written",
+        "Dirty in /proc/meminfo, on average over the time.",
+        "Files of all programs. More of it is more that a power cut loses, and less is earlier writing. ",
+    ),
+    _figure(
+        "slow-frame-share",
+        "ratio",
+        "count",
+        "The share of slow frames",
+        SLOW_FRAMES,
+        _WAKE_UPS,
+    ),
+)
+#: Phases that figures are told of, and what their names begin with.
+PHASES: Mapping[str, str] = {"warm-up": "warm-up.", "ramp-up": "ramp-up.", "steady state": "steady."}
+WATCH_OUTCOMES: tuple[Outcome, ...] = (
+    *WHOLE,
+    *(
+        msgspec.structs.replace(
+            one,
+            name=f"{prefix}{one.name}",
+            headline=False,
+            blind_spots=f"Of the {phase} alone. {one.blind_spots}",
+        )
+        for phase, prefix in PHASES.items()
+        for one in WHOLE
+    ),
+)
+
+
+def wanted_series(name: str) -> bool:
+    """Whether figures look at the series of that name."""
+    last = name.rpartition(".")[2]
+    of_disk = name.startswith("disks.") and last in {"writes", "write_time", "written"}
+    return of_disk or name.startswith("vmstat.allocstall") or name == _DIRTY
+
+
+def watch_figures(
+    recording: Recording,
+    spans: Sequence[Span] | None = None,
+    *,
+    limit_s: float | None = None,
+    below_fps: float = BELOW_FPS,
+    frame_thread: int | None = None,
+    prefix: str = "",
+) -> WatchFigures:
+    """Every figure of these stretches, of all of it without any. `frame_thread` says which one it was."""
+    stretches = [(recording.begin_s, recording.end_s)] if spans is None else sorted(spans)
+    length_s = fsum(end_s - begin_s for begin_s, end_s in stretches)
+    if length_s <= 0:
+        nothing = [LeftOut(outcome=f"{prefix}{one.name}", why="it has no length") for one in WHOLE]
+        return WatchFigures(measurements=(), left_out=tuple(nothing))
+    look = _Look(recording, stretches, length_s)
+    found: dict[str, Measurement | str] = {
+        **look.late(limit_s),
+        "slow-frame-share": look.slow_frames(below_fps),
+        "allocation-stalls": look.stalls(),
+        **look.traced(frame_thread),
+        **look.writes(),
+        "dirty-mean": look.dirty(),
+    }
+    return WatchFigures(
+        measurements=tuple(
+            msgspec.structs.replace(one, outcome=f"{prefix}{name}")
+            for name, one in found.items()
+            if isinstance(one, Measurement)
+        ),
+        left_out=tuple(
+            LeftOut(outcome=f"{prefix}{name}", why=why) for name, why in found.items() if isinstance(why, str)
+        ),
+    )
+
+
+_SAMPLED = "its frames are samples: `ktrial frames` tells their mean"
+
+
+class _Look:
+    """Some stretches of a recording."""
+
+    def __init__(self, recording: Recording, spans: Sequence[Span], length_s: float) -> None:
+        self._recording = recording
+        self._spans = spans
+        self._length_s = length_s
+
+    def late(self, limit_s: float | None) -> dict[str, Measurement | str]:
+        frames = self._recording.frames
+        if frames is None or not len(frames.ends_s):
+            why = "neither frames nor wake-ups are in it"
+            return {"stutter-rate": why, "late-share": why}
+        if frames.stands_for is not None:
+            return {"stutter-rate": _SAMPLED, "late-share": _SAMPLED}
+        durations_s = frames.durations_s.tolist()
+        around_s = usual(durations_s) if limit_s is None else [limit_s] * len(durations_s)
+        late = []
+        for end_s, took_s, around in zip(frames.ends_s, durations_s, around_s, strict=True):
+            is_late = took_s > limit_s if limit_s is not None else is_stutter(took_s, around)
+            if is_late and self._holds(end_s) and not self._in_gap(end_s - took_s, end_s):
+                late.append(took_s - around)
+        lost_s = fsum(late)
+        return {
+            "stutter-rate": self._over_time("stutter-rate", len(late), f"stutters of {frames.kind}s"),
+            "late-share": Measurement(
+                outcome="late-share",
+                value=min(1.0, lost_s / self._length_s),
+                original=f"{lost_s:.6g} s in {self._length_s:.6g} s",
+            ),
+        }
+
+    def slow_frames(self, below_fps: float) -> Measurement | str:
+        frames = self._recording.frames
+        if frames is None or not len(frames.ends_s):
+            return "neither frames nor wake-ups are in it"
+        if frames.stands_for is not None:
+            return _SAMPLED
+        moments = zip(frames.ends_s, frames.durations_s.tolist(), strict=True)
+        inside = [took_s for end_s, took_s in moments if self._holds(end_s) and not self._in_gap(end_s - took_s, end_s)]
+        if not inside:
+            return f"no {frames.kind} ended in it"
+        return slow_share(inside, below_fps, frames.kind)
+
+    def dirty(self) -> Measurement | str:
+        series = self._recording.series.get(_DIRTY)
+        if series is None:
+            return f"{_DIRTY} is not in it"
+        seen = [
+            value
+            for at_s, value in zip(series.times_s, series.values, strict=True)
+            if self._holds(at_s) and not isnan(value)
+        ]
+        if not seen:
+            return f"{_DIRTY} was not read"
+        original = f"{fsum(seen) / len(seen):.0f} B, the mean of {len(seen)} samples"
+        return Measurement(outcome="dirty-mean", value=fsum(seen) / len(seen), original=original)
+
+    def stalls(self) -> Measurement | str:
+        names = [name for name in self._recording.series if name.startswith("vmstat.allocstall")]
+        grown = [self._grown(self._recording.series[name]) for name in names]
+        known = [one for one in grown if one is not None]
+        if not names or len(known) < len(grown):
+            return "vmstat.allocstall is not in it" if not names else "vmstat.allocstall fell, or was not read"
+        return self._over_time("allocation-stalls", fsum(known), "allocation stalls")
+
+    def traced(self, frame_thread: int | None) -> dict[str, Measurement | str]:
+        trace = self._recording.source("trace")
+        if trace is None or trace.state != "active":
+            why = "events were not traced" if trace is None or trace.why is None else f"not traced: {trace.why}"
+            return {"frame-reclaim": why, "slow-io": why}
+        if trace.lost:
+            why = f"{trace.lost} events were lost"
+            return {"frame-reclaim": why, "slow-io": why}
+        inside = [event for event in self._recording.events if self._holds(event.begin_s)]
+        slow = sum(event.kind == "block-io" for event in inside)
+        threads = self._recording.source("trace.threads")
+        known = frame_thread is not None or "process" in self._recording.machine
+        hit = [event for event in inside if event.kind == "direct-reclaim" and _is_victim(event, frame_thread)]
+        lost_s = fsum(event.duration_s or 0.0 for event in hit)
+        reclaim: Measurement | str = (
+            f"threads were not told apart: {threads.why}"
+            if threads is not None and threads.state != "active"
+            else "no program was watched"
+            if not known
+            else Measurement(
+                outcome="frame-reclaim",
+                value=min(1.0, lost_s / self._length_s),
+                original=f"{len(hit)} times, {lost_s:.6g} s in {self._length_s:.6g} s",
+            )
+        )
+        return {"frame-reclaim": reclaim, "slow-io": self._over_time("slow-io", slow, "slow requests")}
+
+    def writes(self) -> dict[str, Measurement | str]:
+        series = self._recording.series
+        devices = [
+            name.split(".")[1]
+            for name in series
+            if name.startswith("disks.") and name.endswith(".writes") and not name.split(".")[1].startswith(PASSING_ON)
+        ]
+        if not devices:
+            return dict.fromkeys(("write-latency", "write-latency-max", "written"), "no block device is in it")
+        sums: dict[str, float] = {}
+        for what in ("writes", "write_time", "written"):
+            grown = [self._grown(series[name]) for one in devices if (name := f"disks.{one}.{what}") in series]
+            sums[what] = fsum(one for one in grown if one is not None)
+        latency: Measurement | str
+        if sums["writes"] <= 0:
+            latency = "nothing was written"
+        elif sums["write_time"] <= 0:
+            latency = f"{sums['writes']:.0f} writes took less than the milliseconds in which the kernel counts"
+        else:
+            original = f"{sums['write_time']:.6g} s of {sums['writes']:.0f} writes"
+            mean_s = sums["write_time"] / sums["writes"]
+            latency = Measurement(outcome="write-latency", value=mean_s, original=original)
+        written = Measurement(outcome="written", value=sums["written"], original=f"{sums['written']:.0f} B")
+        largest = latency if isinstance(latency, str) else self._largest_latency(devices)
+        return {"write-latency": latency, "write-latency-max": largest, "written": written}
+
+    def _largest_latency(self, devices: Sequence[str]) -> Measurement | str:
+        found = [
+            (took_s / count, took_s, count)
+            for device in devices
+            for count, took_s in self._steps(f"disks.{device}.writes", f"disks.{device}.write_time")
+            if count > 0
+        ]
+        if not found:
+            return "no write request ended between two samples of it"
+        mean_s, took_s, count = max(found)
+        original = f"{took_s:.6g} s of {count:.0f} writes between two samples"
+        return Measurement(outcome="write-latency-max", value=mean_s, original=original)
+
+    def _steps(self, *names: str) -> Iterator[tuple[float, ...]]:
+        """By how much counters of the same samples grew from one to the next, where all did."""
+        series = [self._recording.series[name] for name in names if name in self._recording.series]
+        if len(series) < len(names):
+            return
+        for before, after in pairwise(range(len(series[0].times_s))):
+            ends_s = series[0].times_s[after]
+            if not any(begin_s < ends_s <= end_s for begin_s, end_s in self._spans):
+                continue
+            grown = tuple(self._step(one, before, after) for one in series)
+            if all(one >= 0 for one in grown):
+                yield grown
+
+    @staticmethod
+    def _step(series: Series, before: int, after: int) -> float:
+        if series.kind == "counter":
+            return series.values[after] - series.values[before]
+        return series.values[after] * (series.times_s[after] - series.times_s[before])
+
+    def _over_time(self, name: str, count: float, what: str) -> Measurement:
+        hourly = count * 3600 / self._length_s
+        original = f"{count:.0f} {what} in {self._length_s:.6g} s ({hourly:.4g} an hour)"
+        return Measurement(outcome=name, value=count / self._length_s, original=original)
+
+    def _holds(self, at_s: float) -> bool:
+        return any(begin_s <= at_s <= end_s for begin_s, end_s in self._spans)
+
+    def _in_gap(self, begin_s: float, end_s: float) -> bool:
+        return any(gap.begin_s <= end_s and gap.end_s >= begin_s for gap in self._recording.gaps)
+
+    def _grown(self, series: Series) -> float | None:
+        """By how much it grew; None where it fell or was not read."""
+        total, seen = 0.0, False
+        for begin_s, end_s in self._spans:
+            first = max(0, bisect_right(series.times_s, begin_s) - 1)
+            last = bisect_left(series.times_s, end_s)
+            last = last + 1 if last < len(series.times_s) and series.times_s[last] == end_s else last
+            moments = zip(series.times_s[first:last], series.values[first:last], strict=True)
+            known = [(at_s, value) for at_s, value in moments if not isnan(value)]
+            for (before_s, before), (after_s, after) in pairwise(known):
+                if series.kind == "counter" and after < before:
+                    return None
+                total += after - before if series.kind == "counter" else after * (after_s - before_s)
+                seen = True
+        return total if seen else None
+
+
+def _is_victim(event: Event, frame_thread: int | None) -> bool:
+    return event.pid == frame_thread if frame_thread is not None else event.victim is True

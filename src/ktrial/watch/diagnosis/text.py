@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A diagnosis as text: what was late, why beyond chance, and what could be tried."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from ktrial.kit.tables import clean, labelled, paragraph, table
+from ktrial.kit.units import show_bytes, show_seconds
+from ktrial.reports.sentences import p_text
+from ktrial.watch.diagnosis.diagnose_devices import HEADERS, device_rows, device_sentences
+from ktrial.watch.diagnosis.model import Cause, Diagnosis, Worst
+from ktrial.watch.diagnosis.tables import (
+    CAUSES,
+    EPISODES,
+    EVENTS,
+    beside_rows,
+    cause_rows,
+    differing,
+    episode_rows,
+    event_rows,
+    phase_cause_rows,
+    range_text,
+)
+
+#: Columns of a time line of text.
+_STRIP = 60
+#: So many episodes are told.
+SHOWN_EPISODES = 10
+#: What stands above those who grew before stutters.
+AGGRESSORS = ("grew before stutters", "", "in the 10 s before", "in any 10 s")
+
+#: What stands below recordings that are shown beside one another.
+CAUTION = (
+    "With intervals from blocks of time within each. One session each: what differs may be the session. A trial tells "
+    "whether a setting did it."
+)
+
+
+def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
+    """Everything for a terminal, the verdict first."""
+    lines = [paragraph(f"{found.name}: {_length(found.length_s)}, {_frames(found)}", width=width)]
+    sentences = [paragraph(line, width=width) for line in verdict_sentences(found)]
+    lines += ["", *sentences, *([""] if sentences else [])]
+    lines += _phase_lines(found, width)
+    lines += _cause_lines(found, width)
+    lines += _event_lines(found, width)
+    lines += _episode_lines(found, width)
+    lines += _aggressor_lines(found, width)
+    lines += _device_lines(found, width)
+    lines += [paragraph(f"finding: {finding}", width=width) for finding in found.findings]
+    lines += [paragraph(f"note: {note}", width=width) for note in found.notes]
+    lines += _proposal_lines(found, left_out, width)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def diagnoses_text(found: Sequence[tuple[Diagnosis, Sequence[str]]], *, width: int) -> str:
+    """Each of several, then their figures beside one another."""
+    texts = [diagnosis_text(one, left_out, width=width) for one, left_out in found]
+    if len(found) > 1:
+        headers, rows = beside_rows([one for one, _ in found])
+        beside = table([clean(name) for name in headers], differing(rows), width=width)
+        texts.append("\n".join(["side by side", "", beside, "", paragraph(CAUTION, width=width), ""]))
+    return "\n".join(texts)
+
+
+def _frames(found: Diagnosis) -> str:
+    return f"{found.frames} {found.frame_kind}s" if found.frame_kind else "no frames"
+
+
+def _length(length_s: float) -> str:
+    return f"{length_s / 60:.1f} min" if length_s >= 120 else f"{length_s:.3g} s"
+
+
+def verdict_sentences(found: Diagnosis) -> list[str]:
+    """What was late, and what is named for it."""
+    if found.definition is None or found.late_share is None or found.per_hour is None:
+        return []
+    share = range_text(found.late_share, 100, "%")
+    per_hour = range_text(found.per_hour, 1, "")
+    lines = [f"{found.stutters} stutters ({found.definition}): {share} of the time was late, {per_hour} an hour"]
+    for cause in found.named:
+        lines.append(
+            f"{cause.name}: {cause.overlapping} of {found.stutters} stutters, {cause.expected:.1f} by chance "
+            f"(p {p_text(cause.p_adjusted)}). {cause.what}"
+        )
+    if found.stutters and not found.named:
+        lines.append("None of these: no cause that this recording can show falls together with them beyond chance.")
+    elif found.stutters and found.unexplained:
+        words = "stutter overlaps" if found.unexplained == 1 else "stutters overlap"
+        lines.append(f"{found.unexplained} {words} none of the named.")
+    return lines
+
+
+def _phase_lines(found: Diagnosis, width: int) -> list[str]:
+    headers, rows = phase_rows(found)
+    return [table(headers, rows, width=width), *(paragraph(line, width=width) for line in told_by(found)), ""]
+
+
+def told_by(found: Diagnosis) -> list[str]:
+    """By what the phases were told apart."""
+    return [f"Told by {', '.join(found.told_by)}."] if found.told_by else []
+
+
+def phase_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
+    """Headers, and a row for each phase."""
+    rows = [
+        [
+            phase.name,
+            f"{phase.begin_s:.0f} to {phase.end_s:.0f} s",
+            *((str(phase.stutters), range_text(phase.late_share, 100, "%")) if found.frame_kind else ()),
+        ]
+        for phase in found.phases
+    ]
+    return ["phase", "time", *(("stutters", "late") if found.frame_kind else ())], rows
+
+
+def _cause_lines(found: Diagnosis, width: int) -> list[str]:
+    rows = cause_rows(found)
+    lines = []
+    if rows:
+        shown = range(len(CAUSES)) if found.frame_kind else (0, 5)
+        lines += [table([CAUSES[at] for at in shown], [[row[at] for at in shown] for row in rows], width=width)]
+    for cause in found.causes:
+        lines += [paragraph(clean(line), width=width) for line in cause_sentences(cause)]
+        lines += [] if cause.worst is None else worst_strip(cause.worst)
+    headers, by_phase = phase_cause_rows(found)
+    lines += ["", table(headers, by_phase, width=width)] if by_phase else []
+    lines += [labelled(label, names, width=width, label_columns=19) for label, names in not_at_work(found)]
+    return [*lines, ""]
+
+
+def cause_sentences(cause: Cause) -> list[str]:
+    """The worst stutter of it, and whom it hit."""
+    lines = []
+    if cause.worst is not None:
+        took, at_s = show_seconds(cause.worst.duration_s), cause.worst.begin_s
+        lines.append(f"Worst of {cause.name}: {took} at {at_s:.1f} s ({cause.worst.seen}).")
+    if cause.threads:
+        threads = ", ".join(f"{name} {count}" for name, count in cause.threads.items())
+        lines.append(f"Threads hit: {threads}.")
+    return lines
+
+
+def worst_strip(worst: Worst) -> list[str]:
+    """The worst stutter and what was at work in and around it, as two lines of one axis."""
+    begin_s, end_s = worst.begin_s, worst.begin_s + worst.duration_s
+    first_s, last_s = max(0.0, begin_s - worst.duration_s), end_s + worst.duration_s
+    step_s = (last_s - first_s) / _STRIP
+    moments = [first_s + step_s * place for place in range(_STRIP)]
+
+    def strip(spans: Sequence[tuple[float, float]]) -> str:
+        return "".join("#" if any(a <= at + step_s and b >= at for a, b in spans) else "." for at in moments)
+
+    return [f"  late     {strip([(begin_s, end_s)])}", f"  at work  {strip(worst.spans)}"]
+
+
+def not_at_work(found: Diagnosis) -> list[tuple[str, str]]:
+    """What was looked for and never there, and what nothing in the recording shows."""
+    labels = (("idle", "never at work"), ("unseen", "could not be seen"))
+    named = [(label, [cause.name for cause in found.causes if cause.standing == one]) for one, label in labels]
+    return [(label, ", ".join(names)) for label, names in named if names]
+
+
+def _event_lines(found: Diagnosis, width: int) -> list[str]:
+    if not found.events:
+        return []
+    rows = [[clean(cell) for cell in row] for row in event_rows(found)]
+    return [table(list(EVENTS), rows, width=width), ""]
+
+
+def _episode_lines(found: Diagnosis, width: int) -> list[str]:
+    lines = [paragraph(line, width=width) for line in episode_sentences(found)]
+    return [*lines, table(EPISODES, episode_rows(found, SHOWN_EPISODES), width=width), ""] if lines else []
+
+
+def episode_sentences(found: Diagnosis) -> list[str]:
+    """How often stutters came close together, and how evenly."""
+    if not found.episodes:
+        return []
+    count = len(found.episodes)
+    fullest = f"; the {SHOWN_EPISODES} fullest" if count > SHOWN_EPISODES else ""
+    lines = [f"{count} episode{'s' if count > 1 else ''} of stutters{fullest}:"]
+    if found.recurrence_s is not None and found.recurrence_p is not None:
+        even = "more evenly than by chance" if found.recurrence_p < 0.05 else "no more evenly than by chance"
+        lines.insert(
+            0, f"Episodes begin every {show_seconds(found.recurrence_s)}, {even} (p {p_text(found.recurrence_p)})."
+        )
+    return lines
+
+
+def _aggressor_lines(found: Diagnosis, width: int) -> list[str]:
+    if not found.aggressors:
+        return []
+    rows = [[clean(cell) for cell in row] for row in aggressor_rows(found)]
+    return [table(list(AGGRESSORS), rows, width=width), ""]
+
+
+def aggressor_rows(found: Diagnosis) -> list[list[str]]:
+    """Who grew before stutters, under AGGRESSORS."""
+    return [[one.name, one.what, show_bytes(one.before_bytes), show_bytes(one.usual_bytes)] for one in found.aggressors]
+
+
+def _device_lines(found: Diagnosis, width: int) -> list[str]:
+    if not found.devices:
+        return []
+    told = [paragraph(line, width=width) for line in device_sentences(found.devices)]
+    return [table(list(HEADERS), device_rows(found.devices), width=width), *told, ""]
+
+
+def _proposal_lines(found: Diagnosis, left_out: Sequence[str], width: int) -> list[str]:
+    lines: list[str] = []
+    if found.proposals:
+        lines += ["", "What could be tried (nothing is applied):"]
+    for one in found.proposals:
+        lines += ["", paragraph(f"{one.knob}: {one.now or '?'} to {one.value}", width=width)]
+        lines += [labelled("  why", one.why, width=width), labelled("  price", one.price, width=width)]
+        lines += [labelled("  evidence", claim, width=width) for claim in one.evidence or ("none",)]
+        lines.append(f"  {clean(shlex.join(one.try_line))}")
+    if left_out:
+        lines += ["", *(paragraph(f"not proposed: {reason}", width=width) for reason in left_out)]
+    return lines

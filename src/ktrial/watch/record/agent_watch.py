@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine watched by an agent, what it hands over kept in a file as it comes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ktrial.agent.interrupts import Interrupts
+from ktrial.agent.session import AgentSession, Progress
+from ktrial.kit.errors import AgentError, BadInput
+from ktrial.kit.json_bytes import read_bytes
+from ktrial.watch.record.head_source import NAME, USUAL_HZ, NvidiaSource
+from ktrial.watch.record.model import Ended, Handed, Seen
+
+_FASTEST_HZ = 100.0
+
+
+class Watching:
+    """Implements `bench.run.ports.Watching`: one look at a machine, kept in `file`, with what `beside` reads."""
+
+    def __init__(
+        self, session: AgentSession, interrupts: Interrupts, file: Path, beside: NvidiaSource | None = None
+    ) -> None:
+        self._session = session
+        self._interrupts = interrupts
+        self._file = file
+        self._beside = beside
+
+    def watch(self, fields: dict[str, Any], begun: Callable[[], None]) -> Iterator[Seen | Handed | Ended]:
+        """Begin, call `begun`, and tell what is seen; a Ctrl-C ends it in order. Raises AgentError, BadInput."""
+        with _new_file(self._file) as descriptor:
+            try:
+                self._session.send("watch", **fields)
+                self._session.receive_begun("watch")
+                if self._beside is not None:
+                    self._beside.start()
+                begun()
+                yield from self._lines(descriptor, self._file)
+            finally:
+                if self._beside is not None:
+                    self._beside.stop()
+
+    def _lines(self, descriptor: int, file: Path) -> Iterator[Seen | Handed | Ended]:
+        interrupted = False
+        while True:
+            try:
+                self._session.wait(self._interrupts)
+            except KeyboardInterrupt:
+                if interrupted:
+                    raise
+                interrupted = True
+                self._session.hang_up()
+            line = self._session.receive_next("watch")
+            if not isinstance(line, Progress):
+                if self._beside is not None:
+                    self._beside.stop()
+                    _write(descriptor, self._beside.blocks(), file)
+                yield msgspec.structs.replace(_typed(line, Ended), interrupted=interrupted)
+                return
+            if line.chunk is not None:
+                data = read_bytes(line.chunk)
+                # Behind the agent's: the first of these begins the file.
+                own = self._beside.blocks() if self._beside is not None else b""
+                _write(descriptor, data + own, file)
+                yield Handed(data)
+            if line.seen is not None:
+                yield _typed(line.seen, Seen)
+
+
+def nvidia(hertz: float | None) -> NvidiaSource | None:
+    """The source of NVIDIA's cards, so many times a second; None where that is 0. Raises BadInput."""
+    if hertz == 0:
+        return None
+    if hertz is not None and not 1 <= hertz <= _FASTEST_HZ:
+        raise BadInput(f"--rate {NAME}={hertz:g}: give 1 to {_FASTEST_HZ:g} Hz, or 0")
+    return NvidiaSource(USUAL_HZ if hertz is None else hertz)
+
+
+@contextmanager
+def _new_file(file: Path) -> Iterator[int]:
+    """The file, and its folder; gone again when nothing was written."""
+    folder_is_new = not file.parent.exists()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        raise BadInput(f"{file} exists", hint="give another folder with -o") from None
+    except OSError as error:
+        raise BadInput(f"{file} cannot be written: {error.strerror}") from None
+    try:
+        yield descriptor
+    finally:
+        if not os.fstat(descriptor).st_size:
+            file.unlink(missing_ok=True)
+            with suppress(OSError):
+                if folder_is_new:
+                    file.parent.rmdir()
+        os.close(descriptor)
+
+
+def _write(descriptor: int, data: bytes, file: Path) -> None:
+    left = memoryview(data)
+    try:
+        while left:
+            left = left[os.write(descriptor, left) :]
+    except OSError as error:
+        raise AgentError(
+            "io",
+            f"{file} cannot be written: {error.strerror}",
+            hint="what was written before can be read: `ktrial diagnose` takes it up to the cut",
+        ) from None
+
+
+def _typed(found: dict[str, Any], shape: type[Any]) -> Any:
+    try:
+        return msgspec.convert(found, shape)
+    except msgspec.ValidationError as error:
+        raise AgentError("lost", f"what the agent tells is not as agreed: {error}") from None

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks of `ktrial.recording/1` as the head adds them to those of an agent: sources of its own."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from struct import Struct, pack
+from typing import Literal
+
+import msgspec
+
+from ktrial.machine.sensors import Sensor
+
+#: A block's length and checksum; a block of samples: group, rows, columns.
+BLOCK = Struct("<II")
+ROWS = Struct("<III")
+#: Groups of the head's own; those of agents are small numbers.
+FIRST_OWN_GROUP = 1 << 20
+#: What was not there.
+MISSING = -(2**63)
+_WRAP = 2**64
+_HALF = 2**63
+
+
+class OwnSource(msgspec.Struct, frozen=True, kw_only=True):
+    """How a source of the head's went; `why` it is absent or failed, and from when on."""
+
+    source: str
+    state: Literal["active", "failed", "absent"]
+    why: str | None = None
+    period_ns: int | None = None
+    taken: int = 0
+    late_ns: int = 0
+    cpu_ns: int = 0
+
+
+def block(holds: bytes, content: bytes) -> bytes:
+    """A block with its length and checksum."""
+    packed = holds + zlib.compress(content)
+    return BLOCK.pack(len(packed), zlib.crc32(packed)) + packed
+
+
+def layout_block(group: int, source: str, columns: dict[str, Sensor]) -> bytes:
+    """The columns of a group from here on."""
+    return block(b"L", msgspec.json.encode({"group": group, "source": source, "columns": columns}))
+
+
+def rows_block(group: int, times_ns: Sequence[int], rows: Sequence[Sequence[int]]) -> bytes:
+    """Rows of numbers, one for each moment: written column by column as differences."""
+    columns = [list(times_ns), *(list(column) for column in zip(*rows, strict=True))]
+    steps: list[int] = []
+    for column in columns:
+        before = 0
+        for value in column:
+            steps.append((value - before + _HALF) % _WRAP - _HALF)
+            before = value
+    head = ROWS.pack(group, len(times_ns), len(columns) - 1)
+    return block(b"S", head + pack(f"<{len(steps)}q", *steps))
+
+
+def source_block(source: OwnSource) -> bytes:
+    """How a source of the head's went so far; the last one counts."""
+    return block(b"N", msgspec.json.encode(source))

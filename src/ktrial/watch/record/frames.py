@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames that a log tells while something is watched, kept beside the recording as they come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ktrial.bench.frames.lines import FramePattern, FrameStream, Line
+from ktrial.bench.run.tail import LOOK_S
+from ktrial.kit.errors import BadInput
+from ktrial.watch.recordings.ktrial_blocks import head_of
+from ktrial.watch.recordings.ktrial_frames import HEADER, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ktrial.watch.record.model import Seen
+
+FRAMES = "frames.csv"
+
+
+class Looks(Protocol):
+    """Shows until the end."""
+
+    def seen(self, seen: Seen) -> None:
+        """What the agent sees now."""
+
+    def handed(self, data: bytes) -> None:
+        """Blocks of the recording, kept already."""
+
+    def ended(self) -> None:
+        """The watch is over."""
+
+
+class TellsFrames(Looks, Protocol):
+    """Shows frames too."""
+
+    def frames(self, frames: Sequence[tuple[int, float]]) -> None:
+        """When each ended on the monotonic clock, and the seconds that it took."""
+
+
+class Tail(Protocol):
+    """Lines as they come, or when they all have."""
+
+    #: Lines that came too fast to be taken, or did not fit.
+    lost: int
+
+    def take(self) -> list[Line]:
+        """Those that came since they were taken last."""
+
+    def stop(self) -> None:
+        """End it; what came until then can be taken."""
+
+
+class KeptFrames:
+    """Takes the lines of `tail` once a second: what a kill leaves of them is in the file, and `shows` knows them."""
+
+    def __init__(self, tail: Tail, pattern: FramePattern, told_by: str, folder: Path, shows: TellsFrames) -> None:
+        self.stream = FrameStream(pattern, told_by)
+        self._tail = tail
+        self._file = folder / FRAMES
+        self._shows = shows
+        self._unix_at_zero_ns: int | None = None
+        self._waiting: list[tuple[int, float]] = []
+
+    def seen(self, seen: Seen) -> None:
+        """Take what came."""
+        self._take()
+        self._shows.seen(seen)
+
+    def handed(self, data: bytes) -> None:
+        """The first blocks tell what the clock's zero was."""
+        if self._unix_at_zero_ns is None:
+            self._unix_at_zero_ns = head_of(data).unix_at_zero_ns
+        self._shows.handed(data)
+
+    def ended(self) -> None:
+        """The last ones."""
+        self.stop()
+        self._shows.ended()
+
+    def stop(self) -> None:
+        """Follow the log no longer."""
+        self._tail.stop()
+        self._take()
+
+    @property
+    def lost(self) -> int:
+        """Lines that came too fast to be taken."""
+        return self._tail.lost
+
+    @property
+    def error_s(self) -> float:
+        """How far the ends of frames may be off."""
+        return 0.0 if self.stream.pattern.tells_end else LOOK_S
+
+    def _take(self) -> None:
+        found = self.stream.feed(self._tail.take())
+        self._shows.frames(found)
+        self._waiting += found
+        if self._waiting and self._unix_at_zero_ns is not None:
+            self._append(rows(self._waiting, self._unix_at_zero_ns, self.error_s))
+            self._waiting.clear()
+
+    def _append(self, text: str) -> None:
+        try:
+            with self._file.open("a") as file:
+                file.write(text if file.tell() else f"{HEADER}\n{text}")
+        except OSError as error:
+            raise BadInput(f"{self._file} cannot be written: {error.strerror}") from None

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program of the user's that has its number already, and waits to be let go."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ktrial.kit.errors import BadInput
+from ktrial.watch.record.model import Ended
+
+#: Waits for a byte, then becomes the program; the process stays the same.
+_WAIT = (
+    "import os, sys\n"
+    "held = int(sys.argv[1])\n"
+    "os.read(held, 1) or sys.exit(126)\n"
+    "os.close(held)\n"
+    "try: os.execvp(sys.argv[2], sys.argv[2:])\n"
+    "except OSError as error: sys.exit(f'ktrial: {sys.argv[2]} cannot be started: {error.strerror}')\n"
+)
+
+
+class HeldProgram:
+    """Started in the user's terminal and folder, with the user's environment or another one."""
+
+    def __init__(
+        self, argv: Sequence[str], stdout: int | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """What it prints goes to that file. Raises BadInput where there is no such program."""
+        program = shutil.which(argv[0])
+        if program is None:
+            raise BadInput(f"there is no program {argv[0]!r}", hint="give its path, or look at PATH")
+        #: What it runs, with the program's whole path.
+        self.command = (str(Path(program).absolute()), *argv[1:])
+        held, self._go = os.pipe()
+        words = [sys.executable, "-I", "-S", "-c", _WAIT, str(held), *argv]
+        try:
+            self._process = subprocess.Popen(words, pass_fds=[held], stdout=stdout, env=environment)
+        finally:
+            os.close(held)
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    def go(self) -> None:
+        """Let it run."""
+        os.write(self._go, b"g")
+        os.close(self._go)
+        self._go = -1
+
+    def ended(self) -> int | None:
+        """Its exit status, negative after a signal; None while it runs."""
+        return self._process.poll()
+
+    def status(self, _: Ended) -> int | None:
+        """The same after the watch."""
+        return self.ended()
+
+    def close(self) -> None:
+        """End what was never let go; a program that runs goes on."""
+        if self._go >= 0:
+            os.close(self._go)
+            self._go = -1
+            self._process.wait()

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a recording is kept: not on a disk that it watches, where there is another one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from ktrial.machine.disks import disks_of
+
+#: Folders for files that last, which every user may write to.
+_OTHERS = (Path("/var/tmp"),)
+
+
+def recording_place(
+    usual: Path,
+    watched: Iterable[Path] | None,
+    others: Sequence[Path] = _OTHERS,
+    disks: Callable[[Path], frozenset[str]] = disks_of,
+) -> Path:
+    """The usual folder, or one of the user's own in another, where that alone lies on no disk of what is watched.
+
+    The usual one too where it is not known what that is.
+    """
+    if watched is None:
+        return usual
+    busy = frozenset().union(*(disks(path) for path in watched))
+    there = next((folder for folder in (usual, *usual.parents) if folder.exists()), usual)
+    if not disks(there) & busy:
+        return usual
+    for other in others:
+        quiet = disks(other)
+        if quiet and not quiet & busy and (own := _own(other)) is not None:
+            return own
+    return usual
+
+
+def paths_of(words: Sequence[str] | None, pid: int | None, proc: Path = Path("/proc")) -> list[Path] | None:
+    """What is watched reads and writes there: the program and where it was started, or the system; and swap.
+
+    None where it cannot be told where swap lies.
+    """
+    if pid is not None:
+        found = [proc / str(pid) / "exe", proc / str(pid) / "cwd"]
+    elif words:
+        found = [Path.cwd(), *(Path(program) for program in [shutil.which(words[0])] if program is not None)]
+    else:
+        found = [Path("/")]
+    try:
+        lines = (proc / "swaps").read_text().splitlines()[1:]
+    except FileNotFoundError:
+        # A kernel without swap has no such file.
+        return found if (proc / "self").exists() else None
+    except OSError:
+        return None
+    return [*found, *(Path(_plain(line.split()[0])) for line in lines if line.startswith("/"))]
+
+
+def _plain(name: str) -> str:
+    """A name of /proc/swaps, in which blanks are written in octal."""
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), name)
+
+
+def _own(folder: Path) -> Path | None:
+    """A folder in it that is this user's and nobody else can write to; None where that cannot be had."""
+    own = folder / f"ktrial-{os.geteuid()}"
+    try:
+        own.mkdir(mode=0o700, exist_ok=True)
+        found = own.lstat()
+    except OSError:
+        return None
+    private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    return own if private else None

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One watch from its begin to the sum at its end, for a person or for a program."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ktrial.bench.frames.lines import FramePattern
+from ktrial.bench.run.tail import LineTail
+from ktrial.cli.options import write_json
+from ktrial.machine.disks import disk_of
+from ktrial.watch.record.command_line import Shown
+from ktrial.watch.record.frame_loop import LINES
+from ktrial.watch.record.frames import KeptFrames, Looks, TellsFrames
+from ktrial.watch.record.programs import LinesAtEnd, frame_loop, watched_program
+from ktrial.watch.record.watch import Wanted, crowded_disk, lost_lines, read_back, watch
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says. `live`: to draw in place; None: as it fits."""
+
+    wanted: Wanted
+    words: tuple[str, ...] | None
+    variables: tuple[str, ...]
+    clean_env: bool
+    file: Path
+    frames_from: Path | None
+    pattern: str | None
+    loop: str | None
+    every_s: float
+    live: bool | None
+    as_json: bool
+
+
+def watch_session(app: App, asked: Asked) -> None:
+    """Watch, and tell the sum. Raises BadInput, AgentError."""
+    rates = dict(asked.wanted.rates)
+    nvidia_hz, limit_s = rates.pop("nvidia", None), asked.wanted.limit_s
+    pattern = None if asked.pattern is None else FramePattern(asked.pattern)
+    tail: LineTail | LinesAtEnd | None = None if asked.frames_from is None else LineTail(asked.frames_from)
+    program = None
+    if asked.words is not None:
+        program = watched_program(
+            app, asked.words, limit_s, variables=asked.variables, clean=asked.clean_env, as_json=asked.as_json
+        )
+    told_by = str(asked.frames_from)
+    if asked.loop is not None:
+        pattern, told_by = FramePattern(LINES), "the frame loop"
+        program, tail = frame_loop(app, asked.loop, limit_s)
+    drawing = _shows(app, asked, frames_told=pattern is not None)
+    kept = None
+    if tail is not None and pattern is not None:
+        kept = KeptFrames(tail, pattern, told_by, asked.file.parent, drawing)
+    shows: Looks = kept or drawing
+    wanted = msgspec.structs.replace(asked.wanted, rates=rates)
+    if program is not None:
+        wanted = msgspec.structs.replace(wanted, process=program.pid, command=program.command)
+    cpu_s = time.process_time()
+    try:
+        watching = app.watching(asked.file, nvidia_hz)
+        with app.interrupts:
+            ended, status = watch(watching, wanted, shows, program=program)
+        shows.ended()
+    finally:
+        if program is not None:
+            program.close()
+        if kept is not None:
+            kept.stop()
+    head_cpu_s = time.process_time() - cpu_s if app.host is None else None
+    file = asked.file
+    stream, error_s = (None, 0.0) if kept is None else (kept.stream, kept.error_s)
+    recording, findings = read_back(file.read_bytes(), str(file), ended, stream, error_s)
+    findings = (*findings, *crowded_disk(recording, disk_of(file.parent) if app.host is None else None, ended.bytes))
+    if kept is not None:
+        findings = (*findings, *lost_lines(kept.lost))
+    if asked.as_json:
+        told = {"event": "ended", "file": str(file), "exit_status": status, "head_cpu_s": head_cpu_s}
+        write_json({**told, "ended": msgspec.to_builtins(ended), "findings": msgspec.to_builtins(findings)})
+    else:
+        from ktrial.kit.tables import columns
+        from ktrial.watch.record.text import summary
+
+        sys.stdout.write(summary(ended, str(file), findings, head_cpu_s, columns()))
+
+
+def _shows(app: App, asked: Asked, *, frames_told: bool) -> TellsFrames:
+    from ktrial.watch.record.watch_drawing import Drawn, draws
+
+    shares = asked.words is not None and (sys.stdout.isatty() or sys.stderr.isatty())
+    if not draws(asked.live, as_json=asked.as_json, shares_terminal=shares):
+        return Shown(asked.every_s, as_json=asked.as_json)
+    from ktrial.watch.diagnosis.symptom_files import load_symptoms
+
+    process = asked.wanted.process
+    title = " ".join(asked.words) if asked.words else "the machine" if process is None else f"process {process}"
+    if asked.loop is not None:
+        title = f"frames of ktrial's own, {asked.loop}"
+    return Drawn(
+        title,
+        load_symptoms(app.catalog),
+        program=asked.words is not None or process is not None or asked.loop is not None,
+        frames_told=frames_told,
+    )

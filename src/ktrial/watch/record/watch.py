@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watching a machine or a program: what is asked of the agent, what is told meanwhile, and the recording at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any, Protocol
+
+import msgspec
+
+from ktrial.bench.frames.lines import FrameStream, with_frames
+from ktrial.bench.run.ports import Watching
+from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.finding import Finding
+from ktrial.kit.units import show_bytes
+from ktrial.watch.diagnosis.figures import PASSING_ON
+from ktrial.watch.record.live import SHOWN
+from ktrial.watch.record.model import Ended, Handed, Seen, doubts
+from ktrial.watch.recordings.ktrial import read_recording
+from ktrial.watch.recordings.model import Recording
+
+#: Unless told otherwise it ends after so long: a week.
+LONGEST_S = 604_800.0
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What to watch: rates and limits where they are not the usual ones."""
+
+    limit_s: float = LONGEST_S
+    process: int | None = None
+    command: tuple[str, ...] | None = None
+    frame_thread: int | None = None
+    rates: Mapping[str, float] = {}
+    least_s: Mapping[str, float] = {}
+    trace: bool = True
+
+    def fields(self) -> dict[str, Any]:
+        """The agent's request."""
+        optional = {"process": self.process, "frame_thread": self.frame_thread, "command": self.command}
+        return {
+            "limit_s": self.limit_s,
+            "sources": dict(self.rates),
+            "least_s": dict(self.least_s),
+            "trace": self.trace,
+            "show": list(SHOWN),
+            **{name: value for name, value in optional.items() if value is not None},
+        }
+
+
+class Shows(Protocol):
+    """Whoever looks on."""
+
+    def seen(self, seen: Seen) -> None:
+        """What the agent sees now."""
+
+    def handed(self, data: bytes) -> None:
+        """Blocks of the recording, kept already."""
+
+
+class Program(Protocol):
+    """The program that is watched, if ktrial starts it."""
+
+    def go(self) -> None:
+        """Let it run."""
+
+    def ended(self) -> int | None:
+        """Its exit status; None while it runs, or where that is not known yet."""
+
+    def status(self, ended: Ended) -> int | None:
+        """Its exit status after the watch, which ended so; None where it runs on, or was ended with the watch."""
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it. `recording` is read from the file that was written; `exit_status` is the program's."""
+
+    ended: Ended
+    recording: Recording
+    findings: tuple[Finding, ...]
+    exit_status: int | None = None
+
+
+def watch(
+    watching: Watching,
+    wanted: Wanted,
+    shows: Shows,
+    *,
+    program: Program | None = None,
+    on_begun: Callable[[], None] = lambda: None,
+) -> tuple[Ended, int | None]:
+    """Watch until it ends: how it ended, and the program's exit status."""
+    ended: Ended | None = None
+
+    def begun() -> None:
+        on_begun()
+        if program is not None:
+            program.go()
+
+    for told in watching.watch(wanted.fields(), begun):
+        if isinstance(told, Seen):
+            shows.seen(told)
+        elif isinstance(told, Handed):
+            shows.handed(told.data)
+        else:
+            ended = told
+        if program is not None:
+            # The agent finds a program gone when its exit status has been taken.
+            program.ended()
+    if ended is None:
+        raise KtrialError("the watch ended without saying how")
+    return ended, None if program is None else program.status(ended)
+
+
+def read_back(
+    data: bytes, name: str, ended: Ended, frames: FrameStream | None = None, frames_error_s: float = 0.0
+) -> tuple[Recording, tuple[Finding, ...]]:
+    """The recording as it was written, with the frames of a log. Raises BadInput where the pattern fits no line."""
+    recording = read_recording(data, name)
+    absent = {source.name: source.why or "" for source in recording.sources if source.state == "absent"}
+    findings = list(doubts(ended, absent))
+    if recording.ended != "whole":
+        raise BadInput(f"{name} was not written whole: {'; '.join(recording.notes)}")
+    if frames is not None:
+        recording = with_frames(recording, frames.frames(ended.started_ns, frames_error_s))
+    return recording, tuple(findings)
+
+
+def crowded_disk(recording: Recording, disk: str | None, own_bytes: int) -> tuple[Finding, ...]:
+    """That the recording lies on a disk which it watches, where there is another one."""
+    written = {name.split(".")[1]: one.values for name, one in recording.series.items() if _tells_disk(name)}
+    if disk not in written or len(written) < 2:
+        return ()
+    grown = sum(max(0.0, after - before) for before, after in pairwise(written[disk]) if after >= before)
+    return (
+        Finding(
+            kind="crowded-disk",
+            level="note",
+            sentence=f"the recording lies on {disk}, which it watches: {show_bytes(own_bytes)} of the "
+            f"{show_bytes(round(grown))} written there; -o with a folder on another disk keeps them apart",
+        ),
+    )
+
+
+def lost_lines(count: int) -> tuple[Finding, ...]:
+    """That a log was written faster than it could be read."""
+    if not count:
+        return ()
+    return (
+        Finding(
+            kind="lost-frames",
+            level="suspect",
+            sentence=f"{count} lines of the log of frames came faster than they were read: their frames are missing",
+        ),
+    )
+
+
+def _tells_disk(name: str) -> bool:
+    parts = name.split(".")
+    return len(parts) == 3 and parts[0] == "disks" and parts[2] == "written" and not parts[1].startswith(PASSING_ON)

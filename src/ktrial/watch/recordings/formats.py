@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings of other tools: which format a file has, told by its content, and its reader."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from itertools import accumulate
+
+import msgspec
+
+from ktrial.bench.frames import mangohud
+from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.watch.recordings import atop as recording_atop
+from ktrial.watch.recordings import ktrial as ktrial_recording
+from ktrial.watch.recordings import ktrial_frames as recording_frames
+from ktrial.watch.recordings import micro_stutter as recording_suite
+from ktrial.watch.recordings import sadf as recording_sadf
+from ktrial.watch.recordings import traces as recording_traces
+from ktrial.watch.recordings import vmstat as recording_vmstat
+from ktrial.watch.recordings.model import Frames, Recording, Source
+
+_HEAD_BYTES = 65_536
+Reader = Callable[[bytes, str, float | None], Recording]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A format: whether a head and a name look like it, and its reader."""
+
+    what: str
+    sniff: Callable[[bytes, str], bool]
+    read: Reader
+
+
+def _frames(data: bytes, name: str, interval_s: float | None) -> Recording:
+    """A log of MangoHud: its clock begins with its first frame; when that was it does not tell."""
+    log = mangohud.read_mangohud(data, name)
+    ends_s = array("d", accumulate(log.frame_times_s))
+    frames = Frames(kind="frame", source="frames", ends_s=ends_s, durations_s=array("d", log.frame_times_s))
+    return Recording(
+        name=name,
+        begin_s=0.0,
+        end_s=ends_s[-1] if ends_s else 0.0,
+        ended="cut-off" if log.cut_off else "whole",
+        sources=(Source(name="frames", state="active", seen=len(ends_s)),),
+        frames=frames,
+    )
+
+
+KINDS: dict[str, Kind] = {
+    "ktrial": Kind(
+        "recording of ktrial watch",
+        lambda head, name: ktrial_recording.is_recording(head),
+        lambda data, name, interval_s: ktrial_recording.read_recording(data, name),
+    ),
+    "ktrial-frames": Kind(
+        "frames beside a recording of ktrial watch",
+        lambda head, name: recording_frames.is_frames(head),
+        lambda data, name, interval_s: recording_frames.read_frames(data, name),
+    ),
+    "sadf": Kind(
+        "JSON of sysstat (sadf -j)",
+        lambda head, name: recording_sadf.is_sadf(head),
+        lambda data, name, interval_s: recording_sadf.read_sadf(data, name),
+    ),
+    "atop": Kind(
+        "lines of atop -P ALL",
+        lambda head, name: recording_atop.is_atop(head),
+        lambda data, name, interval_s: recording_atop.read_atop(data, name),
+    ),
+    "reclaim-lines": Kind(
+        "lines of tracers in bpftrace",
+        lambda head, name: recording_traces.is_trace(head),
+        lambda data, name, interval_s: recording_traces.read_trace(data, name),
+    ),
+    "suite-csv": Kind(
+        "tables of the micro-stutter suite",
+        recording_suite.is_suite_table,
+        lambda data, name, interval_s: recording_suite.read_suite_table(data, name),
+    ),
+    "vmstat": Kind(
+        "output of vmstat", lambda head, name: recording_vmstat.is_vmstat(head), recording_vmstat.read_vmstat
+    ),
+    "mangohud": Kind("frame log of MangoHud", lambda head, name: mangohud.is_mangohud(head), _frames),
+}
+
+
+def read_recording_file(
+    data: bytes, name: str, *, as_format: str | None = None, interval_s: float | None = None
+) -> Recording:
+    """One file. Raises BadInput where no format fits, UnreadableOutput where it is not as its format says."""
+    if as_format is not None:
+        if as_format not in KINDS:
+            raise UnknownName("format of recordings", as_format, KINDS)
+        return KINDS[as_format].read(data, name, interval_s)
+    head = data[:_HEAD_BYTES]
+    for kind in KINDS.values():
+        if kind.sniff(head, name):
+            return kind.read(data, name, interval_s)
+    known = ", ".join(kind.what for kind in KINDS.values())
+    hint = f"it reads: {known}; --format {' | '.join(KINDS)} says which"
+    raise BadInput("no recording that is known", file=name, hint=hint)

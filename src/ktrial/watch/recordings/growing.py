@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording while it is written: the wake-ups and events of the blocks that came last."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+
+from ktrial.kit.formats.tool_output import unreadable
+from ktrial.watch.record.model import TracedEvent
+from ktrial.watch.recordings.ktrial_blocks import MAGIC, Blocks, Layout, contents, numbers
+
+_LATE = "wakeup.late"
+#: The agent's word where no events were wanted.
+_NOT_ASKED = "not asked for"
+_LATEST_NS = 3_600_000_000_000
+
+
+class Grown(msgspec.Struct, frozen=True, kw_only=True):
+    """What came: when each wake-up ended and how long it took, on the monotonic clock; and the events."""
+
+    ends_ns: tuple[int, ...] = ()
+    durations_ns: tuple[int, ...] = ()
+    events: tuple[TracedEvent, ...] = ()
+
+
+class GrowingRecording:
+    """Takes what an agent hands over, whole blocks each time, and keeps nothing of it but the layouts."""
+
+    def __init__(self) -> None:
+        self._blocks = Blocks()
+        self._began = False
+
+    @property
+    def started_ns(self) -> int | None:
+        """The monotonic moment at which it began; None before its head has come."""
+        return None if self._blocks.head is None else self._blocks.head.started_ns
+
+    @property
+    def why_untraced(self) -> str | None:
+        """Why no events are traced that were asked for; None where they are, and before its head has come."""
+        why = None if self._blocks.head is None else self._blocks.head.absent.get("trace")
+        return None if why == _NOT_ASKED else why
+
+    def feed(self, data: bytes) -> Grown:
+        """What these blocks hold. Raises UnreadableOutput where they are not as agreed."""
+        at = 0 if self._began or not data.startswith(MAGIC) else len(MAGIC)
+        self._began = True
+        blocks = self._blocks
+        try:
+            for holds, content in contents(data, at):
+                blocks.take(holds, content)
+        except (ValueError, zlib.error, msgspec.MsgspecError) as error:
+            raise unreadable("the recording", None, str(error), "blocks as an agent hands them over") from None
+        events, blocks.events = tuple(blocks.events), []
+        rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "wakeup"]
+        blocks.rows.clear()
+        ends_ns, durations_ns = self._wake_ups(rows)
+        return Grown(ends_ns=ends_ns, durations_ns=durations_ns, events=events)
+
+    def _wake_ups(self, rows: Sequence[tuple[Layout, bytes]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        period_ns = None if self._blocks.head is None else self._blocks.head.period_ns.get("wakeup")
+        if period_ns is None:
+            return (), ()
+        ends: list[int] = []
+        durations: list[int] = []
+        for layout, content in rows:
+            place = list(layout.columns).index(_LATE) + 1 if _LATE in layout.columns else 0
+            table = numbers(content).tolist()
+            if not place:
+                continue
+            for due_ns, late_ns in zip(table[0], table[place], strict=True):
+                if 0 <= late_ns < _LATEST_NS:
+                    ends.append(due_ns + late_ns)
+                    durations.append(period_ns + late_ns)
+        return tuple(ends), tuple(durations)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The blocks of `ktrial.recording/1`: what each holds, and their content, as far as it is whole."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ktrial.kit.formats.tool_output import unreadable
+from ktrial.kit.json_strict import decode_as
+from ktrial.machine.sensors import Sensor
+from ktrial.watch.diagnosis.latency import PowerState
+from ktrial.watch.record.blocks import BLOCK, ROWS, OwnSource
+from ktrial.watch.record.model import Ended, TracedEvent
+from ktrial.watch.recordings.model import GroupLimits
+from ktrial.watch.recordings.usage import LOOK, Look
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAGIC = b"ktrial.recording/1\n"
+#: Most bytes of a block's content: more is damage.
+_MOST_BYTES = 1 << 28
+_EVENT = msgspec.json.Decoder(TracedEvent)
+
+
+class Sleeper(msgspec.Struct):
+    """What the controller of a disk may sleep in."""
+
+    apst: bool | None = None
+    power_states: tuple[PowerState, ...] | None = None
+
+
+class Head(msgspec.Struct):
+    """What is known when a recording begins."""
+
+    started_ns: int
+    unix_at_zero_ns: int
+    clock_error_ns: int
+    period_ns: dict[str, int]
+    absent: dict[str, str]
+    kernel: str | None = None
+    architecture: str | None = None
+    cpus: int | None = None
+    boot_id: str | None = None
+    process: int | None = None
+    command: tuple[str, ...] | None = None
+    frame_thread: int | None = None
+    nvme: dict[str, Sleeper] = {}
+    groups: tuple[GroupLimits, ...] = ()
+
+
+class Layout(msgspec.Struct):
+    """The columns of a group from here on."""
+
+    group: int
+    source: str
+    columns: dict[str, Sensor]
+
+
+class Blocks:
+    """What the blocks of a recording hold."""
+
+    def __init__(self) -> None:
+        self.head: Head | None = None
+        self.tail: Ended | None = None
+        self.layouts: dict[int, Layout] = {}
+        self.rows: dict[int, list[tuple[Layout, bytes]]] = {}
+        self.events: list[TracedEvent] = []
+        self.looks: list[Look] = []
+        self.own: dict[str, OwnSource] = {}
+        self.cut: str | None = None
+
+    def take(self, holds: bytes, content: bytes) -> None:
+        """One block's content. Raises ValueError or MsgspecError where it is not as agreed."""
+        if holds == b"H":
+            self.head = decode_as(content, Head)
+        elif holds == b"L":
+            layout = decode_as(content, Layout)
+            self.layouts[layout.group] = layout
+        elif holds == b"S":
+            group, rows, width = ROWS.unpack_from(content) if len(content) >= ROWS.size else (0, 0, 0)
+            known = self.layouts.get(group)
+            if known is None or width != len(known.columns) or len(content) != ROWS.size + rows * (width + 1) * 8:
+                raise ValueError(f"a block of samples of group {group} does not fit its columns")
+            self.rows.setdefault(group, []).append((known, content))
+        elif holds == b"E":
+            self.events += [decode_as(line, _EVENT) for line in content.split(b"\n")]
+        elif holds == b"U":
+            self.looks += [decode_as(line, LOOK) for line in content.split(b"\n")]
+        elif holds == b"N":
+            own = decode_as(content, OwnSource)
+            self.own[own.source] = own
+        elif holds == b"T":
+            self.tail = decode_as(content, Ended)
+
+
+def read_blocks(data: bytes, name: str) -> Blocks:
+    """All blocks up to the first that is not whole; `cut` says why there is one."""
+    blocks = Blocks()
+    try:
+        for holds, content in contents(data, len(MAGIC)):
+            blocks.take(holds, content)
+    except (ValueError, zlib.error, msgspec.MsgspecError) as error:
+        # What follows a block that is not whole cannot be found.
+        blocks.cut = f"{name} is cut off or damaged: {error}"
+    return blocks
+
+
+def head_of(data: bytes, name: str = "the recording") -> Head:
+    """What stands at its begin. Raises UnreadableOutput where that cannot be read."""
+    head = read_blocks(data, name).head if data.startswith(MAGIC) else None
+    if head is None:
+        raise unreadable(name, None, "nothing", "the head of a recording: nothing of it was written")
+    return head
+
+
+def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
+    """The letter and the content of each block from that byte on. Raises ValueError or zlib.error."""
+    while at < len(data):
+        if at + BLOCK.size > len(data):
+            raise ValueError(f"a block begins at byte {at} and does not end")
+        length, checksum = BLOCK.unpack_from(data, at)
+        packed = data[at + BLOCK.size : at + BLOCK.size + length]
+        if len(packed) < length or not packed:
+            raise ValueError(f"the block at byte {at} has {len(packed)} bytes of {length}")
+        if zlib.crc32(packed) != checksum:
+            raise ValueError(f"the checksum of the block at byte {at} is wrong")
+        opened = zlib.decompressobj()
+        content = opened.decompress(packed[1:], _MOST_BYTES)
+        if not opened.eof:
+            raise ValueError(f"the block at byte {at} holds more than {_MOST_BYTES} bytes, or less than it should")
+        yield packed[:1], content
+        at += BLOCK.size + length
+
+
+def numbers(content: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The times and the columns, each a row: sums of the differences, which may wrap around as those did."""
+    import numpy as np
+
+    _, rows, width = ROWS.unpack_from(content)
+    steps = np.frombuffer(content, "<i8", offset=ROWS.size).reshape(width + 1, rows)
+    return np.cumsum(steps, axis=1, dtype=np.int64)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`frames.csv` beside a recording of `ktrial watch`: when each frame ended, and how long it took."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+from ktrial.kit.formats.tool_output import decoded, unreadable
+from ktrial.watch.recordings.model import Frames, Recording, Source
+
+HEADER = "end_unix_ns,duration_ns,clock_error_ns"
+#: That of those who knew of no error.
+_SHORT = "end_unix_ns,duration_ns"
+_DIGITS = 19
+
+
+def is_frames(head: bytes) -> bool:
+    """Whether it begins as HEADER does."""
+    return head.startswith((HEADER.encode() + b"\n", _SHORT.encode() + b"\n"))
+
+
+def rows(frames: Iterable[tuple[int, float]], unix_at_zero_ns: int, clock_error_s: float) -> str:
+    """Lines of frames: when each ended on a clock with that zero, and the seconds that it took."""
+    error_ns = round(clock_error_s * 1e9)
+    return "".join(
+        f"{unix_at_zero_ns + end_ns},{round(duration_s * 1e9)},{error_ns}\n" for end_ns, duration_s in frames
+    )
+
+
+def read_frames(data: bytes, name: str) -> Recording:
+    """Frames alone. Raises UnreadableOutput; what was cut within its last row is read up to there."""
+    header, *lines = decoded(data, name).split("\n")
+    if header not in {HEADER, _SHORT}:
+        raise unreadable(name, 1, header, f"the header {HEADER}")
+    whole = lines[-1] == ""
+    told = [_row(line, name, number, header.count(",") + 1) for number, line in enumerate(lines[:-1], 2)]
+    if not told:
+        raise unreadable(name, None, "nothing", "a frame in each line")
+    # They were written as they came, of several threads' lines not in the order of their ends.
+    told.sort()
+    begin_ns = told[0][0] - told[0][1]
+    ends_s = array("d", ((row[0] - begin_ns) / 1e9 for row in told))
+    frames = Frames(
+        kind="frame",
+        source="frames",
+        ends_s=ends_s,
+        durations_s=array("d", (row[1] / 1e9 for row in told)),
+        clock_error_s=max(row[2] for row in told) / 1e9,
+    )
+    return Recording(
+        name=name,
+        begin_s=0.0,
+        end_s=ends_s[-1],
+        unix_at_zero_s=begin_ns / 1e9,
+        ended="whole" if whole else "cut-off",
+        sources=(Source(name="frames", state="active", seen=len(told)),),
+        frames=frames,
+    )
+
+
+def _row(line: str, name: str, number: int, columns: int) -> tuple[int, int, int]:
+    parts = line.split(",")
+    if len(parts) != columns or not all(part.isascii() and part.isdigit() and len(part) <= _DIGITS for part in parts):
+        raise unreadable(name, number, line, f"{columns} whole numbers of nanoseconds")
+    end_ns, took_ns, error_ns = (*map(int, parts), 0)[:3]
+    return end_ns, took_ns, error_ns

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of one recording put together on one clock."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import msgspec
+
+from ktrial.kit.errors import BadInput
+from ktrial.watch.recordings.model import Event, Frames, Gap, Recording, Series, Usage
+
+_DAY_S = 86400.0
+#: Zones differ from UTC by whole quarters of an hour.
+_ZONE_S = 900.0
+_ZONES = range(-48, 57)
+
+
+def together(name: str, parts: Sequence[Recording]) -> Recording:
+    """One recording from parts with the same clock of the calendar; its zero is the first moment of all.
+
+    Parts that know the time of day only are placed by the others. Raises BadInput where that cannot be told.
+    """
+    if len(parts) == 1:
+        return msgspec.structs.replace(parts[0], name=name)
+    dated = [part for part in parts if part.unix_at_zero_s is not None]
+    if not dated:
+        raise BadInput("no file tells when it was recorded: they cannot be put together", file=name)
+    zero_s = min((part.unix_at_zero_s or 0.0) + part.begin_s for part in dated)
+    end_s = max((part.unix_at_zero_s or 0.0) + part.end_s for part in dated)
+    moved = [moved_by(part, (part.unix_at_zero_s or 0.0) - zero_s) for part in dated]
+    for part in parts:
+        if part.unix_at_zero_s is None:
+            if part.frames is not None:
+                raise BadInput(
+                    "it does not tell when it began: its frames cannot be put beside the other files",
+                    file=part.name,
+                    hint="--frames-began 1760000000.5 says it, in seconds since 1970",
+                )
+            moved.append(moved_by(part, _place(part, zero_s, end_s) - zero_s))
+    _check_names(name, moved)
+    frames = _frames(name, [part.frames for part in moved if part.frames is not None])
+    return Recording(
+        name=name,
+        begin_s=min(part.begin_s for part in moved),
+        end_s=max(part.end_s for part in moved),
+        unix_at_zero_s=zero_s,
+        clock_error_s=max(part.clock_error_s for part in moved),
+        ended="cut-off" if any(part.ended == "cut-off" for part in moved) else "whole",
+        sources=tuple(source for part in moved for source in part.sources),
+        series={key: series for part in moved for key, series in part.series.items()},
+        events=tuple(sorted((event for part in moved for event in part.events), key=lambda event: event.begin_s)),
+        frames=frames,
+        usages=tuple(usage for part in moved for usage in part.usages),
+        latencies={name: one for part in moved for name, one in part.latencies.items()},
+        gaps=tuple(gap for part in moved for gap in part.gaps),
+        checks=tuple(check for part in moved for check in part.checks),
+        command=next((part.command for part in moved if part.command), ()),
+        groups=next((part.groups for part in moved if part.groups), ()),
+        interrupts=next((part.interrupts for part in moved if part.interrupts is not None), None),
+        labels={key: text for part in moved for key, text in part.labels.items()},
+        machine={key: text for part in moved for key, text in part.machine.items()},
+        notes=tuple(dict.fromkeys(note for part in moved for note in part.notes)),
+    )
+
+
+def _frames(name: str, found: Sequence[Frames]) -> Frames | None:
+    """What frames there are; how late the recorder itself woke up stands for them only where there are none."""
+    told = [one for one in found if one.kind != "wake-up"] or found
+    if len(told) > 1:
+        raise BadInput("two files hold frames", file=name, hint="one log of frames for one recording")
+    return told[0] if told else None
+
+
+def _place(part: Recording, begin_s: float, end_s: float) -> float:
+    """Unix time of the midnight from which a part counts: where its events lie within the others' time."""
+    inside = []
+    first_day = (begin_s // _DAY_S - 1) * _DAY_S
+    for midnight_s in (first_day, first_day + _DAY_S, first_day + 2 * _DAY_S):
+        for zone in _ZONES:
+            zero_s = midnight_s - zone * _ZONE_S
+            error_s = part.clock_error_s
+            if begin_s - error_s <= zero_s + part.begin_s and zero_s + part.end_s <= end_s + error_s:
+                inside.append(zero_s)
+    found = sorted(set(inside))
+    whole_hours = [zero_s for zero_s in found if zero_s % 3600 == 0] or found
+    if len(whole_hours) != 1:
+        why = "lies outside the others in every time zone" if not found else f"fits in {len(found)} time zones"
+        raise BadInput(
+            f"it tells the time of day only, and {why}",
+            file=part.name,
+            hint="is it of the same recording? --utc-offset +02:00 says its zone",
+        )
+    return whole_hours[0]
+
+
+def with_offset(part: Recording, dated: Sequence[Recording], offset_s: float) -> Recording:
+    """A part that knows the time of day only, in a zone that is so far from UTC."""
+    begins = [(one.unix_at_zero_s or 0.0) + one.begin_s for one in dated if one.unix_at_zero_s is not None]
+    if not begins:
+        return part
+    begin_s = min(begins)
+    day_s = ((begin_s + offset_s) // _DAY_S) * _DAY_S - offset_s
+    after = part.begin_s + day_s >= begin_s - part.clock_error_s
+    return msgspec.structs.replace(part, unix_at_zero_s=day_s if after else day_s + _DAY_S)
+
+
+def _check_names(name: str, parts: Sequence[Recording]) -> None:
+    seen: dict[str, str] = {}
+    for part in parts:
+        for key in (*part.series, *(source.name for source in part.sources)):
+            if key in seen and seen[key] != part.name:
+                raise BadInput(f"{seen[key]} and {part.name} both hold {key}", file=name, hint="leave one of them out")
+            seen[key] = part.name
+
+
+def moved_by(part: Recording, by_s: float) -> Recording:
+    """The same on a clock whose zero was so much earlier."""
+    if by_s == 0:
+        return part
+    clocks: dict[int, array[float]] = {}
+
+    def moved(times_s: array[float]) -> array[float]:
+        """Series that share their moments share them still."""
+        if id(times_s) not in clocks:
+            clocks[id(times_s)] = array("d", (time_s + by_s for time_s in times_s))
+        return clocks[id(times_s)]
+
+    replace = msgspec.structs.replace
+
+    def event(one: Event) -> Event:
+        return replace(one, begin_s=one.begin_s + by_s)
+
+    def series(one: Series) -> Series:
+        return replace(one, times_s=moved(one.times_s))
+
+    def usage(one: Usage) -> Usage:
+        return replace(one, times_s=moved(one.times_s))
+
+    def gap(one: Gap) -> Gap:
+        return replace(one, begin_s=one.begin_s + by_s, end_s=one.end_s + by_s)
+
+    frames: Frames | None = part.frames and replace(part.frames, ends_s=moved(part.frames.ends_s))
+    return replace(
+        part,
+        begin_s=part.begin_s + by_s,
+        end_s=part.end_s + by_s,
+        unix_at_zero_s=None if part.unix_at_zero_s is None else part.unix_at_zero_s - by_s,
+        series={name: series(one) for name, one in part.series.items()},
+        events=tuple(map(event, part.events)),
+        usages=tuple(map(usage, part.usages)),
+        gaps=tuple(map(gap, part.gaps)),
+        frames=frames,
+    )

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the micro-stutter suite: their first column is the epoch second.
+
+A column becomes `<file>.<column>`; those that the kernel or other readers know get their usual series. Tables with a
+row for each CPU, device or process at every moment are taken apart by it: of CPUs the row of all of them counts.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import isnan, nan
+from types import MappingProxyType
+
+from ktrial.bench.frames.samples import is_telemetry
+from ktrial.kit.formats.tool_output import number, unreadable
+from ktrial.results.importers._tidy_csv import Row, TidyTable, read_tidy_csv
+from ktrial.watch.recordings.model import Frames, Recording, SeriesKind, Source, Usage
+from ktrial.watch.recordings.recording import Column, recording_of
+
+_STEMS = ("mem", "vmstat", "psi", "io", "cpu", "freq", "vram", "proc", "xplane_telemetry")
+#: The column that tells the rows of one moment apart.
+_LONG: Mapping[str, str] = MappingProxyType({"cpu": "cpu_id", "io": "device", "proc": "pid"})
+_ALL = "all"
+#: 2001 to 2100: what an epoch second of a recording looks like.
+_EPOCHS = (1e9, 4.1e9)
+_MEMINFO: Mapping[str, str] = MappingProxyType(
+    {
+        "memfree": "memory.free",
+        "free": "memory.free",
+        "memavailable": "memory.available",
+        "available": "memory.available",
+        "used": "memory.used",
+        "total": "memory.total",
+        "dirty": "memory.dirty",
+        "writeback": "memory.writeback",
+        "swapused": "swap.used",
+        "swapfree": "swap.free",
+        "cached": "memory.cached",
+        "buffers": "memory.buffers",
+        "anonpages": "memory.anonymous",
+    }
+)
+_UNITS = {"_kb": 1024.0, "_mb": 2.0**20, "_gb": 2.0**30, "_bytes": 1.0, "_kib": 1024.0, "_mib": 2.0**20}
+#: The suite's short names for the kernel's own.
+_VMSTAT: Mapping[str, str] = MappingProxyType(
+    {
+        "wset_refault_anon": "workingset_refault_anon",
+        "wset_refault_file": "workingset_refault_file",
+        "tlb_shootdown": "nr_tlb_remote_flush",
+    }
+)
+_CPU = {"user", "system", "iowait", "steal", "idle", "irq", "softirq", "guest"}
+#: Of each device: series, unit, and what a value is multiplied by.
+_DISK: Mapping[str, tuple[str, str, float]] = MappingProxyType(
+    {
+        "await": ("await", "s", 1e-3),
+        "r_await": ("r_await", "s", 1e-3),
+        "w_await": ("w_await", "s", 1e-3),
+        "avg_r_lat_ms": ("r_await", "s", 1e-3),
+        "avg_w_lat_ms": ("w_await", "s", 1e-3),
+        "r_per_s": ("reads", "1/s", 1.0),
+        "w_per_s": ("writes", "1/s", 1.0),
+        "rmb_per_s": ("read", "B/s", 2.0**20),
+        "wmb_per_s": ("written", "B/s", 2.0**20),
+        "io_util_pct": ("busy", "ratio", 0.01),
+        "ios_in_progress": ("in_flight", "1", 1.0),
+    }
+)
+_GPU: Mapping[str, tuple[str, str, float]] = MappingProxyType(
+    {
+        "gpu_util_pct": ("busy", "ratio", 0.01),
+        "mem_used_mib": ("vram_used", "B", 2.0**20),
+        "mem_total_mib": ("vram_total", "B", 2.0**20),
+        "power_w": ("power", "W", 1.0),
+    }
+)
+_NUMBER = re.compile(r"-?[\d.]+(e[+-]?\d+)?")
+
+
+def is_suite_table(head: bytes, name: str) -> bool:
+    """Whether this is one of the suite's tables, by its name or header, and its first row."""
+    lines = head.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
+    first = lines[1].split(",")[0].strip() if len(lines) > 1 else ""
+    known = _stem(name) is not None or is_telemetry(head)
+    return known and re.fullmatch(r"\d{10}(\.\d+)?", first) is not None
+
+
+def read_suite_table(data: bytes, source: str) -> Recording:
+    """Every column as a series. Raises UnreadableOutput; an empty cell is a missing value, never 0."""
+    stem = _stem(source) or source.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()
+    table = read_tidy_csv(data, source)
+    if len(table.columns) < 2:
+        raise unreadable(source, 1, table.columns[0], "a table of times and values: it has one column")
+    unix_s = [number(row.cells[0], source, row.line, "seconds since 1970") for row in table.rows]
+    if not all(_EPOCHS[0] <= one <= _EPOCHS[1] for one in unix_s):
+        raise unreadable(source, table.rows[0].line, table.rows[0].cells[0], "seconds since 1970 (2001 to 2100)")
+    if is_telemetry(data):
+        return _telemetry(table, unix_s, source)
+    key = _LONG.get(stem)
+    if key is None or key not in table.columns:
+        columns, notes = _columns(stem, table, table.rows, source)
+        return recording_of(source, f"suite {stem}", unix_s, unix_s, columns, notes=notes)
+    groups = _groups(table, unix_s, table.columns.index(key))
+    if stem == "proc":
+        return _processes(table, groups, sorted(set(unix_s)), source)
+    return _taken_apart(stem, table, groups, sorted(set(unix_s)), source)
+
+
+def _stem(name: str) -> str | None:
+    base = name.rsplit("/", 1)[-1].lower()
+    return next((stem for stem in _STEMS if re.fullmatch(rf"(?:.*[-_.])?{stem}(?:[-_.].*)?\.csv", base)), None)
+
+
+def _columns(
+    stem: str, table: TidyTable, rows: Sequence[Row], source: str, name: str = _ALL
+) -> tuple[list[Column], list[str]]:
+    """The columns that hold numbers, of all or of one device, and notes."""
+    columns: list[Column] = []
+    notes: list[str] = []
+    unread: list[str] = []
+    for place, title in enumerate(table.columns[1:], start=1):
+        cells = [row.cells[place].strip() for row in rows]
+        if title == _LONG.get(stem):
+            continue
+        if not any(map(_NUMBER.fullmatch, cells)):
+            unread.append(title)
+            continue
+        values = [
+            nan if not cell else number(cell, source, row.line, title) for cell, row in zip(cells, rows, strict=True)
+        ]
+        columns.append(_column(stem, title, values, notes, name))
+    if unread:
+        notes.append(f"{source}: without numbers, left out: {', '.join(unread)}")
+    return columns, notes
+
+
+def _groups(table: TidyTable, unix_s: Sequence[float], place: int) -> dict[str, dict[float, Row]]:
+    """The rows of each CPU, device or process by their moment."""
+    found: dict[str, dict[float, Row]] = {}
+    for row, moment_s in zip(table.rows, unix_s, strict=True):
+        found.setdefault(row.cells[place].strip(), {})[moment_s] = row
+    return found
+
+
+def _taken_apart(
+    stem: str, table: TidyTable, groups: Mapping[str, Mapping[float, Row]], moments: Sequence[float], source: str
+) -> Recording:
+    """Series of each device, or of all CPUs together; what was not there at a moment is missing."""
+    key = _LONG[stem]
+    if stem == "cpu" and _ALL not in groups:
+        raise unreadable(source, None, key, f"a table with a row {_ALL!r} for all CPUs at each moment")
+    columns: list[Column] = []
+    notes: list[str] = []
+    empty = Row(0, ("",) * len(table.columns))
+    for name, by_moment in groups.items():
+        if stem == "cpu" and name != _ALL:
+            continue
+        rows = [by_moment.get(moment, empty) for moment in moments]
+        found, told = _columns(stem, table, rows, source, name)
+        columns += found
+        notes += told
+    return recording_of(source, f"suite {stem}", moments, moments, columns, notes=tuple(dict.fromkeys(notes)))
+
+
+def _processes(
+    table: TidyTable, groups: Mapping[str, Mapping[float, Row]], moments: Sequence[float], source: str
+) -> Recording:
+    """What each process used, which tells who grew before a stutter."""
+    if "rss_mb" not in table.columns:
+        raise unreadable(source, 1, ", ".join(table.columns), "a table of processes with a column rss_mb")
+    memory = table.columns.index("rss_mb")
+    named = table.columns.index("name") if "name" in table.columns else None
+    usages = []
+    for pid, by_moment in groups.items():
+        rows = sorted(by_moment.items())
+        values = [number(row.cells[memory], source, row.line, "rss_mb") * 2.0**20 for _, row in rows]
+        usages.append(
+            Usage(
+                name=pid if named is None else rows[0][1].cells[named].strip() or pid,
+                pid=int(pid) if pid.isdigit() else None,
+                times_s=array("d", (moment - moments[0] for moment, _ in rows)),
+                memory_bytes=array("d", values),
+            )
+        )
+    return Recording(
+        name=source,
+        begin_s=0.0,
+        end_s=moments[-1] - moments[0],
+        unix_at_zero_s=moments[0],
+        sources=(Source(name="suite proc", state="active", seen=len(table.rows)),),
+        usages=tuple(usages),
+    )
+
+
+def _telemetry(table: TidyTable, unix_s: Sequence[float], source: str) -> Recording:
+    """The frames that were met at each poll of X-Plane; each stands for those since the poll before."""
+    place, paused = table.columns.index("frame_time_ms"), table.columns.index("paused")
+    ends_s: list[float] = []
+    durations_s: list[float] = []
+    stands_for: list[float] = []
+    before_s = unix_s[0]
+    for row, moment_s in zip(table.rows, unix_s, strict=True):
+        duration_s = number(row.cells[place], source, row.line, "frame_time_ms") / 1e3
+        if moment_s < before_s:
+            raise unreadable(source, row.line, row.cells[0], "later than the row before: are two logs in the file?")
+        if duration_s and not number(row.cells[paused], source, row.line, "paused"):
+            ends_s.append(moment_s - unix_s[0])
+            durations_s.append(duration_s)
+            stands_for.append(max(1.0, (moment_s - before_s) / duration_s))
+        before_s = moment_s
+    length_s = unix_s[-1] - unix_s[0]
+    rate = f"{len(ends_s) / length_s:.3g} frames a second were sampled" if length_s else "a single frame was sampled"
+    frames = Frames(
+        kind="frame",
+        source="frames",
+        ends_s=array("d", ends_s),
+        durations_s=array("d", durations_s),
+        stands_for=array("d", stands_for),
+    )
+    return Recording(
+        name=source,
+        begin_s=0.0,
+        end_s=length_s,
+        unix_at_zero_s=unix_s[0],
+        sources=(Source(name="frames", state="active", seen=len(ends_s)),),
+        frames=frames if ends_s else None,
+        notes=(f"{rate}: of the late ones in between none is counted, and the late time is estimated",),
+    )
+
+
+def _column(stem: str, title: str, values: Sequence[float], notes: list[str], name: str) -> Column:
+    low = re.sub(r"[^a-z0-9_.%/-]+", "_", title.strip().lower())
+    unit = next((ending for ending in _UNITS if low.endswith(ending)), None)
+    plain = low.removesuffix(unit) if unit else low
+    if stem == "vmstat":
+        return _of_vmstat(low, values, notes)
+    if stem in {"io", "vram"} and low in (known := _DISK if stem == "io" else _GPU):
+        what, base, factor = known[low]
+        place = f"disks.{name}" if stem == "io" else "gpu.0"
+        return Column(name=f"{place}.{what}", unit=base, kind="gauge", values=[v * factor for v in values])
+    if stem == "mem" and plain.replace("_", "") in _MEMINFO:
+        factor = _UNITS[unit] if unit else 1024.0
+        series = _MEMINFO[plain.replace("_", "")]
+        return Column(name=series, unit="B", kind="gauge", values=[v * factor for v in values])
+    if stem == "cpu" and (share := {"usr": "user", "sys": "system"}.get(plain.strip("%"), plain.strip("%"))) in _CPU:
+        return Column(name=f"cpu.{share}", unit="ratio", kind="gauge", values=[v / 100 for v in values])
+    if stem == "psi" and (match := re.fullmatch(r"(mem|memory|cpu|io)_(some|full)(?:_avg)?(10|60|300)?", plain)):
+        area = {"mem": "memory"}.get(match[1], match[1])
+        over = f".avg{match[3]}" if match[3] in {"60", "300"} else ""
+        series = f"pressure.{area}.{match[2]}{over}"
+        return Column(name=series, unit="ratio", kind="gauge", values=[v / 100 for v in values])
+    if stem == "freq" and (match := re.fullmatch(r"cpu(\d+)_mhz", plain)):
+        return Column(name=f"frequency.policy{match[1]}", unit="Hz", kind="gauge", values=[v * 1e6 for v in values])
+    return Column(
+        name=f"{stem}.{plain}" if name == _ALL else f"{stem}.{name}.{plain}", unit="1", kind="gauge", values=values
+    )
+
+
+def _of_vmstat(title: str, values: Sequence[float], notes: list[str]) -> Column:
+    """The kernel's counters; the suite itself writes their growth a second, as `NAME_s`."""
+    plain = title.removesuffix("_s")
+    name = f"vmstat.{_VMSTAT.get(plain, plain)}"
+    kind = _kind(plain, values, notes) if plain == title else "rate"
+    return Column(name=name, unit="pages", kind=kind, values=values)
+
+
+def _kind(name: str, values: Sequence[float], notes: list[str]) -> SeriesKind:
+    if name.startswith("nr_"):
+        return "gauge"
+    known = [value for value in values if not isnan(value)]
+    if any(after < before for before, after in pairwise(known)):
+        notes.append(f"vmstat.{name} falls at times: taken as growth a second, not as a counter")
+        return "rate"
+    return "counter"

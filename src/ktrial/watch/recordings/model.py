@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was watched on a machine over time: series, events, frames, and how far they can be trusted.
+
+All times are seconds on one clock that never steps; `unix_at_zero_s` says when its zero was, where that is known.
+Values lie in `array("d")`, which numpy reads without a copy; NaN is what was not there. Nothing ever becomes 0.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import isfinite, isnan, nan
+from typing import Literal
+
+import msgspec
+
+from ktrial.watch.diagnosis.latency import Latencies
+
+Values = array  # of "d"
+SourceState = Literal["active", "failed", "absent"]
+#: counter: grows, or begins anew, from 0 at a boot. gauge: a level. rate: growth a second over the time since the
+#: sample before, as other tools print it.
+SeriesKind = Literal["counter", "gauge", "rate"]
+GapKind = Literal["suspend", "clock-step", "missing", "cut-off"]
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where samples or events came from. `why` is why it failed or is absent; `lost` events were never seen.
+
+    `wanted_hz` is the rate that was asked for, `achieved_hz` what came of it; `cost_cpu_s` is what reading it took.
+    """
+
+    name: str
+    state: SourceState
+    why: str | None = None
+    wanted_hz: float | None = None
+    achieved_hz: float | None = None
+    late_s: float | None = None
+    cost_cpu_s: float | None = None
+    seen: int | None = None
+    lost: int = 0
+
+    def __post_init__(self) -> None:
+        """An active source needs no reason, any other does."""
+        if (self.state == "active") != (self.why is None):
+            raise ValueError(f"the source {self.name} is {self.state}, and why is {self.why!r}")
+        if self.lost < 0:
+            raise ValueError(f"the source {self.name} lost {self.lost} events")
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One quantity over time, named as in the catalog of symptoms (`vmstat.allocstall`, `disks.nvme0n1.await`).
+
+    Series of one source share their `times_s`, as one and the same array. `label` is what the kernel calls it: the
+    control group, the interrupt's device.
+    """
+
+    name: str
+    source: str
+    unit: str
+    kind: SeriesKind
+    times_s: Values[float]
+    values: Values[float]
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit together."""
+        if len(self.times_s) != len(self.values):
+            raise ValueError(f"{self.name} has {len(self.values)} values for {len(self.times_s)} moments")
+        if any(isnan(time_s) for time_s in self.times_s):
+            raise ValueError(f"{self.name} has a moment that is no number")
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Something that began and took a while: `kind` as in the catalog of symptoms (`direct-reclaim`, `block-io`).
+
+    `duration_s` is None where its end was not seen. `victim`: whether it held up the frame thread of the watched
+    program; None where that cannot be told. `amount` is what the event itself counts: pages, bytes, microseconds.
+    """
+
+    kind: str
+    source: str
+    begin_s: float
+    duration_s: float | None = None
+    cpu: int | None = None
+    pid: int | None = None
+    thread: str | None = None
+    device: str | None = None
+    victim: bool | None = None
+    amount: float | None = None
+    detail: str | None = None
+
+
+class Frames(msgspec.Struct, frozen=True, kw_only=True):
+    """Frames, or wake-ups, of one program: each ended at `ends_s` and took `durations_s`.
+
+    `kind` says which; `clock_error_s` is how far their clock may be off that of the series. `stands_for` is for how
+    many frames each stands where they were sampled.
+    """
+
+    kind: Literal["frame", "wake-up", "request"]
+    source: str
+    ends_s: Values[float]
+    durations_s: Values[float]
+    clock_error_s: float = 0.0
+    stands_for: Values[float] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit together."""
+        if len(self.ends_s) != len(self.durations_s):
+            raise ValueError(f"{len(self.ends_s)} ends of {len(self.durations_s)} {self.kind}s")
+        if self.stands_for is not None and len(self.stands_for) != len(self.ends_s):
+            raise ValueError(f"{len(self.stands_for)} weights of {len(self.ends_s)} {self.kind}s")
+        if not all(isfinite(duration_s) and duration_s >= 0 for duration_s in self.durations_s):
+            raise ValueError(f"a {self.kind} took a time that is not 0 or above")
+        if any(after < before for before, after in pairwise(self.ends_s)):
+            raise ValueError(f"the {self.kind}s are not in the order of time")
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch in which nothing was seen, or over which the clocks do not hold: both sides are looked at alone."""
+
+    kind: GapKind
+    begin_s: float
+    end_s: float
+    why: str
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a process or a control group used up, as series of its own: who grew before a stutter."""
+
+    name: str
+    pid: int | None = None
+    cgroup: str | None = None
+    times_s: Values[float]
+    memory_bytes: Values[float] | None = None
+    cache_bytes: Values[float] | None = None
+    io_bytes: Values[float] | None = None
+
+
+class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """A control group and its limits when the recording began, as the kernel shows them; None of a file it lacks."""
+
+    path: str
+    memory_high: str | None = msgspec.field(default=None, name="memory.high")
+    memory_max: str | None = msgspec.field(default=None, name="memory.max")
+    cpu_max: str | None = msgspec.field(default=None, name="cpu.max")
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """How often an interrupt came on each CPU, by the CPU's number; `label` is what the kernel calls it."""
+
+    label: str
+    cpus: Mapping[str, int]
+
+
+class CrossCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of events that were seen beside the kernel's own counter for the same thing."""
+
+    what: str
+    seen: int
+    counted: int
+    agree: bool
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole recording. `begin_s` and `end_s` bound what was watched; `ended` says whether it ends as it was meant to.
+
+    `labels` are what people call it (arm, workload); `machine` holds facts as they were then (`memory_bytes`, `cpus`,
+    `kernel`). `command` is what was watched, empty for the whole machine. `groups` are the program's control group and
+    those above it, the nearest first; `interrupts` those that came most often, None where nobody counted them.
+    """
+
+    name: str
+    begin_s: float
+    end_s: float
+    unix_at_zero_s: float | None = None
+    clock_error_s: float = 0.0
+    ended: Literal["whole", "cut-off"] = "whole"
+    command: tuple[str, ...] = ()
+    frame_thread: str | None = None
+    sources: tuple[Source, ...] = ()
+    series: Mapping[str, Series] = {}
+    events: Sequence[Event] = ()
+    frames: Frames | None = None
+    usages: tuple[Usage, ...] = ()
+    latencies: Mapping[str, Latencies] = {}
+    gaps: tuple[Gap, ...] = ()
+    checks: tuple[CrossCheck, ...] = ()
+    groups: tuple[GroupLimits, ...] = ()
+    interrupts: Mapping[str, Served] | None = None
+    labels: Mapping[str, str] = {}
+    machine: Mapping[str, str | int | float] = {}
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit together."""
+        if not self.end_s >= self.begin_s:
+            raise ValueError(f"the recording ends at {self.end_s} s, before {self.begin_s} s")
+        known = {source.name for source in self.sources}
+        if len(known) != len(self.sources):
+            raise ValueError("two sources have one name")
+        named = {*(series.source for series in self.series.values()), *(event.source for event in self.events)}
+        if self.frames is not None:
+            named.add(self.frames.source)
+        if named - known:
+            raise ValueError(f"the source {min(named - known)} is not among {', '.join(sorted(known))}")
+        wrong = [name for name, series in self.series.items() if series.name != name]
+        if wrong:
+            raise ValueError(f"the series {self.series[wrong[0]].name} is called {wrong[0]}")
+
+    @property
+    def length_s(self) -> float:
+        """Seconds from its first to its last moment."""
+        return self.end_s - self.begin_s
+
+    def source(self, name: str) -> Source | None:
+        """The source of that name."""
+        return next((source for source in self.sources if source.name == name), None)
+
+
+def rates(series: Series, bits: int = 64) -> Values[float]:
+    """Growth a second up to each moment, NaN at the first and wherever it cannot be told (a counter that fell)."""
+    if series.kind == "rate":
+        return series.values
+    found = array("d", [nan]) if len(series.values) else array("d")
+    moments = zip(pairwise(series.times_s), pairwise(series.values), strict=True)
+    for (before_s, after_s), (before, after) in moments:
+        step = after - before
+        if series.kind == "counter" and step < 0:
+            step = step + 2.0**32 if bits == 32 and before >= 2.0**31 else nan
+        found.append(step / (after_s - before_s) if after_s > before_s else nan)
+    return found

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the readers of other tools' recordings share: columns over time become series of one source.
+
+Names are those of the kernel where it has one (`vmstat.allocstall_normal`), so that the table of symptoms fits all.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from ktrial.kit.formats.tool_output import unreadable
+from ktrial.watch.recordings.model import Gap, Recording, Series, SeriesKind, Source
+
+#: Steps back of a wall clock are exceptions up to this share.
+_BACK_SHARE = 0.02
+#: A tool tells the time since its sample before in whole seconds.
+_TOLD_S = 2.0
+#: So much longer than usual is a pause.
+_PAUSE_TIMES, _PAUSE_S = 5.0, 5.0
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """A quantity with a value for each moment; NaN where there was none."""
+
+    name: str
+    unit: str
+    kind: SeriesKind
+    values: Sequence[float]
+
+
+def steadied(
+    wall_s: Sequence[float], source: str, lengths_s: Sequence[float] | None = None
+) -> tuple[list[float], tuple[Gap, ...]]:
+    """Moments of a wall clock that may have stepped, on one that rises; the steps and pauses, from the first moment.
+
+    `lengths_s` are the times since the sample before as the tool itself told them. Without them a step is taken for as
+    long as is usual. Raises UnreadableOutput of fewer than two moments, and where steps back are no exceptions.
+    """
+    if len(wall_s) < 2:
+        raise unreadable(source, None, f"{len(wall_s)} moments", "a recording: it needs two moments at least")
+    steps = [after - before for before, after in pairwise(wall_s)]
+    forward = sorted(step for step in steps if step > 0)
+    back = len(steps) - len(forward)
+    if back > max(1, _BACK_SHARE * len(steps)) or not forward:
+        number = next(place for place, step in enumerate(steps, 2) if not step > 0)
+        raise unreadable(source, None, f"moment {number}", "after the one before it: does its clock step all the time?")
+    usual_s = forward[len(forward) // 2]
+    times_s, gaps = [wall_s[0]], []
+    for place, step in enumerate(steps):
+        told_s = lengths_s[place + 1] if lengths_s is not None and lengths_s[place + 1] > 0 else None
+        stepped = step <= 0 or (told_s is not None and abs(step - told_s) > max(_TOLD_S, 0.1 * told_s))
+        took_s = (told_s or usual_s) if stepped else step
+        begin_s = times_s[-1] - wall_s[0]
+        times_s.append(times_s[-1] + took_s)
+        end_s = times_s[-1] - wall_s[0]
+        if stepped:
+            why = f"the wall clock stepped by {step - took_s:+.3g} s"
+            gaps.append(Gap(kind="clock-step", begin_s=begin_s, end_s=end_s, why=why))
+        elif took_s > _PAUSE_TIMES * usual_s + _PAUSE_S:
+            why = (
+                f"nothing for {took_s:.3g} s, where {usual_s:.3g} s are usual: suspended, stopped, or the clock stepped"
+            )
+            gaps.append(Gap(kind="missing", begin_s=begin_s, end_s=end_s, why=why))
+    return times_s, tuple(gaps)
+
+
+def recording_of(
+    name: str,
+    source: str,
+    unix_s: Sequence[float] | None,
+    times_s: Sequence[float],
+    columns: Sequence[Column],
+    *,
+    notes: Sequence[str] = (),
+    machine: Mapping[str, str | int | float] | None = None,
+) -> Recording:
+    """A recording whose clock begins at its first moment; `unix_s` are the same moments of the calendar, if known."""
+    times_s, gaps = steadied(times_s, name)
+    if not columns:
+        raise unreadable(name, None, "its columns", "a recording: none of them is known")
+    base = times_s[0]
+    moments = array("d", (time_s - base for time_s in times_s))
+    series = {
+        one.name: Series(
+            name=one.name,
+            source=source,
+            unit=one.unit,
+            kind=one.kind,
+            times_s=moments,
+            values=array("d", one.values),
+        )
+        for one in columns
+    }
+    steps = sorted(after - before for before, after in pairwise(moments))
+    usual_s = steps[len(steps) // 2]
+    return Recording(
+        name=name,
+        begin_s=0.0,
+        end_s=moments[-1],
+        unix_at_zero_s=None if unix_s is None else unix_s[0],
+        sources=(Source(name=source, state="active", achieved_hz=1 / usual_s, seen=len(moments)),),
+        series=series,
+        gaps=gaps,
+        notes=tuple(notes),
+        machine=machine or {},
+    )

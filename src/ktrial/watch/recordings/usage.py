@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who used memory and disks up, out of the looks of an own recording."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from math import isnan, nan
+
+import msgspec
+
+from ktrial.watch.recordings.model import Usage
+
+_S = 1e-9
+Pair = tuple[int, int]
+_Point = tuple[float, "Changed", int]
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """A process or a control group, with what it used at the look before and at this one."""
+
+    pid: int | None = None
+    name: str | None = None
+    group: str | None = None
+    memory: Pair | None = None
+    cache: Pair | None = None
+    read: Pair | None = None
+    written: Pair | None = None
+
+    @property
+    def key(self) -> tuple[int | None, str]:
+        """Who it is: a number that was given again has another name."""
+        return self.pid, self.name or self.group or ""
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """One look, and who had changed."""
+
+    at_ns: int
+    before_ns: int
+    changed: tuple[Changed, ...]
+
+
+LOOK = msgspec.json.Decoder(Look)
+
+
+def usages(looks: Iterable[Look], start_ns: int) -> tuple[Usage, ...]:
+    """A series for each; between two looks at which it is told it stays as it was."""
+    points: dict[tuple[int | None, str], list[_Point]] = {}
+    for look in looks:
+        for one in look.changed:
+            own = points.setdefault(one.key, [])
+            before_s, at_s = (look.before_ns - start_ns) * _S, (look.at_ns - start_ns) * _S
+            if not own or own[-1][0] < before_s:
+                own.append((before_s, one, 0))
+            own.append((at_s, one, 1))
+    return tuple(_usage(own) for own in points.values())
+
+
+def _usage(points: list[_Point]) -> Usage:
+    first = points[0][1]
+
+    def values(of: Callable[[Changed], tuple[Pair | None, ...]]) -> array[float] | None:
+        """The sum of what is known; None where nothing ever is."""
+        found = array("d")
+        for _, one, which in points:
+            known = [pair[which] for pair in of(one) if pair is not None]
+            found.append(float(sum(known)) if known else nan)
+        return None if all(map(isnan, found)) else found
+
+    return Usage(
+        name=first.key[1],
+        pid=first.pid,
+        cgroup=first.group,
+        times_s=array("d", (at_s for at_s, _, _ in points)),
+        memory_bytes=values(lambda one: (one.memory,)),
+        cache_bytes=values(lambda one: (one.cache,)),
+        io_bytes=values(lambda one: (one.read, one.written)),
+    )

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watermarks of memory zones as the kernel sets them, and how much lead time they give kswapd.
+
+mm/page_alloc.c, setup_per_zone_wmarks(), in whole pages: the reserve is shared out over the zones by their size, and
+from one mark to the next it is a quarter of a zone's share, or watermark_scale_factor / 10000 of the zone, whichever is
+more. Below `low` kswapd wakes; it works until `high` is free; below `min` whoever allocates reclaims by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from ktrial.kit.errors import BadInput
+from ktrial.machine.facts import FactBook
+
+SCALE = "vm.watermark_scale_factor"
+RESERVE = "vm.min_free_kbytes"
+#: vm.watermark_scale_factor goes no further.
+MOST_SCALE = 3000
+#: Zones that the kernel itself does not allocate from hold little of the reserve.
+_ELSEWHERE = frozenset(("HighMem", "Movable"))
+_CLUSTER_PAGES, _MOST_PAGES = 32, 128
+
+
+class Zone(msgspec.Struct, frozen=True, kw_only=True):
+    """A zone that holds memory, and the pages of it that the kernel manages."""
+
+    node: int
+    name: str
+    managed_pages: int
+
+
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
+    """The three watermarks of a zone, or their sums."""
+
+    min_pages: int
+    low_pages: int
+    high_pages: int
+
+    @property
+    def lead_pages(self) -> int:
+        """What can be allocated between the moment kswapd wakes and the moment an allocating thread is held up."""
+        return self.low_pages - self.min_pages
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One pair of settings and what it comes to: in pages by zone, in bytes in all.
+
+    `kept_free_bytes` is what kswapd restores once memory has filled up; ordinary programs never get `reserve_bytes`.
+    """
+
+    name: str
+    settings: Mapping[str, int]
+    zones: tuple[Marks, ...]
+    lead_bytes: int
+    reserve_bytes: int
+    kept_free_bytes: int
+    lead_s: float | None = None
+
+
+class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns side by side. `differs` says where /proc/zoneinfo is not as the arithmetic has it."""
+
+    kind: Literal["here", "elsewhere"]
+    memory_bytes: int
+    page_bytes: int
+    zones: tuple[Zone, ...]
+    columns: tuple[Column, ...]
+    rate_bytes_per_s: float | None = None
+    rate_source: str | None = None
+    agrees: bool | None = None
+    differs: tuple[str, ...] = ()
+
+
+def zone_marks(zones: Sequence[Zone], reserve_kb: int, scale: int, page_bytes: int) -> tuple[Marks, ...]:
+    """What the kernel makes of the two settings, zone by zone."""
+    reserve_pages = reserve_kb * 1024 // page_bytes
+    own_pages = sum(zone.managed_pages for zone in zones if zone.name not in _ELSEWHERE)
+    if own_pages <= 0:
+        raise BadInput("no zone that the kernel itself allocates from holds memory")
+    found = []
+    for zone in zones:
+        share = reserve_pages * zone.managed_pages // own_pages
+        least = share
+        if zone.name in _ELSEWHERE:
+            least = max(_CLUSTER_PAGES, min(zone.managed_pages // 1024, _MOST_PAGES))
+        distance = max(share // 4, zone.managed_pages * scale // 10000)
+        found.append(Marks(min_pages=least, low_pages=least + distance, high_pages=least + 2 * distance))
+    return tuple(found)
+
+
+def in_all(marks: Iterable[Marks]) -> Marks:
+    """The sums over zones."""
+    listed = list(marks)
+    return Marks(
+        min_pages=sum(one.min_pages for one in listed),
+        low_pages=sum(one.low_pages for one in listed),
+        high_pages=sum(one.high_pages for one in listed),
+    )
+
+
+def scale_for(zones: Sequence[Zone], reserve_kb: int, lead_bytes: float, page_bytes: int) -> int | None:
+    """The least watermark_scale_factor with that lead time in all; None where the largest does not reach it."""
+
+    def lead(scale: int) -> int:
+        return in_all(zone_marks(zones, reserve_kb, scale, page_bytes)).lead_pages * page_bytes
+
+    if lead(MOST_SCALE) < lead_bytes:
+        return None
+    low, high = 1, MOST_SCALE
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if lead(middle) >= lead_bytes else (middle + 1, high)
+    return low
+
+
+def zones_of(facts: FactBook) -> tuple[Zone, ...]:
+    """The zones of a machine; BadInput where they could not be told."""
+    found = []
+    for record in facts.records("memory.zones"):
+        pages = record.get("managed_pages")
+        if isinstance(pages, int) and pages > 0:
+            found.append(Zone(node=int(record.get("node") or 0), name=str(record.get("zone")), managed_pages=pages))
+    if not found:
+        fact = facts.get("memory.zones")
+        why = fact.why_missing if fact is not None else ""
+        raise BadInput(
+            f"the zones of memory are not known: {why or 'no fact tells them'}",
+            hint="--memory 96GiB computes for a machine that is not at hand",
+        )
+    return tuple(found)
+
+
+def shown_marks(facts: FactBook) -> tuple[Marks | None, ...]:
+    """What /proc/zoneinfo says, in the order of `zones_of`; None where a mark is missing."""
+    found: list[Marks | None] = []
+    for record in facts.records("memory.zones"):
+        pages = record.get("managed_pages")
+        if isinstance(pages, int) and pages > 0:
+            three = [record.get(key) for key in ("min_pages", "low_pages", "high_pages")]
+            least, low, high = (page if isinstance(page, int) else -1 for page in three)
+            whole = min(least, low, high) >= 0
+            found.append(Marks(min_pages=least, low_pages=low, high_pages=high) if whole else None)
+    return tuple(found)
+
+
+def usual_zones(memory_bytes: float) -> tuple[Zone, ...]:
+    """The zones of a PC with so much memory in one node: 15 MiB for old devices, up to 3 GiB below 4 GiB, the rest."""
+    pages = int(memory_bytes) // 4096
+    if pages < 8192:
+        raise BadInput(f"{int(memory_bytes)} bytes of memory are too few", hint="--memory 16GiB, at least 32 MiB")
+    old = 3840
+    middle = min(pages - old, 786_432 - old)
+    rest = pages - old - middle
+    zones = [Zone(node=0, name="DMA", managed_pages=old), Zone(node=0, name="DMA32", managed_pages=middle)]
+    return tuple([*zones, Zone(node=0, name="Normal", managed_pages=rest)] if rest else zones)

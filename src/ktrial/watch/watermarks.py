@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watermarks of a machine under the settings in force and under others, side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.bench.run.ports import Clock, Machine
+from ktrial.kit.errors import BadInput, Refused, UnknownName
+from ktrial.machine.facts import Fact, FactBook
+from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.knobs.address import is_assignment, parse_assignment
+from ktrial.tuning.knobs.computed import computed_value, default_value
+from ktrial.tuning.knobs.find import find_knob
+from ktrial.tuning.knobs.profile import flatten
+from ktrial.tuning.knobs.value import kernel_text
+from ktrial.watch.watermark_model import (
+    RESERVE,
+    SCALE,
+    Column,
+    Marks,
+    Watermarks,
+    Zone,
+    in_all,
+    scale_for,
+    shown_marks,
+    usual_zones,
+    zone_marks,
+    zones_of,
+)
+
+_PATHS: Mapping[str, str] = {
+    RESERVE: "/proc/sys/vm/min_free_kbytes",
+    SCALE: "/proc/sys/vm/watermark_scale_factor",
+}
+_VMSTAT = "/proc/vmstat"
+_LOOK_S = 0.1
+_OTHER_RULES = "memory came or went since they were set, or this kernel has other rules"
+#: pgalloc_normal and its like; of what is freed, that which reclaim freed was wanted all the same.
+_TAKEN = re.compile(rb"^pgalloc_\w+ (\d+)$", re.MULTILINE)
+_RECLAIMED = re.compile(rb"^pgsteal_(?:kswapd|direct|khugepaged) (\d+)$", re.MULTILINE)
+_FREED = re.compile(rb"^pgfree (\d+)$", re.MULTILINE)
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine's memory as far as the watermarks hang on it, and the two settings there."""
+
+    kind: Literal["here", "elsewhere"]
+    zones: tuple[Zone, ...]
+    page_bytes: int
+    settings: Mapping[str, int]
+    facts: FactBook
+    shown: tuple[Marks | None, ...] = ()
+
+
+class Lead(msgspec.Struct, frozen=True):
+    """A wanted lead time: as bytes, or as seconds at the allocation rate."""
+
+    text: str
+    amount_bytes: float | None = None
+    seconds: float | None = None
+
+
+def layout_here(machine: Machine) -> Layout:
+    """Memory and settings of the machine at hand."""
+    facts = machine.facts(("memory", "thp"))
+    read = machine.read(tuple(_PATHS.values()))
+    settings = {}
+    for name, path in _PATHS.items():
+        reading = read.get(path)
+        text = reading.data.decode("ascii", "replace").strip() if reading is not None and reading.data else ""
+        if not text.isdigit():
+            raise Refused(
+                f"{path} cannot be read here",
+                hint="kernels before 4.6 have no watermark_scale_factor; --memory 96GiB needs no machine",
+            )
+        settings[name] = int(text)
+    page_bytes = facts.value("memory.page_bytes")
+    return Layout(
+        kind="here",
+        zones=zones_of(facts),
+        page_bytes=page_bytes if isinstance(page_bytes, int) else 4096,
+        settings=settings,
+        facts=facts,
+        shown=shown_marks(facts),
+    )
+
+
+def layout_elsewhere(memory_bytes: float, catalog: Catalog) -> Layout:
+    """A PC with so much memory and the kernel's defaults."""
+    zones = usual_zones(memory_bytes)
+    records = [{"node": zone.node, "zone": zone.name, "managed_pages": zone.managed_pages} for zone in zones]
+    known = {
+        "memory.zones": records,
+        "memory.page_bytes": 4096,
+        "memory.total": int(memory_bytes),
+        "thp.enabled": "always",
+    }
+    facts = FactBook({name: Fact(value=value) for name, value in known.items()})
+    settings = {name: int(default_value(catalog.knobs[name], facts)[0]) for name in _PATHS}
+    return Layout(kind="elsewhere", zones=zones, page_bytes=4096, settings=settings, facts=facts)
+
+
+def compare(
+    layout: Layout,
+    words: Sequence[str],
+    catalog: Catalog,
+    *,
+    lead: Lead | None = None,
+    rate: tuple[float, str] | None = None,
+) -> Watermarks:
+    """The settings in force, those of each word, and those for the wanted lead time."""
+    per_s = None if rate is None else rate[0]
+    wanted = [("in force" if layout.kind == "here" else "default", layout.settings)]
+    for word in words:
+        wanted += _columns(word, layout, catalog)
+    if lead is not None:
+        wanted.append(_for_lead(layout, lead, per_s))
+    columns = tuple(_column(name, settings, layout, per_s) for name, settings in wanted)
+    differs = _differences(layout, columns[0]) if layout.kind == "here" else ()
+    return Watermarks(
+        kind=layout.kind,
+        memory_bytes=sum(zone.managed_pages for zone in layout.zones) * layout.page_bytes,
+        page_bytes=layout.page_bytes,
+        zones=layout.zones,
+        columns=columns,
+        rate_bytes_per_s=per_s,
+        rate_source=None if rate is None else rate[1],
+        agrees=None if layout.kind == "elsewhere" else not differs,
+        differs=differs,
+    )
+
+
+def peak_rate(machine: Machine, clock: Clock, duration_s: float, page_bytes: int) -> float:
+    """The most memory a second that programs took and did not give back by themselves, over a tenth of a second."""
+    before = _demand_pages(machine, clock)
+    begin_ns, peak, looks = before[0], 0.0, 0
+    while clock.monotonic_ns() - begin_ns < duration_s * 1e9 or not looks:
+        clock.sleep(_LOOK_S)
+        after = _demand_pages(machine, clock)
+        passed_s = (after[0] - before[0]) / 1e9
+        peak = max(peak, (after[1] - before[1]) * page_bytes / passed_s)
+        before, looks = after, looks + 1
+    return peak
+
+
+def _demand_pages(machine: Machine, clock: Clock) -> tuple[int, int]:
+    reading = machine.read((_VMSTAT,))[_VMSTAT]
+    data = reading.data if reading is not None and reading.data is not None else b""
+    taken, reclaimed, freed = (pattern.findall(data) for pattern in (_TAKEN, _RECLAIMED, _FREED))
+    if not (taken and reclaimed and freed):
+        raise Refused(f"{_VMSTAT} does not count pages taken and freed", hint="give the rate: --rate 2GiB")
+    return clock.monotonic_ns(), sum(map(int, taken)) + sum(map(int, reclaimed)) - sum(map(int, freed))
+
+
+def _columns(word: str, layout: Layout, catalog: Catalog) -> list[tuple[str, Mapping[str, int]]]:
+    """A word is a profile, KNOB=VALUE[,VALUE…], or several settings joined by +."""
+    if not is_assignment(word):
+        return [(word, _of_profile(word, layout, catalog))]
+    parts = [parse_assignment(part) for part in word.split("+")]
+    several = [value for _, value in parts if "," in value]
+    if several and len(parts) > 1:
+        raise BadInput(f"{word}: several values and several settings at once", hint="write each pair as a word")
+    found: list[tuple[str, Mapping[str, int]]] = []
+    for chosen in several[0].split(",") if several else [""]:
+        settings = dict(layout.settings)
+        for address, value in parts:
+            knob = find_knob(address.knob, catalog.knobs)
+            _check_known(knob.id)
+            settings[knob.id] = int(kernel_text(knob, chosen.strip() or value))
+        found.append((_name(settings, layout), settings))
+    return found
+
+
+def _check_known(knob: str) -> None:
+    if knob not in _PATHS:
+        raise BadInput(f"{knob} does not set the watermarks", hint=f"{RESERVE} and {SCALE} do")
+
+
+def _name(settings: Mapping[str, int], layout: Layout) -> str:
+    changed = [
+        f"{name.partition('.')[2]}={value}" for name, value in settings.items() if value != layout.settings[name]
+    ]
+    return " ".join(changed) or "as in force"
+
+
+def _of_profile(name: str, layout: Layout, catalog: Catalog) -> Mapping[str, int]:
+    if name not in catalog.profiles:
+        raise UnknownName("profile", name, catalog.profiles, hint="a setting is KNOB=VALUE")
+    own = {one.knob: one for one in flatten(name, catalog.profiles) if one.knob in _PATHS}
+    if not own:
+        raise BadInput(f"the profile {name} does not set the watermarks", hint=f"{RESERVE} and {SCALE} do")
+    values = {knob: _value(one.value, knob, layout, catalog) for knob, one in own.items()}
+    return {**layout.settings, **values}
+
+
+def _value(value: Any, name: str, layout: Layout, catalog: Catalog) -> int:
+    knob = catalog.knobs[name]
+    if isinstance(value, dict):
+        value, why = computed_value(knob, value, str(layout.settings[name]), layout.facts, None)
+        if value is None:
+            raise Refused(f"{name}: {why}", hint="write the value")
+    return int(kernel_text(knob, value))
+
+
+def _for_lead(layout: Layout, lead: Lead, per_s: float | None) -> tuple[str, Mapping[str, int]]:
+    if lead.seconds is not None and per_s is None:
+        raise BadInput(
+            f"--lead {lead.text}: seconds need an allocation rate", hint="--rate 2GiB (a second), or --measure 30s"
+        )
+    wanted = lead.amount_bytes if lead.amount_bytes is not None else (lead.seconds or 0.0) * (per_s or 0.0)
+    scale = scale_for(layout.zones, layout.settings[RESERVE], wanted, layout.page_bytes)
+    if scale is None:
+        raise Refused(
+            f"--lead {lead.text}: no {SCALE} gives so much here",
+            hint="a quarter of vm.min_free_kbytes counts as lead time as well, but that memory is lost for good",
+        )
+    settings = {**layout.settings, SCALE: scale}
+    return f"{_name(settings, layout)} for a lead of {lead.text}", settings
+
+
+def _column(name: str, settings: Mapping[str, int], layout: Layout, per_s: float | None) -> Column:
+    marks = zone_marks(layout.zones, settings[RESERVE], settings[SCALE], layout.page_bytes)
+    whole = in_all(marks)
+    lead_bytes = whole.lead_pages * layout.page_bytes
+    return Column(
+        name=name,
+        settings=settings,
+        zones=marks,
+        lead_bytes=lead_bytes,
+        reserve_bytes=whole.min_pages * layout.page_bytes,
+        kept_free_bytes=whole.high_pages * layout.page_bytes,
+        lead_s=lead_bytes / per_s if per_s else None,
+    )
+
+
+def _differences(layout: Layout, column: Column) -> tuple[str, ...]:
+    found = []
+    for zone, computed, shown in zip(layout.zones, column.zones, layout.shown, strict=True):
+        place = f"node {zone.node} {zone.name}"
+        if shown is None:
+            found.append(f"{place}: /proc/zoneinfo does not tell all three marks")
+        elif shown != computed:
+            three = [
+                after - before
+                for before, after in zip(msgspec.structs.astuple(computed), msgspec.structs.astuple(shown), strict=True)
+            ]
+            boosted = three[0] == three[1] == three[2] > 0
+            why = "raised for the moment by vm.watermark_boost_factor" if boosted else _OTHER_RULES
+            found.append(f"{place}: /proc/zoneinfo is off by {three[0]}, {three[1]}, {three[2]} pages: {why}")
+    return tuple(found)

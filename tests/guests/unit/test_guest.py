@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ktrial.bench.frames.guest_tools import Job, Shape
+from ktrial.guests.boot import Guests, Limits
+from ktrial.guests.programs import Brought
+from ktrial.kernels.images.architectures import X86_64
+from ktrial.kernels.images.images import KernelFiles
+from ktrial.kit.errors import BadInput
+from tests.support import kernels
+
+
+def boot(tmp_path: Path, image: bytes, memory_bytes: int, files: dict[str, bytes]) -> Any:
+    """A boot that does not come as far as the emulator."""
+    (tmp_path / "agent").write_bytes(b"agent")
+    guests = Guests(cast("Any", SimpleNamespace(machine=X86_64)), tmp_path / "agent", tmp_path)
+    shape = Shape(mode="emulated", memory_bytes=memory_bytes, cpus=1)
+    return guests.boot(KernelFiles("k", "k", image), Job(), Brought(files, {}, {}), shape, Limits(1))
+
+
+def test_a_kernel_for_another_machine_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="k: it is a kernel for aarch64; these guests are x86_64"):
+        boot(tmp_path, kernels.elf({}, machine=183), 1 << 30, {})
+
+
+def test_more_than_the_guests_memory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="has 3 MiB; it needs twice that as memory") as caught:
+        boot(tmp_path, kernels.image(), 4 << 20, {"/bin/large": b"x" * (3 << 20)})
+    assert caught.value.hint == "--memory 7MiB or more"

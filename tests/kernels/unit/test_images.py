@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from ktrial.kernels.images.images import Images, read_kernel
+from ktrial.kit.errors import BadInput, UnknownName
+from tests.support import kernels
+
+IMAGE = kernels.image()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A machine with two kernels: one in /boot, one beside its modules."""
+    (tmp_path / "boot").mkdir()
+    (tmp_path / "boot/vmlinuz-6.12.7-test").write_bytes(IMAGE)
+    (tmp_path / "boot/config-6.12.7-test").write_bytes(kernels.CONFIG)
+    (tmp_path / "usr/lib/modules/6.1.0").mkdir(parents=True)
+    (tmp_path / "usr/lib/modules/6.1.0/vmlinuz").write_bytes(IMAGE)
+    return tmp_path
+
+
+def test_installed_kernels_by_version(root: Path) -> None:
+    images = Images(root, release="6.12.7-test")
+    assert list(images.installed()) == ["6.12.7-test", "6.1.0"]
+    found = images.find("running")
+    assert found.image == IMAGE
+    assert found.config == kernels.CONFIG
+    assert images.find("6.1.0").config is None
+    with pytest.raises(UnknownName) as caught:
+        images.find("6.12.8-test")
+    assert caught.value.nearest[0] == "6.12.7-test"
+
+
+def test_kernels_by_path(root: Path) -> None:
+    images = Images(root / "nothing")
+    assert images.find(str(root / "boot/vmlinuz-6.12.7-test")).config == kernels.CONFIG
+    with pytest.raises(BadInput, match="there are 2 kernels in it"):
+        images.find(str(root))
+    with pytest.raises(BadInput, match="there is no kernel in it"):
+        images.find(str(root / "boot"))
+    with pytest.raises(BadInput, match="No such file"):
+        images.find("./missing")
+
+
+def test_a_built_tree(tmp_path: Path) -> None:
+    (tmp_path / "arch/x86/boot").mkdir(parents=True)
+    (tmp_path / "arch/x86/boot/bzImage").write_bytes(IMAGE)
+    (tmp_path / ".config").write_bytes(kernels.CONFIG)
+    found = read_kernel(Images(tmp_path / "nothing"), str(tmp_path))
+    assert (found.identity.hz, found.identity.config_from) == (250, str(tmp_path / ".config"))
+
+
+def test_a_package_of_debian(tmp_path: Path) -> None:
+    package = tmp_path / "linux-image.deb"
+    package.write_bytes(
+        kernels.package(
+            {
+                "boot/vmlinuz-6.12.7-test": IMAGE,
+                "boot/config-6.12.7-test": kernels.CONFIG,
+                "lib/modules/6.12.7-test/kernel/x.ko": b"module",
+            }
+        )
+    )
+    found = read_kernel(Images(), str(package))
+    assert found.place == f"{package}:boot/vmlinuz-6.12.7-test"
+    assert found.identity.hz == 250
+
+
+@pytest.mark.parametrize(
+    "content, why",
+    [
+        (kernels.package({"usr/share/doc/x": b"text"}), "no boot/vmlinuz-"),
+        (kernels.package({"boot/vmlinuz-1": IMAGE})[:-200], "cannot be read"),
+        (b"!<arch>\nshort", "header of a member"),
+    ],
+    ids=["without", "cut off", "damaged"],
+)
+def test_packages_that_hold_no_kernel(tmp_path: Path, content: bytes, why: str) -> None:
+    package = tmp_path / "x.deb"
+    package.write_bytes(content)
+    with pytest.raises(BadInput, match=why):
+        Images().find(str(package))
+
+
+FILES = {
+    "lib/modules/6.12.7-test/kernel/x.ko": b"module",
+    "lib/modules/6.12.7-test/vmlinuz": IMAGE,
+    "lib/modules/6.12.7-test/config": kernels.CONFIG,
+}
+
+
+@pytest.mark.parametrize("packing", ["gzip", "xz", "zstd", "bzip2"])
+def test_an_rpm_package(packing: str, tmp_path: Path) -> None:
+    package = tmp_path / "kernel-core.rpm"
+    package.write_bytes(kernels.rpm(FILES, packing))
+    found = read_kernel(Images(), str(package))
+    assert found.place == f"{package}:lib/modules/6.12.7-test/vmlinuz"
+    assert found.identity.hz == 250
+
+
+@pytest.mark.parametrize("packing", ["zst", "xz", "gz", None])
+def test_a_package_of_pacman(packing: str | None, tmp_path: Path) -> None:
+    package = tmp_path / f"linux-6.12.7-1-x86_64.pkg.tar{'' if packing is None else '.' + packing}"
+    files = {".PKGINFO": b"pkgname = linux\n", **{f"usr/{name}": content for name, content in FILES.items()}}
+    package.write_bytes(kernels.packed_tar(files, packing))
+    found = read_kernel(Images(), str(package))
+    assert found.place == f"{package}:usr/lib/modules/6.12.7-test/vmlinuz"
+    assert found.identity.hz == 250
+
+
+@pytest.mark.parametrize(
+    "name, content, why",
+    [
+        ("x.rpm", kernels.rpm({"usr/share/doc/x": b"text"}, "gzip"), "nor lib/modules"),
+        ("x.rpm", kernels.rpm(FILES, "gzip")[:-200], "cannot be read|ends within"),
+        ("x.rpm", kernels.rpm(FILES, "xz")[:-200], "cannot be read|ends within"),
+        ("x.rpm", kernels.rpm(FILES, "zstd")[:-200], "cannot be read|ends within"),
+        ("x.rpm", kernels.rpm(FILES, "gzip")[:100], "a header of an RPM package is wanted"),
+        ("x.rpm", kernels.rpm(FILES, "gzip")[:160], "of a header is wanted"),
+        ("x.rpm", kernels.rpm(FILES, "gzip", says="lzop"), "packed with 'lzop'"),
+        ("x.rpm", kernels.rpm(FILES, "gzip", form="drpm"), "holds its files as 'drpm'"),
+        ("x.rpm", kernels.rpm(FILES, "gzip", archive=b"no cpio" * 40), "at byte 0 of its archive a cpio header"),
+        ("x.rpm", kernels.rpm(FILES, "xz", says="zstd"), "cannot be read"),
+        ("x.pkg.tar.zst", kernels.packed_tar({"usr/x": b"text"}, "zst"), "nor lib/modules"),
+        ("x.pkg.tar.zst", kernels.packed_tar(FILES, "zst")[:-100], "cannot be read"),
+        ("x.pkg.tar", b"no archive" * 100, "cannot be read"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_packages_of_others_that_hold_no_kernel(tmp_path: Path, name: str, content: bytes, why: str) -> None:
+    package = tmp_path / name
+    package.write_bytes(content)
+    with pytest.raises(BadInput, match=why):
+        Images().find(str(package))
+
+
+@pytest.mark.parametrize("name", ["Image", "vmlinuz.efi"])
+def test_a_tree_built_for_arm64(name: str, tmp_path: Path) -> None:
+    (tmp_path / "arch/arm64/boot").mkdir(parents=True)
+    (tmp_path / "arch/arm64/boot" / name).write_bytes(
+        kernels.flat() if name == "Image" else kernels.zboot(gzip.compress(kernels.flat()))
+    )
+    (tmp_path / ".config").write_bytes(kernels.CONFIG)
+    found = read_kernel(Images(tmp_path / "nothing"), str(tmp_path))
+    assert (found.identity.architecture, found.identity.config_from) == ("aarch64", str(tmp_path / ".config"))

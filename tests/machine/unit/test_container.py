@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from ktrial.kit.errors import BadInput
+from ktrial.machine.container import DEFAULT_IMAGE, Wanted, containerfile, parse_tools
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("container", Wanted(None, DEFAULT_IMAGE)),
+        ("container=debian:13", Wanted(None, "debian:13")),
+        ("container=docker:debian:13", Wanted("docker", "debian:13")),
+        ("container=podman:", Wanted("podman", DEFAULT_IMAGE)),
+        ("container=distrobox:games", Wanted("distrobox", "games")),
+        ("container=localhost:5000/tools@sha256:" + "a" * 64, Wanted(None, "localhost:5000/tools@sha256:" + "a" * 64)),
+    ],
+)
+def test_what_can_be_asked_for(text: str, wanted: Wanted) -> None:
+    assert parse_tools(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text", ["", "image", "container=", "container=distrobox:", "container=--privileged", "container=a b"]
+)
+def test_what_cannot(text: str) -> None:
+    with pytest.raises(BadInput, match="--tools"):
+        parse_tools(text)
+
+
+def test_the_image_has_each_package_once() -> None:
+    text = containerfile("debian:13", ["rt-tests", "", "fio rt-tests"])
+    assert text.startswith("FROM debian:13\nRUN apt-get update && ")
+    assert "--no-install-recommends fio rt-tests && " in text
+
+
+def test_a_base_is_no_place_for_another_line() -> None:
+    with pytest.raises(BadInput, match="--base"):
+        containerfile("debian\nRUN id", [])

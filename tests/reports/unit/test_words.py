@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one would notice, what was held the same, and numbers in columns."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+
+from ktrial.bench.numbers import column
+from ktrial.judge.model.verdict import Effect
+from ktrial.reports.order import by_weight, short_names
+from ktrial.reports.sentences import adjusted_words, known_of, notices, p_text
+from tests.support.comparisons import four_arms, two_arms
+
+
+def test_trade_offs_come_first() -> None:
+    found = notices(two_arms())
+    assert [notice.kind for notice in found] == ["trade-off", "worse", "better", "better"]
+    assert "latency.p50" in found[0].sentence.partition("at the price of")[0]
+    assert "latency.p99" in found[0].sentence.partition("at the price of")[2]
+    assert found[1].sentence.endswith("Windows open later while memory is short.")
+
+
+def test_nothing_is_noticed_where_nothing_was_decided() -> None:
+    made = two_arms()
+    open_ones = tuple(
+        msgspec.structs.replace(
+            one, contrasts=tuple(msgspec.structs.replace(c, verdict="inconclusive") for c in one.contrasts)
+        )
+        for one in made.outcomes
+    )
+    assert notices(msgspec.structs.replace(made, outcomes=open_ones)) == []
+
+
+def test_what_is_known_of_all_arms_is_sorted_by_what_it_says() -> None:
+    known = known_of(two_arms())
+    assert [name for name, _ in known.same] == ["cpu", "governor", "kernel", "tool"]
+    assert known.different == (("start temperature", (("stock", "44 °C"), ("wsf500", "47 °C"))),)
+    assert known.partly == ("battery",)
+
+
+def test_a_value_that_one_arm_lacks_may_still_differ_between_others() -> None:
+    made = four_arms(3)
+    known = [{"x": "1"}, {"x": "2"}, {}, {"x": "1"}]
+    arms = tuple(msgspec.structs.replace(arm, known=one) for arm, one in zip(made.arms, known, strict=True))
+    found = known_of(msgspec.structs.replace(made, arms=arms))
+    assert found.different == (("x", (("stock", "1"), ("swappiness10", "2"), ("micro-stutter", "1"))),)
+
+
+def test_an_adjusted_effect_stands_beside_the_raw_one() -> None:
+    outcome = two_arms().outcomes[0]
+    raw = Effect(estimate=math.log(1.25), low=None, high=None, method="by hand")
+    held = Effect(estimate=math.log(1 / 0.9), low=math.log(1 / 0.95), high=math.log(1 / 0.85), method="by hand")
+    plain = msgspec.structs.replace(outcome.contrasts[0], effect=raw, adjusted=None, adjusted_for=None)
+    assert adjusted_words(plain, outcome) is None
+    adjusted = msgspec.structs.replace(plain, adjusted=held, adjusted_for="start temperature")
+    told = adjusted_words(adjusted, msgspec.structs.replace(outcome, direction="lower"))
+    assert told == "wsf500: with equal start temperature the change is -10 % (-15 % to -5 %), else -20 %"
+
+
+def test_weighty_outcomes_come_first() -> None:
+    made = two_arms(4)
+    assert by_weight(reversed(made.outcomes))[0].role == "primary"
+    assert by_weight(reversed(made.outcomes))[-1].role == "exploratory"
+    assert short_names(made.outcomes)["memory-pressure.energy"] == "energy"
+    other = msgspec.structs.replace(made.outcomes[0], benchmark="fio")
+    assert short_names([*made.outcomes, other])["fio.latency.p50"] == "fio.latency.p50"
+
+
+@pytest.mark.parametrize(
+    "p, shown",
+    [(None, "-"), (0.0, "< 0.0001"), (0.00012, "0.0001"), (0.0039, "0.0039"), (0.5, "0.500"), (1.0, "1.000")],
+)
+def test_p_values(p: float | None, shown: str) -> None:
+    assert p_text(p) == shown
+
+
+def test_numbers_of_a_column_share_unit_and_decimals() -> None:
+    milliseconds = column([0.0041812, 0.0036434], "s")
+    assert (milliseconds.unit, [milliseconds.show(one) for one in (0.0041812, 0.0036434, 0.00006992, None)]) == (
+        "ms",
+        ["4.181", "3.643", "0.070", "-"],
+    )
+    counts = column([3.0, 5.0, 0.0], "count")
+    assert (counts.unit, counts.show(5.0)) == ("count", "5")
+    assert column([0.0, 0.0, 0.25], "s").show(0.25) == "250"
+    assert column([], "s").show(0.5) == "0"

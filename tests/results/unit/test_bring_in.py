@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files become stored sessions, once, and what cannot be read is named."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ktrial.kit.errors import BadInput, KtrialError, Refused
+from ktrial.results import import_file as service
+from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, Importer, ImportOptions
+from ktrial.results.import_file import ForeignFile, Wanted, bring_in, read_results
+from ktrial.results.model import StoredRun, StoredSession
+from tests.support.imports import FOLDER, IMPORTERS
+from tests.support.stores import a_session
+
+GOOD = (FOLDER / "hyperfine" / "1.15-two-commands" / "input.json").read_bytes()
+PLAIN = Wanted(options=ImportOptions())
+
+
+class Memory:
+    """A store that keeps everything in lists; the save of number `broken` fails."""
+
+    def __init__(self, broken: int = -1) -> None:
+        self.kept: list[tuple[StoredSession, list[tuple[StoredRun, Mapping[str, bytes]]]]] = []
+        self.broken = broken
+
+    def sessions(self) -> tuple[StoredSession, ...]:
+        return tuple(session for session, _ in self.kept)
+
+    def save_all(self, session: StoredSession, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
+        if len(self.kept) == self.broken:
+            self.broken = -1
+            raise KtrialError("the disk is full")
+        self.kept.append((session, list(found)))
+
+
+def brought(data: bytes, wanted: Wanted, store: Memory, name: str = "a/hf.json") -> Any:
+    ticks = itertools.count(1_782_900_000_000 + 1000 * len(store.kept))
+    return bring_in(ForeignFile(name, data), wanted, IMPORTERS, store, lambda: next(ticks))
+
+
+def test_a_session_for_each_group() -> None:
+    store = Memory()
+    found = brought(GOOD, PLAIN, store)
+    assert [one.label for one in found.sessions] == ["sleep 0.01", "sleep 0.02"]
+    assert [(one.runs, one.failed, one.measurements) for one in found.sessions] == [(5, 0, 5)] * 2
+    session, runs = store.kept[1]
+    assert (session.origin, session.suite, session.label) == ("import:hyperfine", "hyperfine", "sleep 0.02")
+    assert session.session.startswith("20260701T")
+    assert session.document["schema"] == "ktrial.foreign-session/1"
+    assert (session.document["file"], session.document["group"]) == ("hf.json", "sleep 0.02")
+    run, raw = runs[0]
+    assert (run.session, run.number, run.benchmark, run.state) == (session.session, 6, "hyperfine", "ok")
+    assert raw == {"file": GOOD}
+    assert runs[1][1] == {}
+    assert run.document == {
+        "schema": "ktrial.foreign-run/1",
+        "measurements": [msgspec.to_builtins(run.measurements[0])],
+        "attributes": {"command": "sleep 0.02"},
+        "block": None,
+        "part_of": None,
+        "failure": None,
+    }
+    assert run.measurements[0].value == pytest.approx(0.020440665)
+
+
+def test_a_failed_run_is_kept_as_failed() -> None:
+    store = Memory()
+    brought((FOLDER / "hyperfine" / "1.15-failing" / "input.json").read_bytes(), PLAIN, store)
+    states = {run.state for session, runs in store.kept for run, _ in runs if session.label == "false"}
+    assert states == {"failed"}
+
+
+def test_the_kernel_that_a_file_tells_is_the_sessions() -> None:
+    store = Memory()
+    brought((FOLDER / "margine" / "made-partial" / "input.json").read_bytes(), PLAIN, store)
+    assert store.kept[0][0].kernel_release == "6.18.0-example"
+
+
+@pytest.mark.parametrize("label", [None, "other"])
+def test_a_file_is_kept_once(label: str | None) -> None:
+    store = Memory()
+    names = [one.session for one in brought(GOOD, PLAIN, store).sessions]
+    again = Wanted(options=ImportOptions(label=label))
+    with pytest.raises(Refused) as caught:
+        brought(GOOD, again, store, "renamed.json")
+    assert any(name in caught.value.message for name in names)
+    assert "--again" in (caught.value.hint or "")
+    assert len(store.kept) == 2
+    brought(GOOD, msgspec.structs.replace(again, again=True), store)
+    assert len(store.kept) == (4 if label is None else 3)
+
+
+def test_an_import_that_was_ended_in_the_middle_goes_on() -> None:
+    store = Memory(broken=1)
+    with pytest.raises(KtrialError, match="full"):
+        brought(GOOD, PLAIN, store)
+    found = brought(GOOD, PLAIN, store)
+    assert [session.label for session, _ in store.kept] == ["sleep 0.01", "sleep 0.02"]
+    assert [one.label for one in found.sessions] == ["sleep 0.02"]
+    assert "sleep 0.01" in found.notes[-1]
+
+
+def test_a_result_of_this_store_is_not_kept_beside_its_session() -> None:
+    data = (FOLDER / "ktrial-bench" / "two-runs" / "input.json").read_bytes()
+    store = Memory()
+    name = read_results(ForeignFile("r.json", data), PLAIN, IMPORTERS).runs[0].attributes["session"]
+    store.kept.append((a_session(name), []))
+    with pytest.raises(Refused, match=f"r.json holds runs of {name}, which is in this store already"):
+        brought(data, PLAIN, store, "r.json")
+    assert brought(data, msgspec.structs.replace(PLAIN, again=True), store, "r.json").sessions
+
+
+def test_a_dry_run_keeps_nothing() -> None:
+    store = Memory()
+    found = brought(GOOD, msgspec.structs.replace(PLAIN, dry_run=True), store)
+    assert len(found.sessions) == 2
+    assert not store.kept
+
+
+def test_gzip_is_unpacked_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = gzip.compress(GOOD)
+    assert len(read_results(ForeignFile("hf.json.gz", packed), PLAIN, IMPORTERS).runs) == 10
+    with pytest.raises(BadInput, match="its end is missing"):
+        read_results(ForeignFile("hf.json.gz", packed[:-9]), PLAIN, IMPORTERS)
+    monkeypatch.setattr(service, "LIMIT_BYTES", 100)
+    with pytest.raises(BadInput, match="when unpacked it has more than the 100 bytes"):
+        read_results(ForeignFile("hf.json.gz", packed), PLAIN, IMPORTERS)
+
+
+@pytest.mark.parametrize(
+    "data, message, hint",
+    [
+        (b"", "x.dat: the file is empty", "was the benchmark run"),
+        (b"\x7fELF\0\0\1", "x.dat: a binary file; formats: csv, fio,", "--format FORMAT"),
+        (b"hello\nworld\n", "x.dat: no format that ktrial knows; formats: csv,", "--format FORMAT"),
+        (b"\xff\xfea\0b\0", "x.dat: a binary file", "--format"),
+    ],
+)
+def test_what_is_no_format_lists_them(data: bytes, message: str, hint: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_results(ForeignFile("x.dat", data), PLAIN, IMPORTERS)
+    assert caught.value.message.startswith(message)
+    assert hint in (caught.value.hint or "")
+
+
+def test_a_column_that_stands_alone_is_a_table_where_it_is_named() -> None:
+    """Without a delimiter it looks like no table, and without an ending `.csv` two lines are enough to tell one."""
+    named = Wanted(options=ImportOptions(values=("time_s",)))
+    alone = read_results(ForeignFile("x.dat", b"time_s\n1.5\n2.5\n"), named, IMPORTERS)
+    assert (alone.format, [run.measurements[0].value for run in alone.runs]) == ("csv", [1.5, 2.5])
+    with pytest.raises(BadInput, match="a binary file"):
+        read_results(ForeignFile("x.dat", b"time_s\n1.5\0\n"), named, IMPORTERS)
+    assert IMPORTERS["csv"].sniff(b"time_s,load\n1.5,2\n", "x.dat")
+    assert not IMPORTERS["csv"].sniff(b"time_s,load\n", "x.dat")
+
+
+def test_two_formats_that_claim_a_file_are_both_named() -> None:
+    two = {**IMPORTERS, "zz": msgspec.structs.replace(IMPORTERS["hyperfine"], name="zz")}
+    with pytest.raises(BadInput, match=r"hf\.json: it could be hyperfine or zz") as caught:
+        read_results(ForeignFile("hf.json", GOOD), PLAIN, two)
+    assert caught.value.hint == "--format hyperfine says which"
+
+
+def test_options_of_tables_are_for_tables() -> None:
+    wanted = Wanted(options=ImportOptions(values=("time",), by="a"))
+    with pytest.raises(BadInput, match=r"--value, --by: of tables \(csv\) only, and this is hyperfine"):
+        read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
+
+
+def test_a_rate_of_frames_is_for_logs_of_frames() -> None:
+    wanted = Wanted(options=ImportOptions(below_fps=60.0))
+    with pytest.raises(BadInput, match=r"--below-fps: of logs of frames \(mangohud\) only, and this is hyperfine"):
+        read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
+
+
+def test_options_that_were_not_given_leave_no_trace() -> None:
+    kept = msgspec.to_builtins(ImportOptions.given({"label": "a", "below_fps": None}))
+    assert (kept["label"], "below_fps" in kept) == ("a", False), "what was kept before knows it again"
+
+
+def test_a_label_names_one_group() -> None:
+    data = (FOLDER / "phoronix" / "made-two-systems" / "input.xml").read_bytes()
+    with pytest.raises(BadInput, match=r"holds 2 groups, .*: performance, powersave"):
+        read_results(ForeignFile("composite.xml", data), Wanted(options=ImportOptions(label="x")), IMPORTERS)
+
+
+def made(*values: float, text: str = "t") -> Importer:
+    """An importer of one run with these values of one outcome."""
+    found = tuple(
+        ForeignMeasurement(outcome="a", value=value, unit="s", direction=None, original="o") for value in values
+    )
+    run = ForeignRun(group=text, benchmark="b", number=1, measurements=found)
+    return Importer(
+        name="made",
+        what="",
+        sniff=lambda head, name: True,
+        read=lambda data, name, options: ForeignResults(format="made", runs=(run,)),
+    )
+
+
+@pytest.mark.parametrize(
+    "importer, message",
+    [
+        (made(1.0, 2.0), "measures 'a' twice"),
+        (made(float("inf")), "a is o, which is no finite number"),
+        (made(1.0, text="\ud800"), "half a character"),
+        (made(1.0, text="a\0b"), "NUL"),
+    ],
+)
+def test_what_no_store_can_hold_is_refused(importer: Importer, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        read_results(ForeignFile("f", b"x"), PLAIN, {"made": importer})
+
+
+def test_the_importers_are_those_of_the_folder() -> None:
+    folder = Path(__file__).parents[3] / "src" / "ktrial" / "imports"
+    files = {path.stem for path in folder.glob("[a-z]*.py")} - {"registry"}
+    assert len(IMPORTERS) == len(files)
+    assert all(importer.what.endswith(".") for importer in IMPORTERS.values())
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        (b'{"a": [1, 2', "breaks off after line 1, column 11"),
+        (b'{\n "a": "no end', "breaks off after line 2, column 13"),
+        (b'{"a": tru', "breaks off after line 1, column 9"),
+        (b'{"a": 1.', "breaks off after line 1, column 8"),
+        (b'{"a": 1,\n', "breaks off after line 1, column 8"),
+        (b"[", "breaks off after line 1, column 1"),
+        (b'{"a": 1,\n "b" 2}', "broken at line 2, column 6"),
+        (b'{"a": 1}\n{"b": 2}', "no format that ktrial knows"),
+        (b'{"a": 1}', "no format that ktrial knows"),
+        (b"{not json at all", "broken at line 1, column 2"),
+    ],
+)
+def test_json_that_breaks_off_is_told_as_such(data: bytes, words: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_results(ForeignFile("cut.json", data), PLAIN, IMPORTERS)
+    assert words in caught.value.message
+    assert "cut.json" in str(caught.value.message)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.9])
+def test_a_file_of_a_tool_that_was_cut(share: float) -> None:
+    """Whether or not enough is left to tell the format."""
+    cut = GOOD[: int(len(GOOD) * share)]
+    with pytest.raises(BadInput, match=r"breaks off after line|whole JSON"):
+        read_results(ForeignFile("cut.json", cut), PLAIN, IMPORTERS)
+
+
+@pytest.mark.parametrize("second, told", [("6.1.0", "6.1.0"), ("6.2.0", None)])
+def test_a_session_names_a_kernel_only_where_all_its_runs_do(second: str, told: str | None) -> None:
+    store = Memory()
+    table = f"time_s,kernel\n1,6.1.0\n2,{second}\n".encode()
+    brought(table, Wanted(options=ImportOptions(values=("time_s",))), store, "a/times.csv")
+    assert store.kept[0][0].kernel_release == told

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows of a table count, and which columns name what is compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ktrial.kit.errors import BadInput
+from ktrial.results.foreign import ForeignResults, ImportOptions
+from ktrial.results.importers.tidy_csv import read
+
+TABLE = b"""kernel,governor,host,a=b,time_s
+stock,performance,one,x,1.0
+stock,powersave,one,y,2.0
+tuned,performance,two,x,3.0
+tuned,powersave,two,,
+"""
+
+
+def found(**options: Any) -> ForeignResults:
+    return read(TABLE, "table.csv", ImportOptions(values=("time_s",), **options))
+
+
+@pytest.mark.parametrize(
+    "where, numbers",
+    [
+        ((), [1, 2, 3, 4]),
+        (("governor=performance",), [1, 3]),
+        (("governor=performance", "kernel=tuned"), [3]),
+        (("kernel=tuned", "kernel=stock", "governor=powersave"), [2, 4]),
+        (("a=b=x",), [1, 3]),
+        (("a=b=", "host=two"), [4]),
+    ],
+)
+def test_rows_keep_their_place_in_the_file(where: tuple[str, ...], numbers: list[int]) -> None:
+    if numbers == [4]:
+        with pytest.raises(BadInput, match="every cell of its values is empty"):
+            found(where=where)
+        return
+    told = found(where=where)
+    assert [run.number for run in told.runs] == numbers
+    note = f"{4 - len(numbers)} of 4 rows are left out by --where"
+    assert (note in told.notes) == (len(numbers) < 4)
+
+
+@pytest.mark.parametrize(
+    "where, said, hint",
+    [
+        ("governor=ondemand", "no row is so", "--where: governor is performance, powersave"),
+        ("cpu=1", "--where 'cpu': no such column", "its columns are: kernel, governor, host, a=b, time_s"),
+        ("governor", "--where 'governor': it has no value", "write COLUMN=VALUE"),
+    ],
+)
+def test_a_condition_that_fits_nothing_names_what_is_there(where: str, said: str, hint: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        found(where=(where,))
+    assert said in refused.value.message
+    assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize("by", ["kernel,governor", "kernel, governor"])
+def test_several_columns_name_groups_together(by: str) -> None:
+    assert [run.group for run in found(by=by).runs] == [
+        "stock / performance",
+        "stock / powersave",
+        "tuned / performance",
+        "tuned / powersave",
+    ]
+    assert found(by=by).runs[0].attributes == {"host": "one", "a=b": "x"}
+
+
+def test_each_of_them_must_be_there() -> None:
+    with pytest.raises(BadInput, match="--by 'cpu': no such column"):
+        found(by="kernel,cpu")
+
+
+def test_a_message_names_no_cell_at_full_length() -> None:
+    table = b"host,time_s\n" + b"x" * 10_000 + b",1.0\n"
+    with pytest.raises(BadInput) as refused:
+        read(table, "table.csv", ImportOptions(values=("time_s",), where=("host=y",)))
+    assert len(str(refused.value.hint)) < 100
+
+
+def test_digests_of_questions_from_before_still_fit() -> None:
+    """An option that nobody gave is no part of the question."""
+    told = msgspec.to_builtins(ImportOptions.given({"values": (), "where": (), "by": None, "below_fps": None}))
+    assert told.keys() == {"label", "values", "by", "block", "benchmark", "unit", "direction"}
