@@ -20,11 +20,11 @@ PERF = Path(perf.__file__).parent
 
 
 def readers() -> set[tuple[str, str]]:
-    """(module, name) of every `read_…` that a module below `benchmarks` imports from `formats`."""
+    """(module, name) of every `read_…` of a tool's output that an adapter imports."""
     found = set()
     for path in BENCHMARKS.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ktrial.formats."):
+            if isinstance(node, ast.ImportFrom) and not (node.module or "").endswith(".watched"):
                 names = [alias.name for alias in node.names if alias.name.startswith("read_")]
                 found |= {(str(node.module), name) for name in names}
     return found

@@ -41,6 +41,8 @@ class Used(NamedTuple):
 def patterns(package: ModuleType) -> Iterator[Used]:
     """Those that are compiled once, and those that stand where they are used."""
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if ".migrations." in found.name or found.name.endswith("__main__"):
+            continue  # they run when they are loaded
         module = importlib.import_module(found.name)
         source = inspect.getsource(module)
         for name, value in vars(module).items():

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,9 +14,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-import ktrial.formats
-import ktrial.kernels
-import ktrial.results.importers
+import ktrial
 from ktrial.kit.errors import KtrialError
 from ktrial.kit.formats.elf import Elf
 from ktrial.results.foreign import ImportOptions
@@ -83,10 +82,19 @@ _PARTS = frozenset(
         "watch.recordings.ktrial_blocks.numbers",
     }
 )
-_PACKAGES = (ktrial.formats, ktrial.results.importers, ktrial.kernels)
-#: Kernels' functions of a text that belongs to this machine or to the catalog, not to somebody else.
+#: Where what others wrote is read.
+_PLACES = re.compile(
+    r"(?:kit|tuning\.origin)\.formats\.|bench\.(?:adapters\..*(?:output|terse|_agent_load_reply)$|frames\.)"
+    r"|results\.importers\.|kernels\.|guests\.|watch\.recordings\.|machine\.(?:kmsg|timers|logins|terminals)$"
+)
+#: Functions of a text that belongs to this machine or to the catalog, not to somebody else.
 _OWN_WORDS = frozenset(
     {
+        *("bench.frames.guest_tools.guest_path", "guests.keep.kernel_from_anywhere", "guests.keep.tool_from_anywhere"),
+        *("guests.kept.check_name", "guests.kept.is_name", "guests.shape.guest_shape", "guests.text.kept_text"),
+        *("kernels.build.command_line.launcher_of", "kernels.identity.without_target", "kernels.request.parse_set"),
+        *("kernels.request.same_value", "kernels.source.parse_patch", "kernels.uarch.arm_targets.find_cpu_target"),
+        *("kernels.uarch.targets.find_target", "kernels.uarch.targets.gate_number", "watch.recordings.merge.together"),
         *("kernels.build.run_build.flags_of_image", "guests.initramfs.build", "guests.initramfs.place"),
         *(
             "kernels.config.reasons.reason",
@@ -105,8 +113,8 @@ Reader = Callable[[bytes], object]
 
 
 def _modules() -> Iterator[ModuleType]:
-    for package in _PACKAGES:
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+    for found in pkgutil.walk_packages(ktrial.__path__, "ktrial."):
+        if not found.ispkg and _PLACES.match(found.name.removeprefix("ktrial.")):
             yield importlib.import_module(found.name)
 
 
@@ -164,7 +172,7 @@ def readers() -> dict[str, Reader]:
 
 
 def modules_without() -> set[str]:
-    """Modules of formats and imports in which no reader was found."""
+    """Modules that are there to read what others wrote, in which no reader was found."""
     found = {key.rpartition(".")[0] for key in readers()}
     names = {module.__name__.removeprefix("ktrial.") for module in _modules()}
-    return {name for name in names - found if name.startswith(("formats.", "imports."))}
+    return {name for name in names - found if not name.startswith(("kernels.", "guests."))}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ktrial.results.trial_record import StoredTrial
 
 F = TypeVar("F", bound=Callable[..., Any])
-_PERCENT = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%?\s*")
+_PERCENT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 _PATTERN = re.compile(r"[*?[]")
 _NAMED = re.compile(r"([^=/]+)=(.+)")
 
@@ -158,8 +158,8 @@ def share(text: str | None, option: str) -> float | None:
     """`2%` as 0.02; bounds are above 0 and up to 1000 %."""
     if text is None:
         return None
-    found = _PERCENT.fullmatch(text)
-    value = float(found[1]) / 100 if found is not None else 0.0
+    found = _PERCENT.fullmatch(text.strip().removesuffix("%").rstrip())
+    value = float(found[0]) / 100 if found is not None else 0.0
     if not 0 < value <= 10:
         raise BadInput(f"{option} {text}: no percentage above 0", hint=f"write for example {option} 2%")
     return value

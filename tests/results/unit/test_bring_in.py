@@ -221,7 +221,7 @@ def test_what_no_store_can_hold_is_refused(importer: Importer, message: str) -> 
 
 
 def test_the_importers_are_those_of_the_folder() -> None:
-    folder = Path(__file__).parents[3] / "src" / "ktrial" / "imports"
+    folder = Path(__file__).parents[3] / "src" / "ktrial" / "results" / "importers"
     files = {path.stem for path in folder.glob("[a-z]*.py")} - {"registry"}
     assert len(IMPORTERS) == len(files)
     assert all(importer.what.endswith(".") for importer in IMPORTERS.values())

@@ -11,7 +11,7 @@ from ktrial.reports.charts.drawing import FONT, Chart
 _VEGA_LITE = "6.4"
 _SVG = "http://www.w3.org/2000/svg"
 _FONTS = "Roboto, Arial, Helvetica, DejaVu Sans, sans-serif"
-_NUMBER = re.compile(r"-?\d+\.\d+")
+_NUMBER = re.compile(r"-?\d{1,16}\.\d+")
 _MOVED = re.compile(r"translate\(([-\d.]+),([-\d.]+)\)")
 _VALUES = re.compile(r"\bvalues(_\d+)?_marks\b")
 _ARM = re.compile(r"var\(--arm-(\d+)\)")

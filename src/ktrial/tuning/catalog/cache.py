@@ -20,7 +20,10 @@ from ktrial.tuning.knobs.profile import Profile
 
 T = TypeVar("T")
 #: A change of these changes what the packed values must look like.
-_SHAPES = [BUILT_IN / "model.py", *(BUILT_IN.parent / "domain" / f"{name}.py" for name in ("facts", "knob", "profile"))]
+_SHAPES = [
+    BUILT_IN.parent / place
+    for place in ("tuning/catalog/model.py", "machine/facts.py", "tuning/knobs/knob.py", "tuning/knobs/profile.py")
+]
 
 
 class _Compiled(msgspec.Struct):

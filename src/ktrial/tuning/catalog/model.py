@@ -12,7 +12,7 @@ from ktrial.machine.facts import FactKind
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.profile import Profile
 
-BUILT_IN = Path(__file__).parent
+BUILT_IN = Path(__file__).parents[2] / "catalog"
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
