@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Kernels: where they come from, what they are."""

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The machine at hand: its facts, sensors and gates, and what goes on during a run."""

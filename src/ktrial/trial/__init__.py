@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Trials: from the question to the verdict."""

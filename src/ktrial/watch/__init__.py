@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Watching a machine while it works, and finding what made it stutter."""

@@ -51,14 +51,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     """
     from ktrial.kit.tables import columns
     from ktrial.reports.ladder import tiers_text
-    from ktrial.studies.ladder.command_line import (
-        built_tiers,
-        in_guests,
-        kernels_of_tiers,
-        planned,
-        show_built,
-        with_own_kernels,
-    )
+    from ktrial.studies.ladder import command_line
     from ktrial.studies.ladder.ladder import ladder_of, ladder_trial, left_out, possible
     from ktrial.trial.guests import guest_trialing
     from ktrial.trial.protocol.file import check_trial_file
@@ -69,8 +62,8 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave --machine-root out")
     catalog, (ladder_name,) = app.catalog_for((name,))
-    kernels = kernels_of_tiers(options)
-    built = built_tiers(options)
+    kernels = command_line.kernels_of_tiers(options)
+    built = command_line.built_tiers(options)
     ladder = ladder_of(ladder_name, catalog, kernels, built)
     suite = options["suite"] or (ladder_name if own is None and ladder_name in app.suites else None)
     if suite is None and own is None:
@@ -78,14 +71,14 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
         raise BadInput("what is to be measured?", hint=f"--suite NAME, or a command:  ktrial ladder {name} -- CMD")
     template = protocol_file(f"ladder-{ladder_name}"[:60], suite, own, options, secondary=options["secondary"], arms={})
     if kernels is not None:
-        template = in_guests(template, ladder, kernels, options)
+        template = command_line.in_guests(template, ladder, kernels, options)
         check_trial_file(ladder_trial(ladder, template))
     if built is not None:
-        ladder = with_own_kernels(app, ladder, template)
+        ladder = command_line.with_own_kernels(app, ladder, template)
         if options["dry_run"]:
-            return show_built(app, ladder, template)
+            return command_line.show_built(app, ladder, template)
     dangerous, profile = options["yes_dangerous"], not options["no_profile"]
-    plans = planned(app, ladder, template, catalog, allow_dangerous=dangerous)
+    plans = command_line.planned(app, ladder, template, catalog, allow_dangerous=dangerous)
     ladder = possible(ladder, plans)
     file = ladder_trial(ladder, template)
     check_trial_file(file)

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What was proven on this machine, and when to prove it again."""

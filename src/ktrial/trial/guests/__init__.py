@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Trials whose arms are kernels in guests."""
