@@ -206,7 +206,7 @@ class FakeExecutor:
 class FakeSampling:
     """Each look takes the next row of `rows` (column -> whole number), and the last one again and again.
 
-    A run takes two. `lost` makes the agent go during a run. Implements `bench.run.ports.Sampling`.
+    A run takes two. `lost` makes the agent go during a run. Implements `machine.ports.Sampling`.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, int | None]], units: Mapping[str, Sensor], **more: Any) -> None:
@@ -239,7 +239,7 @@ class FakeSampling:
 
 
 class FakeSleep:
-    """How long the machine slept, look by look; implements `bench.run.ports.SleepClock`."""
+    """How long the machine slept, look by look; implements `machine.ports.SleepClock`."""
 
     def __init__(self, *seconds: float) -> None:
         self._seconds = list(seconds or (0.0,))

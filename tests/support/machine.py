@@ -12,7 +12,7 @@ from ktrial.machine.reading import Reading
 
 
 class FakeMachine:
-    """Implements `bench.run.ports.Machine`; values are texts, or readings for files that cannot be read."""
+    """Implements `machine.ports.Machine`; values are texts, or readings for files that cannot be read."""
 
     def __init__(
         self, files: Mapping[str, str | Reading], facts: Mapping[str, Any] | None = None, *, is_root: bool = True

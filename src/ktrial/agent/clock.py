@@ -12,7 +12,7 @@ _LOOKS = 3
 
 
 class SystemClock:
-    """Implements `bench.run.ports.Clock`; a Ctrl-C that `interrupts` notes ends a sleep."""
+    """Implements `machine.ports.Clock`; a Ctrl-C that `interrupts` notes ends a sleep."""
 
     def __init__(self, interrupts: Interrupts | None = None) -> None:
         self._interrupts = interrupts or Interrupts()

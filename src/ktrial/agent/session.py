@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from ktrial import __version__
-from ktrial.kit.errors import AgentError, BadRequest, Busy, NoSuchTransaction, PrivilegeMissing, StalePlan
-from ktrial.machine.facts import Fact, FactBook
-from ktrial.machine.reading import Reading
-from ktrial.kit.json_strict import decode_as
-from ktrial.kit.json_bytes import Base64, read_bytes
 from ktrial.agent.interrupts import Interrupts
 from ktrial.agent.transport import BUILD_ANEW, Transport
+from ktrial.kit.errors import AgentError, BadRequest, Busy, NoSuchTransaction, PrivilegeMissing, StalePlan
+from ktrial.kit.json_bytes import Base64, read_bytes
+from ktrial.kit.json_strict import decode_as
+from ktrial.machine.facts import Fact, FactBook
+from ktrial.machine.reading import Reading
 
 T = TypeVar("T")
 PROTOCOL_VERSION = 1
@@ -26,7 +26,7 @@ _SPECIAL: dict[str, type[AgentError]] = {"bad-request": BadRequest, "busy": Busy
 
 
 class AgentSession:
-    """Speaks protocol version 1 over a transport; implements `bench.run.ports.Machine`.
+    """Speaks protocol version 1 over a transport; implements `machine.ports.Machine`.
 
     `hello_limit_s` is for the agent's first answer, and what must start before it.
     """

@@ -17,12 +17,13 @@ from ktrial.bench.doubts import session_findings
 from ktrial.bench.events import Began, Hole, Listener, Result, RunBegan, RunEnded, Settles, Waiting
 from ktrial.bench.record import MACHINE_FACTS, Execution, RunRecord, Session, summarise
 from ktrial.bench.run.make_run import RunMaker, Wanted
-from ktrial.bench.run.ports import Clock, Executor, RunStore
+from ktrial.bench.run.ports import Executor, RunStore
 from ktrial.bench.schedule import Order, Place, places, places_done, plan_of
 from ktrial.bench.suite import Task
 from ktrial.kit.errors import KtrialError
 from ktrial.kit.finding import Finding
 from ktrial.machine.facts import Fact, FactBook
+from ktrial.machine.ports import Clock
 
 #: So often a run that was disturbed by input, at once, or was void, at the end, is made again.
 MOST_REPEATS = 3

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import UnreadableOutput
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.kernel_log import KernelLog, KernelLogDelta, new_lines
 from ktrial.machine.kmsg import read_kmsg
+from ktrial.machine.ports import Machine
 from ktrial.tuning.catalog.kernel_log import log_patterns
 
 

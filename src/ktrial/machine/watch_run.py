@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from ktrial.bench.run.ports import Machine, Sampling, SleepClock
 from ktrial.kit.errors import AgentError
 from ktrial.machine.gate_readings import FACTS, Thermometers, others_share, readings_at, readings_during
 from ktrial.machine.gates import ABSENT, Reading, Readings
 from ktrial.machine.kernel_log import KernelLogDelta
+from ktrial.machine.ports import Machine, Sampling, SleepClock
 from ktrial.machine.run_conditions import Conditions, Telemetry, shown_at
 from ktrial.machine.sensors import Samples, summarise
 from ktrial.machine.suspend import suspended_s

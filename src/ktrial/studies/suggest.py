@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import Refused
 from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Machine
 from ktrial.studies.goals import Candidate, Goal, GoalSetting
 from ktrial.studies.ledger.model import LedgerEntry
 from ktrial.tuning.catalog.model import Catalog

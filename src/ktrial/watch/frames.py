@@ -30,10 +30,11 @@ from ktrial.bench.frames.statistics import (
 )
 from ktrial.bench.measure import session_of
 from ktrial.bench.record import Artefact, Exit, Kept, Resources, RunRecord, Session, summarise
-from ktrial.bench.run.ports import CaptureFolder, Clock, Launcher, RunStore, WrittenLog
+from ktrial.bench.run.ports import CaptureFolder, Launcher, RunStore, WrittenLog
 from ktrial.bench.schedule import Order
 from ktrial.kit.errors import BadInput, BadRun, KtrialError
 from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Clock
 
 #: Variables of the session that may bear on frames and are kept with a run; others may hold secrets.
 KEPT_VARIABLES = re.compile(

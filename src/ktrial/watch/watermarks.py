@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from ktrial.bench.run.ports import Clock, Machine
 from ktrial.kit.errors import BadInput, Refused, UnknownName
 from ktrial.machine.facts import Fact, FactBook
+from ktrial.machine.ports import Clock, Machine
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import is_assignment, parse_assignment
 from ktrial.tuning.knobs.computed import computed_value, default_value

@@ -11,13 +11,13 @@ import pytest
 
 from ktrial.bench.adapters import all_benchmarks
 from ktrial.bench.frames.guest_tools import GuestPlace, GuestRun, Job
-from ktrial.bench.run.ports import Machine
 from ktrial.bench.suite import Suite, SuiteEntry
 from ktrial.bench.suite_files import load_suites
 from ktrial.judge.model.log import Screen
 from ktrial.judge.screening_judge import screened_arms
 from ktrial.kernels.identity import KernelFound, KernelIdentity
 from ktrial.kit.errors import AgentError, BadInput, KtrialError, Refused
+from ktrial.machine.ports import Machine
 from ktrial.trial.arms.plan_arms import in_force
 from ktrial.trial.guests import prepare as guest_trial
 from ktrial.trial.guests.kernels import KernelChange, KernelRecipe, kernel_of

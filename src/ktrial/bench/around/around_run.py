@@ -15,10 +15,11 @@ from ktrial.bench.around.start_gate import Start, StartGates
 from ktrial.bench.benchmark import WATCHED, Invocation, Measurement, Outcome
 from ktrial.bench.energy import INSTANTS, PATTERNS, EnergyCounter, consumed, counters, measurements
 from ktrial.bench.record import Prepared
-from ktrial.bench.run.ports import Clock, Machine, RunRecorder
+from ktrial.bench.run.ports import RunRecorder
 from ktrial.bench.watched import Watched
 from ktrial.kit.errors import BadRun
 from ktrial.machine.disturbance import Quiet
+from ktrial.machine.ports import Clock, Machine
 from ktrial.machine.reading import Reading
 from ktrial.machine.run_conditions import Conditions
 from ktrial.machine.settle import Settled

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ktrial.bench.benchmark import Invocation, check_exit
-from ktrial.bench.run.ports import Clock, Executor
+from ktrial.bench.run.ports import Executor
 from ktrial.kit.errors import BadRun, Refused
 from ktrial.machine.logins import PROPERTIES, read_session_ids, read_sessions
+from ktrial.machine.ports import Clock
 from ktrial.machine.terminals import read_access_times
 
 #: The machine counts as idle after so many seconds without input.

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from ktrial.bench.benchmark import Invocation, check_exit
 from ktrial.bench.record import Prepared
-from ktrial.bench.run.ports import Executor, Machine
+from ktrial.bench.run.ports import Executor
 from ktrial.bench.suite import Between
 from ktrial.kit.errors import AgentError, BadRun
+from ktrial.machine.ports import Machine
 
 #: Share of the available memory that what is swapped out may take when it comes back.
 _ROOM = 0.8

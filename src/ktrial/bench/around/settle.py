@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ktrial.bench.run.ports import Clock
 from ktrial.kit.units import show_seconds
 from ktrial.machine.gates import Readings
+from ktrial.machine.ports import Clock
 from ktrial.machine.settle import Settled, settling
 
 #: Seconds between two looks: each wakes the machine that is to come to rest.

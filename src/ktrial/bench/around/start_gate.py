@@ -9,8 +9,8 @@ import msgspec
 
 from ktrial.bench.around.settle import Settle
 from ktrial.bench.record import RunRecord
-from ktrial.bench.run.ports import Clock
 from ktrial.machine.gates import DEFAULTS, GateFinding, GateLimits, Readings, judge_start
+from ktrial.machine.ports import Clock
 from ktrial.machine.settle import TEMPERATURE, Settled
 from ktrial.machine.watch_run import ConditionWatch
 

@@ -27,11 +27,11 @@ from ktrial.bench.record import (
     Watch,
     raw_parts,
 )
-from ktrial.bench.run.ports import Clock
 from ktrial.bench.schedule import Place
 from ktrial.bench.suite import Task
 from ktrial.kit.errors import BadRun
 from ktrial.machine.gates import VOID, why_void
+from ktrial.machine.ports import Clock
 from ktrial.machine.settle import Settled
 
 _RESETS = {

@@ -19,7 +19,7 @@ LIMIT_S = 86_400.0
 
 
 class Sampling:
-    """Implements `bench.run.ports.Sampling`. `connect` starts an agent; of `sources` all are read when none is named.
+    """Implements `machine.ports.Sampling`. `connect` starts an agent; of `sources` all are read when none is named.
 
     An agent that has looked once is kept, so that none is started when a run begins.
     """

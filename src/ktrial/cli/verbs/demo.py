@@ -13,7 +13,7 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option
 
 if TYPE_CHECKING:
-    from ktrial.bench.run.ports import Machine
+    from ktrial.machine.ports import Machine
     from ktrial.studies.demo.model import Demo, DemoResult
 
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import KtrialError
 from ktrial.kit.mounts import MOUNTS, device_of
+from ktrial.machine.ports import Machine
 from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO, Demo
 from ktrial.trial.protocol.file import CONTROL, ArmFile, DesignFile, TrialFile, Value
 from ktrial.tuning.catalog.model import Catalog

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ktrial.bench.run.ports import Machine
     from ktrial.cli.app import App
+    from ktrial.machine.ports import Machine
     from ktrial.results.trial_record import StoredTrial
     from ktrial.studies.demo.model import Demo
     from ktrial.trial.run.prepare import Prepared

@@ -12,8 +12,8 @@ import msgspec
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
-    from ktrial.bench.run.ports import Machine
     from ktrial.cli.app import App
+    from ktrial.machine.ports import Machine
     from ktrial.studies.ladder.ladder import Built, Ladder
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.tuning.catalog.model import Catalog

@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kernels.config.fragments import load_fragments
 from ktrial.kernels.request import with_extended
 from ktrial.kit.errors import BadInput, UnknownName
+from ktrial.machine.ports import Machine
 from ktrial.trial.guests.kernels import KernelChange
 from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 from ktrial.tuning.catalog.model import Catalog

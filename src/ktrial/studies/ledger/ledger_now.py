@@ -13,7 +13,7 @@ from ktrial.tuning.knobs.observe import observe
 from ktrial.tuning.knobs.value import active_text
 
 if TYPE_CHECKING:
-    from ktrial.bench.run.ports import Machine
+    from ktrial.machine.ports import Machine
 
 _MACHINE_FACTS = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind", "kernel.release")
 

@@ -9,9 +9,10 @@ from typing import Literal
 import msgspec
 
 from ktrial.bench.benchmark import Invocation
-from ktrial.bench.run.ports import Executor, Machine
+from ktrial.bench.run.ports import Executor
 from ktrial.bench.run.undoable_command import ArmCheck, ArmExtras
 from ktrial.kit.errors import BadInput
+from ktrial.machine.ports import Machine
 from ktrial.trial.arms.plan_arms import in_force
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.tuning.plans.plan import Plan, ServiceStep

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import KtrialError, StalePlan
 from ktrial.kit.json_bytes import read_bytes
+from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Reading
 from ktrial.tuning.plans.plan import Change, Plan
 from ktrial.tuning.plans.resolve import apply_plan

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ktrial.bench.benchmark import Invocation, RawOutput, why_failed
-from ktrial.bench.run.ports import Executor, Machine
+from ktrial.bench.run.ports import Executor
 from ktrial.bench.run.undoable_command import ArmCheck, ArmCommand, ArmExtras, OpenCommand
 from ktrial.kit.errors import KtrialError, Refused
+from ktrial.machine.ports import Machine
 from ktrial.trial.arms.arm_builds import BuildSite
 from ktrial.trial.arms.arms import ArmLost, Arms, Built, Drift, NamesWriter
 from ktrial.trial.arms.scheduler import SchedulerSeat

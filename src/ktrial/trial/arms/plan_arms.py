@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from ktrial.bench.benchmark import Benchmark
-from ktrial.bench.run.ports import Machine
 from ktrial.bench.suite import Suite, Task
 from ktrial.bench.suites import tasks_of, with_parameters
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Machine
 from ktrial.results.trial_record import ArmSettings
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.tuning.catalog.model import Catalog

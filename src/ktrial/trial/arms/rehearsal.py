@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import BadInput, BadRun
+from ktrial.machine.ports import Machine
 from ktrial.trial.arms.arms import ArmLost, Arms
 from ktrial.tuning.knobs.find import successors
 from ktrial.tuning.knobs.knob import Knob

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from ktrial.bench.benchmark import Invocation, RawOutput, why_failed
-from ktrial.bench.run.ports import Clock, Executor, Machine, RunningLoad
+from ktrial.bench.run.ports import Executor, RunningLoad
 from ktrial.bench.run.undoable_command import EJECTED, ArmScheduler
 from ktrial.kit.errors import Refused
+from ktrial.machine.ports import Clock, Machine
 from ktrial.trial.arms.arms import ArmLost, Drift
 
 STATE = "/sys/kernel/sched_ext/state"

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import AgentError
+from ktrial.machine.ports import Machine
 from ktrial.trial.arms.arms import Drift
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.origin.why import origins

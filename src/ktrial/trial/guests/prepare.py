@@ -14,12 +14,12 @@ import msgspec
 from ktrial.bench.availability import is_program
 from ktrial.bench.benchmark import Benchmark
 from ktrial.bench.frames.guest_tools import GuestPlace, GuestRun, Job
-from ktrial.bench.run.ports import Machine
 from ktrial.bench.suite import Suite, Task
 from ktrial.bench.suites import tasks_of
 from ktrial.kernels.identity import KernelFound, without_target
 from ktrial.kit.errors import AgentError, BadInput, KtrialError, Refused
 from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Machine
 from ktrial.machine.watch_kernel_log import look
 from ktrial.results.trial_record import ArmSettings
 from ktrial.trial.arms.plan_arms import (

@@ -19,13 +19,14 @@ from ktrial.bench.benchmark import Invocation, RawOutput, pinned
 from ktrial.bench.frames.guest_tools import ODD_BOOT, GuestDiffers, GuestPlace, GuestRun
 from ktrial.bench.record import Execution, RunRecord, TrialPlace, Watch
 from ktrial.bench.run.make_run import RunMaker, Wanted
-from ktrial.bench.run.ports import Clock, RunStore
+from ktrial.bench.run.ports import RunStore
 from ktrial.bench.schedule import Place
 from ktrial.bench.suite import Task
 from ktrial.guests.agreement import agreement
 from ktrial.judge.model.judgement import Judgement, NextStep
 from ktrial.judge.model.log import BlockDrawn, Ended, Event, Looked, RunEnded, block_order
 from ktrial.kit.errors import BadRun, KtrialError
+from ktrial.machine.ports import Clock
 from ktrial.results.trial_record import StoredTrial
 from ktrial.trial.guests.guest_visit import Asked, asked_of, came_of, job_of
 from ktrial.trial.guests.model import perturbation

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from ktrial.bench.run.ports import Machine
 from ktrial.judge.model.judgement import Judgement
 from ktrial.judge.model.log import Protocol
 from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.machine.facts import machine_of
+from ktrial.machine.ports import Machine
 from ktrial.results.trial_record import StoredTrial, protocol_sha256
 from ktrial.trial.arms.arm_builds import BuildSite
 from ktrial.trial.arms.commands import Beside, CommandedArms

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import Refused
+from ktrial.machine.ports import Machine
 from ktrial.results.trial_record import StoredTrial
 from ktrial.trial.arms.arms import Drift, NamesWriter
 from ktrial.trial.arms.writers import writer_of

@@ -17,7 +17,7 @@ from ktrial.bench.around.around_run import Around
 from ktrial.bench.benchmark import pinned, with_environment
 from ktrial.bench.record import RunRecord, Session, TrialPlace
 from ktrial.bench.run.make_run import RunMaker, Wanted
-from ktrial.bench.run.ports import Clock, RunStore
+from ktrial.bench.run.ports import RunStore
 from ktrial.bench.schedule import Place
 from ktrial.bench.suite import Task
 from ktrial.judge.model.judgement import Judgement, NextStep
@@ -35,6 +35,7 @@ from ktrial.judge.model.log import (
 )
 from ktrial.kit.errors import BadInput, BadRun, LimitPassed
 from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Clock
 from ktrial.trial.arms.arms import Arms
 from ktrial.trial.arms.builds import build_number
 from ktrial.trial.protocol.protocol import refuse_few_events

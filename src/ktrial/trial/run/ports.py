@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ktrial.bench.run.ports import Clock, Desktop, Executor, Machine, RunRecorder, RunStore, Sampling, SleepClock
+from ktrial.bench.run.ports import Desktop, Executor, RunRecorder, RunStore
+from ktrial.machine.ports import Clock, Machine, Sampling, SleepClock
 from ktrial.trial.arms.commands import CommandJournal
 from ktrial.trial.run.loop import TrialStore
 

@@ -18,7 +18,6 @@ from ktrial.bench.benchmark import Benchmark
 from ktrial.bench.measure import session_of
 from ktrial.bench.record import Session
 from ktrial.bench.run.make_run import RunMaker
-from ktrial.bench.run.ports import Machine
 from ktrial.bench.run.undoable_command import ArmExtras
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Suite, Task
@@ -26,6 +25,7 @@ from ktrial.bench.suites import tasks_of
 from ktrial.kit.errors import BadInput
 from ktrial.machine.facts import FactBook
 from ktrial.machine.gates import parse_gates
+from ktrial.machine.ports import Machine
 from ktrial.results.trial_record import ArmSettings
 from ktrial.trial.arms.arm_services import refuse_others, service_states, with_service_checks, with_services
 from ktrial.trial.arms.commands import refuse_what_holds_already

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ktrial.bench.record import RunRecord
-    from ktrial.bench.run.ports import Clock
     from ktrial.judge.model.judgement import Judgement
     from ktrial.judge.model.log import Protocol
+    from ktrial.machine.ports import Clock
     from ktrial.trial.protocol.trial_forecast import TrialForecast
     from ktrial.trial.run.events import TrialEvent, VisitBegan, VisitEnded
     from ktrial.trial.run.prepare import Prepared

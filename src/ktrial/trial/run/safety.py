@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ktrial.bench.run.ports import Sampling
 from ktrial.kit.errors import LimitPassed, Refused
+from ktrial.machine.ports import Sampling
 from ktrial.machine.run_conditions import TEMPERATURES
 from ktrial.machine.sensors import Samples
 from ktrial.trial.protocol.limits import SafetyLimits

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from ktrial.bench.run.ports import Machine
 from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Reading
 from ktrial.tuning.doctor.model import Confounder
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.units import show_bytes
 from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Machine
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.doctor.confounders import CONFOUNDER_FILES, confounders
 from ktrial.tuning.doctor.limits import LIMIT_FILES, LIMIT_PATTERNS, limits

@@ -19,7 +19,7 @@ from ktrial.tuning.knobs.observe import observe
 from ktrial.tuning.knobs.relevance import inert_here
 
 if TYPE_CHECKING:
-    from ktrial.bench.run.ports import Machine
+    from ktrial.machine.ports import Machine
 
 _FACTS = ("memory", "cpu.threads", "thp.enabled", "kernel.release")
 

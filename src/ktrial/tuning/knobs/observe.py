@@ -12,7 +12,7 @@ from ktrial.tuning.knobs.address import group_pattern
 from ktrial.tuning.knobs.knob import Knob, instance_of, place_pattern
 
 if TYPE_CHECKING:
-    from ktrial.bench.run.ports import Machine
+    from ktrial.machine.ports import Machine
 
 _DEBUGFS = "/sys/kernel/debug/"
 _NEW_ZRAM = "/sys/class/zram-control/hot_add"

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import AgentError
+from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Reading as FileReading
 from ktrial.tuning.origin.formats import command_line, modprobe_d, sysctl_d, tmpfiles_d, tuned, udev, zram_generator
 from ktrial.tuning.origin.formats.lines import Assignment, ForeignFormatError, Reading, Unread

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import BadInput
 from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Machine
 from ktrial.machine.reading import InstanceState, KnobState
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.computed import default_value

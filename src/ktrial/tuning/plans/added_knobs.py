@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from ktrial.bench.run.ports import Machine
+from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Barred, InstanceState, KnobState
 
 #: Where root adds knobs, on the machine that they are written on.

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Machine
 from ktrial.machine.reading import InstanceState
 from ktrial.machine.when import Truth, evaluate
 from ktrial.tuning.catalog.model import Catalog

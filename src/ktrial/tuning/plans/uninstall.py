@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import KtrialError
+from ktrial.machine.ports import Machine
 from ktrial.tuning.plans.unsettled import UNFINISHED
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ktrial.bench.run.ports import Clock, Machine
 from ktrial.kit.errors import Busy
 from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Clock, Machine
 from ktrial.machine.reading import Reading
 
 #: Seconds that another one may take, and between two attempts.
@@ -16,7 +16,7 @@ LIMIT_S, _PAUSE_S = 60.0, 0.2
 
 
 class PatientMachine:
-    """Implements `bench.run.ports.Machine`; `tell` hears once for whom a request waits."""
+    """Implements `machine.ports.Machine`; `tell` hears once for whom a request waits."""
 
     def __init__(self, machine: Machine, clock: Clock, tell: Callable[[str], None], limit_s: float = LIMIT_S) -> None:
         self._machine = machine

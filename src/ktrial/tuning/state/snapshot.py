@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import AgentError
 from ktrial.machine.facts import FactBook
+from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Reading
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.catalog.volatile import moving_files

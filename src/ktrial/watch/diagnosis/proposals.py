@@ -11,8 +11,8 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from ktrial.bench.run.ports import Machine
 from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.machine.ports import Machine
 from ktrial.trial.protocol.from_words import default_suite
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.find import find_knob

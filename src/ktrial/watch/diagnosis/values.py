@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ktrial.bench.run.ports import Machine
 from ktrial.judge.stats.arrays import Array
 from ktrial.kit.errors import BadInput
 from ktrial.kit.units import show_bytes
+from ktrial.machine.ports import Machine
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.observe import observe
 from ktrial.watch.diagnosis.causes import rate_of
