@@ -256,8 +256,7 @@ def _above(z: float) -> float:
 def _quantile(ordered: Array, share: float) -> float:
     place = share * (len(ordered) - 1)
     below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return float(ordered[below] + (ordered[above] - ordered[below]) * (place - below))
+    return float(ordered[below] + (ordered[below + 1] - ordered[below]) * (place - below))
 
 
 def as_array(values: Sequence[float] | Any) -> Array:

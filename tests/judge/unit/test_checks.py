@@ -60,6 +60,7 @@ def test_carry_over_is_a_doubt_with_its_p() -> None:
 
 
 def test_too_few_runs_tell_no_carry_over() -> None:
+    assert checks.carry_over_p(np.array([1.0]), ["case"], "case", "control") is None
     scores, arms = sequence(3, 0.5, 0.01, 1)
     assert checks.carry_over(scores, arms, "case", "control") is None
     assert checks.carry_over(scores[:2], arms[:2], "case", "control") is None

@@ -8,7 +8,7 @@ import pytest
 
 from ktrial.judge.model.verdict import Effect, Verdict
 from ktrial.judge.observational_layout import Order
-from ktrial.judge.observational_verdict import Case, decide, is_equivalent, order_check, worth
+from ktrial.judge.observational_verdict import Case, decide, is_equivalent, layout_doubts, order_check, worth
 
 
 def effect(low: float | None, high: float | None) -> Effect:
@@ -32,6 +32,13 @@ def case(low: float | None, high: float | None, **changes: Any) -> Case:
         confounded_by=None,
     )
     return msgspec.structs.replace(plain, **changes)
+
+
+def test_a_difference_that_was_seen_is_named_beside_what_it_may_come_from() -> None:
+    (doubt,) = layout_doubts(case(0.03, 0.05, order="sequence"))
+    assert "(time and arm are confounded): " in doubt.sentence
+    (doubt,) = layout_doubts(case(-0.01, 0.01, order="sequence"))
+    assert "(time and arm are confounded): " not in doubt.sentence
 
 
 @pytest.mark.parametrize(
@@ -66,6 +73,7 @@ def case(low: float | None, high: float | None, **changes: Any) -> Case:
         (case(0.03, 0.05, floor=0.05, floor_adjusted=0.05), "better", "does not hold zero"),
         (case(0.03, 0.05, order="sequence", p_adjusted=0.05), "different", "cause open"),
         (case(0.03, 0.05, p_adjusted=0.06, family=9), "inconclusive", "among 9 comparisons"),
+        (case(0.03, 0.05, p_adjusted=0.06, family=2), "inconclusive", "may be chance among 2 comparisons"),
         (case(0.03, 0.05, floor=0.1, floor_adjusted=0.1), "inconclusive", "0.1, above 0.05"),
         (case(-0.01, 0.01, floor_adjusted=0.1, family=100), "inconclusive", "correction for 100"),
         (case(0.03, 0.05, floor=0.05, floor_adjusted=0.1, family=2), "inconclusive", "and 0.1 after correction for 2"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ktrial.bench.benchmark import ANOTHER
+from ktrial.judge.collect_log import collect
 from ktrial.judge.judge import judge
 from ktrial.judge.model.comparison import Role
 from ktrial.judge.model.judgement import Judged, Judgement
@@ -757,7 +758,11 @@ def test_a_percentile_on_few_events_decides_nothing() -> None:
 def test_one_run_of_few_events_is_a_doubt_only() -> None:
     found = judge(with_events(0.99, lambda run: 990 if run == 3 else 2000))
     assert [one.verdict for one in found.judged] == ["better"]
-    assert "few-events" in kinds(found)
+    assert [one.level for one in found.findings if one.kind == "few-events"] == ["suspect"]
+
+
+def test_each_block_in_which_an_arm_was_drawn_is_a_visit() -> None:
+    assert collect(pair_log(protocol(), [0.01, 0.02, 0.03])).visits == {"control": 3, "case": 3}
 
 
 def test_the_arm_with_fewest_events_tells_whether_a_percentile_decides() -> None:

@@ -53,6 +53,12 @@ def test_smallest_effect_and_blocks_to_detect_are_inverse() -> None:
     assert smallest_effect(0.04, 3) == math.inf
 
 
+@pytest.mark.parametrize("sd", [-0.01, math.inf, math.nan])
+def test_what_is_no_spread_plans_nothing(sd: float) -> None:
+    with pytest.raises(BadInput, match="is no spread to plan with"):
+        blocks_to_detect(sd, 0.05)
+
+
 def test_equivalence_needs_more_blocks() -> None:
     # ceil(1.15 * (3.6 * 0.02 / ln 1.02)^2 + 3) = ceil(18.2)
     assert blocks_to_show_equivalence(0.02, 0.02) == 19
@@ -96,6 +102,7 @@ def test_the_first_blocks_plan_by_size_alone() -> None:
     first = generator.normal(0, 0.05, 7)
     cap = cap_from_first_blocks([first.tolist()], 0.05, 40)
     assert cap_from_first_blocks([np.abs(first).tolist()], 0.05, 40) == cap
+    assert cap_from_first_blocks([[-0.2, 0.2] * 4], 0.05, 40) == 40
     assert cap_from_first_blocks([(first * 0.01).tolist()], 0.05, 40) == 7
     assert cap_from_first_blocks([(first * 0.01).tolist()], 0.05, 40, comparisons=3) == 9
     assert cap_from_first_blocks([(first * 0.01).tolist(), (first * 9).tolist()], 0.05, 40) == 40

@@ -11,6 +11,7 @@ from ktrial.judge.collect_log import Pairs
 from ktrial.judge.model.log import OutcomeRule
 from ktrial.judge.other_roles import Member, read_family
 from ktrial.judge.primary_verdict import (
+    abs_score,
     e_values,
     family_effect,
     log_margin,
@@ -144,6 +145,11 @@ def test_exploratory_outcomes_are_read_at_the_whole_error_and_never_decided() ->
     assert events.reading.effect is not None
     assert events.reading.effect.method == "ratio of total rates, interval by sign flips"
     assert (wall.guard, events.guard) == (None, None)
+
+
+def test_the_logarithm_of_a_value_is_its_score_where_higher_is_better() -> None:
+    assert abs_score(0.5, OutcomeRule(direction="higher", role="primary")) == 0.5
+    assert abs_score(0.5, OutcomeRule(direction="lower", role="primary")) == -0.5
 
 
 def test_a_counter_within_its_margin_holds() -> None:

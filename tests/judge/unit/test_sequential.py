@@ -184,6 +184,7 @@ def test_fast_path_of_several_comparisons_reaches_farther() -> None:
     assert decide(near, Rule(20, 0.005, row=2, comparisons=2, profile=PROFILE)).verdict is None
     far = decide(near * 2, Rule(20, 0.005, row=2, comparisons=2, profile=PROFILE))
     assert far.why == "fast path"
+    assert decide(near * 2, Rule(20, 0.005, row=3, comparisons=4, profile=PROFILE)).why == "fast path"
     assert far.low == pytest.approx(float((near * 2).min()) - 2 * largest)
 
 

@@ -98,3 +98,10 @@ def test_the_interval_of_the_difference_inverts_the_test() -> None:
     for shift, kept in ((low + 1e-6, True), (high - 1e-6, True), (low - 1e-6, False), (high + 1e-6, False)):
         assert (scipy_p(differences - shift) > 0.05) == kept
     assert difference_interval(differences[:5]) is None
+    assert difference_interval(differences * 1e6) == pytest.approx((low * 1e6, high * 1e6), rel=1e-6)
+
+
+def test_equal_blocks_have_an_interval_around_them() -> None:
+    ends = difference_interval(np.zeros(10))
+    assert ends is not None
+    assert -1e-290 < ends[0] <= 0 <= ends[1] < 1e-290

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from ktrial.kit.errors import BadInput
 from ktrial.results.foreign import ForeignResults, ImportOptions
 from ktrial.results.import_file import ForeignFile, Wanted, read_results
+from ktrial.results.importers import mmtests
 from tests.support.imports import FOLDER, IMPORTERS, expected
 
 
@@ -90,6 +92,18 @@ def test_what_is_counted_or_timed_may_be_0_and_not_less(unit: str) -> None:
         BadInput, match=r"f\.csv:2: '-1e-30' is not a value of column 'x': a .*, which is never below 0"
     ):
         read("-1e-30")
+
+
+@pytest.mark.parametrize("kind, notes", [(3, 1), (999, 2)])
+def test_a_type_of_data_without_a_known_unit_is_named(kind: int, notes: int) -> None:
+    extract = {
+        "_ModuleName": "ExtractX",
+        "_DataType": kind,
+        "_ResultData": {"operation": [{"Values": [1, 2], "SampleNrs": [1, 2]}]},
+    }
+    told = mmtests.read(json.dumps(extract).encode(), "f.json", ImportOptions()).notes
+    assert len(told) == notes
+    assert ("a type of data without a known unit is kept as it stands, as a score" in told) == (notes == 2)
 
 
 def test_half_a_character_in_a_result_file_is_named_with_its_line() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, BadRun
 from ktrial.results.foreign import ForeignResults, ImportOptions
 from ktrial.results.importers.tidy_csv import read
 
@@ -70,6 +70,18 @@ def test_several_columns_name_groups_together(by: str) -> None:
         "tuned / powersave",
     ]
     assert found(by=by).runs[0].attributes == {"host": "one", "a=b": "x"}
+
+
+def test_an_empty_cell_names_no_group() -> None:
+    with pytest.raises(BadRun, match=r"table\.csv:5: .*column 'a=b': the cell is empty"):
+        read(TABLE.replace(b"two,,", b"two,,4.0"), "table.csv", ImportOptions(values=("time_s",), by="a=b"))
+
+
+def test_a_unit_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(BadInput, match="--unit parsec: no such unit") as refused:
+        found(unit="parsec")
+    assert refused.value.hint is not None
+    assert "ms" in refused.value.hint
 
 
 def test_each_of_them_must_be_there() -> None:

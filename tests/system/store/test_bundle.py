@@ -333,6 +333,7 @@ def huge(document: Any) -> None:
             r"runs\.jsonl:1: its raw output 000000000000… is not in the bundle",
         ),
         (rewritten("sessions/s2/runs.jsonl", lambda _: b"[]\n"), r"runs\.jsonl:1: Expected `object`, got `array`"),
+        (rewritten("sessions/s1/session.json", lambda _: b"[]"), r"s1/session\.json: Expected `object`, got `array`"),
         (rewritten("sessions/s1/session.json", other_state), "its raw output 000000000000… is not in the bundle"),
         (
             with_manifest(lambda document: document["sessions"][0].update(replaced=None)),
