@@ -113,7 +113,7 @@ def worth(effect: Effect, margin: float) -> WorthIt:
 
 
 def _too_small(case: Case) -> str:
-    sentence = f"the smallest p that this layout can reach is {case.floor:.2g}"
+    sentence = f"too few independent runs to tell: the smallest p that they can reach is {case.floor:.2g}"
     if case.stretches is not None:
         sentence = f"runs are alike over so long that they are {case.stretches} stretches of time: {sentence}"
     if case.floor <= case.alpha:

@@ -119,6 +119,12 @@ def _check_options(options: ImportOptions, importer: Importer, name: str) -> Non
             raise BadInput(f"{', '.join(given)}: of {of} only, and this is {importer.name}", file=name, hint=hint)
 
 
+def claiming(head: bytes, name: str, importers: Mapping[str, Importer]) -> list[Importer]:
+    """The importers that know a file. Many outputs look like tables too: who reads any table comes last."""
+    fitting = [importer for importer in importers.values() if importer.sniff(head, name)]
+    return [importer for importer in fitting if not importer.takes_columns] or fitting
+
+
 def _chosen(data: bytes, name: str, wanted: Wanted, importers: Mapping[str, Importer]) -> Importer:
     formats = ", ".join(importers)
     as_format = wanted.as_format
@@ -127,7 +133,7 @@ def _chosen(data: bytes, name: str, wanted: Wanted, importers: Mapping[str, Impo
             raise UnknownName("format", as_format, importers, hint=f"formats: {formats}")
         return importers[as_format]
     head = data[:HEAD_BYTES]
-    found = [importer for importer in importers.values() if importer.sniff(head, name)]
+    found = claiming(head, name, importers)
     if len(found) == 1:
         return found[0]
     if found:

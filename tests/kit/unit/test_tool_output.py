@@ -335,6 +335,15 @@ def test_fio_with_warnings_before_its_json() -> None:
     assert run.jobs[0].directions["write"].throughput.value == 29821826
 
 
+def test_fio_with_both_of_its_outputs() -> None:
+    """`--output-format=normal,json` prints the same for people after the JSON."""
+    run = fio.read_fio(good("fio").rstrip() + b"\n\njob: (groupid=0, jobs=1): err= 0\n  write: IOPS=1\n", "stdout")
+    assert run.left_out == 2
+    assert run.jobs[0].directions["write"].throughput.value == 29821826
+    with pytest.raises(UnreadableOutput, match="Extra data"):
+        fio.read_fio(good("fio").rstrip() + b"\n" + good("fio"), "stdout")
+
+
 def test_cyclictest_histogram_and_plain_agree_with_what_is_printed() -> None:
     plain = (
         b"# /dev/cpu_dma_latency set to 0us\n"

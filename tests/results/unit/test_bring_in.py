@@ -162,6 +162,33 @@ def test_a_column_that_stands_alone_is_a_table_where_it_is_named() -> None:
     assert not IMPORTERS["csv"].sniff(b"time_s,load\n", "x.dat")
 
 
+def test_a_report_with_commas_in_it_is_no_table() -> None:
+    report = b"""progress: 6.0 s, 2713.0 tps, lat 2.768 ms stddev 1.959, 0 failed
+progress: 12.0 s, 2953.5 tps, lat 2.702 ms stddev 1.773, 0 failed
+transaction type: <builtin: TPC-B (sort of)>
+scaling factor: 1
+query mode: simple
+number of clients: 8
+number of threads: 1
+duration: 12 s
+number of transactions actually processed: 169829
+latency average = 2.803 ms
+tps = 2846.875071 (without initial connection time)
+"""
+    assert IMPORTERS["csv"].sniff(report, "pg.txt")
+    assert read_results(ForeignFile("pg.txt", report), PLAIN, IMPORTERS).format == "pgbench"
+
+
+def test_a_table_without_a_header_is_refused() -> None:
+    """Its first row would be lost as one."""
+    named = Wanted(options=ImportOptions(values=("232.10",)))
+    with pytest.raises(BadInput, match=r"t\.csv:1: 10,232\.10,a is no header: its cells are numbers") as caught:
+        read_results(ForeignFile("t.csv", b"10,232.10,a\n20,232.20,b\n"), named, IMPORTERS)
+    assert caught.value.hint == "write a first line that names the columns"
+    wide = Wanted(options=ImportOptions(values=("2",)))
+    assert len(read_results(ForeignFile("t.csv", b"size,1,2\n4096,10,20\n"), wide, IMPORTERS).runs) == 1
+
+
 def test_two_formats_that_claim_a_file_are_both_named() -> None:
     two = {**IMPORTERS, "zz": msgspec.structs.replace(IMPORTERS["hyperfine"], name="zz")}
     with pytest.raises(BadInput, match=r"hf\.json: it could be hyperfine or zz") as caught:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ktrial.kit.errors import BadInput
+from ktrial.results.import_file import claiming
 from tests.support.imports import CASES, IMPORTERS, case_name, expected, read_case, run_of
 
 
@@ -48,4 +49,4 @@ def test_one_format_alone_claims_a_file(case: Path) -> None:
     path = next(case.glob("input*"))
     head = path.read_bytes()[: 64 * 1024]
     name = expected(case).name or path.name
-    assert [one.name for one in IMPORTERS.values() if one.sniff(head, name)] == [case.parent.name]
+    assert [one.name for one in claiming(head, name, IMPORTERS)] == [case.parent.name]

@@ -15,6 +15,7 @@ from itertools import islice
 
 import msgspec
 
+from ktrial.kit.errors import BadRun
 from ktrial.kit.formats.tool_output import decoded, shown, unreadable
 
 DELIMITERS = ",;\t"
@@ -76,7 +77,17 @@ def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
         found.append(row)
     if not found:
         raise unreadable(source, head.line, first, "a table of results: no row follows its header")
+    if (like := _numbers(head.cells)) and like == _numbers(found[0].cells):
+        raise BadRun(
+            f"{source}:{head.line}: {shown(first)} is no header: its cells are numbers where those of the next row are",
+            hint="write a first line that names the columns",
+        )
     return TidyTable(delimiter=delimiter, columns=columns, rows=tuple(found))
+
+
+def _numbers(cells: Sequence[str]) -> frozenset[int]:
+    """Which cells are numbers."""
+    return frozenset(place for place, cell in enumerate(cells) if _NUMBER.fullmatch(cell.strip()))
 
 
 def _named(cells: Sequence[str]) -> tuple[str, ...]:

@@ -8,14 +8,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ktrial.bench.adapters.fio.terse import is_fio_terse
-from ktrial.bench.frames.mangohud import is_mangohud
-from ktrial.bench.frames.samples import is_afterburner, is_telemetry
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.tool_output import unreadable
 from ktrial.results.foreign import ForeignMeasurement, ForeignResults, ForeignRun, ImportOptions
 from ktrial.results.foreign_names import slug, stem
-from ktrial.results.importers._shared import group_of, is_own_table
+from ktrial.results.importers._shared import group_of
 from ktrial.results.importers._tidy_csv import Row, TidyTable, delimiter_of, is_of_blanks, read_tidy_csv
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, known_units, scale_of, signed_number
 
@@ -31,8 +28,6 @@ _COUNTED = frozenset({"io", "irq", "req", "op", "tx", "rx", "bogo", "cswch", "pa
 _UNIT = "unit"
 #: How many values of a column a message names, and characters of each.
 _SHOWN, _LONGEST = 8, 40
-#: Formats whose files look like tables too.
-_OTHERS = (is_mangohud, is_own_table, is_fio_terse, is_afterburner, is_telemetry)
 _SUMMARY = ("mean", "stddev", "median")
 
 
@@ -46,8 +41,8 @@ class _Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """A header that is separated, and a row of as many cells; neither of other formats' files."""
-    if any(is_other(head) for is_other in _OTHERS) or b"\0" in head:
+    """A header that is separated, and a row of as many cells. A format that knows the file better goes first."""
+    if b"\0" in head:
         return False
     lines = [line for line in head.decode("utf-8", "replace").split("\n") if line.strip()]
     if is_of_blanks(lines):

@@ -54,12 +54,16 @@ class FioJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FioRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of fio, which ended at `timestamp_ms` (since 1970); `preamble` are warnings before the JSON."""
+    """One run of fio, which ended at `timestamp_ms` (since 1970); `preamble` are warnings before the JSON.
+
+    `left_out` is how many lines follow it: fio prints the same for people there.
+    """
 
     version: str
     timestamp_ms: int | None
     jobs: tuple[FioJob, ...]
     preamble: tuple[str, ...] = ()
+    left_out: int = 0
 
 
 def read_fio(data: bytes, source: str = "out.json") -> FioRun:
@@ -68,7 +72,11 @@ def read_fio(data: bytes, source: str = "out.json") -> FioRun:
     begin = 0 if text.startswith("{") else text.find("\n{") + 1
     if not begin and not text.startswith("{"):
         raise unreadable(source, 1, text[:80], "fio's JSON: no line begins with '{'")
-    document = json_document(text[begin:], source)
+    end = text.find("\n}", begin) + 2
+    after = text[end:].strip() if end > 1 else ""
+    if after.startswith("{"):
+        after = ""  # a second document: refused as what is not whole JSON
+    document = json_document(text[begin:end] if after else text[begin:], source)
     version, jobs = document.get("fio version"), document.get("jobs")
     if not isinstance(version, str) or not isinstance(jobs, list) or not jobs:
         raise unreadable(source, None, "the document", "fio's: it has no 'fio version' or no 'jobs'")
@@ -80,6 +88,7 @@ def read_fio(data: bytes, source: str = "out.json") -> FioRun:
         timestamp_ms=ended if isinstance(ended, int) and not isinstance(ended, bool) else None,
         jobs=tuple(_job(job, common, source) for job in jobs),
         preamble=preamble,
+        left_out=len(after.splitlines()),
     )
 
 
