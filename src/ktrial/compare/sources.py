@@ -143,7 +143,8 @@ def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Ar
         what = f"there is only one group, {names[0]}" if names else "there is no group"
         raise BadInput(
             f"{what}; a comparison needs two",
-            hint="name another label, session or file, or the column that names the groups: --by COLUMN",
+            hint="name another label, session or file, or the column that names the groups: --by COLUMN"
+            " (a table with a column for each group is not read: write one row for each run)",
         )
     control = next(arm for arm in arms if arm.name == wanted) if wanted is not None else arms[0]
     return control, tuple(arm for arm in arms if arm is not control)

@@ -119,6 +119,12 @@ def _check_options(options: ImportOptions, importer: Importer, name: str) -> Non
             raise BadInput(f"{', '.join(given)}: of {of} only, and this is {importer.name}", file=name, hint=hint)
 
 
+_OTHERWISE = (
+    "--format FORMAT if it is one of them; else write its results as a table (CSV): a header, then one row for each"
+    " run, with a column for the value and one for what is compared"
+)
+
+
 def claiming(head: bytes, name: str, importers: Mapping[str, Importer]) -> list[Importer]:
     """The importers that know a file. Many outputs look like tables too: who reads any table comes last."""
     fitting = [importer for importer in importers.values() if importer.sniff(head, name)]
@@ -152,7 +158,7 @@ def _chosen(data: bytes, name: str, wanted: Wanted, importers: Mapping[str, Impo
             hint="was it copied whole, and the tool ended by itself? write or fetch it again",
         )
     kind = "a binary file" if b"\0" in head else "no format that ktrial knows"
-    raise BadInput(f"{kind}; formats: {formats}", file=name, hint="--format FORMAT reads it as one of them")
+    raise BadInput(f"{kind}; formats: {formats}", file=name, hint=_OTHERWISE)
 
 
 def _check(results: ForeignResults, name: str) -> None:

@@ -179,6 +179,11 @@ tps = 2846.875071 (without initial connection time)
     assert read_results(ForeignFile("pg.txt", report), PLAIN, IMPORTERS).format == "pgbench"
 
 
+def test_a_text_that_is_set_in_is_no_table() -> None:
+    """`time -v` writes such."""
+    assert not IMPORTERS["csv"].sniff(b"\tUser time (seconds): 0.87\n\tExit status: 0\n", "make.time")
+
+
 def test_a_table_without_a_header_is_refused() -> None:
     """Its first row would be lost as one."""
     named = Wanted(options=ImportOptions(values=("232.10",)))

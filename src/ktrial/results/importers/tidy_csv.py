@@ -50,6 +50,8 @@ def sniff(head: bytes, name: str) -> bool:
     delimiter = delimiter_of(lines[0]) if lines else None
     if delimiter is None or lines[0].lstrip("\ufeff").lstrip()[:1] in {"{", "[", "<"}:
         return False
+    if all(line.startswith(delimiter) for line in lines[:2]):
+        return False  # a text that is set in
     named = name.lower().endswith((".csv", ".tsv"))
     return named or (len(lines) > 1 and lines[0].count(delimiter) == lines[1].count(delimiter))
 
