@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SHA256SUMS of a published folder: every file that is not what it says is named."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from ktrial.evidence.differences import Difference
+from ktrial.evidence.rechecking import _listed
+from ktrial.reports.publish import LIST
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines = []
+    for name in ("README.md", "comparison.json"):
+        (tmp_path / name).write_text(name)
+        lines.append(f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n")
+    (tmp_path / LIST).write_text("".join(lines))
+    return tmp_path
+
+
+def test_files_that_are_as_they_were_are_not_named(folder: Path) -> None:
+    assert list(_listed(folder)) == []
+
+
+def test_a_changed_file_and_one_that_has_gone_are_named(folder: Path) -> None:
+    (folder / "README.md").write_text("another")
+    (folder / "comparison.json").unlink()
+    assert list(_listed(folder)) == [
+        Difference(kind="hash", where="README.md", told="it was changed: it is not what SHA256SUMS says"),
+        Difference(kind="file", where="comparison.json", told="it is in SHA256SUMS and no plain file of the folder"),
+    ]
+
+
+def test_a_list_that_cannot_be_read_is_named_alone(folder: Path) -> None:
+    (folder / LIST).write_bytes(b"\xff")
+    (difference,) = _listed(folder)
+    assert (difference.kind, difference.where) == ("file", LIST)
+    assert difference.told.startswith("it cannot be read: ")
+    (folder / LIST).unlink()
+    assert len(list(_listed(folder))) == 1
