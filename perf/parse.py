@@ -40,8 +40,8 @@ from ktrial.bench.adapters.xplane import output as xplane
 from ktrial.bench.frames import mangohud
 from ktrial.kernels.config import config_file as kernel_config
 from ktrial.kit import json_strict as strict_json
+from ktrial.recordings import ktrial as ktrial_recording
 from ktrial.watch.record.blocks import block
-from ktrial.watch.recordings import ktrial as ktrial_recording
 from perf.arguments import argument, how_many
 
 Reader = Callable[..., Any]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ktrial.watch.recordings.model import Recording
+from ktrial.recordings.model import Recording
 from tests.support.planted_stutters import (
     SECONDS,
     beside,

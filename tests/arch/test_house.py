@@ -19,12 +19,12 @@ SOURCE = ROOT / "src" / "ktrial"
 WORLD = {"os", "subprocess", "time", "sqlite3", "socket", "pathlib", "random", "shutil", "threading", "datetime", "io"}
 #: A package imports itself and those before it.
 ORDER = (
-    *("kit", "machine", "agent", "tuning", "bench", "judge", "results", "compare", "reports", "kernels", "guests"),
+    *("kit", "machine", "agent", "tuning", "recordings", "bench", "judge", "results", "compare", "reports", "kernels", "guests"),
     *("trial", "watch", "studies", "evidence", "cli"),
 )
 #: Modules that compute and touch nothing: readers, writers of text, models, and all that is judged.
 PURE = re.compile(
-    r"judge/|reports/|(?:kit|tuning/origin)/formats/|watch/recordings/(?!atop_program)|results/(?:importers|exporters)/"
+    r"judge/|reports/|(?:kit|tuning/origin)/formats/|recordings/(?!atop_program)|results/(?:importers|exporters)/"
     r"|bench/adapters/|.*(?:^|/|_)(?:text|(?<!catalog/)model|output)\.py$"
 )
 #: Imports against the order that are still there: they only become fewer.

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.watch.recordings.ktrial import read_recording
+from ktrial.recordings.ktrial import read_recording
 from tests.guest.kernels import KERNELS, Kernel, fetch, release
 
 

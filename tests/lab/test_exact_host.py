@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ktrial.bench.frames.guest_tools import EXACT_CLOCK
-from ktrial.watch.recordings.ktrial import read_recording
+from ktrial.recordings.ktrial import read_recording
 from tests.guest.kernels import KERNELS, Kernel, fetch, release
 from tests.support.guest_trials import ktrial
 from tests.support.kept_guest import KeptGuest

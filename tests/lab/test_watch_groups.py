@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from ktrial.bench.frames.guest_tools import Shape
+from ktrial.recordings.model import Recording
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.plans.resolve import make_plan
 from ktrial.tuning.plans.wire import wire_plan
@@ -24,7 +25,6 @@ from ktrial.watch.diagnosis.diagnose import diagnose
 from ktrial.watch.diagnosis.model import Proposal
 from ktrial.watch.diagnosis.proposals import with_proposals
 from ktrial.watch.diagnosis.symptom_files import load_symptoms
-from ktrial.watch.recordings.model import Recording
 from tests.support.guest_recordings import recorded_in_guest, run_in_guest, with_frames
 from tests.support.machine import FakeMachine
 from tests.support.planted_stutters import named, told

@@ -16,9 +16,9 @@ from ktrial.guests.boot import Limits
 from ktrial.guests.modules import take_modules
 from ktrial.guests.programs import bring_for
 from ktrial.kit.json_bytes import read_bytes
+from ktrial.recordings.ktrial import read_recording
+from ktrial.recordings.model import Frames, Recording, Source
 from ktrial.tuning.catalog.loader import load_catalog
-from ktrial.watch.recordings.ktrial import read_recording
-from ktrial.watch.recordings.model import Frames, Recording, Source
 from tests.guest.kernels import KERNELS, fetch
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 
+from ktrial.recordings.model import Recording, Series
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.watch.diagnosis import command_line as diagnosing
 from ktrial.watch.diagnosis.diagnose import diagnose
 from ktrial.watch.diagnosis.model import Diagnosis
 from ktrial.watch.diagnosis.symptom_files import load_symptoms
-from ktrial.watch.recordings.model import Recording, Series
 from tests.support import stutter_programs
 from tests.support.watching import run
 

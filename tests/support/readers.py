@@ -17,9 +17,9 @@ from typing import Any
 import ktrial
 from ktrial.kit.errors import KtrialError
 from ktrial.kit.formats.elf import Elf
+from ktrial.recordings.growing import GrowingRecording
 from ktrial.results.foreign import ImportOptions
 from ktrial.tuning.origin.formats.lines import ForeignFormatError
-from ktrial.watch.recordings.growing import GrowingRecording
 
 #: What a reader may raise for what it cannot read.
 REFUSALS = (KtrialError, ForeignFormatError)
@@ -67,7 +67,7 @@ _OF_ITS_OWN: dict[str, dict[str, Any]] = {
 _NO_READERS = frozenset(
     {
         "tuning.origin.formats.lines.require_something",
-        "watch.recordings.recording.recording_of",
+        "recordings.recording.recording_of",
         "kit.formats.tool_output.unreadable",
         "guests.guest_line.encoded",
         "kernels.config.config_file.fragment_line",
@@ -78,14 +78,14 @@ _NO_READERS = frozenset(
 _PARTS = frozenset(
     {
         "tuning.origin.formats.words.split_words",
-        "watch.recordings.ktrial_blocks.contents",
-        "watch.recordings.ktrial_blocks.numbers",
+        "recordings.ktrial_blocks.contents",
+        "recordings.ktrial_blocks.numbers",
     }
 )
 #: Where what others wrote is read.
 _PLACES = re.compile(
     r"(?:kit|tuning\.origin)\.formats\.|bench\.(?:adapters\..*(?:output|terse|_agent_load_reply)$|frames\.)"
-    r"|results\.importers\.|kernels\.|guests\.|watch\.recordings\.|machine\.(?:kmsg|timers|logins|terminals)$"
+    r"|results\.importers\.|kernels\.|guests\.|recordings\.|machine\.(?:kmsg|timers|logins|terminals)$"
 )
 #: Functions of a text that belongs to this machine or to the catalog, not to somebody else.
 _OWN_WORDS = frozenset(
@@ -94,7 +94,7 @@ _OWN_WORDS = frozenset(
         *("guests.kept.check_name", "guests.kept.is_name", "guests.shape.guest_shape", "guests.text.kept_text"),
         *("kernels.build.command_line.launcher_of", "kernels.identity.without_target", "kernels.request.parse_set"),
         *("kernels.request.same_value", "kernels.source.parse_patch", "kernels.uarch.arm_targets.find_cpu_target"),
-        *("kernels.uarch.targets.find_target", "kernels.uarch.targets.gate_number", "watch.recordings.merge.together"),
+        *("kernels.uarch.targets.find_target", "kernels.uarch.targets.gate_number", "recordings.merge.together"),
         *("kernels.build.run_build.flags_of_image", "guests.initramfs.build", "guests.initramfs.place"),
         *(
             "kernels.config.reasons.reason",
@@ -156,7 +156,7 @@ def readers() -> dict[str, Reader]:
     """Each by its module and name. A reader with an argument that is not known here is a KeyError."""
     found: dict[str, Reader] = {
         "kit.formats.elf.Elf": _elf,
-        "watch.recordings.growing.GrowingRecording": lambda data: GrowingRecording().feed(data),
+        "recordings.growing.GrowingRecording": lambda data: GrowingRecording().feed(data),
     }
     for module in _modules():
         for name, function in sorted(vars(module).items()):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ktrial.watch.recordings.model import Event, Frames, Recording, Series, Source
+from ktrial.recordings.model import Event, Frames, Recording, Series, Source
 
 Array = npt.NDArray[np.float64]
 LENGTH_S = 300.0

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from ktrial.agent.binary import find_agent
-from ktrial.watch.recordings.ktrial import read_recording
-from ktrial.watch.recordings.model import Recording
+from ktrial.recordings.ktrial import read_recording
+from ktrial.recordings.model import Recording
 
 
 def knows_threads() -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ktrial.watch.recordings.ktrial import read_recording
+from ktrial.recordings.ktrial import read_recording
 from tests.support.tree import FakeRoot
 from tests.support.user import CHECKOUT, User, ordinary_user
 

@@ -17,9 +17,9 @@ import pytest
 from ktrial.agent.binary import find_agent
 from ktrial.agent.session import AgentSession
 from ktrial.agent.transport import ProcessTransport
-from ktrial.watch.recordings.ktrial import read_recording
-from ktrial.watch.recordings.ktrial_frames import read_frames
-from ktrial.watch.recordings.model import Recording
+from ktrial.recordings.ktrial import read_recording
+from ktrial.recordings.ktrial_frames import read_frames
+from ktrial.recordings.model import Recording
 from tests.support.watching import instances, knows_threads, recorded, run, watch
 
 pytestmark = [

@@ -25,8 +25,8 @@ from ktrial.bench.frames.statistics import (
     usual,
 )
 from ktrial.kit.errors import BadInput, BadRun
-from ktrial.watch.diagnosis.figures import watch_figures
-from ktrial.watch.recordings.model import Frames, Recording, Source
+from ktrial.recordings.figures import watch_figures
+from ktrial.recordings.model import Frames, Recording, Source
 
 
 def values(times_s: list[float]) -> dict[str, float]:

@@ -34,8 +34,8 @@ from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.formats import compressed, packed
 from ktrial.kit.formats import cpio as cpio_archive
 from ktrial.kit.formats.elf import Elf
-from ktrial.watch.recordings.formats import read_recording_file
-from ktrial.watch.recordings.growing import GrowingRecording
+from ktrial.recordings.formats import read_recording_file
+from ktrial.recordings.growing import GrowingRecording
 from tests.kernels.unit.test_kernel_image import lz4_stored
 from tests.support import kernels, written_recordings
 from tests.support.long_lines import CAP_S, at_most, at_most_bytes, slower

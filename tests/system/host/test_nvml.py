@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ktrial.machine.nvidia import Nvml, NvmlAbsent, NvmlFailed
+from ktrial.recordings.ktrial import read_recording
 from ktrial.watch.record.agent_watch import nvidia
 from ktrial.watch.record.head_source import NvidiaSource
-from ktrial.watch.recordings.ktrial import read_recording
 from tests.support.written_recordings import START_NS, recording
 
 SOURCE = Path(__file__).resolve().parents[2] / "support" / "nvml.c"

@@ -17,6 +17,7 @@ from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
 from ktrial.kit.errors import BadInput, Contradiction, KtrialError, Refused, UnknownName
 from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.gates import DEFAULTS
+from ktrial.recordings import figures as watch_figures
 from ktrial.trial.arms.plan_arms import (
     SETTLE_S,
     arm_plans,
@@ -32,7 +33,6 @@ from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
 from ktrial.trial.protocol.from_words import _WORKLOADS, arms_of, default_suite, name_of
 from ktrial.trial.protocol.protocol import outcome_around, outcomes_around, protocol_of
 from ktrial.tuning.catalog.loader import load_catalog
-from ktrial.watch.diagnosis import figures as watch_figures
 from tests.results.unit.test_trials import stored
 from tests.support.bench import FakeBenchmark, outcome
 from tests.support.knobs import catalog, knob, profile

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ktrial.bench.watched import Watched, read_watched
 from ktrial.kit.errors import UnreadableOutput
-from ktrial.watch.recordings.cpuidle import read_cpuidle
+from ktrial.recordings.cpuidle import read_cpuidle
 
 PLACE = "/sys/devices/system/cpu/cpu{}/cpuidle/state{}/{}"
 

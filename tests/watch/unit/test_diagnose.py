@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from ktrial.kit.errors import BadInput
+from ktrial.recordings.model import CrossCheck, Event, Gap, Recording, Series, Source, Usage
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.watch.diagnosis.diagnose import diagnose
 from ktrial.watch.diagnosis.model import Diagnosis
@@ -16,7 +17,6 @@ from ktrial.watch.diagnosis.proposals import with_proposals
 from ktrial.watch.diagnosis.symptom_files import load_symptoms
 from ktrial.watch.diagnosis.symptoms import Sign, Symptom
 from ktrial.watch.diagnosis.text import diagnosis_text
-from ktrial.watch.recordings.model import CrossCheck, Event, Gap, Recording, Series, Source, Usage
 from tests.support.machine import FakeMachine
 from tests.support.recordings import recording
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from ktrial.recordings.model import Event
 from ktrial.watch.diagnosis.causes import at_work
 from ktrial.watch.diagnosis.symptoms import Happening, Symptom
-from ktrial.watch.recordings.model import Event
 from tests.support.recordings import recording
 
 KIND = "direct-reclaim"

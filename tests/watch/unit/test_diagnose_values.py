@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from ktrial.machine.reading import Reading
+from ktrial.recordings.model import Event, GroupLimits, Recording, Series, SeriesKind, Served, Source
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.plans.resolve import check_words
 from ktrial.watch.diagnosis.model import Cause, Diagnosis, Proposal
 from ktrial.watch.diagnosis.proposals import with_proposals
 from ktrial.watch.diagnosis.symptom_files import load_symptoms
-from ktrial.watch.recordings.model import Event, GroupLimits, Recording, Series, SeriesKind, Served, Source
 from tests.support.machine import FakeMachine
 
 CATALOG = load_catalog()

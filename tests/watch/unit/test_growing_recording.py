@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.kit.errors import UnreadableOutput
-from ktrial.watch.recordings.growing import GrowingRecording
+from ktrial.recordings.growing import GrowingRecording
 from tests.support.written_recordings import HEAD, START_NS, block, events, layout, samples
 
 LATE = {"wakeup.late": {"unit": "s", "per_unit": 10**9, "kind": "level"}}

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.kit.errors import UnreadableOutput
-from ktrial.watch.recordings.ktrial import is_recording, read_recording
-from ktrial.watch.recordings.model import GroupLimits, Served, Source
+from ktrial.recordings.ktrial import is_recording, read_recording
+from ktrial.recordings.model import GroupLimits, Served, Source
 from tests.support.written_recordings import HEAD, START_NS, TAIL, block, events, layout, recording, samples
 
 US = {"unit": "s", "per_unit": 1_000_000, "kind": "counter", "bits": 64}

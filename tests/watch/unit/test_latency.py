@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ktrial.watch.diagnosis.latency import Latencies, PowerState, state_left
+from ktrial.recordings.latency import Latencies, PowerState, state_left
 
 STATES = (
     PowerState(id=0, operational=True),

@@ -6,7 +6,7 @@ from math import isnan
 
 import pytest
 
-from ktrial.watch.recordings.model import Event, Frames, Recording, Series, SeriesKind, Source, rates
+from ktrial.recordings.model import Event, Frames, Recording, Series, SeriesKind, Source, rates
 
 ACTIVE = Source(name="vmstat", state="active")
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.kit.errors import BadRun
-from ktrial.watch.recordings.atop import is_atop, is_atop_raw, read_atop
-from ktrial.watch.recordings.formats import read_recording_file
+from ktrial.recordings.atop import is_atop, is_atop_raw, read_atop
+from ktrial.recordings.formats import read_recording_file
 
 EPOCH = 1_760_000_000
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.kit.errors import BadInput, UnreadableOutput
-from ktrial.watch.recordings.formats import read_recording_file
-from ktrial.watch.recordings.ktrial_frames import HEADER, rows
-from ktrial.watch.recordings.merge import together
-from ktrial.watch.recordings.model import Frames, Recording, Source
+from ktrial.recordings.formats import read_recording_file
+from ktrial.recordings.ktrial_frames import HEADER, rows
+from ktrial.recordings.merge import together
+from ktrial.recordings.model import Frames, Recording, Source
 
 ZERO_S = 1_760_000_000.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from array import array
 
-from ktrial.watch.recordings.merge import together
-from ktrial.watch.recordings.model import Frames, GroupLimits, Recording, Source
+from ktrial.recordings.merge import together
+from ktrial.recordings.model import Frames, GroupLimits, Recording, Source
 
 
 def test_what_was_watched_and_its_groups_stay_known_beside_the_frames() -> None:

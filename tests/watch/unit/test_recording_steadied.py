@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.kit.errors import BadRun
-from ktrial.watch.recordings.recording import steadied
+from ktrial.recordings.recording import steadied
 
 
 def test_even_moments_stay_as_they_are() -> None:

@@ -8,8 +8,8 @@ from math import isnan
 import pytest
 
 from ktrial.kit.errors import UnreadableOutput
-from ktrial.watch.recordings.formats import read_recording_file
-from ktrial.watch.recordings.model import Recording
+from ktrial.recordings.formats import read_recording_file
+from ktrial.recordings.model import Recording
 
 BEGIN = 1764240000
 

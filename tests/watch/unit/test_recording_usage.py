@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.watch.recordings.ktrial import read_recording
+from ktrial.recordings.ktrial import read_recording
 from tests.support.written_recordings import HEAD, START_NS, TAIL, TRACE, block, events, recording
 
 SECOND = 1_000_000_000

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktrial.kit.errors import BadInput, BadRun, UnreadableOutput
-from ktrial.watch.recordings.formats import KINDS, read_recording_file
-from ktrial.watch.recordings.merge import together, with_offset
+from ktrial.recordings.formats import KINDS, read_recording_file
+from ktrial.recordings.merge import together, with_offset
 
 #: procps 4.0.2 (`vmstat -t 1`), cut to three rows.
 VMSTAT = b"""procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu----- -----timestamp-----

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ktrial.recordings.figures import WHOLE
 from ktrial.tuning.catalog.loader import load_catalog
-from ktrial.watch.diagnosis.figures import WHOLE
 from ktrial.watch.diagnosis.symptom_files import load_symptoms
 from ktrial.watch.diagnosis.symptoms import Symptom
 

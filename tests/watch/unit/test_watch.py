@@ -7,8 +7,8 @@ from array import array
 
 import msgspec
 
+from ktrial.recordings.model import Series
 from ktrial.watch.record.watch import crowded_disk
-from ktrial.watch.recordings.model import Series
 from tests.support.recordings import recording
 
 

@@ -10,8 +10,8 @@ from math import nan
 import msgspec
 import pytest
 
-from ktrial.watch.diagnosis.figures import WATCH_OUTCOMES, WHOLE, wanted_series, watch_figures
-from ktrial.watch.recordings.model import Event, Frames, Gap, Recording, Series, SeriesKind, Source
+from ktrial.recordings.figures import WATCH_OUTCOMES, WHOLE, wanted_series, watch_figures
+from ktrial.recordings.model import Event, Frames, Gap, Recording, Series, SeriesKind, Source
 
 TIMES = array("d", (float(second) for second in range(101)))
 

@@ -11,7 +11,7 @@ import msgspec
 from ktrial.bench.benchmark import PHASES, RECORDING, RECORDING_FAILED
 from ktrial.bench.run.ports import RunRecorder
 from ktrial.kit.errors import KtrialError
-from ktrial.watch.recordings.ktrial import read_recording
+from ktrial.recordings.ktrial import read_recording
 
 #: Rates whose level tells phases.
 TELLING = ("vmstat.pgscan_*", "vmstat.pgsteal_*", "vmstat.pgalloc_*", "vmstat.pgfault", "vmstat.pgmajfault")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ktrial.kit.errors import BadInput
-from ktrial.watch.recordings.model import Frames, Recording, Source
+from ktrial.recordings.model import Frames, Recording, Source
 
 #: Names of the group that holds the time, and what it is multiplied by.
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}

@@ -12,8 +12,8 @@ import numpy as np
 
 from ktrial.judge.stats.arrays import Array, Truth
 from ktrial.judge.stats.coincidence import Activity, merged
+from ktrial.recordings.model import Event, Recording, Series, rates
 from ktrial.watch.diagnosis.symptoms import Happening, Sign, Symptom
-from ktrial.watch.recordings.model import Event, Recording, Series, rates
 
 
 class AtWork(msgspec.Struct, frozen=True, kw_only=True):

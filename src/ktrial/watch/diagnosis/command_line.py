@@ -12,8 +12,8 @@ from ktrial.kit.errors import BadInput, UnreadableOutput
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ktrial.recordings.model import Recording
     from ktrial.watch.diagnosis.model import Diagnosis
-    from ktrial.watch.recordings.model import Recording
 
 _LIMIT_BYTES = 2**30
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
@@ -54,7 +54,7 @@ def recording(
     """A file, or all files of a folder, on one clock."""
     import msgspec
 
-    from ktrial.watch.recordings.merge import with_offset
+    from ktrial.recordings.merge import with_offset
 
     if path.is_dir():
         parts, left_out = _parts_of(path, as_format, interval_s)
@@ -71,7 +71,7 @@ def recording(
 
 
 def _part(file: Path, as_format: str | None, interval_s: float | None) -> Recording:
-    from ktrial.watch.recordings.formats import read_recording_file
+    from ktrial.recordings.formats import read_recording_file
 
     try:
         return read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s)
@@ -103,7 +103,7 @@ def _together(name: str, parts: Sequence[Recording], *, may_leave_out: bool) -> 
 
     Frames are what it is all about: they are never left out.
     """
-    from ktrial.watch.recordings.merge import together
+    from ktrial.recordings.merge import together
 
     left = list(parts)
     left_out: list[str] = []
@@ -126,8 +126,8 @@ def _left_out(name: str, error: BadInput, file: str) -> str:
 def _content(file: Path) -> bytes:
     """What is in it; of a raw log of atop what atop prints of it."""
     from ktrial.kit.files import read_file
-    from ktrial.watch.recordings.atop import is_atop_raw
-    from ktrial.watch.recordings.atop_program import printed
+    from ktrial.recordings.atop import is_atop_raw
+    from ktrial.recordings.atop_program import printed
 
     data = read_file(file, _LIMIT_BYTES)
     return printed(file) if is_atop_raw(data) else data

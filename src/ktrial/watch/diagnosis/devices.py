@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from ktrial.judge.stats.latency_modes import Mode, modes
-from ktrial.watch.diagnosis.latency import Latencies, PowerState
+from ktrial.recordings.latency import Latencies, PowerState
+from ktrial.recordings.model import Recording
 from ktrial.watch.diagnosis.model import DeviceFound, ModeFound
-from ktrial.watch.recordings.model import Recording
 
 #: What the share of slow requests is told above.
 SLOW_S = 0.005

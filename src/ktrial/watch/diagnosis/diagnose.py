@@ -18,6 +18,7 @@ from ktrial.judge.stats.stutters import Episode, Stutters, chosen, episodes, lat
 from ktrial.judge.stats.time_blocks import Interval, mean_over
 from ktrial.kit.errors import BadInput
 from ktrial.kit.units import show_seconds
+from ktrial.recordings.model import Frames, Recording
 from ktrial.watch.diagnosis.causes import AtWork, at_work, rate_of
 from ktrial.watch.diagnosis.devices import devices
 from ktrial.watch.diagnosis.events import events
@@ -35,7 +36,6 @@ from ktrial.watch.diagnosis.model import (
     Worst,
 )
 from ktrial.watch.diagnosis.symptoms import Symptom
-from ktrial.watch.recordings.model import Frames, Recording
 
 #: Stutters with no longer pause between them are one episode.
 EPISODE_GAP_S = 30.0

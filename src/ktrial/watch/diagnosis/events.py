@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ktrial.recordings.model import Event, Recording
 from ktrial.watch.diagnosis.model import EventsFound
-from ktrial.watch.recordings.model import Event, Recording
 
 #: So many threads are named.
 _THREADS = 3

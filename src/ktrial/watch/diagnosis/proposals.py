@@ -13,6 +13,7 @@ import numpy as np
 
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.machine.ports import Machine
+from ktrial.recordings.model import Recording
 from ktrial.trial.protocol.from_words import default_suite
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.find import find_knob
@@ -24,7 +25,6 @@ from ktrial.watch.diagnosis.causes import rate_of
 from ktrial.watch.diagnosis.model import Cause, Diagnosis, Proposal
 from ktrial.watch.diagnosis.symptoms import Remedy, Symptom
 from ktrial.watch.diagnosis.values import Computed, group_cpu, group_memory, irq_away, zram_half
-from ktrial.watch.recordings.model import Recording
 from ktrial.watch.watermark_model import MOST_SCALE, RESERVE, scale_for
 from ktrial.watch.watermarks import Layout, layout_here
 

@@ -14,11 +14,11 @@ from ktrial.judge.stats.arrays import Array
 from ktrial.kit.errors import BadInput
 from ktrial.kit.units import show_bytes
 from ktrial.machine.ports import Machine
+from ktrial.recordings.model import GroupLimits, Recording, Series
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.observe import observe
 from ktrial.watch.diagnosis.causes import rate_of
 from ktrial.watch.diagnosis.model import Diagnosis
-from ktrial.watch.recordings.model import GroupLimits, Recording, Series
 
 #: A group that reached its limit gets what it held, and so much more.
 _ROOM = 1.25

@@ -116,7 +116,7 @@ class Shown:
     """
 
     def __init__(self, every_s: float, *, as_json: bool) -> None:
-        from ktrial.watch.recordings.growing import GrowingRecording
+        from ktrial.recordings.growing import GrowingRecording
 
         self._every_ns = every_s * 1e9
         self._as_json = as_json

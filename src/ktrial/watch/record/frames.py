@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from ktrial.bench.frames.lines import FramePattern, FrameStream, Line
 from ktrial.bench.run.tail import LOOK_S
 from ktrial.kit.errors import BadInput
-from ktrial.watch.recordings.ktrial_blocks import head_of
-from ktrial.watch.recordings.ktrial_frames import HEADER, rows
+from ktrial.recordings.ktrial_blocks import head_of
+from ktrial.recordings.ktrial_frames import HEADER, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from ktrial.kit.finding import Finding
-from ktrial.watch.recordings.model import Served
+from ktrial.recordings.model import Served
 
 #: The tracer may miss so many of a counter's steps at its beginning and end, and so large a share.
 EDGE_EVENTS = 3

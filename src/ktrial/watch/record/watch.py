@@ -14,11 +14,11 @@ from ktrial.bench.run.ports import Watching
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.finding import Finding
 from ktrial.kit.units import show_bytes
-from ktrial.watch.diagnosis.figures import PASSING_ON
+from ktrial.recordings.figures import PASSING_ON
+from ktrial.recordings.ktrial import read_recording
+from ktrial.recordings.model import Recording
 from ktrial.watch.record.live import SHOWN
 from ktrial.watch.record.model import Ended, Handed, Seen, doubts
-from ktrial.watch.recordings.ktrial import read_recording
-from ktrial.watch.recordings.model import Recording
 
 #: Unless told otherwise it ends after so long: a week.
 LONGEST_S = 604_800.0

@@ -12,7 +12,7 @@ from ktrial.bench.benchmark import WATCHED, Invocation, Measurement, Outcome, Pa
 from ktrial.bench.energy import BATTERY, PATTERNS, RAPL, EnergyCounter, consumed, counters
 from ktrial.bench.watched import Watched, read_watched
 from ktrial.kit.errors import BadRun
-from ktrial.watch.recordings import cpuidle
+from ktrial.recordings import cpuidle
 
 _CORRECTION = (
     "A stay is counted when it ends: one that lasts over an end of the run is counted wholly or not at all, so that "

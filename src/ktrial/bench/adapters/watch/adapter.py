@@ -14,11 +14,11 @@ from ktrial.bench.benchmark import PHASES, RECORDING, RECORDING_FAILED, Invocati
 from ktrial.bench.frames.lines import FramePattern, Line, frames_of, with_frames
 from ktrial.bench.frames.statistics import BELOW_FPS, below_rate
 from ktrial.kit.errors import BadInput, BadRun
-from ktrial.watch.diagnosis.figures import PHASES as PREFIXES
-from ktrial.watch.diagnosis.figures import WATCH_OUTCOMES, Span, WatchFigures, wanted_series, watch_figures
+from ktrial.recordings.figures import PHASES as PREFIXES
+from ktrial.recordings.figures import WATCH_OUTCOMES, Span, WatchFigures, wanted_series, watch_figures
+from ktrial.recordings.ktrial import read_recording, started_ns
+from ktrial.recordings.model import Frames, Recording
 from ktrial.watch.record.frame_loop import KINDS, LINES, LONGEST_S, loop_arguments
-from ktrial.watch.recordings.ktrial import read_recording, started_ns
-from ktrial.watch.recordings.model import Frames, Recording
 
 #: The program's number, which is that of its first thread; it stays when the shell becomes the program.
 _PID = "pid"

@@ -13,7 +13,7 @@ from itertools import pairwise
 import msgspec
 
 from ktrial.kit.formats.tool_output import unreadable
-from ktrial.watch.recordings.model import Gap, Recording, Series, SeriesKind, Source
+from ktrial.recordings.model import Gap, Recording, Series, SeriesKind, Source
 
 #: Steps back of a wall clock are exceptions up to this share.
 _BACK_SHARE = 0.02

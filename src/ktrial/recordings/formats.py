@@ -11,14 +11,14 @@ import msgspec
 
 from ktrial.bench.frames import mangohud
 from ktrial.kit.errors import BadInput, UnknownName
-from ktrial.watch.recordings import atop as recording_atop
-from ktrial.watch.recordings import ktrial as ktrial_recording
-from ktrial.watch.recordings import ktrial_frames as recording_frames
-from ktrial.watch.recordings import micro_stutter as recording_suite
-from ktrial.watch.recordings import sadf as recording_sadf
-from ktrial.watch.recordings import traces as recording_traces
-from ktrial.watch.recordings import vmstat as recording_vmstat
-from ktrial.watch.recordings.model import Frames, Recording, Source
+from ktrial.recordings import atop as recording_atop
+from ktrial.recordings import ktrial as ktrial_recording
+from ktrial.recordings import ktrial_frames as recording_frames
+from ktrial.recordings import micro_stutter as recording_suite
+from ktrial.recordings import sadf as recording_sadf
+from ktrial.recordings import traces as recording_traces
+from ktrial.recordings import vmstat as recording_vmstat
+from ktrial.recordings.model import Frames, Recording, Source
 
 _HEAD_BYTES = 65_536
 Reader = Callable[[bytes, str, float | None], Recording]

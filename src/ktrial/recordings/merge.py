@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ktrial.kit.errors import BadInput
-from ktrial.watch.recordings.model import Event, Frames, Gap, Recording, Series, Usage
+from ktrial.recordings.model import Event, Frames, Gap, Recording, Series, Usage
 
 _DAY_S = 86400.0
 #: Zones differ from UTC by whole quarters of an hour.

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from ktrial.watch.diagnosis.latency import Latencies
+from ktrial.recordings.latency import Latencies
 
 Values = array  # of "d"
 SourceState = Literal["active", "failed", "absent"]

@@ -15,7 +15,7 @@ from types import MappingProxyType
 import msgspec
 
 from ktrial.kit.formats.tool_output import numbered, shown, unreadable
-from ktrial.watch.recordings.model import Event, Recording, Source
+from ktrial.recordings.model import Event, Recording, Source
 
 _CLOCK = r"(?P<at>\d\d:\d\d:\d\d) "
 _THREAD = r"pid=(?P<pid>\d{1,10}) comm=(?P<thread>.*?) "

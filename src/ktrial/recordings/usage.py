@@ -9,7 +9,7 @@ from math import isnan, nan
 
 import msgspec
 
-from ktrial.watch.recordings.model import Usage
+from ktrial.recordings.model import Usage
 
 _S = 1e-9
 Pair = tuple[int, int]

@@ -10,8 +10,8 @@ from math import nan
 from typing import Any
 
 from ktrial.kit.formats.tool_output import json_document, json_list, json_quantity, json_table, unreadable
-from ktrial.watch.recordings.model import Recording
-from ktrial.watch.recordings.recording import Column, recording_of
+from ktrial.recordings.model import Recording
+from ktrial.recordings.recording import Column, recording_of
 
 #: sadf's group and key -> series, unit, factor.
 _PLAIN: Mapping[tuple[str, str], tuple[str, str, float]] = {

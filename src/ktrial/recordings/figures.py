@@ -25,7 +25,7 @@ from ktrial.bench.frames.statistics import (
     slow_share,
     usual,
 )
-from ktrial.watch.recordings.model import Event, Recording, Series
+from ktrial.recordings.model import Event, Recording, Series
 
 #: Begin and end in seconds.
 Span = tuple[float, float]

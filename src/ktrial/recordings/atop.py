@@ -11,8 +11,8 @@ from math import nan
 import msgspec
 
 from ktrial.kit.formats.tool_output import number, numbered, unreadable
-from ktrial.watch.recordings.model import Recording, Usage
-from ktrial.watch.recordings.recording import Column, recording_of, steadied
+from ktrial.recordings.model import Recording, Usage
+from ktrial.recordings.recording import Column, recording_of, steadied
 
 #: How a raw log of atop begins on machines with the lowest byte first.
 _RAW = b"\xef\xbe\xed\xfe"

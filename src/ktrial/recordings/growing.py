@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ktrial.kit.formats.tool_output import unreadable
+from ktrial.recordings.ktrial_blocks import MAGIC, Blocks, Layout, contents, numbers
 from ktrial.watch.record.model import TracedEvent
-from ktrial.watch.recordings.ktrial_blocks import MAGIC, Blocks, Layout, contents, numbers
 
 _LATE = "wakeup.late"
 #: The agent's word where no events were wanted.

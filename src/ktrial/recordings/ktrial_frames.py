@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable
 
 from ktrial.kit.formats.tool_output import decoded, unreadable
-from ktrial.watch.recordings.model import Frames, Recording, Source
+from ktrial.recordings.model import Frames, Recording, Source
 
 HEADER = "end_unix_ns,duration_ns,clock_error_ns"
 #: That of those who knew of no error.

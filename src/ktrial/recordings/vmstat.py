@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.tool_output import number, numbered, unreadable
-from ktrial.watch.recordings.model import Recording, SeriesKind
-from ktrial.watch.recordings.recording import Column, recording_of
+from ktrial.recordings.model import Recording, SeriesKind
+from ktrial.recordings.recording import Column, recording_of
 
 _NEEDED = frozenset(("r", "b", "swpd", "free", "si", "so", "bi", "bo", "us", "sy", "id", "wa"))
 #: Column -> series, unit, kind, factor.
